@@ -1,0 +1,13 @@
+//! The nouns of Orrery: values, ids, partition keys, policies, charges and errors.
+//!
+//! Everything here is pure: no clock, no randomness, no disk, no network. The same input gives the
+//! same output on every machine, which is what lets clients and servers agree on where a key lands.
+
+pub mod charge;
+pub mod env;
+pub mod error;
+pub mod value;
+
+pub use charge::Charge;
+pub use error::{Error, ErrorKind, Result};
+pub use value::{Number, Object, Value};

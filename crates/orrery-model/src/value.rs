@@ -1,0 +1,516 @@
+//! JSON values as items hold them, and the one place where JSON text becomes a value.
+//!
+//! Property order is preserved because clients see it again. Numbers keep the difference between
+//! a 64-bit integer and a double only for the functions that ask (`IS_INTEGER`, `INTADD`, …); they
+//! compare and hash as doubles otherwise. `undefined` is not a JSON value and so is not one here:
+//! the query evaluator represents it by absence.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// Levels of arrays and objects that an item may nest. The service refuses what is deeper.
+pub const NESTING_MAX: usize = 128;
+
+/// A JSON value.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    #[default]
+    Null,
+    Bool(bool),
+    Number(Number),
+    String(Box<str>),
+    Array(Vec<Value>),
+    Object(Object),
+}
+
+/// A JSON number: an integer that fits 64 bits, or a double.
+#[derive(Clone, Copy, Debug)]
+pub enum Number {
+    Int(i64),
+    Double(f64),
+}
+
+/// A JSON object: members in the order they were written, names unique.
+#[derive(Clone, Debug, Default)]
+pub struct Object(Vec<(Box<str>, Value)>);
+
+/// Why a text is not an acceptable JSON value.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ParseError {
+    #[error("{0}")]
+    Syntax(String),
+    #[error("the nesting is deeper than {NESTING_MAX} levels")]
+    TooDeep,
+}
+
+/// Parses one JSON text. Duplicate names: the last one wins, in the place of the first.
+pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    // serde_json's own limit is one level short of the service's, so the depth is counted here.
+    deserializer.disable_recursion_limit();
+    let value = ValueSeed { depth: 0 }
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value));
+    value.map_err(|error| {
+        let text = error.to_string();
+        if text.contains(TOO_DEEP) { ParseError::TooDeep } else { ParseError::Syntax(text) }
+    })
+}
+
+const TOO_DEEP: &str = "nesting deeper than allowed";
+
+#[derive(Clone, Copy)]
+struct ValueSeed {
+    depth: usize,
+}
+
+impl ValueSeed {
+    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+        if self.depth >= NESTING_MAX {
+            return Err(E::custom(TOO_DEEP));
+        }
+        Ok(Self { depth: self.depth + 1 })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ValueSeed {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueSeed {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(Number::Int(value)))
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "integers beyond 63 bits are doubles, as the service holds them"
+    )]
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        let number = i64::try_from(value).map_or(Number::Double(value as f64), Number::Int);
+        Ok(Value::Number(number))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Number(Number::Double(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.into()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value.into_boxed_str()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let seed = self.deeper()?;
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element_seed(seed)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let seed = self.deeper()?;
+        let mut members: Vec<(Box<str>, Value)> = Vec::new();
+        while let Some(name) = access.next_key::<Box<str>>()? {
+            members.push((name, access.next_value_seed(seed)?));
+        }
+        Ok(Value::Object(Object::from_members(members)))
+    }
+}
+
+impl Value {
+    /// The member `name`, if this is an object that has it.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        match self {
+            Self::Object(object) => object.get(name),
+            _ => None,
+        }
+    }
+
+    /// Walks property names through objects only, as partition and unique key paths do.
+    pub fn at_path<S: AsRef<str>>(&self, path: &[S]) -> Option<&Value> {
+        path.iter().try_fold(self, |value, name| value.get(name.as_ref()))
+    }
+
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    pub fn as_number(&self) -> Option<Number> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The number as an integer, if it is one.
+    pub fn as_i64(&self) -> Option<i64> {
+        self.as_number().and_then(Number::as_i64)
+    }
+
+    pub fn as_array(&self) -> Option<&[Value]> {
+        match self {
+            Self::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    pub fn as_object(&self) -> Option<&Object> {
+        match self {
+            Self::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    pub fn as_object_mut(&mut self) -> Option<&mut Object> {
+        match self {
+            Self::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Compact JSON text.
+    pub fn to_json(&self) -> String {
+        let mut text = String::with_capacity(128);
+        self.write_json(&mut text);
+        text
+    }
+
+    /// Appends compact JSON text. Integral doubles print without a fraction, others in the
+    /// shortest form that reads back the same, as the service prints query results.
+    pub fn write_json(&self, out: &mut String) {
+        match self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(true) => out.push_str("true"),
+            Self::Bool(false) => out.push_str("false"),
+            Self::Number(number) => number.write_json(out),
+            Self::String(text) => write_json_string(text, out),
+            Self::Array(items) => {
+                out.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    item.write_json(out);
+                }
+                out.push(']');
+            }
+            Self::Object(object) => {
+                out.push('{');
+                for (index, (name, value)) in object.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    write_json_string(name, out);
+                    out.push(':');
+                    value.write_json(out);
+                }
+                out.push('}');
+            }
+        }
+    }
+}
+
+/// Appends a JSON string literal.
+pub fn write_json_string(text: &str, out: &mut String) {
+    out.push('"');
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c < ' ' || c == '"' || c == '\\') {
+        out.push_str(&rest[..at]);
+        let special = rest.as_bytes()[at];
+        match special {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x08 => out.push_str("\\b"),
+            0x0C => out.push_str("\\f"),
+            other => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                out.push_str("\\u00");
+                out.push(char::from(HEX[usize::from(other >> 4)]));
+                out.push(char::from(HEX[usize::from(other & 15)]));
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    out.push_str(rest);
+    out.push('"');
+}
+
+/// Deep equality: numbers by value, arrays in order, objects by name whatever the order.
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Number(a), Self::Number(b)) => a == b,
+            (Self::String(a), Self::String(b)) => a == b,
+            (Self::Array(a), Self::Array(b)) => a == b,
+            (Self::Object(a), Self::Object(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().all(|(name, value)| other.get(name) == Some(value))
+    }
+}
+
+impl Number {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "items hold doubles; beyond 2^53 precision is lost as documented"
+    )]
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Double(value) => value,
+        }
+    }
+
+    /// The integer this number is exactly, if any.
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
+    pub fn as_i64(self) -> Option<i64> {
+        match self {
+            Self::Int(value) => Some(value),
+            Self::Double(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => Some(value as i64),
+            Self::Double(_) => None,
+        }
+    }
+
+    fn write_json(self, out: &mut String) {
+        match self {
+            Self::Int(value) => {
+                use fmt::Write;
+                write!(out, "{value}").expect("a String accepts every write");
+            }
+            Self::Double(value) => out.push_str(ryu_js::Buffer::new().format(value)),
+        }
+    }
+}
+
+impl PartialEq for Number {
+    #[expect(clippy::float_cmp, reason = "numbers are equal when their doubles are")]
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a == b,
+            _ => self.as_f64() == other.as_f64(),
+        }
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
+            _ => self.as_f64().partial_cmp(&other.as_f64()),
+        }
+    }
+}
+
+impl Object {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Builds an object from members in order; of equal names the last value wins.
+    pub fn from_members(members: Vec<(Box<str>, Value)>) -> Self {
+        // Small objects, nearly all of them, are checked pairwise without allocating.
+        let repeated = if members.len() <= 24 {
+            members
+                .iter()
+                .enumerate()
+                .any(|(at, (name, _))| members[..at].iter().any(|(earlier, _)| earlier == name))
+        } else {
+            let mut seen = std::collections::HashSet::with_capacity(members.len());
+            members.iter().any(|(name, _)| !seen.insert(name.as_ref()))
+        };
+        if !repeated {
+            return Self(members);
+        }
+        let mut places: std::collections::HashMap<Box<str>, usize> = std::collections::HashMap::new();
+        let mut unique: Vec<(Box<str>, Value)> = Vec::with_capacity(members.len());
+        for (name, value) in members {
+            if let Some(&place) = places.get(&name) {
+                unique[place].1 = value;
+            } else {
+                places.insert(name.clone(), unique.len());
+                unique.push((name, value));
+            }
+        }
+        Self(unique)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(key, _)| key.as_ref() == name).map(|(_, value)| value)
+    }
+
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        self.0.iter_mut().find(|(key, _)| key.as_ref() == name).map(|(_, value)| value)
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Sets a member, in place if it exists, at the end if not.
+    pub fn set(&mut self, name: impl Into<Box<str>>, value: Value) {
+        let name = name.into();
+        match self.get_mut(&name) {
+            Some(existing) => *existing = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        let at = self.0.iter().position(|(key, _)| key.as_ref() == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value))
+    }
+
+    pub fn into_members(self) -> Vec<(Box<str>, Value)> {
+        self.0
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::String(text.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::String(text.into_boxed_str())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Bool(flag)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Number(Number::Int(value))
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Number(Number::Double(value))
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Self {
+        Self::Array(items)
+    }
+}
+
+impl From<Object> for Value {
+    fn from(object: Object) -> Self {
+        Self::Object(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(text: &str) -> String {
+        parse(text.as_bytes()).unwrap().to_json()
+    }
+
+    #[test]
+    fn values_keep_order_and_print_compactly() {
+        assert_eq!(
+            round_trip(r#" {"b": 1, "a": [true, null, "x\n"], "c": 1.50} "#),
+            r#"{"b":1,"a":[true,null,"x\n"],"c":1.5}"#
+        );
+        assert_eq!(round_trip("1.0"), "1");
+        assert_eq!(round_trip("1e300"), "1e+300");
+        assert_eq!(round_trip(r#""\u0001é\u007f""#), "\"\\u0001é\u{7f}\"");
+    }
+
+    #[test]
+    fn the_last_of_repeated_names_wins_in_the_first_place() {
+        assert_eq!(round_trip(r#"{"a":1,"b":2,"a":3}"#), r#"{"a":3,"b":2}"#);
+        let many: String = (0..40).map(|n| format!("\"k{}\":{n},", n % 30)).collect();
+        let value = parse(format!("{{{}}}", many.trim_end_matches(',')).as_bytes()).unwrap();
+        assert_eq!(value.as_object().unwrap().len(), 30);
+        assert_eq!(value.get("k3"), Some(&Value::from(33)));
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(nested(NESTING_MAX).as_bytes()).is_ok());
+        assert_eq!(parse(nested(NESTING_MAX + 1).as_bytes()), Err(ParseError::TooDeep));
+        assert_eq!(parse(nested(200_000).as_bytes()), Err(ParseError::TooDeep));
+    }
+
+    #[test]
+    fn equality_is_deep_and_numeric() {
+        assert_eq!(parse(br#"{"a":1,"b":[1.0]}"#).unwrap(), parse(br#"{"b":[1],"a":1e0}"#).unwrap());
+        assert_ne!(parse(b"[1,2]").unwrap(), parse(b"[2,1]").unwrap());
+    }
+
+    #[test]
+    fn bad_text_is_an_error() {
+        for text in ["", "{", "{\"a\":}", "nul", "1 2", "\"\\ud800\"", "[1,]", "1e999", "\u{1}"] {
+            assert!(matches!(parse(text.as_bytes()), Err(ParseError::Syntax(_))), "{text}");
+        }
+        assert!(parse(b"\"\xff\"").is_err());
+    }
+}
