@@ -1,0 +1,124 @@
+//! What an evaluation may know beside its row: the time, randomness, policies and functions.
+//!
+//! The crate reads no clock and no entropy of its own, so that the same query over the same rows
+//! gives the same answer; whoever runs the query hands both in.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use orrery_model::Value;
+
+use crate::error::EvalError;
+
+/// How two vectors are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DistanceFunction {
+    #[default]
+    Cosine,
+    DotProduct,
+    Euclidean,
+}
+
+impl DistanceFunction {
+    /// Reads the name as policies and options spell it, in any case.
+    pub fn parse(name: &str) -> Option<Self> {
+        [
+            ("cosine", Self::Cosine),
+            ("dotproduct", Self::DotProduct),
+            ("euclidean", Self::Euclidean),
+        ]
+        .into_iter()
+        .find_map(|(known, function)| known.eq_ignore_ascii_case(name).then_some(function))
+    }
+
+    /// Whether a smaller result means more alike.
+    pub fn is_ascending(self) -> bool {
+        self == Self::Euclidean
+    }
+}
+
+/// The container settings that functions depend on, by property path such as `/text`.
+#[derive(Clone, Debug, Default)]
+pub struct Policies {
+    /// Metric of each vector path.
+    pub vectors: Vec<(String, DistanceFunction)>,
+    /// Language of each full-text path.
+    pub full_text: Vec<(String, String)>,
+    /// Language of full-text paths that name none.
+    pub default_language: Option<String>,
+    /// Whether coordinates are planar instead of longitude and latitude.
+    pub planar_geometry: bool,
+}
+
+impl Policies {
+    /// The metric of a vector path; cosine where the policy has none.
+    pub fn distance_function(&self, path: &str) -> DistanceFunction {
+        let found = self.vectors.iter().find(|(known, _)| known == path);
+        found.map_or_else(DistanceFunction::default, |(_, function)| *function)
+    }
+
+    /// The language of a full-text path.
+    pub fn language(&self, path: &str) -> &str {
+        let found = self.full_text.iter().find(|(known, _)| known == path);
+        found
+            .map(|(_, language)| language.as_str())
+            .or(self.default_language.as_deref())
+            .unwrap_or(DEFAULT_LANGUAGE)
+    }
+}
+
+/// The language of text that no policy speaks about.
+pub const DEFAULT_LANGUAGE: &str = "en-US";
+
+/// Runs user-defined functions.
+pub trait UdfCaller: Sync {
+    /// Calls the function `name`; `None` as result is `undefined`.
+    fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>, EvalError>;
+}
+
+/// A small deterministic generator for `RAND()`, seeded by whoever runs the query.
+#[derive(Debug)]
+pub struct Random(AtomicU64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+
+    /// The next number in [0, 1), by the splitmix64 step.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
+    pub fn next(&self) -> f64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut bits = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^= bits >> 31;
+        (bits >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The surroundings of one evaluation. Cheap to copy: the evaluator narrows `language` and
+/// `distance` to the property a call is about.
+#[derive(Clone, Copy)]
+pub struct Context<'c> {
+    /// Milliseconds since 1970, fixed for the whole query.
+    pub now_ms: i64,
+    pub random: &'c Random,
+    pub policies: &'c Policies,
+    /// Language of the property the current full-text call is about.
+    pub language: &'c str,
+    /// Metric of the property the current `VectorDistance` call is about, unless its options name one.
+    pub distance: DistanceFunction,
+    pub udf: Option<&'c dyn UdfCaller>,
+}
+
+impl<'c> Context<'c> {
+    pub fn new(now_ms: i64, random: &'c Random, policies: &'c Policies) -> Self {
+        let language = policies.default_language.as_deref().unwrap_or(DEFAULT_LANGUAGE);
+        Self { now_ms, random, policies, language, distance: DistanceFunction::default(), udf: None }
+    }
+
+    #[must_use]
+    pub fn with_udf(self, udf: &'c dyn UdfCaller) -> Self {
+        Self { udf: Some(udf), ..self }
+    }
+}

@@ -1,0 +1,101 @@
+//! The faults of a query: found while reading its text, or while running it.
+//!
+//! A [`QueryError`] carries the service's code and the span of text it is about, counted in UTF-16
+//! code units because that is what clients count in. An [`EvalError`] has no place in the text.
+
+use orrery_model::{Object, Value};
+
+/// The code of a query error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Printed as `SC` and four digits.
+    Sc(u16),
+    /// Printed as a bare number.
+    Number(u16),
+    /// Faults found after parsing, listed by their text alone.
+    None,
+}
+
+/// A range of the query text in UTF-16 code units; the end is exclusive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Location {
+    pub start: u32,
+    pub end: u32,
+}
+
+/// One reason why a query text is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct QueryError {
+    pub code: Code,
+    pub location: Option<Location>,
+    pub message: String,
+}
+
+impl QueryError {
+    pub fn new(code: Code, location: Option<Location>, message: impl Into<String>) -> Self {
+        Self { code, location, message: message.into() }
+    }
+
+    /// An error known by its text alone.
+    pub fn text(message: impl Into<String>) -> Self {
+        Self::new(Code::None, None, message)
+    }
+}
+
+/// The JSON document the service puts into its answer for these errors.
+///
+/// Located errors make `{"errors":[…]}`; errors known by their text make `{"Errors":["…"]}`.
+pub fn errors_to_value(errors: &[QueryError]) -> Value {
+    let mut document = Object::new();
+    if errors.iter().any(|error| error.code != Code::None) {
+        document.set("errors", errors.iter().map(error_to_value).collect::<Vec<_>>().into());
+    } else {
+        let texts: Vec<Value> = errors.iter().map(|error| error.message.as_str().into()).collect();
+        document.set("Errors", texts.into());
+    }
+    document.into()
+}
+
+fn error_to_value(error: &QueryError) -> Value {
+    let mut entry = Object::new();
+    entry.set("severity", "Error".into());
+    if let Some(location) = error.location {
+        let mut span = Object::new();
+        span.set("start", i64::from(location.start).into());
+        span.set("end", i64::from(location.end).into());
+        entry.set("location", span.into());
+    }
+    match error.code {
+        Code::Sc(code) => entry.set("code", format!("SC{code:04}").into()),
+        Code::Number(code) => entry.set("code", i64::from(code).into()),
+        Code::None => {}
+    }
+    entry.set("message", error.message.as_str().into());
+    entry.into()
+}
+
+/// Why a query that was accepted failed while running.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EvalError {
+    /// A fault told to the client in these words.
+    #[error("{0}")]
+    Message(String),
+    /// NaN or an infinity reached a result; the service's code for it is 4001.
+    #[error(
+        "The response content contains a numeric value that cannot be represented in JSON (e.g. Infinity and NaN)."
+    )]
+    NotFinite,
+    /// A user-defined function threw, ran out of its limits or does not exist.
+    #[error("{0}")]
+    UdfFailed(String),
+    /// The query uses a user-defined function but nothing can run one here.
+    #[error("user-defined functions cannot be called here")]
+    UdfUnavailable,
+    /// A scalar subquery gave more than one row.
+    #[error("The cardinality of a scalar subquery result set cannot be greater than one.")]
+    ScalarCardinality,
+    /// Grouping, sorting or distinct rows need more memory than a query may use.
+    #[error("the query needs to hold more than {limit} cells, which is more than allowed")]
+    StateTooLarge { limit: usize },
+}
