@@ -155,6 +155,10 @@ pub enum CommitError {
     Unavailable(String),
     #[error("the store could not find out whether the write happened: {0}")]
     Unknown(String),
+    /// A fault of the operation, not of the store: its decision panicked, asked for reads without end, or
+    /// named a key twice. Nothing was changed and other operations are not affected.
+    #[error("the operation failed: {0}")]
+    Failed(String),
 }
 
 /// Why a read or a partition change failed.
@@ -164,6 +168,8 @@ pub enum StoreError {
     Fenced,
     #[error("the snapshot is older than the store allows")]
     SnapshotExpired,
+    #[error("the entries are larger than the store accepts: {0}")]
+    TooLarge(String),
     #[error("the data in {place} is damaged: {detail}")]
     Damaged { place: String, detail: String },
     #[error("the store is not available: {0}")]

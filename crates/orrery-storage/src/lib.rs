@@ -5,9 +5,12 @@
 //! grouped so that concurrent writers share one flush to disk.
 
 pub mod contract;
+mod memory;
+mod transaction;
 
 pub use contract::{
     BoxFuture, CommitError, Committed, Decision, Direction, Entry, ErasedDecision, ErasedOp, Key, KeyRange,
     Limits, Lsn, Op, PartitionId, PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan,
     Snapshot, StoreError, View, Want, WriteSet, commit,
 };
+pub use memory::Memory;

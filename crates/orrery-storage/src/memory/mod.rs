@@ -1,0 +1,337 @@
+//! The memory engine: everything in this process, nothing on disk. It serves tests and throw-away servers,
+//! so opening it is free and a commit costs no more than the decision and a few tree changes.
+//!
+//! All work runs inline on the calling task: it is bounded (a page, a write set) and never waits for a
+//! device. A commit holds its partition's lock in the upgradable mode while it decides, so readers go on,
+//! and takes it exclusively only to apply the write set. Every commit is its own group: there is no flush to
+//! share.
+
+mod table;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{RwLock, RwLockUpgradableReadGuard};
+use tokio::sync::watch;
+
+use self::table::{Table, Version};
+use crate::contract::{
+    BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo, PartitionRef,
+    PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError,
+};
+use crate::transaction;
+
+/// A store that forgets everything when it is dropped.
+pub struct Memory {
+    limits: Limits,
+    partitions: RwLock<HashMap<PartitionId, Arc<Partition>>>,
+    closed: Arc<AtomicBool>,
+}
+
+struct Partition {
+    state: RwLock<State>,
+    /// The last number handed out; `None` once the partition is gone, so that waiters go home.
+    progress: watch::Sender<Option<Lsn>>,
+}
+
+struct State {
+    epoch: u64,
+    lsn: Lsn,
+    table: Table,
+    gone: bool,
+}
+
+struct MemorySnapshot {
+    partition: Arc<Partition>,
+    closed: Arc<AtomicBool>,
+    version: Version,
+    lsn: Lsn,
+    taken: Instant,
+    age_max: Duration,
+}
+
+impl Memory {
+    pub fn new() -> Self {
+        Self::with_limits(Limits::COMMON)
+    }
+
+    pub fn with_limits(limits: Limits) -> Self {
+        Self { limits, partitions: RwLock::default(), closed: Arc::default() }
+    }
+
+    fn open(&self) -> Result<(), StoreError> {
+        check_open(&self.closed)
+    }
+
+    fn partition(&self, id: PartitionId) -> Result<Arc<Partition>, StoreError> {
+        self.open()?;
+        self.partitions.read().get(&id).cloned().ok_or(StoreError::Fenced)
+    }
+
+    fn run_commit(&self, partition: PartitionRef, op: &mut dyn ErasedOp) -> Result<Lsn, CommitError> {
+        let found = self.partition(partition.id).map_err(|error| match error {
+            StoreError::Unavailable(reason) => CommitError::Unavailable(reason),
+            _ => CommitError::Fenced,
+        })?;
+        let state = found.state.upgradable_read();
+        state.check(partition).map_err(|_| CommitError::Fenced)?;
+        let (lsn, now) = (state.lsn + 1, state.table.version());
+        let writes =
+            transaction::run(op, lsn, &self.limits, &mut |key: &[u8]| Ok(state.table.get(key, now)))?;
+        let Some(writes) = writes else { return Ok(state.lsn) };
+        let mut state = RwLockUpgradableReadGuard::upgrade(state);
+        state.table.begin_change(Instant::now(), self.limits.snapshot_age_max);
+        for key in writes.deletes {
+            state.table.delete(key);
+        }
+        for (key, value) in writes.puts {
+            state.table.put(key, value);
+        }
+        state.lsn = lsn;
+        // Under the lock, so that waiters see numbers in order.
+        found.progress.send_replace(Some(lsn));
+        Ok(lsn)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    fn check(&self, partition: PartitionRef) -> Result<(), StoreError> {
+        if self.gone || self.epoch != partition.epoch { Err(StoreError::Fenced) } else { Ok(()) }
+    }
+
+    fn read(&self, request: &ReadRequest, at: Version, lsn: Lsn) -> ReadPage {
+        let page = match request {
+            ReadRequest::Get(keys) => ReadPage {
+                values: keys.iter().map(|key| self.table.get(key, at)).collect(),
+                ..ReadPage::default()
+            },
+            ReadRequest::Scan(scan) => self.table.scan(scan, at),
+        };
+        ReadPage { lsn, ..page }
+    }
+}
+
+impl PartitionStore for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
+        Box::pin(async move {
+            self.open()?;
+            let partitions = self.partitions.read();
+            let describe = |(id, partition): (&PartitionId, &Arc<Partition>)| {
+                let state = partition.state.read();
+                PartitionInfo { id: *id, epoch: state.epoch, lsn: state.lsn }
+            };
+            Ok(partitions.iter().map(describe).collect())
+        })
+    }
+
+    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.open()?;
+            self.partitions.write().entry(id).or_insert_with(|| {
+                let state = State { epoch: 0, lsn, table: Table::default(), gone: false };
+                Arc::new(Partition { state: RwLock::new(state), progress: watch::Sender::new(Some(lsn)) })
+            });
+            Ok(())
+        })
+    }
+
+    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        Box::pin(async move {
+            let found = self.partition(partition.id)?;
+            let mut state = found.state.write();
+            state.check(partition)?;
+            state.epoch += 1;
+            Ok(state.lsn)
+        })
+    }
+
+    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.open()?;
+            let Some(partition) = self.partitions.write().remove(&id) else { return Ok(()) };
+            let table = {
+                let mut state = partition.state.write();
+                state.gone = true;
+                std::mem::take(&mut state.table)
+            };
+            partition.progress.send_replace(None);
+            drop_elsewhere(table);
+            Ok(())
+        })
+    }
+
+    fn commit(
+        &self,
+        partition: PartitionRef,
+        mut op: Box<dyn ErasedOp>,
+    ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
+        Box::pin(async move { self.run_commit(partition, op.as_mut()) })
+    }
+
+    fn read(
+        &self,
+        partition: PartitionRef,
+        request: ReadRequest,
+    ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+        Box::pin(async move {
+            let found = self.partition(partition.id)?;
+            let state = found.state.read();
+            state.check(partition)?;
+            Ok(state.read(&request, state.table.version(), state.lsn))
+        })
+    }
+
+    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
+        Box::pin(async move {
+            let found = self.partition(partition.id)?;
+            let taken = Instant::now();
+            let (version, lsn) = {
+                let mut state = found.state.write();
+                state.check(partition)?;
+                (state.table.pin(taken), state.lsn)
+            };
+            let snapshot = MemorySnapshot {
+                partition: found,
+                closed: Arc::clone(&self.closed),
+                version,
+                lsn,
+                taken,
+                age_max: self.limits.snapshot_age_max,
+            };
+            Ok(Box::new(snapshot) as Box<dyn Snapshot>)
+        })
+    }
+
+    fn bulk_load(
+        &self,
+        partition: PartitionRef,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let found = self.partition(partition.id)?;
+            transaction::check_entries(&entries, &self.limits)?;
+            let mut state = found.state.write();
+            state.check(partition)?;
+            state.table.begin_change(Instant::now(), self.limits.snapshot_age_max);
+            for entry in entries {
+                state.table.put(entry.key, entry.value);
+            }
+            Ok(())
+        })
+    }
+
+    fn delete_range(
+        &self,
+        partition: PartitionRef,
+        range: KeyRange,
+        entries_max: usize,
+    ) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(async move {
+            let found = self.partition(partition.id)?;
+            let mut state = found.state.write();
+            state.check(partition)?;
+            let keys = state.table.keys(&range, entries_max);
+            let deleted = keys.len();
+            state.table.begin_change(Instant::now(), self.limits.snapshot_age_max);
+            for key in keys {
+                state.table.delete(key);
+            }
+            Ok(deleted)
+        })
+    }
+
+    fn wait_lsn(
+        &self,
+        id: PartitionId,
+        after: Lsn,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        Box::pin(async move {
+            // Only the receiver is kept while waiting: the partition may go meanwhile.
+            let mut progress = self.partition(id)?.progress.subscribe();
+            let passed = progress.wait_for(|lsn| lsn.is_none_or(|lsn| lsn > after));
+            // Neither the time being over nor the sender being gone is a fault: both are told apart below.
+            drop(tokio::time::timeout(timeout, passed).await);
+            self.open()?;
+            let reached = *progress.borrow();
+            reached.ok_or(StoreError::Fenced)
+        })
+    }
+
+    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(async move { Ok(self.partition(id)?.state.read().table.bytes() as u64) })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.closed.store(true, Ordering::Release);
+            let partitions = std::mem::take(&mut *self.partitions.write());
+            for partition in partitions.values() {
+                // Waits for a commit under way; later ones find the partition gone.
+                partition.state.write().gone = true;
+                partition.progress.send_replace(None);
+            }
+            drop_elsewhere(partitions);
+            Ok(())
+        })
+    }
+}
+
+impl Snapshot for MemorySnapshot {
+    fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+        Box::pin(async move {
+            check_open(&self.closed)?;
+            let state = self.partition.state.read();
+            // Checked under the lock: a writer drops the moment of a snapshot only once it is too old.
+            if self.taken.elapsed() >= self.age_max {
+                return Err(StoreError::SnapshotExpired);
+            }
+            if state.gone {
+                return Err(StoreError::Fenced);
+            }
+            Ok(state.read(&request, self.version, self.lsn))
+        })
+    }
+}
+
+impl Drop for MemorySnapshot {
+    fn drop(&mut self) {
+        self.partition.state.write().table.unpin(self.version);
+    }
+}
+
+fn check_open(closed: &AtomicBool) -> Result<(), StoreError> {
+    if closed.load(Ordering::Acquire) {
+        return Err(StoreError::Unavailable("it was closed".to_owned()));
+    }
+    Ok(())
+}
+
+/// Freeing millions of entries takes a while; not on a thread that serves requests, if there is another.
+fn drop_elsewhere(freed: impl Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        // Detached: nothing depends on when the memory comes back.
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(freed))),
+        Err(_) => drop(freed),
+    }
+}
