@@ -6,6 +6,9 @@
 pub mod charge;
 pub mod env;
 pub mod error;
+pub mod murmur3;
+pub mod partition_key;
+pub mod path;
 pub mod value;
 
 pub use charge::Charge;

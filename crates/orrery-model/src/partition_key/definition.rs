@@ -1,0 +1,290 @@
+//! The partition key definition of a container: its paths, how they are hashed, and everything
+//! that follows from them for a value.
+
+use super::encode;
+use super::{EffectiveKey, EpkRange, KeyPart, PartitionKey};
+use crate::error::{Error, Result};
+use crate::path::KeyPath;
+use crate::value::{Object, Value};
+
+/// Longest string in a version 2 key, in UTF-8 bytes. Version 1 is not checked: it looks only at
+/// the beginning of a string, and the service accepts longer ones.
+pub const VALUE_BYTES_MAX: usize = 2048;
+
+/// Most paths of a hierarchical key.
+const PATHS_MAX: usize = 3;
+
+/// Properties of ours that cannot be a partition key.
+const SYSTEM_PATHS: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
+
+const MISMATCH: &str = "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// One path.
+    Hash,
+    /// Up to three paths, each hashed on its own, so that prefixes are ranges.
+    MultiHash,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyVersion {
+    V1,
+    V2,
+}
+
+/// How a container's items are spread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionKeyDefinition {
+    paths: Vec<KeyPath>,
+    kind: KeyKind,
+    version: KeyVersion,
+    system_key: bool,
+}
+
+impl PartitionKeyDefinition {
+    /// A version 2 definition with these paths: hierarchical if there are several.
+    pub fn with_paths(paths: &[&str]) -> Result<Self> {
+        let kind = if paths.len() > 1 { "MultiHash" } else { "Hash" };
+        let mut object = Object::new();
+        object.set("paths", Value::Array(paths.iter().map(|path| Value::from(*path)).collect()));
+        object.set("kind", Value::from(kind));
+        object.set("version", Value::from(2));
+        Self::parse(&Value::Object(object))
+    }
+
+    /// Checks the `partitionKey` of a container to be created.
+    pub fn parse(value: &Value) -> Result<Self> {
+        let Some(definition) = value.as_object() else {
+            return Err(Error::bad_request("The partition key definition must be an object."));
+        };
+        let kind = match definition.get("kind").map(Value::as_str) {
+            None => KeyKind::Hash,
+            Some(Some(name)) if name.eq_ignore_ascii_case("Hash") => KeyKind::Hash,
+            Some(Some(name)) if name.eq_ignore_ascii_case("MultiHash") => KeyKind::MultiHash,
+            Some(_) => {
+                return Err(Error::bad_request(
+                    "The partition key kind is invalid. Valid kinds are 'Hash' and 'MultiHash'.",
+                ));
+            }
+        };
+        let version = match definition.get("version") {
+            // Every client that hashes takes a missing version for 1.
+            None | Some(Value::Null) => KeyVersion::V1,
+            Some(version) => match version.as_i64() {
+                Some(1) => KeyVersion::V1,
+                Some(2) => KeyVersion::V2,
+                _ => {
+                    return Err(Error::bad_request(
+                        "The partition key definition version is invalid. Valid versions are 1 and 2.",
+                    ));
+                }
+            },
+        };
+        let system_key = match definition.get("systemKey") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(flag)) => *flag,
+            Some(_) => {
+                return Err(Error::bad_request("The partition key property 'systemKey' must be a boolean."));
+            }
+        };
+        let paths = parse_paths(definition)?;
+        if kind == KeyKind::Hash && paths.len() > 1 {
+            return Err(Error::bad_request(format!(
+                "Too many partition key paths ({}) specified. A maximum of 1 is allowed for kind 'Hash'.",
+                paths.len()
+            )));
+        }
+        if kind == KeyKind::MultiHash && version != KeyVersion::V2 {
+            return Err(Error::bad_request(
+                "The partition key kind 'MultiHash' requires partition key definition version 2.",
+            ));
+        }
+        Ok(Self { paths, kind, version, system_key })
+    }
+
+    /// The definition as clients see it. The version is always written out.
+    pub fn to_value(&self) -> Value {
+        let mut object = Object::new();
+        object.set("paths", Value::Array(self.paths.iter().map(|path| Value::from(path.as_str())).collect()));
+        let kind = match self.kind {
+            KeyKind::Hash => "Hash",
+            KeyKind::MultiHash => "MultiHash",
+        };
+        object.set("kind", Value::from(kind));
+        let version = match self.version {
+            KeyVersion::V1 => 1,
+            KeyVersion::V2 => 2,
+        };
+        object.set("version", Value::from(version));
+        if self.system_key {
+            object.set("systemKey", Value::Bool(true));
+        }
+        Value::Object(object)
+    }
+
+    pub fn paths(&self) -> &[KeyPath] {
+        &self.paths
+    }
+
+    pub fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    pub fn version(&self) -> KeyVersion {
+        self.version
+    }
+
+    pub fn is_system_key(&self) -> bool {
+        self.system_key
+    }
+
+    /// The key of an item. What is missing, or hidden behind something that is not an object, is
+    /// undefined; objects and arrays are refused.
+    pub fn extract(&self, item: &Value) -> Result<PartitionKey> {
+        let parts = self.paths.iter().map(|path| match path.value_in(item) {
+            None => Ok(KeyPart::Undefined),
+            Some(Value::Null) => Ok(KeyPart::Null),
+            Some(Value::Bool(flag)) => Ok(KeyPart::Bool(*flag)),
+            Some(Value::Number(number)) => Ok(KeyPart::Number(number.as_f64())),
+            Some(Value::String(text)) => Ok(KeyPart::String(text.clone())),
+            Some(Value::Array(_) | Value::Object(_)) => Err(Error::bad_request(format!(
+                "The partition key value at path '{path}' must be a string, a number, a boolean or null."
+            ))),
+        });
+        let key = PartitionKey(parts.collect::<Result<_>>()?);
+        self.check_lengths(&key)?;
+        Ok(key)
+    }
+
+    /// A key that names one logical partition. `[]` stands for undefined where there is one path.
+    pub fn check_full(&self, key: &PartitionKey) -> Result<PartitionKey> {
+        if key.0.is_empty() && self.paths.len() == 1 {
+            return Ok(PartitionKey(vec![KeyPart::Undefined]));
+        }
+        if key.0.len() != self.paths.len() {
+            return Err(Error::bad_request(MISMATCH));
+        }
+        self.check_lengths(key)?;
+        Ok(key.clone())
+    }
+
+    /// A key that names one logical partition or, in a hierarchical container, all that begin
+    /// with it. `[]` stands for undefined where there is one path, for everything elsewhere.
+    pub fn check_prefix(&self, key: &PartitionKey) -> Result<PartitionKey> {
+        if self.kind == KeyKind::Hash || key.0.len() > self.paths.len() {
+            return self.check_full(key);
+        }
+        self.check_lengths(key)?;
+        Ok(key.clone())
+    }
+
+    /// Whether a checked key has a component for every path.
+    pub fn is_full(&self, key: &PartitionKey) -> bool {
+        key.0.len() == self.paths.len()
+    }
+
+    fn check_lengths(&self, key: &PartitionKey) -> Result<()> {
+        let too_long =
+            key.0.iter().any(|part| matches!(part, KeyPart::String(text) if text.len() > VALUE_BYTES_MAX));
+        if self.version == KeyVersion::V2 && too_long {
+            return Err(Error::bad_request(format!(
+                "The partition key value exceeds the maximum size of {VALUE_BYTES_MAX} bytes."
+            )));
+        }
+        Ok(())
+    }
+
+    /// Where a checked key lies. The empty key is the minimum.
+    pub fn effective_key(&self, key: &PartitionKey) -> EffectiveKey {
+        let bytes = match (self.kind, self.version) {
+            (KeyKind::MultiHash, _) => encode::effective_key_multi(&key.0),
+            (KeyKind::Hash, KeyVersion::V2) => encode::effective_key_v2(&key.0),
+            (KeyKind::Hash, KeyVersion::V1) => encode::effective_key_v1(&key.0),
+        };
+        EffectiveKey::from_bytes(bytes)
+    }
+
+    /// Everything that a full or partial key can name.
+    pub fn prefix_range(&self, key: &PartitionKey) -> EpkRange {
+        EpkRange::point(self.effective_key(key))
+    }
+
+    /// Cuts the key space into `count` ranges that expect the same number of key values, at the
+    /// boundaries the service chooses.
+    pub fn even_ranges(&self, count: u32) -> Vec<EpkRange> {
+        let count = count.max(1);
+        let mut ranges = Vec::with_capacity(count as usize);
+        let mut min = EffectiveKey::MIN;
+        for index in 1..count {
+            let boundary = match self.version {
+                KeyVersion::V1 => boundary_v1(index, count),
+                KeyVersion::V2 => boundary_v2(index, count),
+            };
+            ranges.push(EpkRange::new(min, boundary.clone()));
+            min = boundary;
+        }
+        ranges.push(EpkRange::new(min, EffectiveKey::max()));
+        ranges
+    }
+}
+
+/// `index / count` of the way through the 32-bit hashes.
+fn boundary_v1(index: u32, count: u32) -> EffectiveKey {
+    let hash = u64::from(u32::MAX) * u64::from(index) / u64::from(count);
+    let hash = u32::try_from(hash).expect("the index is below the count");
+    EffectiveKey::from_bytes(encode::boundary_v1(hash))
+}
+
+/// `index / count` of the way through the 126-bit hashes, in all 32 digits.
+fn boundary_v2(index: u32, count: u32) -> EffectiveKey {
+    const LAST: u128 = (1 << 126) - 1;
+    let (index, count) = (u128::from(index), u128::from(count));
+    let mut hash = LAST / count * index + LAST % count * index / count;
+    // Some clients take keys that differ in trailing zero bytes for equal: never end in one.
+    if hash & 0xFF == 0 {
+        hash += 1;
+    }
+    EffectiveKey::from_bytes(hash.to_be_bytes().to_vec())
+}
+
+fn parse_paths(definition: &Object) -> Result<Vec<KeyPath>> {
+    let Some(listed) = definition.get("paths").and_then(Value::as_array) else {
+        return Err(Error::bad_request(
+            "The input content is invalid because the required properties - 'paths; ' - are missing",
+        ));
+    };
+    if listed.is_empty() {
+        return Err(Error::bad_request("The partition key definition must have at least one path."));
+    }
+    if listed.len() > PATHS_MAX {
+        return Err(Error::bad_request(format!(
+            "Too many partition key paths ({}) specified. A maximum of {PATHS_MAX} is allowed.",
+            listed.len()
+        )));
+    }
+    let mut paths: Vec<KeyPath> = Vec::with_capacity(listed.len());
+    for path in listed {
+        let Some(text) = path.as_str() else {
+            return Err(Error::bad_request("The partition key paths must be strings."));
+        };
+        let path = KeyPath::parse(text).map_err(|error| {
+            Error::bad_request(format!(
+                "The partition key component definition path '{text}' could not be accepted, failed near position '{}'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.",
+                error.position
+            ))
+        })?;
+        if SYSTEM_PATHS.contains(&path.segments()[0].as_ref()) {
+            return Err(Error::bad_request(format!(
+                "The partition key path '{text}' is invalid: system properties cannot be partition keys."
+            )));
+        }
+        if paths.iter().any(|earlier| earlier.same_property(&path)) {
+            return Err(Error::bad_request(format!(
+                "The partition key path '{text}' is listed more than once."
+            )));
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}

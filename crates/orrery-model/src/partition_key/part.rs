@@ -1,0 +1,84 @@
+//! One component of a partition key value.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
+/// A scalar that a partition key is made of.
+///
+/// Numbers are doubles and compare by their bits, because that is how they are hashed: `1` and
+/// `1.0` are one key, `0` and `-0` are two.
+#[derive(Clone, Debug)]
+pub enum KeyPart {
+    /// The property is absent.
+    Undefined,
+    Null,
+    Bool(bool),
+    Number(f64),
+    String(Box<str>),
+}
+
+impl KeyPart {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Undefined => 0,
+            Self::Null => 1,
+            Self::Bool(false) => 2,
+            Self::Bool(true) => 3,
+            Self::Number(_) => 4,
+            Self::String(_) => 5,
+        }
+    }
+}
+
+impl Ord for KeyPart {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => a.total_cmp(b),
+            (Self::String(a), Self::String(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for KeyPart {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for KeyPart {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for KeyPart {}
+
+impl Hash for KeyPart {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.rank().hash(state);
+        match self {
+            Self::Number(number) => number.to_bits().hash(state),
+            Self::String(text) => text.hash(state),
+            Self::Undefined | Self::Null | Self::Bool(_) => {}
+        }
+    }
+}
+
+impl From<&str> for KeyPart {
+    fn from(text: &str) -> Self {
+        Self::String(text.into())
+    }
+}
+
+impl From<f64> for KeyPart {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for KeyPart {
+    fn from(flag: bool) -> Self {
+        Self::Bool(flag)
+    }
+}

@@ -1,0 +1,208 @@
+//! Hashes, paths and effective keys against the vectors of the public clients.
+
+use std::path::Path;
+
+use orrery_model::murmur3;
+use orrery_model::partition_key::{EffectiveKey, EpkRange, KeyPart, PartitionKey, PartitionKeyDefinition};
+use orrery_model::path;
+use orrery_model::value::{self, Value};
+
+fn cases(name: &str) -> Vec<Value> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    let vectors = value::parse(&std::fs::read(file).unwrap()).unwrap();
+    let cases = vectors.get("cases").unwrap().as_array().unwrap().to_vec();
+    assert_eq!(vectors.get("count").and_then(Value::as_i64), i64::try_from(cases.len()).ok(), "{name}");
+    cases
+}
+
+fn text<'a>(case: &'a Value, name: &str) -> &'a str {
+    case.get(name).and_then(Value::as_str).unwrap()
+}
+
+#[test]
+fn murmur3_vectors() {
+    for case in cases("murmur3.json") {
+        let input = EffectiveKey::parse(text(&case, "input")).unwrap().into_bytes();
+        assert_eq!(format!("{:08X}", murmur3::x86_32(&input, 0)), text(&case, "murmur3_x86_32"), "{case:?}");
+        assert_eq!(
+            format!("{:032X}", murmur3::x64_128(&input, 0)),
+            text(&case, "murmur3_x64_128_be"),
+            "{case:?}"
+        );
+    }
+}
+
+#[test]
+fn path_vectors() {
+    for case in cases("path-parser.json") {
+        let parts: Vec<_> = case
+            .get("parts")
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|part| part.as_str().unwrap())
+            .collect();
+        let segments = path::split(text(&case, "path")).unwrap();
+        let split: Vec<_> = segments.iter().map(|segment| segment.text.as_ref()).collect();
+        assert_eq!(split, parts, "{}", text(&case, "path"));
+    }
+}
+
+fn definition(kind: &str, version: i64, paths: usize) -> PartitionKeyDefinition {
+    let paths: Vec<_> = (0..paths).map(|n| format!("\"/k{n}\"")).collect();
+    let json = format!(r#"{{"kind":"{kind}","version":{version},"paths":[{}]}}"#, paths.join(","));
+    PartitionKeyDefinition::parse(&value::parse(json.as_bytes()).unwrap()).unwrap()
+}
+
+#[test]
+fn effective_key_vectors() {
+    for case in cases("epk.json") {
+        let header = case.get("pk").unwrap().to_json();
+        let key = PartitionKey::parse_header(header.as_bytes()).unwrap();
+        let version = case.get("version").and_then(Value::as_i64).unwrap();
+        let definition = definition(text(&case, "kind"), version, key.parts().len());
+        let effective = definition.effective_key(&key);
+        assert_eq!(effective.to_string(), text(&case, "epk"), "{header}");
+        assert_eq!(EffectiveKey::parse(&text(&case, "epk").to_lowercase()).unwrap(), effective);
+    }
+}
+
+#[test]
+fn prefix_range_vectors() {
+    for case in cases("epk-prefix-ranges.json") {
+        let header = case.get("prefix").unwrap().to_json();
+        let paths = usize::try_from(case.get("paths").and_then(Value::as_i64).unwrap()).unwrap();
+        let definition = definition("MultiHash", 2, paths);
+        let key = PartitionKey::parse_header(header.as_bytes()).unwrap();
+        let key = definition.check_prefix(&key).unwrap();
+        let range = EpkRange::parse(text(&case, "minInclusive"), text(&case, "maxExclusive")).unwrap();
+        assert_eq!(definition.prefix_range(&key), range, "{header}");
+        assert!(definition.check_full(&key).is_err(), "{header}");
+    }
+}
+
+/// Boundaries as they appear in the routing maps of the public clients' test suites.
+#[test]
+fn even_ranges_use_the_boundaries_of_the_service() {
+    let boundaries = |definition: &PartitionKeyDefinition, count| -> Vec<String> {
+        let ranges = definition.even_ranges(count);
+        assert_eq!(ranges.len(), count as usize);
+        assert_eq!(
+            (&ranges[0].min, &ranges[ranges.len() - 1].max),
+            (&EffectiveKey::MIN, &EffectiveKey::max())
+        );
+        assert!(ranges.windows(2).all(|pair| pair[0].max == pair[1].min && !pair[0].is_empty()));
+        ranges[1..].iter().map(|range| range.min.to_string()).collect()
+    };
+    let v1 = definition("Hash", 1, 1);
+    assert_eq!(boundaries(&v1, 1), [""; 0]);
+    assert_eq!(boundaries(&v1, 2), ["05C1DFFFFFFFFC"]);
+    assert_eq!(boundaries(&v1, 5), ["05C1C9CD673398", "05C1D9CD673398", "05C1E399CD6732", "05C1E9CD673398"]);
+    for definition in [definition("Hash", 2, 1), definition("MultiHash", 2, 3)] {
+        assert_eq!(boundaries(&definition, 2), ["1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"]);
+        assert_eq!(
+            boundaries(&definition, 4),
+            [
+                "0FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+                "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+                "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"
+            ]
+        );
+        boundaries(&definition, 1000);
+    }
+}
+
+#[test]
+fn headers_are_arrays_of_scalars() {
+    let parse = |header: &str| PartitionKey::parse_header(header.as_bytes());
+    assert_eq!(
+        parse(r#"["\u00e9é", 1e0, true, null, {}]"#).unwrap().parts(),
+        [KeyPart::from("éé"), KeyPart::from(1.0), KeyPart::from(true), KeyPart::Null, KeyPart::Undefined]
+    );
+    assert_eq!(parse("[]").unwrap().parts(), []);
+    assert_ne!(parse("[-0.0]").unwrap(), parse("[0]").unwrap());
+    assert_eq!(parse("[1.0]").unwrap(), parse("[1]").unwrap());
+    for header in
+        ["", "abc", "\"abc\"", "{}", r#"[["x"]]"#, r#"[{"a":1}]"#, r#"[{"type":"Infinity"}]"#, "[1e999]"]
+    {
+        assert!(parse(header).is_err(), "{header}");
+    }
+    assert!(PartitionKey::parse_header(b"[\"\xff\"]").is_err());
+}
+
+#[test]
+fn full_keys_have_a_component_for_every_path() {
+    let key = |header: &str| PartitionKey::parse_header(header.as_bytes()).unwrap();
+    let single = definition("Hash", 2, 1);
+    assert_eq!(single.check_full(&key("[]")).unwrap(), key("[{}]"));
+    assert_eq!(single.check_prefix(&key("[]")).unwrap(), key("[{}]"));
+    let mismatch = "Partition key provided either doesn't correspond to definition in the collection";
+    assert!(single.check_full(&key("[1,2]")).unwrap_err().message.starts_with(mismatch));
+    let triple = definition("MultiHash", 2, 3);
+    assert!(triple.check_full(&key("[1,2]")).unwrap_err().message.starts_with(mismatch));
+    assert!(triple.check_prefix(&key("[1,2,3,4]")).is_err());
+    assert_eq!(triple.prefix_range(&triple.check_prefix(&key("[]")).unwrap()), EpkRange::full());
+    let long = PartitionKey::new(vec![KeyPart::from("x".repeat(2049).as_str())]);
+    assert!(single.check_full(&long).is_err());
+    assert!(definition("Hash", 1, 1).check_full(&long).is_ok());
+}
+
+#[test]
+fn keys_are_extracted_through_objects_only() {
+    let definition = PartitionKeyDefinition::with_paths(&["/a/b"]).unwrap();
+    let extract =
+        |item: &str| definition.extract(&value::parse(item.as_bytes()).unwrap()).map(|key| key.to_json());
+    assert_eq!(extract(r#"{"a":{"b":1.0}}"#).unwrap(), "[1]");
+    assert_eq!(extract(r#"{"a":{"b":-0.0}}"#).unwrap(), "[-0.0]");
+    assert_eq!(extract(r#"{"a":{"b":null}}"#).unwrap(), "[null]");
+    assert_eq!(extract(r#"{"a":[{"b":1}]}"#).unwrap(), "[{}]");
+    assert_eq!(extract("{}").unwrap(), "[{}]");
+    assert!(extract(r#"{"a":{"b":[]}}"#).is_err());
+    assert!(extract(r#"{"a":{"b":{}}}"#).is_err());
+}
+
+#[test]
+fn definitions_are_checked() {
+    let parse = |json: &str| PartitionKeyDefinition::parse(&value::parse(json.as_bytes()).unwrap());
+    let echo = |json: &str| parse(json).unwrap().to_value().to_json();
+    assert_eq!(echo(r#"{"paths":["/pk"]}"#), r#"{"paths":["/pk"],"kind":"Hash","version":1}"#);
+    assert_eq!(
+        echo(r#"{"paths":["/\"a b\"/c"],"kind":"Hash","version":2}"#),
+        r#"{"paths":["/\"a b\"/c"],"kind":"Hash","version":2}"#
+    );
+    assert_eq!(
+        echo(r#"{"paths":["/_partitionKey"],"systemKey":true}"#),
+        r#"{"paths":["/_partitionKey"],"kind":"Hash","version":1,"systemKey":true}"#
+    );
+    assert!(parse(r#"{"paths":["/id"],"version":2}"#).is_ok());
+    assert!(parse(r#"{"paths":["/a","/b","/c"],"kind":"MultiHash","version":2}"#).is_ok());
+    for (json, fragment) in [
+        (
+            r#"{"paths":["/a","/b","/c","/d"],"kind":"MultiHash","version":2}"#,
+            "Too many partition key paths (4) specified. A maximum of 3 is allowed.",
+        ),
+        (r#"{"paths":["/a","/b"],"kind":"Hash","version":2}"#, "Too many partition key paths (2)"),
+        (
+            r#"{"paths":["/a","/b"],"kind":"MultiHash","version":1}"#,
+            "requires partition key definition version 2",
+        ),
+        (r#"{"paths":["/a","/'a'"],"kind":"MultiHash","version":2}"#, "more than once"),
+        (r#"{"paths":["/a"],"kind":"Range"}"#, "kind"),
+        (r#"{"paths":["/a"],"version":3}"#, "version"),
+        (r#"{"paths":["/_ts"]}"#, "system properties"),
+        (r#"{"paths":["/a/*"]}"#, "failed near position '3'"),
+        (
+            r#"{"paths":["a"]}"#,
+            "The partition key component definition path 'a' could not be accepted, failed near position '0'.",
+        ),
+        (r#"{"paths":["/a/"]}"#, "trailing slash"),
+        (r#"{"paths":[]}"#, "at least one path"),
+        (r#"{"paths":[1]}"#, "strings"),
+        (r#"{"kind":"Hash"}"#, "'paths; '"),
+        ("[]", "object"),
+    ] {
+        let error = parse(json).unwrap_err();
+        assert!(error.message.contains(fragment), "{json}: {}", error.message);
+    }
+}
