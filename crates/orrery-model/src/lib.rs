@@ -6,9 +6,13 @@
 pub mod charge;
 pub mod env;
 pub mod error;
+pub mod etag;
+pub mod ids;
 pub mod murmur3;
 pub mod partition_key;
 pub mod path;
+pub mod rid;
+pub mod session;
 pub mod value;
 
 pub use charge::Charge;

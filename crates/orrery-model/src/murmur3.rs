@@ -64,7 +64,6 @@ fn halves(block: &[u8; 16]) -> (u64, u64) {
     let block = u128::from_le_bytes(*block);
     #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
     let low = block as u64;
-    #[expect(clippy::cast_possible_truncation, reason = "the shift leaves 64 bits")]
     let high = (block >> 64) as u64;
     (low, high)
 }

@@ -328,7 +328,6 @@ impl Number {
 }
 
 impl PartialEq for Number {
-    #[expect(clippy::float_cmp, reason = "numbers are equal when their doubles are")]
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => a == b,

@@ -242,7 +242,7 @@ fn boundary_v2(index: u32, count: u32) -> EffectiveKey {
     let (index, count) = (u128::from(index), u128::from(count));
     let mut hash = LAST / count * index + LAST % count * index / count;
     // Some clients take keys that differ in trailing zero bytes for equal: never end in one.
-    if hash & 0xFF == 0 {
+    if hash.trailing_zeros() >= 8 {
         hash += 1;
     }
     EffectiveKey::from_bytes(hash.to_be_bytes().to_vec())

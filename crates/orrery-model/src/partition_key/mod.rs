@@ -73,7 +73,7 @@ impl PartitionKey {
                 KeyPart::Bool(flag) => text.push_str(if *flag { "true" } else { "false" }),
                 // The JavaScript form of -0 is 0, which is another key.
                 KeyPart::Number(number) if *number == 0.0 && number.is_sign_negative() => {
-                    text.push_str("-0.0")
+                    text.push_str("-0.0");
                 }
                 KeyPart::Number(number) => Value::from(*number).write_json(&mut text),
                 KeyPart::String(string) => value::write_json_string(string, &mut text),

@@ -1,0 +1,72 @@
+//! Etags: quoted pseudo GUIDs that change with every write, in the form clients know.
+//!
+//! `"LLLLLLLL-MMMM-0200-HHHH-TTTTTTTTtttt"`: the low 32, middle 16 and high 16 bits of a number
+//! that is unique among the versions of a resource, then the modification time in seconds.
+
+use std::fmt;
+
+/// The version of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Etag {
+    /// Differs between any two versions of the resource: its log sequence number.
+    pub unique: u64,
+    /// Seconds since the epoch, the resource's `_ts`.
+    pub seconds: i64,
+}
+
+impl Etag {
+    pub const fn new(unique: u64, seconds: i64) -> Self {
+        Self { unique, seconds }
+    }
+
+    /// Whether a client means this version. Some send the text without its quotes.
+    pub fn matches(self, text: &str) -> bool {
+        same(&self.to_string(), text)
+    }
+}
+
+/// Compares two etags, leaving one pair of quotes out of account on either side.
+pub fn same(first: &str, second: &str) -> bool {
+    unquoted(first) == unquoted(second)
+}
+
+fn unquoted(text: &str) -> &str {
+    text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text)
+}
+
+impl fmt::Display for Etag {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unique, seconds) = (self.unique, self.seconds);
+        write!(
+            formatter,
+            "\"{:08x}-{:04x}-0200-{:04x}-{:08x}{:04x}\"",
+            unique & 0xFFFF_FFFF,
+            unique >> 32 & 0xFFFF,
+            unique >> 48,
+            seconds & 0xFFFF_FFFF,
+            seconds >> 32 & 0xFFFF,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etags_look_like_the_service_s() {
+        let etag = Etag::new(0x4812, 0x6a7f_a98a);
+        assert_eq!(etag.to_string(), "\"00004812-0000-0200-0000-6a7fa98a0000\"");
+        assert_eq!(Etag::new(u64::MAX, 1).to_string(), "\"ffffffff-ffff-0200-ffff-000000010000\"");
+    }
+
+    #[test]
+    fn one_pair_of_quotes_is_ignored() {
+        let etag = Etag::new(1, 2);
+        let text = etag.to_string();
+        assert!(etag.matches(&text) && etag.matches(text.trim_matches('"')));
+        assert!(!etag.matches(&format!("\"{text}\"")));
+        assert!(!etag.matches("*") && !etag.matches("\""));
+        assert!(same("\"\"", ""));
+    }
+}
