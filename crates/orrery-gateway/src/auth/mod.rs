@@ -1,0 +1,159 @@
+//! Who is asking: the authorization header, checked against the keys of the account.
+//!
+//! Everything here is a pure function of the request, the keys and the time. What a principal *may do* is
+//! decided where operations are known: a read-only key, an Entra token and a resource token all name
+//! themselves here and are limited by the database. The contents of resource tokens are not looked at.
+
+mod date;
+mod entra;
+mod failure;
+mod header;
+mod keys;
+mod link;
+
+pub use date::{DateWindow, parse_date, print_date};
+pub use failure::AuthFailure;
+pub use header::{Family, Token};
+pub use keys::{AccountKeys, InvalidKey, MasterKey, WELL_KNOWN_KEY};
+pub use link::{ResourceLink, is_database_rid};
+
+/// Who a valid authorization header stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// The primary or secondary key: everything.
+    Master,
+    /// A read-only key: reads and queries.
+    ReadOnly,
+    /// An Entra ID token: the data plane.
+    Aad,
+    /// A resource token. The text is its `sig` part, which the database verifies.
+    ResourceToken(String),
+}
+
+/// Which checks apply.
+#[derive(Clone, Copy, Debug)]
+pub struct AuthOptions {
+    /// Refuse signatures whose date is too far from now. Off for machines whose clocks drift.
+    pub check_clock: bool,
+    /// Accept the unsigned Entra tokens that test suites make for emulators: they carry the account key.
+    pub accept_emulator_tokens: bool,
+}
+
+impl Default for AuthOptions {
+    fn default() -> Self {
+        Self { check_clock: true, accept_emulator_tokens: true }
+    }
+}
+
+/// The parts of a request that a signature covers. Path and query are as received, still encoded.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedRequest<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    pub authorization: Option<&'a [u8]>,
+    pub x_ms_date: Option<&'a [u8]>,
+    pub date: Option<&'a [u8]>,
+}
+
+impl<'a> SignedRequest<'a> {
+    pub fn of(request: &'a http::request::Parts) -> Self {
+        let header = |name: &str| request.headers.get(name).map(http::HeaderValue::as_bytes);
+        Self {
+            method: request.method.as_str(),
+            path: request.uri.path(),
+            query: request.uri.query(),
+            authorization: header("authorization"),
+            x_ms_date: header("x-ms-date"),
+            date: header("date"),
+        }
+    }
+
+    /// The dates on the fourth and fifth line of the signed text: `x-ms-date` wins over `date`.
+    fn signed_dates(&self) -> (&'a [u8], &'a [u8]) {
+        match (self.x_ms_date, self.date) {
+            (Some(date), _) => (date, b""),
+            (None, Some(date)) => (b"", date),
+            (None, None) => (b"", b""),
+        }
+    }
+}
+
+/// Checks the authorization header of a request against the keys of the account.
+pub fn authenticate(
+    request: &SignedRequest<'_>,
+    keys: &AccountKeys,
+    options: AuthOptions,
+    now_seconds: i64,
+) -> Result<Principal, AuthFailure> {
+    let header = request.authorization.ok_or(AuthFailure::MissingHeader)?;
+    let token = Token::parse(header)?;
+    match token.family {
+        Family::Master => verify_master(request, &token.signature, keys, options, now_seconds),
+        Family::Resource => Ok(Principal::ResourceToken(token.signature)),
+        Family::Aad if options.accept_emulator_tokens => {
+            entra::verify(&token.signature, keys, now_seconds).map(|()| Principal::Aad)
+        }
+        Family::Aad => Err(AuthFailure::AadDisabled),
+        Family::Sas => Err(AuthFailure::SasDisabled),
+    }
+}
+
+fn verify_master(
+    request: &SignedRequest<'_>,
+    signature: &str,
+    keys: &AccountKeys,
+    options: AuthOptions,
+    now_seconds: i64,
+) -> Result<Principal, AuthFailure> {
+    let (x_ms_date, date) = request.signed_dates();
+    let date_text = if x_ms_date.is_empty() { date } else { x_ms_date };
+    if date_text.is_empty() {
+        return Err(AuthFailure::MissingDate);
+    }
+    let signed_at = parse_date(date_text).ok_or(AuthFailure::InvalidDate)?;
+
+    let target = ResourceLink::of(request.path, request.query);
+    let text = |link: &str| string_to_sign(request.method, &target.resource_type, link, x_ms_date, date);
+    let payload = text(&target.link);
+    let principal = keys
+        .verify(payload.as_bytes(), signature)
+        .or_else(|| target.alternatives.iter().find_map(|link| keys.verify(text(link).as_bytes(), signature)))
+        .ok_or(AuthFailure::SignatureMismatch { payload })?;
+
+    // The window is looked at last: whoever cannot sign learns nothing about our clock.
+    if options.check_clock {
+        DateWindow::of(signed_at).check(now_seconds)?;
+    }
+    Ok(principal)
+}
+
+/// The five lines that a master key signs, each ended by a newline.
+pub fn string_to_sign(
+    method: &str,
+    resource_type: &str,
+    link: &str,
+    x_ms_date: &[u8],
+    date: &[u8],
+) -> String {
+    let lower = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_lowercase();
+    format!(
+        "{}\n{}\n{link}\n{}\n{}\n",
+        method.to_lowercase(),
+        resource_type.to_lowercase(),
+        lower(x_ms_date),
+        lower(date)
+    )
+}
+
+/// The authorization header of a client that holds the key: for our own commands, which speak HTTP too.
+pub fn sign_request(key: &MasterKey, method: &str, path: &str, query: Option<&str>, date: &str) -> String {
+    let target = ResourceLink::of(path, query);
+    let text = string_to_sign(method, &target.resource_type, &target.link, date.as_bytes(), b"");
+    let signature = key.sign(text.as_bytes());
+    let escaped = percent_encoding::utf8_percent_encode(&signature, percent_encoding::NON_ALPHANUMERIC);
+    format!("type%3Dmaster%26ver%3D1.0%26sig%3D{escaped}")
+}
+
+#[cfg(test)]
+mod tests;
