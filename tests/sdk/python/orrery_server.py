@@ -1,0 +1,82 @@
+"""Starts the server under test on a free loopback port and stops it again.
+
+The suite never uses a fixed port. The port is found by binding to port 0; should another process
+take it before the server does, the start is tried again with another one.
+"""
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+START_SECONDS_MAX = 30
+START_ATTEMPTS = 3
+
+
+class Server:
+    """A running server; `endpoint` is its plain HTTP address, `tls_endpoint` the same port over TLS."""
+
+    def __init__(self, endpoint, process=None, log=None):
+        self.endpoint = endpoint.rstrip("/") + "/"
+        self.tls_endpoint = self.endpoint.replace("http://", "https://", 1)
+        self._process = process
+        self._log = log
+
+    def stop(self):
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def start(arguments=("--in-memory",)):
+    """The server named by ORRERY_ENDPOINT, or a new process of ORRERY_BIN."""
+    running = os.environ.get("ORRERY_ENDPOINT")
+    if running:
+        return Server(running)
+    failure = None
+    for _ in range(START_ATTEMPTS):
+        try:
+            return _start_once(arguments)
+        except RuntimeError as error:
+            failure = error
+    raise failure
+
+
+def _start_once(arguments):
+    address = f"127.0.0.1:{_free_port()}"
+    log = tempfile.NamedTemporaryFile(mode="w+", prefix="orrery-", suffix=".log", delete=False)
+    command = [os.environ["ORRERY_BIN"], "serve", "--listen", address, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    server = Server(f"http://{address}/", process, log.name)
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        if _healthy(server.endpoint):
+            return server
+        time.sleep(0.05)
+    server.stop()
+    with open(log.name, encoding="utf-8", errors="replace") as text:
+        raise RuntimeError(f"the server did not become healthy at {address}:\n{text.read()[-4000:]}")
+
+
+def _healthy(endpoint):
+    try:
+        with urllib.request.urlopen(endpoint + "_orrery/health", timeout=2) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
