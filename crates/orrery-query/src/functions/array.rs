@@ -1,0 +1,127 @@
+//! Functions over arrays, and the one that turns an object into an array.
+
+use std::cmp::Ordering;
+
+use orrery_model::{Object, Value};
+
+use super::arguments::{all_of, any_of, array, compare_primitives, integer, object, optional, string, value};
+use super::{Function, UNBOUNDED, row};
+use crate::operand::Operand;
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    row!("ARRAY_AVG", 1..=1, None, average),
+    row!("ARRAY_CONCAT", 2..=UNBOUNDED, None, concat),
+    row!("ARRAY_CONTAINS", 2..=3, Seek, contains),
+    row!("ARRAY_CONTAINS_ALL", 2..=UNBOUNDED, None, contains_all),
+    row!("ARRAY_CONTAINS_ANY", 2..=UNBOUNDED, None, contains_any),
+    row!("ARRAY_LENGTH", 1..=1, None, length),
+    row!("ARRAY_MAX", 1..=1, None, |arguments| extreme(arguments, Ordering::Greater)),
+    row!("ARRAY_MEDIAN", 1..=1, None, median),
+    row!("ARRAY_MIN", 1..=1, None, |arguments| extreme(arguments, Ordering::Less)),
+    row!("ARRAY_SLICE", 2..=3, None, slice),
+    row!("ARRAY_SUM", 1..=1, None, sum),
+    row!("OBJECTTOARRAY", 1..=3, None, from_object),
+];
+
+fn concat(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
+    let mut joined = Vec::new();
+    for at in 0..arguments.len() {
+        joined.extend_from_slice(array(arguments, at)?);
+    }
+    Some(joined)
+}
+
+fn contains(arguments: &[Operand<'_>]) -> Option<bool> {
+    let items = array(arguments, 0)?;
+    let wanted = value(arguments, 1)?;
+    // An undefined flag counts as false, unlike one of another type.
+    let partial = match arguments.get(2) {
+        Some(Some(flag)) => flag.as_bool()?,
+        Some(None) | None => false,
+    };
+    Some(match wanted.as_object() {
+        Some(wanted) if partial => items.iter().any(|item| has_members(item, wanted)),
+        _ => items.contains(wanted),
+    })
+}
+
+/// Whether a value is an object with all the wanted members. Nested values are compared whole.
+fn has_members(item: &Value, wanted: &Object) -> bool {
+    item.as_object().is_some_and(|item| wanted.iter().all(|(name, value)| item.get(name) == Some(value)))
+}
+
+fn contains_any(arguments: &[Operand<'_>]) -> Option<bool> {
+    let items = array(arguments, 0)?;
+    any_of(arguments[1..].iter().map(|wanted| wanted.as_deref().map(|wanted| items.contains(wanted))))
+}
+
+fn contains_all(arguments: &[Operand<'_>]) -> Option<bool> {
+    let items = array(arguments, 0)?;
+    all_of(arguments[1..].iter().map(|wanted| wanted.as_deref().map(|wanted| items.contains(wanted))))
+}
+
+fn length(arguments: &[Operand<'_>]) -> Option<i64> {
+    i64::try_from(array(arguments, 0)?.len()).ok()
+}
+
+fn slice(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
+    let items = array(arguments, 0)?;
+    let start = integer(arguments, 1)?;
+    let count_max = optional(arguments, 2, integer)?.unwrap_or(i64::MAX);
+    let length = i64::try_from(items.len()).ok()?;
+    let start = if start < 0 { length.saturating_add(start).max(0) } else { start.min(length) };
+    let end = start.saturating_add(count_max.max(0)).min(length);
+    Some(items[usize::try_from(start).ok()?..usize::try_from(end).ok()?].to_vec())
+}
+
+/// The elements as doubles, if all are numbers.
+fn doubles(arguments: &[Operand<'_>]) -> Option<Vec<f64>> {
+    array(arguments, 0)?.iter().map(|item| Some(item.as_number()?.as_f64())).collect()
+}
+
+fn sum(arguments: &[Operand<'_>]) -> Option<f64> {
+    // `Sum` for doubles starts at -0, which would show for an empty array.
+    Some(doubles(arguments)?.into_iter().fold(0.0, |total, item| total + item))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "arrays are far shorter than 2^53")]
+fn average(arguments: &[Operand<'_>]) -> Option<f64> {
+    let items = doubles(arguments)?;
+    (!items.is_empty()).then(|| items.iter().sum::<f64>() / items.len() as f64)
+}
+
+fn median(arguments: &[Operand<'_>]) -> Option<f64> {
+    let mut items = doubles(arguments)?;
+    items.sort_unstable_by(f64::total_cmp);
+    let upper = *items.get(items.len() / 2)?;
+    if items.len() % 2 == 1 {
+        return Some(upper);
+    }
+    Some(f64::midpoint(items[items.len() / 2 - 1], upper))
+}
+
+fn extreme(arguments: &[Operand<'_>], side: Ordering) -> Option<Value> {
+    let (first, rest) = array(arguments, 0)?.split_first()?;
+    // Comparing the first with itself refuses an array or object that stands alone.
+    compare_primitives(first, first)?;
+    let mut best = first;
+    for item in rest {
+        if compare_primitives(item, best)? == side {
+            best = item;
+        }
+    }
+    Some(best.clone())
+}
+
+fn from_object(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
+    let members = object(arguments, 0)?;
+    let key_name = optional(arguments, 1, string)?.unwrap_or("k");
+    let value_name = optional(arguments, 2, string)?.unwrap_or("v");
+    let pair = |(name, value): (&str, &Value)| {
+        Value::from(Object::from_members(vec![
+            (key_name.into(), name.into()),
+            (value_name.into(), value.clone()),
+        ]))
+    };
+    Some(members.iter().map(pair).collect())
+}

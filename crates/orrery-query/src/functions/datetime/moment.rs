@@ -1,0 +1,199 @@
+//! A moment in UTC and its text form.
+//!
+//! Read: `YYYY-MM-DD` with an optional `Z`, or a date, a space or `T`, `hh:mm:ss`, an optional
+//! fraction of one to seven digits and an optional `Z`. Nothing else is a date-time. Written: always
+//! with seven digits and the `Z`. Years run from 1 to 9999. The calendar is the Gregorian one
+//! throughout, so a dozen lines of arithmetic serve better than a date library with its own ranges.
+
+pub(super) const TICKS_PER_MICROSECOND: i64 = 10;
+pub(super) const TICKS_PER_MILLISECOND: i64 = 10_000;
+pub(super) const TICKS_PER_SECOND: i64 = 10_000_000;
+pub(super) const TICKS_PER_MINUTE: i64 = 60 * TICKS_PER_SECOND;
+pub(super) const TICKS_PER_HOUR: i64 = 60 * TICKS_PER_MINUTE;
+pub(super) const TICKS_PER_DAY: i64 = 24 * TICKS_PER_HOUR;
+
+/// 100 ns units since the start of 1970, within the years 1 to 9999.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(i64);
+
+/// A day of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Date {
+    pub(super) year: i64,
+    pub(super) month: i64,
+    pub(super) day: i64,
+}
+
+/// The first tick of year 1 and the last of year 9999.
+const FIRST_TICK: i64 = -719_162 * TICKS_PER_DAY;
+const LAST_TICK: i64 = 2_932_897 * TICKS_PER_DAY - 1;
+
+impl Moment {
+    pub(super) const EPOCH: Self = Self(0);
+
+    pub(super) fn from_ticks(ticks: i128) -> Option<Self> {
+        let ticks = i64::try_from(ticks).ok()?;
+        (FIRST_TICK..=LAST_TICK).contains(&ticks).then_some(Self(ticks))
+    }
+
+    pub(super) fn from_parts(
+        year: i64,
+        month: i64,
+        day: i64,
+        hour: i64,
+        minute: i64,
+        second: i64,
+        fraction: i64,
+    ) -> Option<Self> {
+        let date = Date::new(year, month, day)?;
+        let in_range = (0..24).contains(&hour)
+            && (0..60).contains(&minute)
+            && (0..60).contains(&second)
+            && (0..TICKS_PER_SECOND).contains(&fraction);
+        in_range.then(|| {
+            let seconds = (hour * 60 + minute) * 60 + second;
+            Self(date.days_since_epoch() * TICKS_PER_DAY + seconds * TICKS_PER_SECOND + fraction)
+        })
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut rest = Cursor(text.as_bytes());
+        let year = rest.digits(4)?;
+        rest.byte(b"-")?;
+        let month = rest.digits(2)?;
+        rest.byte(b"-")?;
+        let day = rest.digits(2)?;
+        let mut time = [0; 4];
+        if rest.byte(b" T").is_some() {
+            time[0] = rest.digits(2)?;
+            rest.byte(b":")?;
+            time[1] = rest.digits(2)?;
+            rest.byte(b":")?;
+            time[2] = rest.digits(2)?;
+            if rest.byte(b".").is_some() {
+                time[3] = rest.fraction()?;
+            }
+        }
+        rest.byte(b"Z");
+        if !rest.0.is_empty() {
+            return None;
+        }
+        Self::from_parts(year, month, day, time[0], time[1], time[2], time[3])
+    }
+
+    pub(super) fn to_text(self) -> String {
+        let Date { year, month, day } = self.date();
+        let [hour, minute, second, fraction] = self.time();
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:07}Z")
+    }
+
+    pub(super) fn ticks(self) -> i64 {
+        self.0
+    }
+
+    pub(super) fn milliseconds(self) -> i64 {
+        self.0.div_euclid(TICKS_PER_MILLISECOND)
+    }
+
+    pub(super) fn date(self) -> Date {
+        Date::from_days_since_epoch(self.0.div_euclid(TICKS_PER_DAY))
+    }
+
+    /// Hour, minute, second and ticks of the second.
+    pub(super) fn time(self) -> [i64; 4] {
+        let ticks = self.0.rem_euclid(TICKS_PER_DAY);
+        [
+            ticks / TICKS_PER_HOUR,
+            ticks / TICKS_PER_MINUTE % 60,
+            ticks / TICKS_PER_SECOND % 60,
+            ticks % TICKS_PER_SECOND,
+        ]
+    }
+
+    /// The same day and time some months later; a day the month lacks becomes its last one.
+    pub(super) fn add_months(self, months: i128) -> Option<Self> {
+        let Date { year, month, day } = self.date();
+        let months = i128::from(year * 12 + month - 1).checked_add(months)?;
+        let year = i64::try_from(months.div_euclid(12)).ok()?;
+        let month = i64::try_from(months.rem_euclid(12)).ok()? + 1;
+        if !(1..=9999).contains(&year) {
+            return None;
+        }
+        let date = Date { year, month, day: day.min(days_in_month(year, month)) };
+        Some(Self(date.days_since_epoch() * TICKS_PER_DAY + self.0.rem_euclid(TICKS_PER_DAY)))
+    }
+}
+
+impl Date {
+    fn new(year: i64, month: i64, day: i64) -> Option<Self> {
+        let exists = (1..=9999).contains(&year)
+            && (1..=12).contains(&month)
+            && (1..=days_in_month(year, month)).contains(&day);
+        exists.then_some(Self { year, month, day })
+    }
+
+    /// Counts by years that begin in March, which puts the leap day last.
+    fn days_since_epoch(self) -> i64 {
+        let year = if self.month <= 2 { self.year - 1 } else { self.year };
+        let month = (self.month + 9) % 12;
+        let day_of_year = (153 * month + 2) / 5 + self.day - 1;
+        let era = year.div_euclid(400);
+        let year = year.rem_euclid(400);
+        era * 146_097 + year * 365 + year / 4 - year / 100 + day_of_year - 719_468
+    }
+
+    fn from_days_since_epoch(days: i64) -> Self {
+        let days = days + 719_468;
+        let era = days.div_euclid(146_097);
+        let day_of_era = days.rem_euclid(146_097);
+        let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+        let march_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        Self { year: era * 400 + year + i64::from(month <= 2), month, day }
+    }
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Bytes not yet read.
+struct Cursor<'t>(&'t [u8]);
+
+impl Cursor<'_> {
+    /// Reads exactly this many digits.
+    fn digits(&mut self, count: usize) -> Option<i64> {
+        let (digits, rest) = self.0.split_at_checked(count)?;
+        let value = digits
+            .iter()
+            .try_fold(0, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))?;
+        self.0 = rest;
+        Some(value)
+    }
+
+    /// Reads one byte if it is among those.
+    fn byte(&mut self, among: &[u8]) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        among.contains(first).then(|| {
+            self.0 = rest;
+            *first
+        })
+    }
+
+    /// Reads one to seven digits as ticks of a second.
+    fn fraction(&mut self) -> Option<i64> {
+        let count = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if !(1..=7).contains(&count) {
+            return None;
+        }
+        let missing = u32::try_from(7 - count).ok()?;
+        Some(self.digits(count)? * 10i64.pow(missing))
+    }
+}

@@ -1,0 +1,108 @@
+//! Arrays as sets: deep equality, each value once, in the order of first appearance.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+use orrery_model::Value;
+
+use super::arguments::array;
+use super::{Function, row};
+use crate::operand::Operand;
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    row!("SETDIFFERENCE", 2..=2, None, difference),
+    row!("SETEQUAL", 2..=2, None, equal),
+    row!("SETINTERSECT", 2..=2, None, intersect),
+    row!("SETUNION", 2..=2, None, union),
+];
+
+fn union(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
+    let (left, right) = (array(arguments, 0)?, array(arguments, 1)?);
+    let mut seen = ValueSet::default();
+    Some(left.iter().chain(right).filter(|item| seen.insert(item)).cloned().collect())
+}
+
+fn intersect(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
+    let (left, right) = (array(arguments, 0)?, ValueSet::of(array(arguments, 1)?));
+    let mut seen = ValueSet::default();
+    Some(left.iter().filter(|item| right.contains(item) && seen.insert(item)).cloned().collect())
+}
+
+fn difference(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
+    let (left, right) = (array(arguments, 0)?, ValueSet::of(array(arguments, 1)?));
+    let mut seen = ValueSet::default();
+    Some(left.iter().filter(|item| !right.contains(item) && seen.insert(item)).cloned().collect())
+}
+
+fn equal(arguments: &[Operand<'_>]) -> Option<bool> {
+    let (left, right) = (array(arguments, 0)?, array(arguments, 1)?);
+    let (left_set, right_set) = (ValueSet::of(left), ValueSet::of(right));
+    Some(left.iter().all(|item| right_set.contains(item)) && right.iter().all(|item| left_set.contains(item)))
+}
+
+/// Borrowed values by deep equality. Hashed, because arrays may be as long as an item allows.
+#[derive(Default)]
+struct ValueSet<'v> {
+    buckets: HashMap<u64, Vec<&'v Value>>,
+    hashing: RandomState,
+}
+
+impl<'v> ValueSet<'v> {
+    fn of(values: &'v [Value]) -> Self {
+        let mut set = Self::default();
+        for value in values {
+            set.insert(value);
+        }
+        set
+    }
+
+    fn contains(&self, value: &Value) -> bool {
+        self.buckets.get(&self.hash(value)).is_some_and(|bucket| bucket.contains(&value))
+    }
+
+    fn insert(&mut self, value: &'v Value) -> bool {
+        let bucket = self.buckets.entry(hash(&self.hashing, value)).or_default();
+        let is_new = !bucket.contains(&value);
+        if is_new {
+            bucket.push(value);
+        }
+        is_new
+    }
+
+    fn hash(&self, value: &Value) -> u64 {
+        hash(&self.hashing, value)
+    }
+}
+
+/// Equal values hash alike: numbers as doubles, objects whatever the order of their members.
+fn hash(hashing: &RandomState, value: &Value) -> u64 {
+    let mut hasher = hashing.build_hasher();
+    match value {
+        Value::Null => hasher.write_u8(0),
+        Value::Bool(flag) => hasher.write_u8(1 + u8::from(*flag)),
+        Value::Number(number) => {
+            hasher.write_u8(3);
+            // Adding zero makes one zero of the two.
+            hasher.write_u64((number.as_f64() + 0.0).to_bits());
+        }
+        Value::String(text) => {
+            hasher.write_u8(4);
+            hasher.write(text.as_bytes());
+        }
+        Value::Array(items) => {
+            hasher.write_u8(5);
+            for item in items {
+                hasher.write_u64(hash(hashing, item));
+            }
+        }
+        Value::Object(members) => {
+            hasher.write_u8(6);
+            let sum = members.iter().fold(0u64, |sum, (name, value)| {
+                sum.wrapping_add(hashing.hash_one((name, hash(hashing, value))))
+            });
+            hasher.write_u64(sum);
+        }
+    }
+    hasher.finish()
+}

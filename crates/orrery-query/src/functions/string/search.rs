@@ -1,0 +1,84 @@
+//! Finding one text in another.
+
+use std::borrow::Cow;
+
+use super::super::arguments::{all_of, any_of, flag, integer, optional, string};
+use super::{case, units};
+use crate::operand::Operand;
+
+pub(super) fn contains(arguments: &[Operand<'_>]) -> Option<bool> {
+    compare(arguments, |text, wanted| text.contains(wanted))
+}
+
+pub(super) fn starts_with(arguments: &[Operand<'_>]) -> Option<bool> {
+    compare(arguments, |text, wanted| text.starts_with(wanted))
+}
+
+pub(super) fn ends_with(arguments: &[Operand<'_>]) -> Option<bool> {
+    compare(arguments, |text, wanted| text.ends_with(wanted))
+}
+
+pub(super) fn equals(arguments: &[Operand<'_>]) -> Option<bool> {
+    compare(arguments, |text, wanted| text == wanted)
+}
+
+/// Compares two texts, after folding both if the third argument says so.
+fn compare(arguments: &[Operand<'_>], holds: fn(&str, &str) -> bool) -> Option<bool> {
+    let (text, wanted) = (string(arguments, 0)?, string(arguments, 1)?);
+    let ignore_case = flag(arguments, 2)?;
+    Some(if ignore_case { holds(&case::fold(text), &case::fold(wanted)) } else { holds(text, wanted) })
+}
+
+pub(super) fn contains_any(arguments: &[Operand<'_>], ignore_case: bool) -> Option<bool> {
+    let text = haystack(arguments, ignore_case)?;
+    any_of((1..arguments.len()).map(|at| holds(&text, arguments, at, ignore_case)))
+}
+
+pub(super) fn contains_all(arguments: &[Operand<'_>], ignore_case: bool) -> Option<bool> {
+    let text = haystack(arguments, ignore_case)?;
+    all_of((1..arguments.len()).map(|at| holds(&text, arguments, at, ignore_case)))
+}
+
+fn haystack<'v>(arguments: &'v [Operand<'_>], ignore_case: bool) -> Option<Cow<'v, str>> {
+    let text = string(arguments, 0)?;
+    Some(if ignore_case { case::fold(text) } else { Cow::Borrowed(text) })
+}
+
+fn holds(text: &str, arguments: &[Operand<'_>], at: usize, ignore_case: bool) -> Option<bool> {
+    let wanted = string(arguments, at)?;
+    Some(if ignore_case { text.contains(&*case::fold(wanted)) } else { text.contains(wanted) })
+}
+
+/// A start before the text searches all of it, one past its end nothing.
+pub(super) fn index_of(arguments: &[Operand<'_>]) -> Option<i64> {
+    let (text, wanted) = (string(arguments, 0)?, string(arguments, 1)?);
+    let from = optional(arguments, 2, integer)?.unwrap_or(0).max(0);
+    let from = usize::try_from(from).ok()?;
+    if from > units::length(text) {
+        return Some(-1);
+    }
+    // A start in the middle of a character begins with the next.
+    let first = units::byte_of(text, from).or_else(|| units::byte_of(text, from + 1))?;
+    let found = text[first..].find(wanted);
+    Some(match found {
+        Some(offset) => i64::try_from(units::length(&text[..first + offset])).ok()?,
+        None => -1,
+    })
+}
+
+/// The match must end at or before the position given; without one, anywhere.
+pub(super) fn last_index_of(arguments: &[Operand<'_>]) -> Option<i64> {
+    let (text, wanted) = (string(arguments, 0)?, string(arguments, 1)?);
+    let length = units::length(text);
+    let end = match optional(arguments, 2, integer)? {
+        Some(last) if last < 0 => return Some(-1),
+        // The position is that of the last unit, the end is one further.
+        Some(last) => usize::try_from(last).ok()?.saturating_add(1).min(length),
+        None => length,
+    };
+    let end = units::byte_of(text, end).or_else(|| units::byte_of(text, end - 1))?;
+    Some(match text[..end].rfind(wanted) {
+        Some(offset) => i64::try_from(units::length(&text[..offset])).ok()?,
+        None => -1,
+    })
+}
