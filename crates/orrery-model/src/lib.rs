@@ -4,6 +4,7 @@
 //! same output on every machine, which is what lets clients and servers agree on where a key lands.
 
 pub mod charge;
+pub mod container;
 pub mod env;
 pub mod error;
 pub mod etag;

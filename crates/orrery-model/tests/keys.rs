@@ -1,5 +1,7 @@
 //! Hashes, paths and effective keys against the vectors of the public clients.
 
+#![allow(clippy::unwrap_used, reason = "a failed expectation should end the test")]
+
 use std::path::Path;
 
 use orrery_model::murmur3;

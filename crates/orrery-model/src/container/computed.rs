@@ -1,0 +1,44 @@
+//! Computed properties: names for expressions over an item. The texts of the queries are kept
+//! here; compiling them is the query engine's work.
+
+use super::fields;
+use crate::error::{Error, Result};
+use crate::value::Object;
+
+const PROPERTIES_MAX: usize = 20;
+const SYSTEM_NAMES: [&str; 7] = ["id", "_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComputedProperty {
+    pub name: Box<str>,
+    /// `SELECT VALUE … FROM c`.
+    pub query: Box<str>,
+}
+
+pub(super) fn parse(container: &Object) -> Result<Vec<ComputedProperty>> {
+    let listed = fields::array(container, "computedProperties")?;
+    if listed.len() > PROPERTIES_MAX {
+        return Err(invalid(&format!("a container has at most {PROPERTIES_MAX} computed properties")));
+    }
+    let mut properties: Vec<ComputedProperty> = Vec::with_capacity(listed.len());
+    for entry in listed {
+        let entry = entry.as_object().ok_or_else(|| invalid("a computed property is not an object"))?;
+        let text = |name: &str| {
+            let text = fields::optional_str(entry, name)?.filter(|text| !text.trim().is_empty());
+            text.ok_or_else(|| invalid(&format!("a computed property needs a '{name}'")))
+        };
+        let (name, query) = (text("name")?, text("query")?);
+        if SYSTEM_NAMES.contains(&name) || name.contains('/') {
+            return Err(invalid(&format!("the name '{name}' cannot be a computed property")));
+        }
+        if properties.iter().any(|earlier| earlier.name.as_ref() == name) {
+            return Err(invalid(&format!("the computed property '{name}' is defined more than once")));
+        }
+        properties.push(ComputedProperty { name: name.into(), query: query.into() });
+    }
+    Ok(properties)
+}
+
+fn invalid(why: &str) -> Error {
+    Error::bad_request(format!("One of the specified inputs is invalid: {why}."))
+}

@@ -1,0 +1,371 @@
+//! The indexing policy: which paths of an item are indexed, and how.
+
+use super::fields;
+use super::index_path::{IndexPath, IndexStep, parse_composite};
+use super::vector::{self, VectorEmbedding, VectorIndex};
+use crate::error::{Error, Result};
+use crate::path::KeyPath;
+use crate::value::{Object, Value};
+
+/// Paths in the included list, and again in the excluded one.
+const PATHS_MAX: usize = 1500;
+const COMPOSITE_PATHS_MAX: usize = 8;
+const COMPOSITE_PATHS_TOTAL_MAX: usize = 100;
+const SPATIAL_TYPES: [&str; 4] = ["Point", "LineString", "Polygon", "MultiPolygon"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexingMode {
+    /// The index is written with the item.
+    Consistent,
+    /// There is no index.
+    None,
+}
+
+/// A checked indexing policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexingPolicy {
+    pub mode: IndexingMode,
+    /// Whether items are indexed unless their write says otherwise, or only if it says so.
+    pub automatic: bool,
+    pub included: Vec<IndexPath>,
+    pub excluded: Vec<IndexPath>,
+    pub composite: Vec<Vec<CompositePath>>,
+    pub spatial: Vec<SpatialIndex>,
+    pub vector: Vec<VectorIndex>,
+    pub full_text: Vec<KeyPath>,
+    document: Object,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompositePath {
+    pub steps: Vec<IndexStep>,
+    pub descending: bool,
+    text: Box<str>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpatialIndex {
+    pub path: IndexPath,
+    pub types: Vec<SpatialType>,
+    /// xmin, ymin, xmax, ymax of a geometry index.
+    pub bounding_box: Option<[f64; 4]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpatialType {
+    Point,
+    LineString,
+    Polygon,
+    MultiPolygon,
+}
+
+impl Default for IndexingPolicy {
+    fn default() -> Self {
+        Self::parse(&Object::new(), &[]).expect("the empty policy is valid")
+    }
+}
+
+impl CompositePath {
+    /// The path as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl IndexingPolicy {
+    /// Checks a policy and fills in what the service fills in.
+    pub fn parse(policy: &Object, embeddings: &[VectorEmbedding]) -> Result<Self> {
+        let mode = parse_mode(policy)?;
+        let automatic = fields::optional_bool(policy, "automatic")?;
+        let mut included = parse_paths(policy, "includedPaths")?;
+        let mut excluded = parse_paths(policy, "excludedPaths")?;
+        match mode {
+            IndexingMode::None => {
+                if automatic == Some(true) {
+                    return Err(Error::bad_request(
+                        "The indexing policy is invalid: indexing mode 'none' requires 'automatic' to be false.",
+                    ));
+                }
+                if !included.is_empty() || !excluded.is_empty() {
+                    return Err(Error::bad_request(
+                        "The indexing policy is invalid: indexing mode 'none' does not allow included or excluded paths.",
+                    ));
+                }
+            }
+            IndexingMode::Consistent => {
+                if included.is_empty() && excluded.iter().all(is_etag) {
+                    included.push(IndexPath::root());
+                }
+                if !included.iter().chain(&excluded).any(IndexPath::is_root) {
+                    return Err(Error::bad_request(
+                        "The special mandatory indexing path \"/\" is not provided in any of the path type sets. Please provide this path in one of the sets.",
+                    ));
+                }
+                if !included.iter().chain(&excluded).any(is_etag) {
+                    excluded.push(IndexPath::parse("/\"_etag\"/?")?);
+                }
+            }
+        }
+        let composite = parse_composites(policy)?;
+        let mut policy = Self {
+            mode,
+            automatic: automatic.unwrap_or(mode == IndexingMode::Consistent),
+            included,
+            excluded,
+            composite,
+            spatial: parse_spatial(policy)?,
+            vector: vector::parse_indexes(policy, embeddings)?,
+            full_text: parse_full_text(policy)?,
+            document: policy.clone(),
+        };
+        policy.document = policy.normalised();
+        Ok(policy)
+    }
+
+    pub fn to_value(&self) -> Value {
+        Value::Object(self.document.clone())
+    }
+
+    /// Whether scalars at this place are in the range index. `id` and `_ts` always are.
+    pub fn indexes(&self, steps: &[IndexStep]) -> bool {
+        if self.mode == IndexingMode::None {
+            return false;
+        }
+        if let [IndexStep::Property(name)] = steps
+            && matches!(name.as_ref(), "id" | "_ts")
+        {
+            return true;
+        }
+        let best = |paths: &[IndexPath]| paths.iter().filter_map(|path| path.precision(steps)).max();
+        let included = best(&self.included);
+        included.is_some() && included >= best(&self.excluded)
+    }
+
+    /// Whether anything below this place may be in the range index, so that a walk over an item
+    /// can skip what is wholly excluded.
+    pub fn indexes_below(&self, steps: &[IndexStep]) -> bool {
+        if self.mode == IndexingMode::None {
+            return false;
+        }
+        let below = |path: &IndexPath| {
+            path.tuple.is_empty() && path.steps.len() > steps.len() && path.steps.starts_with(steps)
+        };
+        let covering = |paths: &[IndexPath]| {
+            let subtrees = paths.iter().filter(|path| path.end == super::PathEnd::Subtree);
+            subtrees.filter_map(|path| path.precision(steps)).max()
+        };
+        let included = covering(&self.included);
+        steps.is_empty()
+            || self.included.iter().any(below)
+            || included.is_some() && included >= covering(&self.excluded)
+    }
+
+    /// The policy as clients see it: what was sent, with the parts we understand in the service's
+    /// order and form. The `indexes` of old clients are left out, as current versions do.
+    fn normalised(&self) -> Object {
+        let sent = &self.document;
+        let mut out = Object::new();
+        let mode = match self.mode {
+            IndexingMode::Consistent => "consistent",
+            IndexingMode::None => "none",
+        };
+        out.set("indexingMode", Value::from(mode));
+        out.set("automatic", Value::Bool(self.automatic));
+        for (name, paths) in [("includedPaths", &self.included), ("excludedPaths", &self.excluded)] {
+            let paths = paths.iter().map(|path| path_object(path.as_str()));
+            out.set(name, Value::Array(paths.map(Value::Object).collect()));
+        }
+        if fields::present(sent, "compositeIndexes").is_some() {
+            let lists = self.composite.iter().map(|list| {
+                let paths = list.iter().map(|path| {
+                    let mut object = path_object(&path.text);
+                    object
+                        .set("order", Value::from(if path.descending { "descending" } else { "ascending" }));
+                    Value::Object(object)
+                });
+                Value::Array(paths.collect())
+            });
+            out.set("compositeIndexes", Value::Array(lists.collect()));
+        }
+        for (name, value) in sent.iter() {
+            if !out.contains(name) && name != "compositeIndexes" && !matches!(value, Value::Null) {
+                out.set(name, value.clone());
+            }
+        }
+        out
+    }
+}
+
+fn path_object(path: &str) -> Object {
+    let mut object = Object::new();
+    object.set("path", Value::from(path));
+    object
+}
+
+fn is_etag(path: &IndexPath) -> bool {
+    matches!(path.steps.as_slice(), [IndexStep::Property(name)] if name.as_ref() == "_etag")
+}
+
+fn parse_mode(policy: &Object) -> Result<IndexingMode> {
+    let name = fields::optional_str(policy, "indexingMode")?.unwrap_or("consistent");
+    match name.to_ascii_lowercase().as_str() {
+        "consistent" => Ok(IndexingMode::Consistent),
+        "none" => Ok(IndexingMode::None),
+        "lazy" => Err(Error::bad_request("The indexing mode 'lazy' is not supported for new containers.")),
+        _ => Err(Error::bad_request(format!(
+            "The indexing mode '{name}' is invalid. Valid modes are 'consistent' and 'none'."
+        ))),
+    }
+}
+
+fn parse_paths(policy: &Object, list: &str) -> Result<Vec<IndexPath>> {
+    let listed = fields::array(policy, list)?;
+    if listed.len() > PATHS_MAX {
+        return Err(Error::bad_request(format!(
+            "The indexing policy has {} paths in '{list}'. A maximum of {PATHS_MAX} is allowed.",
+            listed.len()
+        )));
+    }
+    let mut paths: Vec<IndexPath> = Vec::with_capacity(listed.len());
+    for entry in listed {
+        let path = IndexPath::parse(fields::required_str(fields::object(entry, list)?, "path")?)?;
+        // Repeating a path changes nothing; the service keeps one.
+        if !paths.iter().any(|earlier| {
+            earlier.steps == path.steps && earlier.end == path.end && earlier.tuple == path.tuple
+        }) {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+fn parse_composites(policy: &Object) -> Result<Vec<Vec<CompositePath>>> {
+    let mut total = 0;
+    let mut composites = Vec::new();
+    for list in fields::array(policy, "compositeIndexes")? {
+        let Some(list) = list.as_array() else {
+            return Err(fields::wrong_type("compositeIndexes", "an array of arrays"));
+        };
+        if !(2..=COMPOSITE_PATHS_MAX).contains(&list.len()) {
+            return Err(Error::bad_request(format!(
+                "A composite index has {} paths. It must have between 2 and {COMPOSITE_PATHS_MAX}.",
+                list.len()
+            )));
+        }
+        total += list.len();
+        if total > COMPOSITE_PATHS_TOTAL_MAX {
+            return Err(Error::bad_request(format!(
+                "The composite indexes have more than {COMPOSITE_PATHS_TOTAL_MAX} paths in total."
+            )));
+        }
+        let paths = list.iter().map(parse_composite_path).collect::<Result<Vec<_>>>()?;
+        let repeated = paths
+            .iter()
+            .enumerate()
+            .find(|(at, path)| paths[..*at].iter().any(|earlier| earlier.steps == path.steps));
+        if let Some((_, path)) = repeated {
+            return Err(Error::bad_request(format!(
+                "The path '{}' is repeated in a composite index.",
+                path.text
+            )));
+        }
+        composites.push(paths);
+    }
+    Ok(composites)
+}
+
+fn parse_composite_path(entry: &Value) -> Result<CompositePath> {
+    let entry = fields::object(entry, "compositeIndexes")?;
+    let text = fields::required_str(entry, "path")?;
+    let descending = match fields::optional_str(entry, "order")?.unwrap_or("ascending") {
+        order if order.eq_ignore_ascii_case("ascending") => false,
+        order if order.eq_ignore_ascii_case("descending") => true,
+        order => {
+            return Err(Error::bad_request(format!(
+                "The order '{order}' of the composite index path '{text}' is invalid. Valid orders are 'ascending' and 'descending'."
+            )));
+        }
+    };
+    Ok(CompositePath { steps: parse_composite(text)?, descending, text: text.into() })
+}
+
+fn parse_spatial(policy: &Object) -> Result<Vec<SpatialIndex>> {
+    let indexes = fields::array(policy, "spatialIndexes")?;
+    if indexes.len() > PATHS_MAX {
+        return Err(Error::bad_request(format!(
+            "The indexing policy has more than {PATHS_MAX} spatial indexes."
+        )));
+    }
+    let indexes = indexes.iter().map(|entry| {
+        let entry = fields::object(entry, "spatialIndexes")?;
+        let path = IndexPath::parse(fields::required_str(entry, "path")?)?;
+        let names = fields::array(entry, "types")?;
+        if names.is_empty() {
+            return Err(Error::bad_request(format!(
+                "The spatial data types array cannot be empty. Assign at least one spatial type for the 'types' array for the path '{path}'."
+            )));
+        }
+        let types = names.iter().map(|name| parse_spatial_type(name, &path)).collect::<Result<_>>()?;
+        let bounding_box = fields::optional_object(entry, "boundingBox")?.map(parse_bounding_box).transpose()?;
+        Ok(SpatialIndex { path, types, bounding_box })
+    });
+    indexes.collect()
+}
+
+fn parse_spatial_type(name: &Value, path: &IndexPath) -> Result<SpatialType> {
+    match name.as_str() {
+        Some("Point") => Ok(SpatialType::Point),
+        Some("LineString") => Ok(SpatialType::LineString),
+        Some("Polygon") => Ok(SpatialType::Polygon),
+        Some("MultiPolygon") => Ok(SpatialType::MultiPolygon),
+        _ => Err(Error::bad_request(format!(
+            "The spatial data type {} for the path '{path}' is invalid. Valid types are {}.",
+            name.to_json(),
+            SPATIAL_TYPES.join(", ")
+        ))),
+    }
+}
+
+fn parse_bounding_box(object: &Object) -> Result<[f64; 4]> {
+    let mut corners = [0.0; 4];
+    for (corner, name) in corners.iter_mut().zip(["xmin", "ymin", "xmax", "ymax"]) {
+        let number = object.get(name).and_then(Value::as_number);
+        *corner = number.ok_or_else(|| fields::wrong_type(name, "a number"))?.as_f64();
+    }
+    if corners[0] >= corners[2] || corners[1] >= corners[3] {
+        return Err(Error::bad_request(
+            "The bounding box of a spatial index must have xmin < xmax and ymin < ymax.",
+        ));
+    }
+    Ok(corners)
+}
+
+fn parse_full_text(policy: &Object) -> Result<Vec<KeyPath>> {
+    let mut paths: Vec<KeyPath> = Vec::new();
+    for (index, entry) in fields::array(policy, "fullTextIndexes")?.iter().enumerate() {
+        let text = fields::object(entry, "fullTextIndexes")?.get("path").and_then(Value::as_str).ok_or_else(
+            || {
+                Error::bad_request(format!(
+                    "Missing path in full-text index specification at index ({index})"
+                ))
+            },
+        )?;
+        let path = KeyPath::parse(text).map_err(|_| {
+            Error::bad_request(format!(
+                "Full-text index specification at index ({index}) contains invalid path '{text}'."
+            ))
+        })?;
+        if paths.iter().any(|earlier| earlier.same_property(&path)) {
+            return Err(Error::bad_request(format!(
+                "Duplicate Path :{text} found in Full Text Indexing Policy."
+            )));
+        }
+        if paths.len() == PATHS_MAX {
+            return Err(Error::bad_request(format!(
+                "The indexing policy has more than {PATHS_MAX} full-text indexes."
+            )));
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}

@@ -1,0 +1,295 @@
+//! The definition of a container: what clients send, checked once, and what they get back.
+//!
+//! A definition holds typed parts for the database next to the JSON object that clients see. The
+//! object is what was sent in the service's normal form, so fields that Orrery does not know come
+//! back as they went in.
+
+mod computed;
+mod conflict;
+mod encryption;
+mod fields;
+mod full_text;
+mod index_path;
+mod indexing;
+pub mod ttl;
+mod unique_key;
+mod vector;
+
+pub use computed::ComputedProperty;
+pub use conflict::ConflictResolution;
+pub use encryption::{ClientEncryptionPolicy, EncryptedPath};
+pub use full_text::{FullTextPath, FullTextPolicy, LANGUAGES as FULL_TEXT_LANGUAGES};
+pub use index_path::{IndexPath, IndexStep, PathEnd, TupleStep};
+pub use indexing::{CompositePath, IndexingMode, IndexingPolicy, SpatialIndex, SpatialType};
+pub use unique_key::UniqueKey;
+pub use vector::{DistanceFunction, VectorDataType, VectorEmbedding, VectorIndex, VectorIndexKind};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{ResourceName, missing_properties};
+use crate::partition_key::PartitionKeyDefinition;
+use crate::path::KeyPath;
+use crate::value::{Object, Value};
+
+/// Properties that the database adds to a container; clients send them back and are not heard.
+const SYSTEM_PROPERTIES: [&str; 11] = [
+    "_rid",
+    "_self",
+    "_etag",
+    "_ts",
+    "_cts",
+    "_docs",
+    "_sprocs",
+    "_triggers",
+    "_udfs",
+    "_conflicts",
+    "statistics",
+];
+
+/// Bytes of a whole definition: unknown fields are kept, so they need a bound.
+const DEFINITION_BYTES_MAX: usize = 2 << 20;
+
+/// What a spatial value is measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Geospatial {
+    /// A sphere.
+    Geography,
+    /// A plane.
+    Geometry,
+}
+
+/// A checked container definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerDefinition {
+    pub id: ResourceName,
+    pub partition_key: PartitionKeyDefinition,
+    pub indexing: IndexingPolicy,
+    pub unique_keys: Vec<UniqueKey>,
+    pub conflict_resolution: ConflictResolution,
+    pub geospatial: Geospatial,
+    /// Seconds that items live, -1 for those that say so themselves, `None` if none expire.
+    pub default_ttl: Option<i64>,
+    /// A property to count the time to live from instead of `_ts`.
+    pub ttl_property_path: Option<KeyPath>,
+    pub analytical_ttl: Option<i64>,
+    /// How long all versions are kept for the change feed.
+    pub change_feed_retention_minutes: Option<u32>,
+    pub computed_properties: Vec<ComputedProperty>,
+    pub vector_embeddings: Vec<VectorEmbedding>,
+    pub full_text: Option<FullTextPolicy>,
+    pub client_encryption: Option<ClientEncryptionPolicy>,
+    document: Object,
+}
+
+impl ContainerDefinition {
+    /// Checks the body of a create request.
+    pub fn create(body: &Value) -> Result<Self> {
+        let body = object(body)?;
+        let id = ResourceName::from_body(body)?;
+        let partition_key = match fields::present(body, "partitionKey") {
+            Some(definition) => PartitionKeyDefinition::parse(definition)?,
+            None => return Err(missing_properties(&["partitionKey"])),
+        };
+        Self::build(body, id, partition_key)
+    }
+
+    /// Checks the body of a replace request. What is not mentioned goes back to its default,
+    /// except what cannot change.
+    pub fn replace(&self, body: &Value) -> Result<Self> {
+        let body = object(body)?;
+        let id = ResourceName::from_body(body)?;
+        if id != self.id {
+            return Err(Error::bad_request(format!(
+                "The id of a container cannot be changed: the body has '{id}', the container is '{}'.",
+                self.id
+            )));
+        }
+        if let Some(definition) = fields::present(body, "partitionKey") {
+            self.check_partition_key(definition)?;
+        }
+        let mut body = body.clone();
+        // Python sends neither on a replace; dropping them silently would be a change.
+        for name in ["uniqueKeyPolicy", "conflictResolutionPolicy", "clientEncryptionPolicy"] {
+            if fields::present(&body, name).is_none()
+                && let Some(kept) = self.document.get(name)
+            {
+                body.set(name, kept.clone());
+            }
+        }
+        let new = Self::build(&body, id, self.partition_key.clone())?;
+        if !unique_key::same(&self.unique_keys, &new.unique_keys) {
+            return Err(Error::bad_request("The unique key policy of a container cannot be changed."));
+        }
+        if self.conflict_resolution != new.conflict_resolution {
+            return Err(Error::bad_request("Updating conflict resolution policy is currently not supported"));
+        }
+        if self.client_encryption != new.client_encryption {
+            return Err(Error::bad_request(
+                "'clientEncryptionPolicy' cannot be changed as part of collection replace operation.",
+            ));
+        }
+        vector::check_replace(self, &new)?;
+        Ok(new)
+    }
+
+    /// Reads back what [`to_value`](Self::to_value) wrote.
+    pub fn from_stored(value: &Value) -> Result<Self> {
+        Self::create(value).map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("a stored container definition is damaged: {error}"))
+        })
+    }
+
+    /// The definition without system properties.
+    pub fn to_value(&self) -> Value {
+        Value::Object(self.document.clone())
+    }
+
+    fn build(body: &Object, id: ResourceName, partition_key: PartitionKeyDefinition) -> Result<Self> {
+        let vector_embeddings = vector::parse_embeddings(body)?;
+        let empty = Object::new();
+        let policy = fields::optional_object(body, "indexingPolicy")?.unwrap_or(&empty);
+        let indexing = IndexingPolicy::parse(policy, &vector_embeddings)?;
+        let full_text = full_text::parse(body)?;
+        full_text::check_indexes(&indexing, full_text.as_ref())?;
+        let default_ttl = ttl::of_container(body)?;
+        if default_ttl.is_some() && indexing.mode == IndexingMode::None {
+            return Err(Error::bad_request(
+                "The property 'defaultTtl' cannot be set when the indexing mode is 'none'.",
+            ));
+        }
+        let unique_keys = unique_key::parse(body)?;
+        let geospatial = parse_geospatial(body)?;
+        check_spatial(&indexing, geospatial)?;
+        let mut definition = Self {
+            id,
+            indexing,
+            unique_keys: unique_keys.unwrap_or_default(),
+            conflict_resolution: ConflictResolution::parse(body)?.unwrap_or_default(),
+            geospatial,
+            default_ttl,
+            ttl_property_path: parse_ttl_path(body)?,
+            analytical_ttl: parse_analytical_ttl(body)?,
+            change_feed_retention_minutes: parse_change_feed_policy(body)?,
+            computed_properties: computed::parse(body)?,
+            vector_embeddings,
+            full_text,
+            client_encryption: encryption::parse(body, &partition_key)?,
+            partition_key,
+            document: Object::new(),
+        };
+        definition.document = definition.normalised(body);
+        if Value::Object(definition.document.clone()).to_json().len() > DEFINITION_BYTES_MAX {
+            return Err(Error::new(ErrorKind::TooLarge, "Request size is too large"));
+        }
+        Ok(definition)
+    }
+
+    /// What clients see: our parts in the service's order, then whatever else was sent.
+    fn normalised(&self, sent: &Object) -> Object {
+        let mut out = Object::new();
+        out.set("id", Value::from(self.id.as_str()));
+        out.set("indexingPolicy", self.indexing.to_value());
+        out.set("partitionKey", self.partition_key.to_value());
+        for name in ["defaultTtl", "uniqueKeyPolicy"] {
+            if let Some(value) = fields::present(sent, name) {
+                out.set(name, value.clone());
+            }
+        }
+        out.set("conflictResolutionPolicy", self.conflict_resolution.to_value());
+        let kind = match self.geospatial {
+            Geospatial::Geography => "Geography",
+            Geospatial::Geometry => "Geometry",
+        };
+        let mut geospatial = Object::new();
+        geospatial.set("type", Value::from(kind));
+        out.set("geospatialConfig", Value::Object(geospatial));
+        for (name, value) in sent.iter() {
+            let ours = SYSTEM_PROPERTIES.contains(&name) || out.contains(name);
+            if !ours && !matches!(value, Value::Null) {
+                out.set(name, value.clone());
+            }
+        }
+        out
+    }
+
+    /// A definition without a version, which many clients send, stands for the one there is.
+    fn check_partition_key(&self, definition: &Value) -> Result<()> {
+        let mut definition = definition.clone();
+        if let Some(object) = definition.as_object_mut() {
+            let known = self.partition_key.to_value();
+            for name in ["version", "kind"] {
+                if fields::present(object, name).is_none()
+                    && let Some(value) = known.get(name)
+                {
+                    object.set(name, value.clone());
+                }
+            }
+        }
+        let sent = PartitionKeyDefinition::parse(&definition)?;
+        let own = &self.partition_key;
+        let same_paths = sent.paths().len() == own.paths().len()
+            && sent.paths().iter().zip(own.paths()).all(|(sent, own)| sent.same_property(own));
+        if same_paths && sent.kind() == own.kind() && sent.version() == own.version() {
+            return Ok(());
+        }
+        Err(Error::bad_request("Document collection partition key cannot be changed."))
+    }
+}
+
+fn object(body: &Value) -> Result<&Object> {
+    body.as_object()
+        .ok_or_else(|| Error::bad_request("The input content is invalid because it is not a JSON object."))
+}
+
+fn parse_geospatial(body: &Object) -> Result<Geospatial> {
+    let Some(config) = fields::optional_object(body, "geospatialConfig")? else {
+        return Ok(Geospatial::Geography);
+    };
+    match fields::optional_str(config, "type")?.unwrap_or("Geography") {
+        "Geography" => Ok(Geospatial::Geography),
+        "Geometry" => Ok(Geospatial::Geometry),
+        other => Err(Error::bad_request(format!(
+            "The geospatial type '{other}' is invalid. Valid types are 'Geography' and 'Geometry'."
+        ))),
+    }
+}
+
+fn check_spatial(indexing: &IndexingPolicy, geospatial: Geospatial) -> Result<()> {
+    if geospatial == Geospatial::Geography {
+        return Ok(());
+    }
+    match indexing.spatial.iter().find(|index| index.bounding_box.is_none()) {
+        None => Ok(()),
+        Some(index) => Err(Error::bad_request(format!(
+            "The spatial index for the path '{}' needs a bounding box because the geospatial type is 'Geometry'.",
+            index.path
+        ))),
+    }
+}
+
+fn parse_ttl_path(body: &Object) -> Result<Option<KeyPath>> {
+    let Some(text) = fields::optional_str(body, "ttlPropertyPath")? else { return Ok(None) };
+    let path = KeyPath::parse(text);
+    path.map(Some).map_err(|_| {
+        Error::bad_request(format!("The property 'ttlPropertyPath' has an invalid path '{text}'."))
+    })
+}
+
+fn parse_analytical_ttl(body: &Object) -> Result<Option<i64>> {
+    let seconds = fields::optional_i64(body, "analyticalStorageTtl")?;
+    match seconds {
+        Some(value) if value < -1 || value > i64::from(i32::MAX) => {
+            Err(Error::bad_request(format!("The input analytical storage ttl '{value}' is invalid.")))
+        }
+        other => Ok(other),
+    }
+}
+
+fn parse_change_feed_policy(body: &Object) -> Result<Option<u32>> {
+    let Some(policy) = fields::optional_object(body, "changeFeedPolicy")? else { return Ok(None) };
+    let Some(minutes) = fields::optional_i64(policy, "retentionDuration")? else { return Ok(None) };
+    u32::try_from(minutes).map(Some).map_err(|_| {
+        Error::bad_request(format!(
+            "The retention duration '{minutes}' of the change feed policy is invalid."
+        ))
+    })
+}
