@@ -1,1 +1,117 @@
-//! Placeholder.
+//! The database: catalog, partitions, items, metering. It knows no HTTP and no engine.
+//!
+//! A request works on one snapshot of the catalog. Its partition key gives the effective key, which gives the
+//! partition; reads ask the store for one moment of that partition, writes hand it one operation that lands
+//! whole or not at all.
+
+mod catalog;
+mod containers;
+mod continuation;
+pub mod cost;
+mod databases;
+mod env;
+mod failure;
+mod items;
+mod maintenance;
+mod metadata;
+mod offers;
+mod permissions;
+mod resource_token;
+mod trace;
+mod users;
+
+use std::sync::Arc;
+
+use orrery_model::Result;
+use orrery_model::env::Env;
+use orrery_storage::PartitionStore;
+
+use catalog::CatalogStore;
+use items::purge::PurgeSet;
+
+pub use catalog::{Catalog, Container, DatabaseEntry, Partition};
+pub use containers::RangesPage;
+pub use env::SystemEnv;
+pub use items::batch::{BatchKind, BatchOperation, BatchOutcome, BatchResult};
+pub use items::feed::{FeedPage, FeedScope};
+pub use items::point::{ItemOptions, ItemReply};
+pub use items::transaction::Effect;
+pub use metadata::{MetadataPage, MetadataReply, PageRequest};
+pub use permissions::PermissionReply;
+pub use offers::{OfferMigration, OfferReply};
+pub use resource_token::{Access, Grant};
+pub use trace::{Served, Trace};
+
+/// What an operator may set.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Databases and containers together.
+    pub account_resources_max: usize,
+    /// Bytes of items under one partition key value.
+    pub logical_partition_bytes_max: u64,
+    /// How often expired items are looked for.
+    pub sweep_interval_ms: u64,
+    /// For tests: give every new container this many physical partitions, whatever its throughput.
+    pub partitions_at_creation: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            account_resources_max: 500,
+            logical_partition_bytes_max: 20 << 30,
+            sweep_interval_ms: 5_000,
+            partitions_at_creation: None,
+        }
+    }
+}
+
+/// A running database.
+pub struct Database {
+    pub(crate) store: Arc<dyn PartitionStore>,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) catalog: CatalogStore,
+    pub(crate) options: Options,
+    pub(crate) purges: PurgeSet,
+    maintenance: maintenance::Maintenance,
+}
+
+impl Database {
+    /// Opens the database in a store, continues what an earlier run left unfinished, and starts the
+    /// background work. Must be called inside a Tokio runtime.
+    pub async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>, options: Options) -> Result<Arc<Self>> {
+        let catalog = CatalogStore::open(Arc::clone(&store), Arc::clone(&env)).await?;
+        let database = Arc::new(Self {
+            store,
+            env,
+            catalog,
+            options,
+            purges: PurgeSet::default(),
+            maintenance: maintenance::Maintenance::default(),
+        });
+        database.remove_orphaned_partitions().await?;
+        database.load_purges().await?;
+        database.start_maintenance();
+        Ok(database)
+    }
+
+    pub fn env(&self) -> &dyn Env {
+        &*self.env
+    }
+
+    /// The catalog of this moment.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.snapshot()
+    }
+
+    /// Which engine keeps the data.
+    pub fn store_name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    /// Stops background work and closes the store. Requests that come later fail as unavailable.
+    pub async fn close(&self) -> Result<()> {
+        self.maintenance.stop().await;
+        self.store.close().await.map_err(failure::store_failure)
+    }
+}

@@ -1,0 +1,320 @@
+//! The catalog: which databases, containers, offers and users there are, and where partitions lie.
+//!
+//! Requests work on an immutable snapshot; a change makes a new one, commits the records it touches to the
+//! catalog's own partition and only then lets others see it. Changes are serialised, and each commit checks
+//! that nobody else changed the catalog meanwhile.
+
+mod record;
+mod store;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use orrery_model::container::ContainerDefinition;
+use orrery_model::etag::Etag;
+use orrery_model::offer::Throughput;
+use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
+use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid};
+use orrery_model::{Error, ErrorKind, Result, Value};
+use orrery_storage::PartitionRef;
+
+pub use store::{CATALOG_PARTITION, CatalogStore, Change};
+
+/// One moment of the catalog.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// Counts changes; the etags of metadata resources come from it.
+    pub version: u64,
+    databases: BTreeMap<Box<str>, Arc<DatabaseEntry>>,
+    database_names: HashMap<DatabaseRid, Box<str>>,
+    pub offers: BTreeMap<OfferRid, Arc<Offer>>,
+    /// The next physical partition's number in the store; never reused.
+    pub next_partition: u32,
+    /// Signs resource tokens and continuation tokens. Made once, kept with the data.
+    pub secret: [u8; 32],
+}
+
+/// Version and time of a metadata resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The catalog version that wrote it.
+    pub version: u64,
+    pub timestamp: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct DatabaseEntry {
+    pub rid: DatabaseRid,
+    pub id: Box<str>,
+    pub stamp: Stamp,
+    pub containers: BTreeMap<Box<str>, Arc<Container>>,
+    container_names: HashMap<ContainerRid, Box<str>>,
+    pub users: BTreeMap<Box<str>, Arc<User>>,
+}
+
+/// A container with its routing table.
+#[derive(Clone, Debug)]
+pub struct Container {
+    pub rid: ContainerRid,
+    /// The id of the database, for the by-name path in responses.
+    pub database_id: Box<str>,
+    pub definition: ContainerDefinition,
+    pub stamp: Stamp,
+    /// Sorted by range; they cover the whole key space without gap or overlap.
+    pub partitions: Vec<Partition>,
+    /// Counts changes of `partitions`: the etag of the partition key range feed.
+    pub routing_version: u64,
+}
+
+/// A physical partition as clients see it: a partition key range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Unique in the container and never reused.
+    pub range_id: u32,
+    pub range: EpkRange,
+    pub store: PartitionRef,
+    /// The ranges this one came from by splits, oldest first.
+    pub parents: Vec<u32>,
+    /// The routing version at which it appeared.
+    pub since: u64,
+    pub timestamp: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Offer {
+    pub rid: OfferRid,
+    pub owner: OfferOwner,
+    pub throughput: Throughput,
+    /// The highest throughput there ever was: it bounds how far down one may go.
+    pub highest_ever: u32,
+    pub stamp: Stamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfferOwner {
+    Database(DatabaseRid),
+    Container(ContainerRid),
+}
+
+#[derive(Clone, Debug)]
+pub struct User {
+    pub rid: UserRid,
+    pub id: Box<str>,
+    pub stamp: Stamp,
+    pub permissions: BTreeMap<Box<str>, Arc<Permission>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Permission {
+    pub rid: PermissionRid,
+    pub id: Box<str>,
+    pub mode: PermissionMode,
+    /// The link as the client gave it.
+    pub resource: Box<str>,
+    pub partition_key: Option<PartitionKey>,
+    pub stamp: Stamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PermissionMode {
+    Read,
+    All,
+}
+
+impl Catalog {
+    /// The database with this RID or, failing that, this name: a name may look like a RID.
+    pub fn database(&self, name_or_rid: &str) -> Result<&Arc<DatabaseEntry>> {
+        let by_rid = DatabaseRid::parse(name_or_rid).and_then(|rid| self.database_by_rid(rid));
+        by_rid.or_else(|| self.databases.get(name_or_rid)).ok_or_else(not_found)
+    }
+
+    pub fn database_by_rid(&self, rid: DatabaseRid) -> Option<&Arc<DatabaseEntry>> {
+        self.databases.get(self.database_names.get(&rid)?)
+    }
+
+    /// The container; a missing database or container is an owner that does not exist.
+    pub fn container(&self, database: &str, container: &str) -> Result<&Arc<Container>> {
+        let owner_not_found = |_| Error::new(ErrorKind::OwnerNotFound, OWNER_NOT_FOUND);
+        self.database(database).and_then(|database| database.container(container)).map_err(owner_not_found)
+    }
+
+    pub fn container_by_rid(&self, rid: ContainerRid) -> Option<&Arc<Container>> {
+        let database = self.database_by_rid(rid.database())?;
+        database.containers.get(database.container_names.get(&rid)?)
+    }
+
+    pub fn databases(&self) -> impl Iterator<Item = &Arc<DatabaseEntry>> {
+        self.databases.values()
+    }
+
+    pub fn containers(&self) -> impl Iterator<Item = &Arc<Container>> {
+        self.databases.values().flat_map(|database| database.containers.values())
+    }
+
+    /// The offer of this very owner.
+    pub fn offer_of(&self, owner: OfferOwner) -> Option<&Arc<Offer>> {
+        self.offers.values().find(|offer| offer.owner == owner)
+    }
+
+    pub(crate) fn insert_database(&mut self, database: DatabaseEntry) {
+        self.database_names.insert(database.rid, database.id.clone());
+        self.databases.insert(database.id.clone(), Arc::new(database));
+    }
+
+    pub(crate) fn remove_database(&mut self, database: &DatabaseEntry) {
+        self.database_names.remove(&database.rid);
+        self.databases.remove(&database.id);
+    }
+
+    /// Changes one database in place, whether or not other snapshots share it.
+    pub(crate) fn database_mut(&mut self, id: &str) -> &mut DatabaseEntry {
+        Arc::make_mut(self.databases.get_mut(id).expect("the caller has just looked it up"))
+    }
+}
+
+const OWNER_NOT_FOUND: &str = "Owner resource does not exist";
+
+/// The error for a metadata resource that does not exist.
+pub fn not_found() -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found",
+    )
+}
+
+/// The error for a metadata resource whose id is taken.
+pub fn already_exists() -> Error {
+    Error::new(ErrorKind::Conflict, "Resource with specified id, name, or unique index already exists.")
+}
+
+impl DatabaseEntry {
+    pub fn new(rid: DatabaseRid, id: &str, stamp: Stamp) -> Self {
+        Self {
+            rid,
+            id: id.into(),
+            stamp,
+            containers: BTreeMap::new(),
+            container_names: HashMap::new(),
+            users: BTreeMap::new(),
+        }
+    }
+
+    /// The container with this RID or, failing that, this name.
+    pub fn container(&self, name_or_rid: &str) -> Result<&Arc<Container>> {
+        let name = ContainerRid::parse(name_or_rid).and_then(|rid| self.container_names.get(&rid));
+        let by_rid = name.and_then(|name| self.containers.get(name));
+        by_rid.or_else(|| self.containers.get(name_or_rid)).ok_or_else(not_found)
+    }
+
+    /// The user with this name or RID.
+    pub fn user(&self, name_or_rid: &str) -> Result<&Arc<User>> {
+        let by_rid = || {
+            let rid = UserRid::parse(name_or_rid)?;
+            self.users.values().find(|user| user.rid == rid)
+        };
+        self.users.get(name_or_rid).or_else(by_rid).ok_or_else(not_found)
+    }
+
+    pub(crate) fn insert_container(&mut self, container: Container) {
+        self.container_names.insert(container.rid, container.definition.id.as_str().into());
+        self.containers.insert(container.definition.id.as_str().into(), Arc::new(container));
+    }
+
+    pub(crate) fn remove_container(&mut self, container: &Container) {
+        self.container_names.remove(&container.rid);
+        self.containers.remove(container.definition.id.as_str());
+    }
+
+    pub fn to_value(&self) -> Value {
+        let mut object = orrery_model::Object::new();
+        object.set("id", Value::from(&*self.id));
+        self.stamp.add_system_properties(&mut object, &self.rid.to_string(), &self.rid.self_link());
+        object.set("_colls", Value::from("colls/"));
+        object.set("_users", Value::from("users/"));
+        object.into()
+    }
+}
+
+impl Stamp {
+    pub fn etag(self) -> Etag {
+        Etag::new(self.version, self.timestamp)
+    }
+
+    /// `_rid`, `_self`, `_etag` and `_ts`, in the service's order.
+    pub fn add_system_properties(self, object: &mut orrery_model::Object, rid: &str, self_link: &str) {
+        object.set("_rid", Value::from(rid));
+        object.set("_self", Value::from(self_link));
+        object.set("_etag", Value::from(self.etag().to_string()));
+        object.set("_ts", Value::from(self.timestamp));
+    }
+}
+
+impl Container {
+    /// The partition that owns this effective key.
+    pub fn partition_of(&self, effective: &EffectiveKey) -> &Partition {
+        let after = self.partitions.partition_point(|partition| partition.range.min <= *effective);
+        // The first range begins at the minimum, so there is always one before.
+        &self.partitions[after.saturating_sub(1)]
+    }
+
+    /// The partition with this range id, if it still exists.
+    pub fn partition(&self, range_id: u32) -> Result<&Partition> {
+        self.partitions.iter().find(|partition| partition.range_id == range_id).ok_or_else(|| {
+            Error::new(
+                ErrorKind::PartitionGone,
+                format!("The partition key range {range_id} does not exist in this container, or was split."),
+            )
+        })
+    }
+
+    /// The partitions that hold any part of the range, in order.
+    pub fn partitions_in<'a>(&'a self, range: &'a EpkRange) -> impl Iterator<Item = &'a Partition> {
+        self.partitions.iter().filter(move |partition| partition.range.overlaps(range))
+    }
+
+    /// The path by name, as responses carry it.
+    pub fn alt_path(&self) -> String {
+        format!("dbs/{}/colls/{}", self.database_id, self.definition.id.as_str())
+    }
+
+    pub fn to_value(&self) -> Value {
+        let mut value = self.definition.to_value();
+        if let Some(object) = value.as_object_mut() {
+            self.stamp.add_system_properties(object, &self.rid.to_string(), &self.rid.self_link());
+            for (name, link) in [
+                ("_docs", "docs/"),
+                ("_sprocs", "sprocs/"),
+                ("_triggers", "triggers/"),
+                ("_udfs", "udfs/"),
+                ("_conflicts", "conflicts/"),
+            ] {
+                object.set(name, Value::from(link));
+            }
+        }
+        value
+    }
+}
+
+impl User {
+    pub fn to_value(&self) -> Value {
+        let mut object = orrery_model::Object::new();
+        object.set("id", Value::from(&*self.id));
+        self.stamp.add_system_properties(&mut object, &self.rid.to_string(), &self.rid.self_link());
+        object.set("_permissions", Value::from("permissions/"));
+        object.into()
+    }
+
+    pub fn permission(&self, name_or_rid: &str) -> Result<&Arc<Permission>> {
+        let by_rid = || self.permissions.values().find(|permission| permission.rid.to_string() == name_or_rid);
+        self.permissions.get(name_or_rid).or_else(by_rid).ok_or_else(not_found)
+    }
+}
+
+impl PermissionMode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "Read",
+            Self::All => "All",
+        }
+    }
+}

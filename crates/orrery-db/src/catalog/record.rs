@@ -1,0 +1,311 @@
+//! The catalog's records as they lie in its partition: JSON under text keys.
+//!
+//! `m` the account; `d/{database}`; `c/{container}`; `o/{offer}`; `u/{user}` with its permissions. Names in
+//! braces are RIDs. The version key `v` holds the number of the last change and fences concurrent ones.
+
+use std::sync::Arc;
+
+use orrery_model::container::ContainerDefinition;
+use orrery_model::offer::Throughput;
+use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
+use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid};
+use orrery_model::value;
+use orrery_storage::{PartitionId, PartitionRef};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    Catalog, Container, DatabaseEntry, Offer, OfferOwner, Partition, Permission, PermissionMode, Stamp, User,
+};
+
+/// A record that cannot be read: damage, or the work of a newer version.
+#[derive(Debug, thiserror::Error)]
+#[error("the catalog record {key} cannot be read: {detail}")]
+pub struct RecordError {
+    pub key: String,
+    pub detail: String,
+}
+
+pub const VERSION_KEY: &[u8] = b"v";
+pub const ACCOUNT_KEY: &[u8] = b"m";
+
+#[derive(Serialize, Deserialize)]
+struct AccountRecord {
+    next_partition: u32,
+    /// Hexadecimal.
+    secret: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DatabaseRecord {
+    rid: String,
+    id: String,
+    version: u64,
+    timestamp: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ContainerRecord {
+    rid: String,
+    definition: Box<RawValue>,
+    version: u64,
+    timestamp: i64,
+    partitions: Vec<PartitionRecord>,
+    routing_version: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PartitionRecord {
+    range_id: u32,
+    min: String,
+    max: String,
+    store: u32,
+    epoch: u64,
+    parents: Vec<u32>,
+    since: u64,
+    timestamp: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OfferRecord {
+    rid: String,
+    database: Option<String>,
+    container: Option<String>,
+    manual: Option<u32>,
+    autoscale_max: Option<u32>,
+    increment_percent: Option<u32>,
+    highest_ever: u32,
+    version: u64,
+    timestamp: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct UserRecord {
+    rid: String,
+    id: String,
+    version: u64,
+    timestamp: i64,
+    permissions: Vec<PermissionRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PermissionRecord {
+    rid: String,
+    id: String,
+    mode: String,
+    resource: String,
+    partition_key: Option<String>,
+    version: u64,
+    timestamp: i64,
+}
+
+fn encode(record: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(record).expect("records are plain data")
+}
+
+pub fn account(catalog: &Catalog) -> Vec<u8> {
+    let secret = catalog.secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    encode(&AccountRecord { next_partition: catalog.next_partition, secret })
+}
+
+pub fn database_key(rid: DatabaseRid) -> Vec<u8> {
+    format!("d/{rid}").into_bytes()
+}
+
+pub fn database(database: &DatabaseEntry) -> Vec<u8> {
+    encode(&DatabaseRecord {
+        rid: database.rid.to_string(),
+        id: database.id.to_string(),
+        version: database.stamp.version,
+        timestamp: database.stamp.timestamp,
+    })
+}
+
+pub fn container_key(rid: ContainerRid) -> Vec<u8> {
+    format!("c/{rid}").into_bytes()
+}
+
+pub fn container(container: &Container) -> Vec<u8> {
+    let definition = RawValue::from_string(container.definition.to_value().to_json()).expect("a value prints as JSON");
+    let partitions = container.partitions.iter().map(|partition| PartitionRecord {
+        range_id: partition.range_id,
+        min: partition.range.min.to_string(),
+        max: partition.range.max.to_string(),
+        store: partition.store.id.0,
+        epoch: partition.store.epoch,
+        parents: partition.parents.clone(),
+        since: partition.since,
+        timestamp: partition.timestamp,
+    });
+    encode(&ContainerRecord {
+        rid: container.rid.to_string(),
+        definition,
+        version: container.stamp.version,
+        timestamp: container.stamp.timestamp,
+        partitions: partitions.collect(),
+        routing_version: container.routing_version,
+    })
+}
+
+pub fn offer_key(rid: OfferRid) -> Vec<u8> {
+    format!("o/{rid}").into_bytes()
+}
+
+pub fn offer(offer: &Offer) -> Vec<u8> {
+    let (database, container) = match offer.owner {
+        OfferOwner::Database(rid) => (Some(rid.to_string()), None),
+        OfferOwner::Container(rid) => (None, Some(rid.to_string())),
+    };
+    let (manual, autoscale_max, increment_percent) = match offer.throughput {
+        Throughput::Manual(throughput) => (Some(throughput), None, None),
+        Throughput::Autoscale { max, increment_percent } => (None, Some(max), increment_percent),
+    };
+    encode(&OfferRecord {
+        rid: offer.rid.to_string(),
+        database,
+        container,
+        manual,
+        autoscale_max,
+        increment_percent,
+        highest_ever: offer.highest_ever,
+        version: offer.stamp.version,
+        timestamp: offer.stamp.timestamp,
+    })
+}
+
+pub fn user_key(rid: UserRid) -> Vec<u8> {
+    format!("u/{rid}").into_bytes()
+}
+
+pub fn user(user: &User) -> Vec<u8> {
+    let permissions = user.permissions.values().map(|permission| PermissionRecord {
+        rid: permission.rid.to_string(),
+        id: permission.id.to_string(),
+        mode: permission.mode.as_str().to_owned(),
+        resource: permission.resource.to_string(),
+        partition_key: permission.partition_key.as_ref().map(PartitionKey::to_json),
+        version: permission.stamp.version,
+        timestamp: permission.stamp.timestamp,
+    });
+    encode(&UserRecord {
+        rid: user.rid.to_string(),
+        id: user.id.to_string(),
+        version: user.stamp.version,
+        timestamp: user.stamp.timestamp,
+        permissions: permissions.collect(),
+    })
+}
+
+/// Puts a catalog together from its records. Owners come before what they own, whatever the order given.
+pub fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordError> {
+    let mut catalog = Catalog::default();
+    for kind in [&b"d/"[..], b"c/", b"u/", b"o/", VERSION_KEY, ACCOUNT_KEY] {
+        for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(kind)) {
+            add(&mut catalog, kind, value).map_err(|detail| RecordError {
+                key: String::from_utf8_lossy(key).into_owned(),
+                detail: detail.to_string(),
+            })?;
+        }
+    }
+    Ok(catalog)
+}
+
+type Detail = Box<dyn std::error::Error + Send + Sync>;
+
+fn add(catalog: &mut Catalog, kind: &[u8], bytes: &[u8]) -> Result<(), Detail> {
+    match kind {
+        b"d/" => {
+            let record: DatabaseRecord = serde_json::from_slice(bytes)?;
+            let rid = DatabaseRid::parse(&record.rid).ok_or("its RID is malformed")?;
+            let stamp = Stamp { version: record.version, timestamp: record.timestamp };
+            catalog.insert_database(DatabaseEntry::new(rid, &record.id, stamp));
+        }
+        b"c/" => add_container(catalog, serde_json::from_slice(bytes)?)?,
+        b"u/" => add_user(catalog, serde_json::from_slice(bytes)?)?,
+        b"o/" => add_offer(catalog, &serde_json::from_slice(bytes)?)?,
+        b"v" => {
+            catalog.version = u64::from_be_bytes(bytes.try_into().map_err(|_| "it is not a number")?);
+        }
+        _ => {
+            let record: AccountRecord = serde_json::from_slice(bytes)?;
+            catalog.next_partition = record.next_partition;
+            for (at, byte) in catalog.secret.iter_mut().enumerate() {
+                let digits = record.secret.get(at * 2..at * 2 + 2).ok_or("its secret is too short")?;
+                *byte = u8::from_str_radix(digits, 16)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), Detail> {
+    let rid = ContainerRid::parse(&record.rid).ok_or("its RID is malformed")?;
+    let definition = ContainerDefinition::from_stored(&value::parse(record.definition.get().as_bytes())?)?;
+    let database = catalog.database_by_rid(rid.database()).ok_or("its database is missing")?;
+    let database_id = database.id.clone();
+    let mut partitions = Vec::with_capacity(record.partitions.len());
+    for partition in record.partitions {
+                partitions.push(Partition {
+            range_id: partition.range_id,
+            range: EpkRange::new(EffectiveKey::parse(&partition.min)?, EffectiveKey::parse(&partition.max)?),
+            store: PartitionRef { id: PartitionId(partition.store), epoch: partition.epoch },
+            parents: partition.parents,
+            since: partition.since,
+            timestamp: partition.timestamp,
+        });
+    }
+    catalog.database_mut(&database_id).insert_container(Container {
+        rid,
+        database_id: database_id.clone(),
+        definition,
+        stamp: Stamp { version: record.version, timestamp: record.timestamp },
+        partitions,
+        routing_version: record.routing_version,
+    });
+    Ok(())
+}
+
+fn add_user(catalog: &mut Catalog, record: UserRecord) -> Result<(), Detail> {
+    let rid = UserRid::parse(&record.rid).ok_or("its RID is malformed")?;
+    let database = catalog.database_by_rid(rid.database()).ok_or("its database is missing")?.id.clone();
+    let mut user = User {
+        rid,
+        id: record.id.into(),
+        stamp: Stamp { version: record.version, timestamp: record.timestamp },
+        permissions: std::collections::BTreeMap::new(),
+    };
+    for permission in record.permissions {
+        let partition_key = permission.partition_key.as_deref().map(|text| PartitionKey::parse_header(text.as_bytes())).transpose()?;
+        let permission = Permission {
+            rid: PermissionRid::parse(&permission.rid).ok_or("a permission's RID is malformed")?,
+            id: permission.id.into(),
+            mode: if permission.mode == "All" { PermissionMode::All } else { PermissionMode::Read },
+            resource: permission.resource.into(),
+            partition_key,
+            stamp: Stamp { version: permission.version, timestamp: permission.timestamp },
+        };
+        user.permissions.insert(permission.id.clone(), Arc::new(permission));
+    }
+    catalog.database_mut(&database).users.insert(user.id.clone(), Arc::new(user));
+    Ok(())
+}
+
+fn add_offer(catalog: &mut Catalog, record: &OfferRecord) -> Result<(), Detail> {
+    let rid = OfferRid::parse(&record.rid).ok_or("its RID is malformed")?;
+    let database = record.database.as_deref().and_then(DatabaseRid::parse).map(OfferOwner::Database);
+    let container = record.container.as_deref().and_then(ContainerRid::parse).map(OfferOwner::Container);
+    let throughput = match (record.manual, record.autoscale_max) {
+        (Some(manual), None) => Throughput::Manual(manual),
+        (None, Some(max)) => Throughput::Autoscale { max, increment_percent: record.increment_percent },
+        _ => return Err("it must be either manual or autoscale".into()),
+    };
+    let offer = Offer {
+        rid,
+        owner: database.or(container).ok_or("its owner is malformed")?,
+        throughput,
+        highest_ever: record.highest_ever,
+        stamp: Stamp { version: record.version, timestamp: record.timestamp },
+    };
+    catalog.offers.insert(rid, Arc::new(offer));
+    Ok(())
+}

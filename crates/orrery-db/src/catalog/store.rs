@@ -1,0 +1,202 @@
+//! Where the catalog lives: a partition of its own in the same store as the data.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use orrery_model::env::Env;
+use orrery_model::{Error, ErrorKind, Result};
+use orrery_storage::{
+    Decision, Key, KeyRange, Lsn, Op, PartitionId, PartitionRef, PartitionStore, ReadRequest, Scan, View, WriteSet,
+};
+use tokio::sync::Mutex;
+
+use super::{Catalog, Container, DatabaseEntry, Offer, Stamp, User, record};
+use crate::failure::{commit_failure, store_failure};
+
+/// The number of the catalog's own partition.
+pub const CATALOG_PARTITION: PartitionRef = PartitionRef { id: PartitionId(0), epoch: 0 };
+
+const PAGE_ENTRIES: usize = 1000;
+
+/// The current catalog and the way to change it.
+pub struct CatalogStore {
+    store: Arc<dyn PartitionStore>,
+    env: Arc<dyn Env>,
+    current: ArcSwap<Catalog>,
+    changes: Mutex<()>,
+}
+
+/// A change under way: the new catalog and the records to write.
+pub struct Change {
+    pub catalog: Catalog,
+    pub stamp: Stamp,
+    writes: Vec<(Key, Option<Vec<u8>>)>,
+}
+
+impl CatalogStore {
+    /// Reads the catalog, or makes an empty one in an empty store.
+    pub async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>) -> Result<Self> {
+        store.create(CATALOG_PARTITION.id, 0).await.map_err(store_failure)?;
+        let entries = read_all(&*store).await?;
+        let catalog = record::load(&entries).map_err(|error| Error::internal(error.to_string()))?;
+        let this = Self { store, env, current: ArcSwap::from_pointee(catalog), changes: Mutex::new(()) };
+        if entries.is_empty() {
+            let mut secret = [0; 32];
+            this.env.fill_random(&mut secret);
+            this.change(|change| {
+                change.catalog.secret = secret;
+                change.catalog.next_partition = CATALOG_PARTITION.id.0 + 1;
+                change.put_account();
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(this)
+    }
+
+    /// The catalog of this moment.
+    pub fn snapshot(&self) -> Arc<Catalog> {
+        self.current.load_full()
+    }
+
+    /// Changes the catalog: durable, and visible to everybody, when this returns.
+    pub async fn change<T>(&self, edit: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
+        let _one_at_a_time = self.changes.lock().await;
+        let mut catalog = Catalog::clone(&self.snapshot());
+        let before = catalog.version;
+        catalog.version += 1;
+        let stamp = Stamp { version: catalog.version, timestamp: self.env.now_seconds() };
+        let mut change = Change { catalog, stamp, writes: Vec::new() };
+        let out = edit(&mut change)?;
+        let op = CatalogWrite {
+            operation_id: u128::from(self.env.random_u64()),
+            expected_version: before,
+            writes: change.writes,
+        };
+        let committed = orrery_storage::commit(&*self.store, CATALOG_PARTITION, op).await.map_err(commit_failure)?;
+        if !committed.out {
+            return Err(Error::new(ErrorKind::RetryWith, "Another change of the catalog came first. Please retry."));
+        }
+        self.current.store(Arc::new(change.catalog));
+        Ok(out)
+    }
+}
+
+impl Change {
+    pub fn put_account(&mut self) {
+        let value = record::account(&self.catalog);
+        self.writes.push((record::ACCOUNT_KEY.to_vec(), Some(value)));
+    }
+
+    /// The next physical partition's number.
+    pub fn new_partition(&mut self) -> PartitionRef {
+        let id = PartitionId(self.catalog.next_partition);
+        self.catalog.next_partition += 1;
+        PartitionRef { id, epoch: 0 }
+    }
+
+    pub fn put_database(&mut self, database: DatabaseEntry) {
+        self.writes.push((record::database_key(database.rid), Some(record::database(&database))));
+        self.catalog.insert_database(database);
+    }
+
+    /// Removes the database with all that the catalog holds of it.
+    pub fn remove_database(&mut self, database: &DatabaseEntry) {
+        for container in database.containers.values() {
+            self.writes.push((record::container_key(container.rid), None));
+        }
+        for user in database.users.values() {
+            self.writes.push((record::user_key(user.rid), None));
+        }
+        self.writes.push((record::database_key(database.rid), None));
+        self.catalog.remove_database(database);
+    }
+
+    pub fn put_container(&mut self, container: Container) {
+        self.writes.push((record::container_key(container.rid), Some(record::container(&container))));
+        let database_id = container.database_id.clone();
+        self.catalog.database_mut(&database_id).insert_container(container);
+    }
+
+    pub fn remove_container(&mut self, container: &Container) {
+        self.writes.push((record::container_key(container.rid), None));
+        self.catalog.database_mut(&container.database_id).remove_container(container);
+    }
+
+    pub fn put_offer(&mut self, offer: Offer) {
+        self.writes.push((record::offer_key(offer.rid), Some(record::offer(&offer))));
+        self.catalog.offers.insert(offer.rid, Arc::new(offer));
+    }
+
+    pub fn remove_offer(&mut self, rid: orrery_model::rid::OfferRid) {
+        self.writes.push((record::offer_key(rid), None));
+        self.catalog.offers.remove(&rid);
+    }
+
+    pub fn put_user(&mut self, database_id: &str, user: User) {
+        self.writes.push((record::user_key(user.rid), Some(record::user(&user))));
+        self.catalog.database_mut(database_id).users.insert(user.id.clone(), Arc::new(user));
+    }
+
+    pub fn remove_user(&mut self, database_id: &str, user: &User) {
+        self.writes.push((record::user_key(user.rid), None));
+        self.catalog.database_mut(database_id).users.remove(&user.id);
+    }
+}
+
+/// Writes records if the catalog is still at the version the change started from.
+struct CatalogWrite {
+    operation_id: u128,
+    expected_version: u64,
+    writes: Vec<(Key, Option<Vec<u8>>)>,
+}
+
+impl Op for CatalogWrite {
+    type Out = bool;
+
+    fn id(&self) -> u128 {
+        self.operation_id
+    }
+
+    fn reads(&self, keys: &mut Vec<Key>) {
+        keys.push(record::VERSION_KEY.to_vec());
+    }
+
+    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<bool> {
+        let version = view.get(record::VERSION_KEY);
+        let version = version.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes);
+        if version != self.expected_version {
+            return Decision::Reject(false);
+        }
+        let mut last: std::collections::BTreeMap<&Key, Option<&Vec<u8>>> = std::collections::BTreeMap::new();
+        for (key, value) in &self.writes {
+            last.insert(key, value.as_ref());
+        }
+        let mut writes = WriteSet::default();
+        for (key, value) in last {
+            match value {
+                Some(value) => writes.put(key.clone(), Bytes::copy_from_slice(value)),
+                None => writes.delete(key.clone()),
+            }
+        }
+        writes.put(record::VERSION_KEY.to_vec(), Bytes::copy_from_slice(&(version + 1).to_be_bytes()));
+        Decision::Write(writes, true)
+    }
+}
+
+async fn read_all(store: &dyn PartitionStore) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut entries = Vec::new();
+    let mut range = KeyRange::all();
+    loop {
+        let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
+        let page = store.read(CATALOG_PARTITION, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+        if let Some(last) = page.entries.last() {
+            range.start = [last.key.as_slice(), &[0]].concat();
+        }
+        entries.extend(page.entries.into_iter().map(|entry| (entry.key, entry.value.to_vec())));
+        if !page.more {
+            return Ok(entries);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Containers and their partition key ranges.
+
+use std::sync::Arc;
+
+use orrery_model::container::ContainerDefinition;
+use orrery_model::offer::Throughput;
+use orrery_model::partition_key::EpkRange;
+use orrery_model::rid::{ChildKind, ChildRid, ContainerRid, DatabaseRid};
+use orrery_model::{Error, ErrorKind, Object, Result, Value};
+
+use crate::catalog::{
+    Catalog, Change, Container, DatabaseEntry, OfferOwner, Partition, already_exists, not_found,
+};
+use crate::databases::{add_offer, check_account_size, check_etag};
+use crate::failure::store_failure;
+use crate::items::body::parse_object;
+use crate::items::keys;
+use crate::items::statistics::Statistics;
+use crate::metadata::{MetadataPage, MetadataReply, PageRequest};
+use crate::{Database, Trace, cost};
+use orrery_storage::{PartitionRef, ReadRequest, Scan};
+
+/// What a container gets that neither names a throughput nor shares its database's.
+const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
+/// Containers without throughput of their own in a database that has one.
+const SHARED_CONTAINERS_MAX: usize = 25;
+const SCAN_ENTRIES: usize = 1000;
+
+/// The partition key ranges of a container that a client does not know yet.
+#[derive(Debug)]
+pub enum RangesPage {
+    /// Nothing new since the client's etag.
+    NotModified { etag: String },
+    Changed { etag: String, owner_rid: String, ranges: Vec<Value> },
+}
+
+/// Items and bytes of a container or a partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    pub items: u64,
+    pub bytes: u64,
+}
+
+impl Database {
+    pub async fn create_container(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        body: &[u8],
+        throughput: Option<Throughput>,
+    ) -> Result<MetadataReply> {
+        let definition = ContainerDefinition::create(&parse_object(body)?)?;
+        trace.add(cost::metadata_write());
+        let catalog = self.catalog.snapshot();
+        let owner = catalog.database(database)?;
+        check_can_create(owner, &definition)?;
+        let shares = throughput.is_none() && catalog.offer_of(OfferOwner::Database(owner.rid)).is_some();
+        let own_throughput = throughput.or((!shares).then_some(DEFAULT_THROUGHPUT));
+        let count = self.options.partitions_at_creation;
+        let count = count.unwrap_or_else(|| own_throughput.unwrap_or(DEFAULT_THROUGHPUT).partition_count());
+        let ranges = definition.partition_key.even_ranges(count);
+        // The partitions are made before anybody can see the container; a stop in between leaves orphans that
+        // the next start removes.
+        let stores = self.new_partitions(ranges.len()).await?;
+        let random = self.env.random_u64();
+        let limit = self.options.account_resources_max;
+        let reply = self.catalog.change(|change| {
+            let owner = Arc::clone(change.catalog.database(database)?);
+            check_can_create(&owner, &definition)?;
+            check_account_size(&change.catalog, limit)?;
+            if shares {
+                check_shared_containers(&change.catalog, &owner)?;
+            }
+            let rid = unused_rid(&owner, random);
+            let container = new_container(change, &owner, rid, definition, ranges, &stores);
+            let reply = container_reply(&container, true);
+            change.put_container(container);
+            if let Some(throughput) = own_throughput {
+                add_offer(change, OfferOwner::Container(rid), throughput, random);
+            }
+            Ok(reply)
+        });
+        let reply = reply.await;
+        if reply.is_err() {
+            for partition in stores {
+                self.store.destroy(partition.id).await.map_err(store_failure)?;
+            }
+        }
+        reply
+    }
+
+    async fn new_partitions(&self, count: usize) -> Result<Vec<PartitionRef>> {
+        let numbers = self.catalog.change(|change| {
+            let partitions: Vec<PartitionRef> = (0..count).map(|_| change.new_partition()).collect();
+            change.put_account();
+            Ok(partitions)
+        });
+        let partitions = numbers.await?;
+        for partition in &partitions {
+            self.store.create(partition.id, 0).await.map_err(store_failure)?;
+        }
+        Ok(partitions)
+    }
+
+    pub fn read_container(&self, trace: &mut Trace, database: &str, container: &str) -> Result<MetadataReply> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let container = catalog.database(database)?.container(container)?;
+        trace.at(container);
+        Ok(container_reply(container, false))
+    }
+
+    pub fn list_containers(&self, trace: &mut Trace, database: &str, page: &PageRequest) -> Result<MetadataPage> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let database = catalog.database(database).map_err(owner_missing)?;
+        let containers = database.containers.iter().map(|(name, container)| (&**name, container.to_value()));
+        self.metadata_page("colls", database.rid.to_string(), page, containers)
+    }
+
+    pub async fn replace_container(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        body: &[u8],
+        if_match: Option<&str>,
+    ) -> Result<MetadataReply> {
+        let body = parse_object(body)?;
+        trace.add(cost::metadata_write());
+        self.catalog
+            .change(|change| {
+                let current = Arc::clone(change.catalog.database(database)?.container(container)?);
+                check_etag(if_match, current.stamp)?;
+                let definition = current.definition.replace(&body)?;
+                let container = Container { definition, stamp: change.stamp, ..Container::clone(&current) };
+                let reply = container_reply(&container, false);
+                change.put_container(container);
+                Ok(reply)
+            })
+            .await
+    }
+
+    pub async fn delete_container(
+        self: &Arc<Self>,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        if_match: Option<&str>,
+    ) -> Result<()> {
+        trace.add(cost::metadata_write());
+        let partitions = self
+            .catalog
+            .change(|change| {
+                let container = Arc::clone(change.catalog.database(database)?.container(container)?);
+                check_etag(if_match, container.stamp)?;
+                let offer = change.catalog.offer_of(OfferOwner::Container(container.rid)).map(|offer| offer.rid);
+                if let Some(rid) = offer {
+                    change.remove_offer(rid);
+                }
+                change.remove_container(&container);
+                Ok(container.partitions.iter().map(|partition| partition.store.id).collect())
+            })
+            .await?;
+        self.destroy_partitions(partitions);
+        Ok(())
+    }
+
+    /// The partition key ranges that appeared after the client's etag.
+    pub fn list_ranges(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        if_none_match: Option<&str>,
+    ) -> Result<RangesPage> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let container = catalog.container(database, container)?;
+        trace.at(container);
+        let etag = format!("\"{}\"", container.routing_version);
+        let known = if_none_match.and_then(|etag| etag.trim_matches('"').parse::<u64>().ok());
+        if known == Some(container.routing_version) {
+            return Ok(RangesPage::NotModified { etag });
+        }
+        // An etag of another life of the container says nothing: everything is new then.
+        let known = known.filter(|known| *known < container.routing_version).unwrap_or(0);
+        let share = throughput_fraction(container);
+        let new = container.partitions.iter().filter(|partition| partition.since > known);
+        let ranges = new.map(|partition| range_value(container, partition, share)).collect();
+        Ok(RangesPage::Changed { etag, owner_rid: container.rid.to_string(), ranges })
+    }
+
+    /// Items and bytes, from the counters of the logical partitions.
+    pub async fn container_usage(&self, database: &str, container: &str) -> Result<Vec<(u32, Usage)>> {
+        let catalog = self.catalog.snapshot();
+        let container = catalog.container(database, container)?;
+        let mut usages = Vec::with_capacity(container.partitions.len());
+        for partition in &container.partitions {
+            usages.push((partition.range_id, self.partition_usage(partition).await?));
+        }
+        Ok(usages)
+    }
+
+    async fn partition_usage(&self, partition: &Partition) -> Result<Usage> {
+        let mut usage = Usage::default();
+        let mut range = keys::statistics_in(&partition.range);
+        loop {
+            let scan = Scan::forward(range.clone(), SCAN_ENTRIES);
+            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            for statistics in page.entries.iter().filter_map(|entry| Statistics::decode(&entry.value)) {
+                usage.items += statistics.items;
+                usage.bytes += statistics.bytes;
+            }
+            match page.entries.last() {
+                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
+                _ => return Ok(usage),
+            }
+        }
+    }
+}
+
+fn check_can_create(database: &DatabaseEntry, definition: &ContainerDefinition) -> Result<()> {
+    match database.containers.contains_key(definition.id.as_str()) {
+        true => Err(already_exists()),
+        false => Ok(()),
+    }
+}
+
+fn check_shared_containers(catalog: &Catalog, database: &DatabaseEntry) -> Result<()> {
+    let without_own = database.containers.values().filter(|container| {
+        catalog.offer_of(OfferOwner::Container(container.rid)).is_none()
+    });
+    if without_own.count() < SHARED_CONTAINERS_MAX {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::QuotaExceeded,
+        format!("A database with shared throughput holds at most {SHARED_CONTAINERS_MAX} containers without throughput of their own."),
+    ))
+}
+
+fn new_container(
+    change: &Change,
+    database: &DatabaseEntry,
+    rid: ContainerRid,
+    definition: ContainerDefinition,
+    ranges: Vec<EpkRange>,
+    stores: &[PartitionRef],
+) -> Container {
+    let partitions = (0u32..).zip(ranges).zip(stores).map(|((range_id, range), store)| Partition {
+        range_id,
+        range,
+        store: *store,
+        parents: Vec::new(),
+        since: 1,
+        timestamp: change.stamp.timestamp,
+    });
+    Container {
+        rid,
+        database_id: database.id.clone(),
+        definition,
+        stamp: change.stamp,
+        partitions: partitions.collect(),
+        routing_version: 1,
+    }
+}
+
+fn unused_rid(database: &DatabaseEntry, random: u64) -> ContainerRid {
+    let owner: DatabaseRid = database.rid;
+    let candidates = (0u32..).map(|step| {
+        let number = u32::try_from(random & 0x7FFF_FFFF).expect("31 bits are left");
+        ContainerRid::new(owner, number.wrapping_add(step))
+    });
+    let taken = |rid: &ContainerRid| database.containers.values().any(|container| container.rid == *rid);
+    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than containers")
+}
+
+fn container_reply(container: &Container, created: bool) -> MetadataReply {
+    MetadataReply { value: container.to_value(), etag: container.stamp.etag().to_string(), created }
+}
+
+fn owner_missing(_: Error) -> Error {
+    Error::new(ErrorKind::OwnerNotFound, "Owner resource does not exist")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a container has few partitions")]
+fn throughput_fraction(container: &Container) -> f64 {
+    1.0 / container.partitions.len().max(1) as f64
+}
+
+fn range_value(container: &Container, partition: &Partition, share: f64) -> Value {
+    let rid = ChildRid::new(container.rid, ChildKind::PartitionKeyRange, u64::from(partition.range_id) + 1);
+    let mut object = Object::new();
+    object.set("_rid", Value::from(rid.to_string()));
+    object.set("id", Value::from(partition.range_id.to_string()));
+    let etag = orrery_model::etag::Etag::new(partition.since, partition.timestamp);
+    object.set("_etag", Value::from(etag.to_string()));
+    object.set("minInclusive", Value::from(partition.range.min.to_string()));
+    object.set("maxExclusive", Value::from(partition.range.max.to_string()));
+    object.set("ridPrefix", Value::from(i64::from(partition.range_id) + 1));
+    object.set("_self", Value::from(rid.self_link()));
+    object.set("throughputFraction", Value::from(share));
+    object.set("status", Value::from("online"));
+    let parents = partition.parents.iter().map(|parent| Value::from(parent.to_string())).collect::<Vec<_>>();
+    object.set("parents", Value::from(parents));
+    object.set("ownedArchivalPKRangeIds", Value::from(Vec::new()));
+    object.set("_ts", Value::from(partition.timestamp));
+    object.into()
+}
+
+/// The container of a request that needs it to exist.
+pub(crate) fn existing(catalog: &Catalog, rid: ContainerRid) -> Result<&Arc<Container>> {
+    catalog.container_by_rid(rid).ok_or_else(not_found)
+}

@@ -1,0 +1,211 @@
+//! Transactional batches, all or nothing on one logical partition, and bulk requests, each operation for itself.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use orrery_model::ids::ItemId;
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::{Charge, Error, Result};
+
+use super::body::PreparedItem;
+use super::point::{ItemOptions, ItemReply, full_key, patch_action};
+use super::transaction::{Action, ActionKind, ActionResult};
+use super::{key_mismatch, required_key};
+use crate::catalog::Container;
+use crate::{Database, Trace};
+
+const OPERATIONS_MAX: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchKind {
+    Create,
+    Upsert,
+    Read,
+    Replace,
+    Delete,
+    Patch,
+}
+
+/// One operation of a batch, as it came over the wire.
+#[derive(Clone, Debug)]
+pub struct BatchOperation {
+    pub kind: BatchKind,
+    pub id: Option<String>,
+    pub body: Option<Bytes>,
+    pub if_match: Option<String>,
+    pub if_none_match: Option<String>,
+    /// Only in bulk requests, where every operation has its own.
+    pub partition_key: Option<PartitionKey>,
+}
+
+/// What became of one operation.
+#[derive(Clone, Debug)]
+pub struct BatchResult {
+    pub outcome: BatchOutcome,
+    pub charge: Charge,
+}
+
+#[derive(Clone, Debug)]
+pub enum BatchOutcome {
+    Done(ItemReply),
+    Failed(Error),
+    /// Not applied, because another operation of the same transaction failed.
+    FailedDependency,
+}
+
+impl Database {
+    /// Runs the operations as one transaction. The results tell which one failed, if any did.
+    pub async fn execute_batch(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        options: &ItemOptions,
+        operations: &[BatchOperation],
+    ) -> Result<Vec<BatchResult>> {
+        check_count(operations)?;
+        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let key = full_key(&container, options)?;
+        let mut actions = Vec::with_capacity(operations.len());
+        for (at, operation) in operations.iter().enumerate() {
+            match prepare(&container, &key, operation) {
+                Ok(action) => actions.push(action),
+                // A foreign key makes the whole request wrong; any other fault is the operation's own.
+                Err(error) if error.kind == key_mismatch().kind => return Err(error),
+                Err(error) => return Ok(failed_at(at, operations.len(), error, Vec::new())),
+            }
+        }
+        let outcome = self.run_transaction(trace, &container, key, actions).await?;
+        trace.add(outcome.results.iter().map(|result| result.charge).sum());
+        if outcome.failed {
+            let at = outcome.results.len() - 1;
+            let mut results = outcome.results;
+            let last = results.pop().expect("a failed transaction has a failed action");
+            let error = last.outcome.err().expect("the last action is the one that failed");
+            let mut charges: Vec<Charge> = results.into_iter().map(|result| result.charge).collect();
+            charges.push(last.charge);
+            return Ok(failed_at(at, operations.len(), error, charges));
+        }
+        Ok(outcome.results.into_iter().map(|result| batch_result(&container, result)).collect())
+    }
+
+    /// Runs each operation for itself, those of different keys at the same time.
+    pub async fn execute_bulk(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        options: &ItemOptions,
+        operations: &[BatchOperation],
+    ) -> Result<Vec<BatchResult>> {
+        check_count(operations)?;
+        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let runs = join_all(operations.iter().map(|operation| {
+            let container = Arc::clone(&container);
+            async move {
+                let mut own = Trace::default();
+                let result = self.run_one(&mut own, &container, options, operation).await;
+                (own, result)
+            }
+        }))
+        .await;
+        let mut results = Vec::with_capacity(runs.len());
+        for (own, result) in runs {
+            for served in &own.served {
+                if let Ok(partition) = container.partition(served.range_id) {
+                    trace.served_by(partition, served.lsn);
+                }
+            }
+            let result = result.unwrap_or_else(|error| BatchResult {
+                outcome: BatchOutcome::Failed(error),
+                charge: Charge::ZERO,
+            });
+            trace.add(result.charge);
+            results.push(result);
+        }
+        Ok(results)
+    }
+
+    async fn run_one(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        options: &ItemOptions,
+        operation: &BatchOperation,
+    ) -> Result<BatchResult> {
+        let key = required_key(operation.partition_key.as_ref().or(options.partition_key.as_ref()))?;
+        let key = container.definition.partition_key.check_full(key)?;
+        let action = prepare(container, &key, operation)?;
+        let outcome = self.run_transaction(trace, container, key, vec![action]).await?;
+        let result = outcome.results.into_iter().next().expect("one action has one result");
+        Ok(batch_result(container, result))
+    }
+}
+
+fn check_count(operations: &[BatchOperation]) -> Result<()> {
+    match operations.len() {
+        0 => Err(Error::bad_request("Batch request has no operations.")),
+        1..=OPERATIONS_MAX => Ok(()),
+        _ => Err(Error::bad_request("Batch request has more operations than what is supported.")),
+    }
+}
+
+fn batch_result(container: &Container, result: ActionResult) -> BatchResult {
+    let outcome = match result.outcome {
+        Ok(success) => BatchOutcome::Done(ItemReply::new(container.rid, success)),
+        Err(error) => BatchOutcome::Failed(error),
+    };
+    BatchResult { outcome, charge: result.charge }
+}
+
+/// The results of a transaction whose operation `at` failed: that one's own error, and all others undone.
+fn failed_at(at: usize, count: usize, error: Error, charges: Vec<Charge>) -> Vec<BatchResult> {
+    let mut charges = charges.into_iter();
+    let results = (0..count).map(|index| BatchResult {
+        outcome: match index == at {
+            true => BatchOutcome::Failed(error.clone()),
+            false => BatchOutcome::FailedDependency,
+        },
+        charge: charges.next().unwrap_or(Charge::ZERO),
+    });
+    results.collect()
+}
+
+fn prepare(container: &Container, key: &PartitionKey, operation: &BatchOperation) -> Result<Action> {
+    let named_id = || match &operation.id {
+        Some(id) => ItemId::parse(id),
+        None => Err(orrery_model::ids::missing_properties(&["id"])),
+    };
+    let body = || {
+        operation.body.as_ref().ok_or_else(|| orrery_model::ids::missing_properties(&["resourceBody"]))
+    };
+    let item = || -> Result<PreparedItem> {
+        let item = PreparedItem::from_text(&container.definition, body()?)?;
+        match container.definition.partition_key.extract(&item.value)? == *key {
+            true => Ok(item),
+            false => Err(key_mismatch()),
+        }
+    };
+    let (id, kind) = match operation.kind {
+        BatchKind::Create => {
+            let item = item()?;
+            (item.id.clone(), ActionKind::Create(item))
+        }
+        BatchKind::Upsert => {
+            let item = item()?;
+            (item.id.clone(), ActionKind::Upsert(item))
+        }
+        BatchKind::Replace => {
+            let (id, item) = (named_id()?, item()?);
+            if item.id != id {
+                return Err(Error::bad_request(
+                    "The id in the resource body does not match the id of the operation. Ensure that both are the same.",
+                ));
+            }
+            (id, ActionKind::Replace(item))
+        }
+        BatchKind::Patch => (named_id()?, patch_action(container, body()?)?),
+        BatchKind::Delete => (named_id()?, ActionKind::Delete),
+        BatchKind::Read => (named_id()?, ActionKind::Read),
+    };
+    Ok(Action { id, kind, if_match: operation.if_match.clone(), if_none_match: operation.if_none_match.clone() })
+}

@@ -1,0 +1,133 @@
+//! The read feed: all items of a container, a range or a key, page by page, in key order.
+
+use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
+use orrery_model::session::SessionToken;
+use orrery_model::{Charge, Result};
+use orrery_storage::{ReadRequest, Scan};
+
+use super::body::parse_object;
+use super::keys;
+use super::point::decode;
+use crate::catalog::Container;
+use crate::metadata::PageRequest;
+use crate::{Database, Trace, continuation, cost};
+
+/// Bytes of items in one page.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Items in a page when the server may decide.
+const PAGE_ITEMS_MAX: usize = 1000;
+/// Entries asked of the store at once.
+const SCAN_ENTRIES_MAX: usize = 256;
+
+/// Which items a feed or query covers.
+#[derive(Clone, Debug, Default)]
+pub struct FeedScope {
+    /// A complete partition key, or a prefix of a hierarchical one.
+    pub partition_key: Option<PartitionKey>,
+    /// A physical partition by its range id.
+    pub range_id: Option<u32>,
+    /// A window of effective keys.
+    pub window: Option<EpkRange>,
+}
+
+/// Some items.
+#[derive(Debug, Default)]
+pub struct FeedPage {
+    /// The items' JSON texts, separated by commas.
+    pub documents: Vec<u8>,
+    pub count: usize,
+    pub continuation: Option<String>,
+}
+
+impl FeedScope {
+    /// The range of effective keys that is meant. Unknown range ids are partitions that are gone.
+    pub fn range(&self, container: &Container) -> Result<EpkRange> {
+        let definition = &container.definition.partition_key;
+        let mut range = EpkRange::full();
+        let mut narrow = |other: &EpkRange| {
+            range = range.intersect(other).unwrap_or(EpkRange::new(EffectiveKey::MIN, EffectiveKey::MIN));
+        };
+        if let Some(range_id) = self.range_id {
+            narrow(&container.partition(range_id)?.range);
+        }
+        if let Some(window) = &self.window {
+            narrow(window);
+        }
+        if let Some(key) = &self.partition_key {
+            let key = definition.check_prefix(key)?;
+            match definition.is_full(&key) {
+                true => narrow(&EpkRange::point(definition.effective_key(&key))),
+                false => narrow(&definition.prefix_range(&key)),
+            }
+        }
+        Ok(range)
+    }
+}
+
+impl Database {
+    pub async fn read_items(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        intended_rid: Option<&str>,
+        scope: &FeedScope,
+        session: Option<&SessionToken>,
+        page: &PageRequest,
+    ) -> Result<FeedPage> {
+        let count_max = page.count_max(100, PAGE_ITEMS_MAX)?;
+        let container = self.item_container(trace, database, container, intended_rid)?;
+        let range = scope.range(&container)?;
+        let only = scope.partition_key.as_ref().filter(|key| container.definition.partition_key.may_collide(key));
+        let token_scope = format!("docs/{}", container.rid);
+        let secret = self.catalog.snapshot().secret;
+        let mut start = keys::items_in(&range).start;
+        if let Some(token) = &page.continuation {
+            start = start.max(continuation::open(&secret, &token_scope, token)?);
+        }
+        let mut out = FeedPage::default();
+        let mut last_key = None;
+        'partitions: for partition in container.partitions_in(&range) {
+            let own = partition.range.intersect(&range).expect("it overlaps");
+            let mut keys_left = keys::items_in(&own);
+            keys_left.start = keys_left.start.max(start.clone());
+            while !keys_left.is_empty() {
+                let scan = Scan::forward(keys_left.clone(), SCAN_ENTRIES_MAX.min(count_max - out.count + 1));
+                let read = self.read_partition(trace, partition, session, ReadRequest::Scan(scan)).await?;
+                for entry in &read.entries {
+                    if out.count == count_max || out.documents.len() >= PAGE_BYTES_MAX {
+                        let after: &Vec<u8> = last_key.as_ref().expect("a full page has a last item");
+                        let resume = [after.as_slice(), &[0]].concat();
+                        out.continuation = Some(continuation::seal(&secret, &token_scope, &resume));
+                        break 'partitions;
+                    }
+                    let item = decode(&entry.value)?;
+                    let Some((effective, _)) = keys::parse_item(&entry.key) else { continue };
+                    let hidden = !self.is_visible(&container, partition, &effective, &item);
+                    let foreign = only.is_some_and(|key| {
+                        let own = parse_object(&item.body)
+                            .and_then(|value| container.definition.partition_key.extract(&value));
+                        own.is_ok_and(|own| own != *key)
+                    });
+                    if hidden || foreign {
+                        continue;
+                    }
+                    if out.count > 0 {
+                        out.documents.push(b',');
+                    }
+                    item.write_document(container.rid, &mut out.documents);
+                    out.count += 1;
+                    trace.add(cost::point_read(item.body.len()));
+                    last_key = Some(entry.key.clone());
+                }
+                match read.entries.last() {
+                    Some(last) if read.more => keys_left.start = [last.key.as_slice(), &[0]].concat(),
+                    _ => break,
+                }
+            }
+        }
+        if trace.charge == Charge::ZERO {
+            trace.add(cost::missing_item());
+        }
+        Ok(out)
+    }
+}

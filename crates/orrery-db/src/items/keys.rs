@@ -1,0 +1,213 @@
+//! Keys of one partition. Their byte order is the order of every scan.
+//!
+//! * `10` item: effective key, id. The item itself.
+//! * `18` rid: ordinal. The key of the item with this RID, for clients that address items by `_self`.
+//! * `20` index: path, value, effective key, id. One entry per indexed term.
+//! * `30` feed: lsn, position in the transaction. The key of the item whose latest change this is.
+//! * `38` history: lsn, position. Every version, for as long as it is retained.
+//! * `40` unique: policy, effective key, hash of the value tuple. The id that holds it.
+//! * `50` expiry: second, effective key, id. Items with a lifetime of their own.
+//! * `60` statistics: effective key. Counters of one logical partition.
+//! * `70` purge: effective key. A logical partition whose old items are being removed.
+//!
+//! An effective key is written escaped (`00` becomes `00 FF`) and ends with `00 00`, so that keys of any
+//! length keep their order and a split can sort entries without decoding values. Ids stand last and
+//! unescaped. Integers are big-endian.
+
+use orrery_model::partition_key::{EffectiveKey, EpkRange};
+use orrery_storage::{Key, KeyRange, Lsn};
+
+const ITEM: u8 = 0x10;
+const RID: u8 = 0x18;
+const FEED: u8 = 0x30;
+const UNIQUE: u8 = 0x40;
+const EXPIRY: u8 = 0x50;
+const STATISTICS: u8 = 0x60;
+const PURGE: u8 = 0x70;
+
+fn push_effective_key(key: &mut Key, effective: &EffectiveKey) {
+    push_escaped(key, effective.as_bytes());
+    key.extend_from_slice(&[0, 0]);
+}
+
+fn push_escaped(key: &mut Key, bytes: &[u8]) {
+    for &byte in bytes {
+        key.push(byte);
+        if byte == 0 {
+            key.push(0xFF);
+        }
+    }
+}
+
+/// Splits an escaped effective key off the front.
+fn take_effective_key(bytes: &[u8]) -> Option<(EffectiveKey, &[u8])> {
+    let mut effective = Vec::with_capacity(16);
+    let mut rest = bytes;
+    loop {
+        match rest {
+            [0, 0, tail @ ..] => return Some((EffectiveKey::from_bytes(effective), tail)),
+            [0, 0xFF, tail @ ..] => {
+                effective.push(0);
+                rest = tail;
+            }
+            [0, ..] | [] => return None,
+            [byte, tail @ ..] => {
+                effective.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+}
+
+/// The key of an item.
+pub fn item(effective: &EffectiveKey, id: &str) -> Key {
+    let mut key = Key::with_capacity(1 + 20 + id.len());
+    key.push(ITEM);
+    push_effective_key(&mut key, effective);
+    key.extend_from_slice(id.as_bytes());
+    key
+}
+
+/// The effective key and id that an item key was made of.
+pub fn parse_item(key: &[u8]) -> Option<(EffectiveKey, &str)> {
+    let (effective, id) = take_effective_key(key.strip_prefix(&[ITEM])?)?;
+    Some((effective, std::str::from_utf8(id).ok()?))
+}
+
+/// All items whose effective key lies in the range.
+pub fn items_in(range: &EpkRange) -> KeyRange {
+    KeyRange::new(bound(ITEM, &range.min), bound(ITEM, &range.max))
+}
+
+/// All items of one logical partition.
+pub fn items_of(effective: &EffectiveKey) -> KeyRange {
+    KeyRange::prefix(&item(effective, ""))
+}
+
+/// The smallest key after the item, to resume a scan behind it.
+pub fn after_item(effective: &EffectiveKey, id: &str) -> Key {
+    let mut key = item(effective, id);
+    key.push(0);
+    key
+}
+
+fn bound(prefix: u8, effective: &EffectiveKey) -> Key {
+    let mut key = vec![prefix];
+    push_escaped(&mut key, effective.as_bytes());
+    key
+}
+
+/// The key that leads from an item's RID to its place.
+pub fn rid(ordinal: u64) -> Key {
+    let mut key = Key::with_capacity(9);
+    key.push(RID);
+    key.extend_from_slice(&ordinal.to_be_bytes());
+    key
+}
+
+/// The key of a feed entry: what changed at this position of this transaction.
+pub fn feed(lsn: Lsn, position: u16) -> Key {
+    let mut key = Key::with_capacity(11);
+    key.push(FEED);
+    key.extend_from_slice(&lsn.to_be_bytes());
+    key.extend_from_slice(&position.to_be_bytes());
+    key
+}
+
+/// All feed entries after the transaction `lsn`.
+pub fn feed_after(lsn: Lsn) -> KeyRange {
+    KeyRange::new(feed(lsn.saturating_add(1), 0), vec![FEED + 1])
+}
+
+/// The key that reserves a unique tuple, given by its hash, in a logical partition.
+pub fn unique(policy: u8, effective: &EffectiveKey, tuple_hash: &[u8; 32]) -> Key {
+    let mut key = Key::with_capacity(2 + 20 + 32);
+    key.extend_from_slice(&[UNIQUE, policy]);
+    push_effective_key(&mut key, effective);
+    key.extend_from_slice(tuple_hash);
+    key
+}
+
+/// The key of an expiry entry: the item goes at this second.
+pub fn expiry(second: i64, item_key: &[u8]) -> Key {
+    let mut key = Key::with_capacity(8 + item_key.len());
+    key.push(EXPIRY);
+    key.extend_from_slice(&second.max(0).to_be_bytes());
+    key.extend_from_slice(&item_key[1..]);
+    key
+}
+
+/// All expiry entries of seconds up to and including `second`.
+pub fn expired_by(second: i64) -> KeyRange {
+    let mut end = vec![EXPIRY];
+    end.extend_from_slice(&second.max(0).saturating_add(1).to_be_bytes());
+    KeyRange::new(vec![EXPIRY], end)
+}
+
+/// The item key inside an expiry key.
+pub fn item_of_expiry(expiry_key: &[u8]) -> Option<Key> {
+    let mut key = vec![ITEM];
+    key.extend_from_slice(expiry_key.get(9..)?);
+    Some(key)
+}
+
+/// The key of a logical partition's counters.
+pub fn statistics(effective: &EffectiveKey) -> Key {
+    let mut key = vec![STATISTICS];
+    push_effective_key(&mut key, effective);
+    key
+}
+
+/// The counters of all logical partitions in the range.
+pub fn statistics_in(range: &EpkRange) -> KeyRange {
+    KeyRange::new(bound(STATISTICS, &range.min), bound(STATISTICS, &range.max))
+}
+
+/// The key that marks a logical partition as being purged.
+pub fn purge(effective: &EffectiveKey) -> Key {
+    let mut key = vec![PURGE];
+    push_effective_key(&mut key, effective);
+    key
+}
+
+/// All purges under way.
+pub fn purges() -> KeyRange {
+    KeyRange::prefix(&[PURGE])
+}
+
+/// The logical partition that a purge key names.
+pub fn parse_purge(key: &[u8]) -> Option<EffectiveKey> {
+    Some(take_effective_key(key.strip_prefix(&[PURGE])?)?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effective(hex: &str) -> EffectiveKey {
+        EffectiveKey::parse(hex).unwrap()
+    }
+
+    #[test]
+    fn the_layout_is_frozen() {
+        let key = item(&effective("0500FF"), "a/b");
+        assert_eq!(key, [0x10, 0x05, 0x00, 0xFF, 0xFF, 0x00, 0x00, b'a', b'/', b'b']);
+        assert_eq!(parse_item(&key), Some((effective("0500FF"), "a/b")));
+        assert_eq!(feed(258, 3), [0x30, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3]);
+        assert_eq!(expiry(1, &key)[..9], [0x50, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(item_of_expiry(&expiry(1, &key)).unwrap(), key);
+        assert_eq!(parse_purge(&purge(&effective("00"))), Some(effective("00")));
+    }
+
+    #[test]
+    fn byte_order_follows_effective_keys() {
+        let ordered = ["", "00", "0000", "0001", "01", "05", "05C1", "05C100", "05C2", "3FFF", "FE"];
+        for (lower, upper) in ordered.iter().zip(&ordered[1..]) {
+            assert!(item(&effective(lower), "zz") < item(&effective(upper), "a"), "{lower} {upper}");
+            let range = items_in(&EpkRange { min: effective(lower), max: effective(upper) });
+            let inside = |key: &Key| *key >= range.start && Some(key) < range.end.as_ref();
+            assert!(inside(&item(&effective(lower), "x")), "{lower}");
+            assert!(!inside(&item(&effective(upper), "x")), "{upper}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Items: how they lie in a partition, and every operation on them.
+
+pub mod batch;
+pub mod body;
+pub mod feed;
+pub mod keys;
+pub mod point;
+pub mod purge;
+pub mod statistics;
+pub mod stored;
+pub mod transaction;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::partition_key::{EffectiveKey, PartitionKey};
+use orrery_model::rid::ContainerRid;
+use orrery_model::session::SessionToken;
+use orrery_model::{Error, ErrorKind, Result, Value};
+use orrery_storage::{Lsn, ReadPage, ReadRequest};
+
+use crate::catalog::{Container, Partition};
+use crate::failure::store_failure;
+use crate::{Database, Trace};
+use stored::StoredItem;
+
+/// How long a read waits for a partition to reach the position in the client's session token.
+const SESSION_WAIT: Duration = Duration::from_millis(200);
+
+/// The item with its system properties, as queries and conditions see it.
+pub fn document_value(item: &StoredItem, container: ContainerRid) -> Result<Value> {
+    let mut text = Vec::with_capacity(item.body.len() + 256);
+    item.write_document(container, &mut text);
+    body::parse_object(&text)
+}
+
+impl Database {
+    /// The container, checked against the RID that the client believes it has.
+    pub(crate) fn item_container(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        container: &str,
+        intended_rid: Option<&str>,
+    ) -> Result<Arc<Container>> {
+        let catalog = self.catalog.snapshot();
+        let container = catalog.container(database, container)?;
+        trace.at(container);
+        if intended_rid.is_some_and(|rid| rid != container.rid.to_string()) {
+            return Err(Error::new(
+                ErrorKind::ContainerRecreated,
+                "Collection rid provided by the user does not match the existing collection.",
+            ));
+        }
+        Ok(Arc::clone(container))
+    }
+
+    /// Reads one moment of a partition, not earlier than the client's session.
+    pub(crate) async fn read_partition(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        session: Option<&SessionToken>,
+        request: ReadRequest,
+    ) -> Result<ReadPage> {
+        let page = self.store.read(partition.store, request.clone()).await.map_err(store_failure)?;
+        trace.served_by(partition, page.lsn);
+        let Some(ahead) = session_ahead(session, partition, page.lsn) else { return Ok(page) };
+        let reached = self.store.wait_lsn(partition.store.id, ahead - 1, SESSION_WAIT).await.map_err(store_failure)?;
+        if session_ahead(session, partition, reached).is_some() {
+            return Err(Error::new(
+                ErrorKind::ReadSessionNotAvailable,
+                "The read session is not available for the input session token.",
+            ));
+        }
+        let page = self.store.read(partition.store, request).await.map_err(store_failure)?;
+        trace.served_by(partition, page.lsn);
+        Ok(page)
+    }
+
+    /// Whether readers see the item: neither expired nor purged.
+    pub(crate) fn is_visible(
+        &self,
+        container: &Container,
+        partition: &Partition,
+        effective: &EffectiveKey,
+        item: &StoredItem,
+    ) -> bool {
+        !item.is_expired(container.definition.default_ttl, self.env.now_seconds())
+            && !self.purges.hides(partition.store.id, effective, item.lsn)
+    }
+}
+
+/// The position that the client has seen and the partition has not reached, if so.
+fn session_ahead(session: Option<&SessionToken>, partition: &Partition, lsn: Lsn) -> Option<Lsn> {
+    let lineage = std::iter::once(partition.range_id).chain(partition.parents.iter().rev().copied());
+    let entry = session?.entry_for(lineage)?;
+    entry.is_ahead_of(0, lsn).then_some(entry.lsn.max(1))
+}
+
+/// The key that a request must carry.
+pub(crate) fn required_key(key: Option<&PartitionKey>) -> Result<&PartitionKey> {
+    key.ok_or_else(|| Error::bad_request("PartitionKey value must be supplied for this operation."))
+}
+
+/// The error for a key in the header that is not the one in the item.
+pub(crate) fn key_mismatch() -> Error {
+    Error::new(
+        ErrorKind::PartitionKeyMismatch,
+        "PartitionKey extracted from document doesn't match the one specified in the header. Learn more: https://aka.ms/CosmosDB/sql/errors/wrong-pk-value",
+    )
+}

@@ -1,0 +1,325 @@
+//! Operations on one item.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_model::ids::ItemId;
+use orrery_model::partition_key::{EffectiveKey, PartitionKey};
+use orrery_model::patch::PatchRequest;
+use orrery_model::rid::{ContainerRid, ItemRid};
+use orrery_model::session::SessionToken;
+use orrery_model::{Charge, Error, ErrorKind, Result};
+use orrery_storage::ReadRequest;
+
+use super::body::{PreparedItem, parse_object};
+use super::stored::StoredItem;
+use super::transaction::{
+    Action, ActionKind, ActionResult, ActionSuccess, Effect, ItemTransaction, TransactionOutcome, item_not_found,
+};
+use super::{key_mismatch, keys, required_key};
+use crate::catalog::Container;
+use crate::failure::commit_failure;
+use crate::{Database, Trace, cost};
+
+/// How often a request is routed anew because its partition split under it.
+const ROUTING_ATTEMPTS: u32 = 8;
+
+/// What the headers of an item request say.
+#[derive(Clone, Debug, Default)]
+pub struct ItemOptions {
+    pub partition_key: Option<PartitionKey>,
+    pub session: Option<SessionToken>,
+    pub if_match: Option<String>,
+    pub if_none_match: Option<String>,
+    /// The container's RID as the client knows it.
+    pub intended_rid: Option<String>,
+}
+
+/// An item after an operation on it.
+#[derive(Clone, Debug)]
+pub struct ItemReply {
+    pub effect: Effect,
+    pub etag: String,
+    container: ContainerRid,
+    item: StoredItem,
+}
+
+impl ItemReply {
+    pub(crate) fn new(container: ContainerRid, success: ActionSuccess) -> Self {
+        Self { effect: success.effect, etag: success.item.etag().to_string(), container, item: success.item }
+    }
+
+    /// The item's JSON, system properties included.
+    pub fn document(&self) -> Bytes {
+        let mut text = Vec::with_capacity(self.item.body.len() + 256);
+        self.item.write_document(self.container, &mut text);
+        text.into()
+    }
+}
+
+impl Database {
+    pub async fn create_item(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        options: &ItemOptions,
+        body: &Bytes,
+    ) -> Result<ItemReply> {
+        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let (key, item) = prepare(&container, options, body)?;
+        self.write_item(trace, &container, key, item.id.clone(), ActionKind::Create(item), options).await
+    }
+
+    pub async fn upsert_item(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        options: &ItemOptions,
+        body: &Bytes,
+    ) -> Result<ItemReply> {
+        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let (key, item) = prepare(&container, options, body)?;
+        self.write_item(trace, &container, key, item.id.clone(), ActionKind::Upsert(item), options).await
+    }
+
+    pub async fn replace_item(
+        &self,
+        trace: &mut Trace,
+        (database, container, item): (&str, &str, &str),
+        options: &ItemOptions,
+        body: &Bytes,
+    ) -> Result<ItemReply> {
+        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let (key, new) = prepare(&container, options, body)?;
+        let id = self.item_id(trace, &container, &key, database, item).await?;
+        if new.id != id {
+            return Err(Error::bad_request(
+                "The id in the request body does not match the id of the item that is replaced. Ensure that both are the same.",
+            ));
+        }
+        self.write_item(trace, &container, key, id, ActionKind::Replace(new), options).await
+    }
+
+    pub async fn patch_item(
+        &self,
+        trace: &mut Trace,
+        (database, container, item): (&str, &str, &str),
+        options: &ItemOptions,
+        body: &Bytes,
+    ) -> Result<ItemReply> {
+        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let key = full_key(&container, options)?;
+        let kind = patch_action(&container, body)?;
+        let id = self.item_id(trace, &container, &key, database, item).await?;
+        self.write_item(trace, &container, key, id, kind, options).await
+    }
+
+    pub async fn delete_item(
+        &self,
+        trace: &mut Trace,
+        (database, container, item): (&str, &str, &str),
+        options: &ItemOptions,
+    ) -> Result<ItemReply> {
+        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let key = full_key(&container, options)?;
+        let id = self.item_id(trace, &container, &key, database, item).await?;
+        self.write_item(trace, &container, key, id, ActionKind::Delete, options).await
+    }
+
+    pub async fn read_item(
+        &self,
+        trace: &mut Trace,
+        (database, container, item): (&str, &str, &str),
+        options: &ItemOptions,
+    ) -> Result<ItemReply> {
+        let mut attempt = 0;
+        loop {
+            let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+            let key = full_key(&container, options)?;
+            let result = self.read_item_once(trace, &container, &key, (database, item), options).await;
+            match result {
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn read_item_once(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        key: &PartitionKey,
+        (database, item): (&str, &str),
+        options: &ItemOptions,
+    ) -> Result<ItemReply> {
+        let id = self.item_id(trace, container, key, database, item).await?;
+        let effective = container.definition.partition_key.effective_key(key);
+        let partition = container.partition_of(&effective);
+        let request = ReadRequest::Get(vec![keys::item(&effective, id.as_str())]);
+        let page = self.read_partition(trace, partition, options.session.as_ref(), request).await?;
+        let item = page.values.into_iter().next().flatten().map(|bytes| decode(&bytes)).transpose()?;
+        let visible = item.filter(|item| {
+            self.is_visible(container, partition, &effective, item) && has_key(container, key, item)
+        });
+        let Some(item) = visible else {
+            trace.add(cost::missing_item());
+            return Err(item_not_found());
+        };
+        let wanted = options.if_none_match.as_deref();
+        let unchanged = wanted.is_some_and(|wanted| wanted == "*" || item.etag().matches(wanted));
+        let (effect, charge) = match unchanged {
+            true => (Effect::NotModified, cost::missing_item()),
+            false => (Effect::Read, cost::point_read(item.body.len())),
+        };
+        trace.add(charge);
+        Ok(ItemReply::new(container.rid, ActionSuccess { effect, item }))
+    }
+
+    async fn write_item(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        key: PartitionKey,
+        id: ItemId,
+        kind: ActionKind,
+        options: &ItemOptions,
+    ) -> Result<ItemReply> {
+        let action =
+            Action { id, kind, if_match: options.if_match.clone(), if_none_match: options.if_none_match.clone() };
+        let outcome = self.run_transaction(trace, container, key, vec![action]).await?;
+        let result: ActionResult = outcome.results.into_iter().next().expect("one action has one result");
+        trace.add(result.charge);
+        result.outcome.map(|success| ItemReply::new(container.rid, success))
+    }
+
+    /// Commits actions on one logical partition, following it through splits.
+    pub(crate) async fn run_transaction(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        partition_key: PartitionKey,
+        actions: Vec<Action>,
+    ) -> Result<TransactionOutcome> {
+        let effective = container.definition.partition_key.effective_key(&partition_key);
+        let actions = Arc::new(actions);
+        let mut container = Arc::clone(container);
+        let mut attempt = 0;
+        loop {
+            let partition = container.partition_of(&effective);
+            let transaction = ItemTransaction {
+                operation_id: u128::from(self.env.random_u64()) << 64 | u128::from(self.env.random_u64()),
+                container: Arc::clone(&container),
+                range_id: partition.range_id,
+                partition_key: partition_key.clone(),
+                effective: effective.clone(),
+                now_ms: self.env.now_ms(),
+                logical_partition_bytes_max: self.options.logical_partition_bytes_max,
+                actions: Arc::clone(&actions),
+            };
+            match orrery_storage::commit(&*self.store, partition.store, transaction).await {
+                Ok(committed) => {
+                    trace.served_by(partition, committed.lsn);
+                    return Ok(committed.out);
+                }
+                Err(error) => {
+                    let error = commit_failure(error);
+                    if !self.may_route_again(&error, &mut attempt).await {
+                        return Err(error);
+                    }
+                    let current = self.catalog.snapshot().container_by_rid(container.rid).cloned();
+                    container = current.ok_or_else(crate::catalog::not_found)?;
+                }
+            }
+        }
+    }
+
+    /// Whether the failure is a partition that has just split, so that a fresh look at the catalog may help.
+    pub(crate) async fn may_route_again(&self, error: &Error, attempt: &mut u32) -> bool {
+        *attempt += 1;
+        let again = error.kind == ErrorKind::PartitionGone && *attempt < ROUTING_ATTEMPTS;
+        if again {
+            tokio::time::sleep(std::time::Duration::from_millis(u64::from(*attempt))).await;
+        }
+        again
+    }
+
+    /// The id behind the last segment of an item's path: an id, or a RID if the path is made of RIDs.
+    async fn item_id(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        key: &PartitionKey,
+        database: &str,
+        item: &str,
+    ) -> Result<ItemId> {
+        let by_rid = database == container.rid.database().to_string();
+        let Some(rid) = ItemRid::parse(item).filter(|rid| by_rid && rid.container == container.rid) else {
+            return ItemId::parse(item);
+        };
+        let effective = container.definition.partition_key.effective_key(key);
+        let partition = container.partition_of(&effective);
+        let request = ReadRequest::Get(vec![keys::rid(rid.ordinal())]);
+        let page = self.read_partition(trace, partition, None, request).await?;
+        let place = page.values.into_iter().next().flatten();
+        let id = place.as_ref().and_then(|place| id_at(place, &effective));
+        match id {
+            Some(id) => ItemId::parse(id),
+            None => {
+                trace.add(cost::missing_item());
+                Err(item_not_found())
+            }
+        }
+    }
+
+    pub(crate) fn charge_refusal(trace: &mut Trace) {
+        if trace.charge == Charge::ZERO {
+            trace.add(cost::missing_item());
+        }
+    }
+}
+
+fn id_at<'a>(item_key: &'a [u8], wanted: &EffectiveKey) -> Option<&'a str> {
+    let (effective, id) = keys::parse_item(item_key)?;
+    (effective == *wanted).then_some(id)
+}
+
+pub(crate) fn decode(bytes: &Bytes) -> Result<StoredItem> {
+    StoredItem::decode(bytes).ok_or_else(|| Error::internal("A stored item has an unknown format."))
+}
+
+/// Whether the item is really the key's own and not of another key with the same hash.
+fn has_key(container: &Container, key: &PartitionKey, item: &StoredItem) -> bool {
+    let definition = &container.definition.partition_key;
+    !definition.may_collide(key)
+        || parse_object(&item.body).and_then(|value| definition.extract(&value)).is_ok_and(|stored| stored == *key)
+}
+
+/// The complete key of the request.
+pub(crate) fn full_key(container: &Container, options: &ItemOptions) -> Result<PartitionKey> {
+    container.definition.partition_key.check_full(required_key(options.partition_key.as_ref())?)
+}
+
+/// Checks an item and its key. Without a key in the header the item's own is taken.
+fn prepare(container: &Container, options: &ItemOptions, body: &Bytes) -> Result<(PartitionKey, PreparedItem)> {
+    let item = PreparedItem::from_text(&container.definition, body)?;
+    let own = container.definition.partition_key.extract(&item.value)?;
+    if let Some(key) = &options.partition_key {
+        let key = container.definition.partition_key.check_full(key)?;
+        if key != own {
+            return Err(key_mismatch());
+        }
+    }
+    Ok((own, item))
+}
+
+/// Parses a patch and the condition it may carry.
+pub(crate) fn patch_action(container: &Container, body: &Bytes) -> Result<ActionKind> {
+    let request = PatchRequest::parse(body, &container.definition)?;
+    let condition = match &request.condition {
+        None => None,
+        Some(text) => Some(orrery_query::Condition::parse(text).map_err(|errors| {
+            Error::new(ErrorKind::InvalidQuery, orrery_query::errors_to_json(&errors))
+        })?),
+    };
+    Ok(ActionKind::Patch { patch: request.patch, condition })
+}

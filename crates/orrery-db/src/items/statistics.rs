@@ -1,0 +1,59 @@
+//! The counters of one logical partition, an ordinary key that every write of it reads and rewrites.
+//!
+//! Layout: format `01`; items u64; bytes u64; purged-to lsn u64; then the partition key value as the JSON
+//! array clients send it in. Integers are big-endian.
+
+use bytes::Bytes;
+use orrery_model::partition_key::PartitionKey;
+use orrery_storage::Lsn;
+
+const FORMAT: u8 = 1;
+const HEADER_BYTES: usize = 1 + 3 * 8;
+
+/// What is known of a logical partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Items, those included whose lifetime is over but that still wait for the sweeper.
+    pub items: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Items written up to here are deleted, though some may still lie in the store.
+    pub purged_to: Lsn,
+}
+
+impl Statistics {
+    pub fn encode(self, partition_key: &PartitionKey) -> Bytes {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + 32);
+        bytes.push(FORMAT);
+        for number in [self.items, self.bytes, self.purged_to] {
+            bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        bytes.extend_from_slice(partition_key.to_json().as_bytes());
+        bytes.into()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+        let number = |at: usize| u64::from_be_bytes(header[at..at + 8].try_into().expect("the slice has eight bytes"));
+        (header[0] == FORMAT).then(|| Self { items: number(1), bytes: number(9), purged_to: number(17) })
+    }
+
+    /// The partition key value, as the JSON array clients send it in.
+    pub fn key_text(bytes: &[u8]) -> Option<&str> {
+        std::str::from_utf8(bytes.get(HEADER_BYTES..)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_frozen() {
+        let statistics = Statistics { items: 1, bytes: 258, purged_to: 3 };
+        let bytes = statistics.encode(&PartitionKey::parse_header(br#"["a"]"#).unwrap());
+        assert_eq!(bytes[..17], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(Statistics::decode(&bytes), Some(statistics));
+        assert_eq!(Statistics::key_text(&bytes), Some(r#"["a"]"#));
+    }
+}

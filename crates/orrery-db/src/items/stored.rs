@@ -1,0 +1,152 @@
+//! An item as it lies in the store: a fixed header and the body text.
+//!
+//! Layout: format `01`; flags (bit 0: the item names its own lifetime); lsn u64; position u16; timestamp
+//! i64 (seconds); ordinal u64 (the item's part of its RID); ttl i32; then the body, the UTF-8 text of a JSON
+//! object without system properties. Integers are big-endian.
+//!
+//! The body is kept as the client wrote it. A point read splices the system properties onto its end and
+//! parses nothing.
+
+use bytes::Bytes;
+use orrery_model::etag::Etag;
+use orrery_model::rid::{ContainerRid, ItemRid};
+use orrery_storage::Lsn;
+
+const FORMAT: u8 = 1;
+const HEADER_BYTES: usize = 2 + 8 + 2 + 8 + 8 + 4;
+const HAS_TTL: u8 = 1;
+
+/// Names that the server owns at the top level of an item, whatever a client writes there.
+pub const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
+
+/// A stored item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredItem {
+    /// The transaction that wrote this version.
+    pub lsn: Lsn,
+    /// The place in that transaction.
+    pub position: u16,
+    /// `_ts`: seconds since the epoch.
+    pub timestamp: i64,
+    /// The item's own part of its RID, given at creation.
+    pub ordinal: u64,
+    /// The item's `ttl` property, if it has one.
+    pub ttl: Option<i32>,
+    pub body: Bytes,
+}
+
+impl StoredItem {
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.body.len());
+        bytes.push(FORMAT);
+        bytes.push(if self.ttl.is_some() { HAS_TTL } else { 0 });
+        bytes.extend_from_slice(&self.lsn.to_be_bytes());
+        bytes.extend_from_slice(&self.position.to_be_bytes());
+        bytes.extend_from_slice(&self.timestamp.to_be_bytes());
+        bytes.extend_from_slice(&self.ordinal.to_be_bytes());
+        bytes.extend_from_slice(&self.ttl.unwrap_or(0).to_be_bytes());
+        bytes.extend_from_slice(&self.body);
+        bytes.into()
+    }
+
+    /// `None` if the bytes are not an item of a known format: damage, or a newer version's work.
+    pub fn decode(bytes: &Bytes) -> Option<Self> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+        if header[0] != FORMAT {
+            return None;
+        }
+        let eight = |at: usize| <[u8; 8]>::try_from(&header[at..at + 8]).expect("the slice has eight bytes");
+        let ttl = i32::from_be_bytes(header[28..32].try_into().expect("the slice has four bytes"));
+        Some(Self {
+            lsn: u64::from_be_bytes(eight(2)),
+            position: u16::from_be_bytes([header[10], header[11]]),
+            timestamp: i64::from_be_bytes(eight(12)),
+            ordinal: u64::from_be_bytes(eight(20)),
+            ttl: (header[1] & HAS_TTL != 0).then_some(ttl),
+            body: bytes.slice(HEADER_BYTES..),
+        })
+    }
+
+    /// The version tag: unique among all versions of this item.
+    pub fn etag(&self) -> Etag {
+        Etag::new(version_number(self.lsn, self.position), self.timestamp)
+    }
+
+    /// When the item vanishes under the container's default lifetime, if ever.
+    /// Without a default on the container, lifetimes of items have no effect.
+    pub fn expires_at(&self, default_ttl: Option<i64>) -> Option<i64> {
+        let default = default_ttl?;
+        let ttl = self.ttl.map_or(default, i64::from);
+        (ttl >= 0).then(|| self.timestamp.saturating_add(ttl))
+    }
+
+    pub fn is_expired(&self, default_ttl: Option<i64>, now_seconds: i64) -> bool {
+        self.expires_at(default_ttl).is_some_and(|second| second <= now_seconds)
+    }
+
+    /// The item as clients see it: the body with the system properties at its end.
+    pub fn write_document(&self, container: ContainerRid, out: &mut Vec<u8>) {
+        let rid = ItemRid::new(container, self.ordinal);
+        let body = self.body.strip_suffix(b"}").unwrap_or(&self.body);
+        out.reserve(body.len() + 192);
+        out.extend_from_slice(body);
+        let tail = format!(
+            "\"_rid\":\"{rid}\",\"_self\":\"{}\",\"_etag\":\"\\{}\\\"\",\"_attachments\":\"attachments/\",\"_ts\":{}}}",
+            rid.self_link(),
+            self.etag().to_string().trim_end_matches('"'),
+            self.timestamp,
+        );
+        if body != b"{" {
+            out.push(b',');
+        }
+        out.extend_from_slice(tail.as_bytes());
+    }
+}
+
+/// Orders the writes of a partition: transaction first, then place in it. A transaction has at most 100.
+pub fn version_number(lsn: Lsn, position: u16) -> u64 {
+    lsn << 7 | u64::from(position & 0x7F)
+}
+
+/// A new item's ordinal: ascending with every write of the partition, distinct between partitions.
+pub fn ordinal(lsn: Lsn, position: u16, range_id: u32) -> u64 {
+    // 60 bits are free below the RID's type nibble; 13 name the partition that saw the birth.
+    version_number(lsn, position) << 13 | u64::from(range_id & 0x1FFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item() -> StoredItem {
+        StoredItem {
+            lsn: 5,
+            position: 1,
+            timestamp: 1_700_000_000,
+            ordinal: ordinal(5, 1, 0),
+            ttl: None,
+            body: Bytes::from_static(b"{\"id\":\"a\"}"),
+        }
+    }
+
+    #[test]
+    fn the_format_is_frozen() {
+        let bytes = item().encode();
+        assert_eq!(bytes[..12], [1, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 1]);
+        assert_eq!(StoredItem::decode(&bytes), Some(item()));
+        let with_ttl = StoredItem { ttl: Some(-1), ..item() };
+        assert_eq!(StoredItem::decode(&with_ttl.encode()), Some(with_ttl));
+        assert_eq!(StoredItem::decode(&Bytes::from_static(b"\x02short")), None);
+    }
+
+    #[test]
+    fn lifetimes_need_a_default_on_the_container() {
+        let own = |ttl| StoredItem { ttl, timestamp: 100, ..item() };
+        assert!(!own(Some(1)).is_expired(None, 1000));
+        assert!(own(Some(1)).is_expired(Some(-1), 101));
+        assert!(!own(None).is_expired(Some(-1), i64::MAX));
+        assert!(own(None).is_expired(Some(5), 105));
+        assert!(!own(None).is_expired(Some(5), 104));
+        assert!(!own(Some(-1)).is_expired(Some(5), 1000));
+    }
+}

@@ -1,0 +1,476 @@
+//! The one way items are written: a list of actions on one logical partition, decided and applied as a whole.
+//!
+//! A single create or replace is a transaction of one action; a batch has up to a hundred. Everything an item
+//! touches (itself, its feed entry, its unique tuples, its expiry entry, the counters of its logical
+//! partition) is in the same write set. Actions see the effects of earlier ones; the first that fails ends
+//! the transaction and nothing is written.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_model::container::ContainerDefinition;
+use orrery_model::etag::Etag;
+use orrery_model::ids::ItemId;
+use orrery_model::partition_key::{EffectiveKey, PartitionKey};
+use orrery_model::patch::Patch;
+use orrery_model::{Charge, Error, ErrorKind, Value};
+use orrery_query::Condition;
+use orrery_storage::{Decision, Key, Lsn, Op, View, WriteSet};
+
+use super::body::{PreparedItem, parse_object};
+use super::statistics::Statistics;
+use super::stored::{StoredItem, ordinal};
+use super::{document_value, keys};
+use crate::catalog::Container;
+use crate::cost;
+
+/// What to do with one item.
+#[derive(Debug)]
+pub enum ActionKind {
+    Create(PreparedItem),
+    Upsert(PreparedItem),
+    Replace(PreparedItem),
+    Patch { patch: Patch, condition: Option<Condition> },
+    Delete,
+    /// Removes the item only if its lifetime is over or its logical partition was purged.
+    Sweep,
+    Read,
+}
+
+/// One step of a transaction.
+#[derive(Debug)]
+pub struct Action {
+    pub id: ItemId,
+    pub kind: ActionKind,
+    pub if_match: Option<String>,
+    pub if_none_match: Option<String>,
+}
+
+/// What became of one action.
+#[derive(Clone, Debug)]
+pub struct ActionResult {
+    pub outcome: Result<ActionSuccess, Error>,
+    pub charge: Charge,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Created,
+    Replaced,
+    Deleted,
+    Read,
+    NotModified,
+}
+
+#[derive(Clone, Debug)]
+pub struct ActionSuccess {
+    pub effect: Effect,
+    /// The item after the action; for a delete, what was deleted.
+    pub item: StoredItem,
+}
+
+/// What became of the transaction: a result per action up to the one that failed, if one did.
+#[derive(Clone, Debug)]
+pub struct TransactionOutcome {
+    pub results: Vec<ActionResult>,
+    pub failed: bool,
+}
+
+/// A transaction on one logical partition.
+#[derive(Debug)]
+pub struct ItemTransaction {
+    pub operation_id: u128,
+    pub container: Arc<Container>,
+    /// The number of the partition inside its container, for the ordinals of new items.
+    pub range_id: u32,
+    pub partition_key: PartitionKey,
+    pub effective: EffectiveKey,
+    pub now_ms: i64,
+    pub logical_partition_bytes_max: u64,
+    pub actions: Arc<Vec<Action>>,
+}
+
+impl Op for ItemTransaction {
+    type Out = TransactionOutcome;
+
+    fn id(&self) -> u128 {
+        self.operation_id
+    }
+
+    fn reads(&self, keys: &mut Vec<Key>) {
+        keys.push(keys::statistics(&self.effective));
+        let mut named: HashSet<&str> = HashSet::new();
+        for action in self.actions.iter() {
+            if named.insert(action.id.as_str()) {
+                keys.push(keys::item(&self.effective, action.id.as_str()));
+            }
+            if let ActionKind::Create(item) | ActionKind::Upsert(item) | ActionKind::Replace(item) = &action.kind {
+                keys.extend(self.unique_keys_of(&item.unique_hashes));
+            }
+        }
+        // Two actions of a batch may compete for one unique tuple.
+        keys.sort_unstable();
+        keys.dedup();
+    }
+
+    fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<TransactionOutcome> {
+        let mut working = Working::new(self, view, lsn);
+        let mut results = Vec::with_capacity(self.actions.len());
+        let mut failed = false;
+        for (position, action) in self.actions.iter().enumerate() {
+            let position = u16::try_from(position).expect("a batch has at most a hundred operations");
+            match working.run(action, position) {
+                Ok(result) => {
+                    failed = result.outcome.is_err();
+                    results.push(result);
+                }
+                Err(MissingReads(keys)) => return Decision::NeedReads(keys),
+            }
+            if failed {
+                break;
+            }
+        }
+        let outcome = TransactionOutcome { results, failed };
+        match working.into_writes() {
+            Some(writes) if !failed => Decision::Write(writes, outcome),
+            _ => Decision::Reject(outcome),
+        }
+    }
+}
+
+impl ItemTransaction {
+    fn definition(&self) -> &ContainerDefinition {
+        &self.container.definition
+    }
+
+    fn now_seconds(&self) -> i64 {
+        self.now_ms.div_euclid(1000)
+    }
+
+    fn unique_keys_of(&self, hashes: &[[u8; 32]]) -> Vec<Key> {
+        let policies = 0u8..;
+        policies.zip(hashes).map(|(policy, hash)| keys::unique(policy, &self.effective, hash)).collect()
+    }
+}
+
+/// Keys that turned out to be needed while deciding.
+struct MissingReads(Vec<Key>);
+
+/// The state of the logical partition as the transaction has changed it so far.
+struct Working<'a> {
+    transaction: &'a ItemTransaction,
+    view: &'a dyn View,
+    lsn: Lsn,
+    statistics: Statistics,
+    writes: BTreeMap<Key, Option<Bytes>>,
+}
+
+/// An item in the store that this transaction meets.
+struct Met {
+    item: StoredItem,
+    /// Neither expired nor purged.
+    visible: bool,
+    /// Counted in the statistics: all but what a purge has already written off.
+    counted: bool,
+}
+
+impl<'a> Working<'a> {
+    fn new(transaction: &'a ItemTransaction, view: &'a dyn View, lsn: Lsn) -> Self {
+        let statistics = view.get(&keys::statistics(&transaction.effective));
+        let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
+        Self { transaction, view, lsn, statistics, writes: BTreeMap::new() }
+    }
+
+    fn into_writes(mut self) -> Option<WriteSet> {
+        if self.writes.is_empty() {
+            return None;
+        }
+        let statistics_key = keys::statistics(&self.transaction.effective);
+        let statistics = self.statistics.encode(&self.transaction.partition_key);
+        self.writes.insert(statistics_key, Some(statistics));
+        let mut writes = WriteSet::default();
+        for (key, value) in self.writes {
+            match value {
+                Some(value) => writes.put(key, value),
+                None => writes.delete(key),
+            }
+        }
+        Some(writes)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MissingReads> {
+        match self.writes.get(key) {
+            Some(written) => Ok(written.clone()),
+            None if self.view.has_read(key) => Ok(self.view.get(key)),
+            None => Err(MissingReads(vec![key.to_vec()])),
+        }
+    }
+
+    fn meet(&self, id: &str) -> Result<Option<Met>, MissingReads> {
+        let Some(bytes) = self.get(&keys::item(&self.transaction.effective, id))? else { return Ok(None) };
+        let item = StoredItem::decode(&bytes).expect("the store holds items of a known format");
+        let definition = self.transaction.definition();
+        let purged = item.lsn <= self.statistics.purged_to;
+        let expired = item.is_expired(definition.default_ttl, self.transaction.now_seconds());
+        Ok(Some(Met { item, visible: !purged && !expired, counted: !purged }))
+    }
+
+    fn run(&mut self, action: &Action, position: u16) -> Result<ActionResult, MissingReads> {
+        let met = self.meet(action.id.as_str())?;
+        if let Some(result) = self.foreign_key(action, met.as_ref()) {
+            return Ok(result);
+        }
+        let visible = met.as_ref().is_some_and(|met| met.visible);
+        let size = met.as_ref().map_or(0, |met| met.item.body.len());
+        let refuse = |error: Error| ActionResult { outcome: Err(error), charge: cost::refused_write(size) };
+        if visible
+            && let Some(met) = &met
+            && let Some(error) = precondition(action, &met.item)
+        {
+            return Ok(refuse(error));
+        }
+        match (&action.kind, met) {
+            (ActionKind::Create(_), Some(met)) if met.visible => Ok(refuse(id_exists())),
+            (ActionKind::Create(item) | ActionKind::Upsert(item), met) => self.put(item, met, position),
+            (ActionKind::Replace(item), Some(met)) if met.visible => self.put(item, Some(met), position),
+            (ActionKind::Patch { patch, condition }, Some(met)) if met.visible => {
+                match self.patched(patch, condition.as_ref(), &met.item) {
+                    Ok(item) => {
+                        let mut result = self.put(&item, Some(met), position)?;
+                        result.charge += cost::patch_operations(patch.operations.len());
+                        Ok(result)
+                    }
+                    Err(error) => Ok(refuse(error)),
+                }
+            }
+            (ActionKind::Delete, Some(met)) if met.visible => Ok(self.delete(met)),
+            (ActionKind::Sweep, Some(met)) if !met.visible => Ok(self.delete(met)),
+            // Written anew or removed meanwhile: nothing to do, and no reason to fail the others.
+            (ActionKind::Sweep, _) => {
+                let success = ActionSuccess { effect: Effect::NotModified, item: StoredItem::default() };
+                Ok(ActionResult { outcome: Ok(success), charge: Charge::ZERO })
+            }
+            (ActionKind::Read, Some(met)) if met.visible => Ok(read(action, met.item)),
+            _ => Ok(ActionResult { outcome: Err(item_not_found()), charge: cost::missing_item() }),
+        }
+    }
+
+    /// Keys that hash alike share their place in the store (strings that only differ after 100 characters, in
+    /// the older hash). An item of another key is invisible, and its id cannot be used.
+    fn foreign_key(&self, action: &Action, met: Option<&Met>) -> Option<ActionResult> {
+        let key = &self.transaction.partition_key;
+        let definition = &self.transaction.definition().partition_key;
+        if !definition.may_collide(key) {
+            return None;
+        }
+        let met = met.filter(|met| met.visible)?;
+        let stored = parse_object(&met.item.body).ok().and_then(|value| definition.extract(&value).ok());
+        if stored.as_ref() == Some(key) {
+            return None;
+        }
+        let error = match action.kind {
+            ActionKind::Create(_) | ActionKind::Upsert(_) => Error::new(
+                ErrorKind::KeyHashCollision,
+                "Another item with this id exists under a partition key value that hashes to the same place.",
+            ),
+            _ => item_not_found(),
+        };
+        Some(ActionResult { outcome: Err(error), charge: cost::missing_item() })
+    }
+
+    fn patched(
+        &self,
+        patch: &Patch,
+        condition: Option<&Condition>,
+        item: &StoredItem,
+    ) -> Result<PreparedItem, Error> {
+        let definition = self.transaction.definition();
+        if let Some(condition) = condition {
+            let document = document_value(item, self.transaction.container.rid)?;
+            let context = orrery_query::Context::at(self.transaction.now_ms);
+            if !condition.holds(&document, &context).map_err(|error| Error::bad_request(error.to_string()))? {
+                return Err(precondition_failed());
+            }
+        }
+        let mut value = parse_object(&item.body)?;
+        patch.apply(&mut value)?;
+        PreparedItem::from_value(definition, value)
+    }
+
+    fn put(&mut self, new: &PreparedItem, met: Option<Met>, position: u16) -> Result<ActionResult, MissingReads> {
+        let effect = if met.as_ref().is_some_and(|met| met.visible) { Effect::Replaced } else { Effect::Created };
+        let old_value = met.as_ref().and_then(|met| parse_object(&met.item.body).ok());
+        let unique_keys = self.transaction.unique_keys_of(&new.unique_hashes);
+        let unread: Vec<Key> = unique_keys.iter().filter(|key| !self.knows(key)).cloned().collect();
+        if !unread.is_empty() {
+            return Err(MissingReads(unread));
+        }
+        let charge = cost::write(
+            new.body.len(),
+            old_value.as_ref().filter(|_| effect == Effect::Replaced),
+            &new.value,
+            self.transaction.definition(),
+        );
+        for key in &unique_keys {
+            if let Some(holder) = self.get(key)?
+                && holder != new.id.as_str().as_bytes()
+                && self.holds_tuple(&holder)?
+            {
+                return Ok(ActionResult { outcome: Err(unique_violation()), charge: cost::refused_write(0) });
+            }
+        }
+        if let Some(error) = self.count(new.body.len(), met.as_ref()) {
+            return Ok(ActionResult { outcome: Err(error), charge: cost::refused_write(0) });
+        }
+        if let Some(met) = &met {
+            self.remove_traces(&met.item, old_value.as_ref(), new.id.as_str());
+        }
+        let item_key = keys::item(&self.transaction.effective, new.id.as_str());
+        let ordinal = match (&met, effect) {
+            (Some(met), Effect::Replaced) => met.item.ordinal,
+            (met, _) => {
+                if let Some(met) = met {
+                    self.writes.insert(keys::rid(met.item.ordinal), None);
+                }
+                let ordinal = ordinal(self.lsn, position, self.transaction.range_id);
+                self.writes.insert(keys::rid(ordinal), Some(Bytes::copy_from_slice(&item_key)));
+                ordinal
+            }
+        };
+        let item = StoredItem {
+            lsn: self.lsn,
+            position,
+            timestamp: self.transaction.now_seconds(),
+            ordinal,
+            ttl: new.ttl,
+            body: new.body.clone(),
+        };
+        self.writes.insert(keys::feed(self.lsn, position), Some(Bytes::copy_from_slice(&item_key)));
+        if let Some(expiry) = own_expiry(&item) {
+            self.writes.insert(keys::expiry(expiry, &item_key), Some(Bytes::new()));
+        }
+        for key in unique_keys {
+            self.writes.insert(key, Some(Bytes::copy_from_slice(new.id.as_str().as_bytes())));
+        }
+        self.writes.insert(item_key, Some(item.encode()));
+        Ok(ActionResult { outcome: Ok(ActionSuccess { effect, item }), charge })
+    }
+
+    fn knows(&self, key: &[u8]) -> bool {
+        self.writes.contains_key(key) || self.view.has_read(key)
+    }
+
+    /// Whether the item that reserved a unique tuple still lives.
+    fn holds_tuple(&self, holder: &[u8]) -> Result<bool, MissingReads> {
+        let id = std::str::from_utf8(holder).expect("the store holds ids as text");
+        Ok(self.meet(id)?.is_some_and(|met| met.visible))
+    }
+
+    /// Adjusts the counters for an item of this size, unless the logical partition would be too large.
+    fn count(&mut self, size: usize, met: Option<&Met>) -> Option<Error> {
+        let mut statistics = self.statistics;
+        match met.filter(|met| met.counted) {
+            Some(met) => statistics.bytes = statistics.bytes.saturating_sub(met.item.body.len() as u64),
+            None => statistics.items += 1,
+        }
+        statistics.bytes += size as u64;
+        if statistics.bytes > self.transaction.logical_partition_bytes_max {
+            return Some(Error::new(
+                ErrorKind::LogicalPartitionFull,
+                "Partition key reached maximum size of 20 GB. Learn more: https://aka.ms/CosmosDB/sql/errors/full-pk",
+            ));
+        }
+        self.statistics = statistics;
+        None
+    }
+
+    fn delete(&mut self, met: Met) -> ActionResult {
+        let value = parse_object(&met.item.body).ok();
+        let id = value.as_ref().and_then(|value| value.get("id")).and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.remove_traces(&met.item, value.as_ref(), &id);
+        self.writes.insert(keys::item(&self.transaction.effective, &id), None);
+        self.writes.insert(keys::rid(met.item.ordinal), None);
+        if met.counted {
+            self.statistics.items = self.statistics.items.saturating_sub(1);
+            self.statistics.bytes = self.statistics.bytes.saturating_sub(met.item.body.len() as u64);
+        }
+        let charge = cost::delete(value.as_ref(), self.transaction.definition());
+        ActionResult { outcome: Ok(ActionSuccess { effect: Effect::Deleted, item: met.item }), charge }
+    }
+
+    /// Takes out what an item's version has left outside itself.
+    fn remove_traces(&mut self, item: &StoredItem, value: Option<&Value>, id: &str) {
+        self.writes.insert(keys::feed(item.lsn, item.position), None);
+        let item_key = keys::item(&self.transaction.effective, id);
+        if let Some(expiry) = own_expiry(item) {
+            self.writes.insert(keys::expiry(expiry, &item_key), None);
+        }
+        let definition = self.transaction.definition();
+        if definition.unique_keys.is_empty() {
+            return;
+        }
+        let old = value.and_then(|value| PreparedItem::from_value(definition, value.clone()).ok());
+        let hashes = old.map(|old| old.unique_hashes).unwrap_or_default();
+        for key in self.transaction.unique_keys_of(&hashes) {
+            // An expired item may have lost its tuple to another one already.
+            let is_ours = match self.get(&key) {
+                Ok(holder) => holder.is_some_and(|holder| holder == id.as_bytes()),
+                Err(MissingReads(_)) => true,
+            };
+            if is_ours {
+                self.writes.insert(key, None);
+            }
+        }
+    }
+}
+
+/// The second at which an item's own lifetime ends. The container's default is not written down with each
+/// item, so that changing it takes effect at once: the sweeper finds those items by the feed.
+fn own_expiry(item: &StoredItem) -> Option<i64> {
+    item.ttl.filter(|ttl| *ttl > 0).map(|ttl| item.timestamp.saturating_add(i64::from(ttl)))
+}
+
+fn read(action: &Action, item: StoredItem) -> ActionResult {
+    let charge = cost::point_read(item.body.len());
+    let unchanged = action.if_none_match.as_deref().is_some_and(|wanted| wanted == "*" || item.etag().matches(wanted));
+    if unchanged {
+        return ActionResult {
+            outcome: Ok(ActionSuccess { effect: Effect::NotModified, item }),
+            charge: cost::missing_item(),
+        };
+    }
+    ActionResult { outcome: Ok(ActionSuccess { effect: Effect::Read, item }), charge }
+}
+
+fn precondition(action: &Action, item: &StoredItem) -> Option<Error> {
+    let etag: Etag = item.etag();
+    let differs = |wanted: &str| wanted != "*" && !etag.matches(wanted);
+    let failed = match action.kind {
+        ActionKind::Create(_) | ActionKind::Read | ActionKind::Sweep => false,
+        ActionKind::Upsert(_) | ActionKind::Replace(_) | ActionKind::Delete => {
+            action.if_match.as_deref().is_some_and(differs)
+        }
+        ActionKind::Patch { .. } => {
+            action.if_match.as_deref().is_some_and(differs)
+                || action.if_none_match.as_deref().is_some_and(|unwanted| !differs(unwanted))
+        }
+    };
+    failed.then(precondition_failed)
+}
+
+pub fn precondition_failed() -> Error {
+    Error::new(ErrorKind::PreconditionFailed, "One of the specified pre-condition is not met")
+}
+
+pub fn item_not_found() -> Error {
+    Error::new(ErrorKind::NotFound, "Entity with the specified id does not exist in the system.")
+}
+
+fn id_exists() -> Error {
+    Error::new(ErrorKind::Conflict, "Entity with the specified id already exists in the system.")
+}
+
+fn unique_violation() -> Error {
+    Error::new(ErrorKind::Conflict, "Unique index constraint violation.")
+}

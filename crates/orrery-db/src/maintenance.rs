@@ -1,0 +1,200 @@
+//! Background work: items whose lifetime is over, logical partitions that were purged, partitions of
+//! containers that are gone. None of it changes what readers see; it only gives the space back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::{Error, Result};
+use orrery_storage::{Key, Lsn, PartitionId, ReadRequest, Scan};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::catalog::{CATALOG_PARTITION, Container, Partition};
+use crate::failure::store_failure;
+use crate::items::keys;
+use crate::items::point::decode;
+use crate::{Catalog, Database};
+
+/// Entries looked at together.
+const PAGE_ENTRIES: usize = 256;
+
+/// The background task and the way to stop it.
+#[derive(Default)]
+pub struct Maintenance {
+    wake: Arc<Notify>,
+    stop: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<()>>>,
+    /// Per partition: the container's default lifetime and the feed position before which no item can expire
+    /// under it, because those that are there live for ever.
+    feed_cursors: Mutex<HashMap<PartitionId, (i64, Lsn)>>,
+}
+
+impl Maintenance {
+    pub async fn stop(&self) {
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            self.stop.notify_one();
+            if task.await.is_err() {
+                tracing::error!("the maintenance task had panicked");
+            }
+        }
+    }
+}
+
+impl Database {
+    pub(crate) fn start_maintenance(self: &Arc<Self>) {
+        let database = Arc::downgrade(self);
+        let (wake, stop) = (Arc::clone(&self.maintenance.wake), Arc::clone(&self.maintenance.stop));
+        let interval = Duration::from_millis(self.options.sweep_interval_ms);
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stop.notified() => return,
+                    () = wake.notified() => {}
+                    () = tokio::time::sleep(interval) => {}
+                }
+                let Some(database) = database.upgrade() else { return };
+                if let Err(error) = database.maintain().await {
+                    tracing::warn!(%error, "maintenance failed and will be tried again");
+                }
+            }
+        });
+        *self.maintenance.task.lock() = Some(task);
+    }
+
+    pub(crate) fn wake_maintenance(&self) {
+        self.maintenance.wake.notify_one();
+    }
+
+    /// One round of all background work. Tests call it directly after moving the clock.
+    pub async fn maintain(&self) -> Result<()> {
+        if !self.purges.is_idle() {
+            self.finish_purges().await?;
+        }
+        let catalog = self.catalog.snapshot();
+        for container in catalog.containers() {
+            let Some(default_ttl) = container.definition.default_ttl else { continue };
+            for partition in &container.partitions {
+                self.sweep_own_lifetimes(container, partition).await?;
+                if default_ttl > 0 {
+                    self.sweep_default_lifetime(container, partition, default_ttl).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Items that name their own lifetime are found by their expiry entries.
+    async fn sweep_own_lifetimes(&self, container: &Arc<Container>, partition: &Partition) -> Result<()> {
+        let mut range = keys::expired_by(self.env.now_seconds());
+        loop {
+            let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
+            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let item_keys = page.entries.iter().filter_map(|entry| keys::item_of_expiry(&entry.key));
+            self.sweep_keys(container, partition, item_keys.collect()).await?;
+            match page.entries.last() {
+                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Items under the container's default are found by the feed, which is in the order of their timestamps:
+    /// from its start up to the first that is too young.
+    async fn sweep_default_lifetime(
+        &self,
+        container: &Arc<Container>,
+        partition: &Partition,
+        default_ttl: i64,
+    ) -> Result<()> {
+        let now = self.env.now_seconds();
+        let cursor = self.maintenance.feed_cursors.lock().get(&partition.store.id).copied();
+        let mut cursor = cursor.filter(|(ttl, _)| *ttl == default_ttl).map_or(0, |(_, lsn)| lsn);
+        let mut nothing_left_behind = true;
+        let mut range = keys::feed_after(cursor);
+        loop {
+            let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
+            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let item_keys: Vec<Key> = page.entries.iter().map(|entry| entry.value.to_vec()).collect();
+            let get = ReadRequest::Get(item_keys.clone());
+            let values = self.store.read(partition.store, get).await.map_err(store_failure)?.values;
+            let mut expired = Vec::new();
+            let mut too_young = false;
+            for (key, value) in item_keys.into_iter().zip(values) {
+                let Some(value) = value else { continue };
+                let item = decode(&value)?;
+                if item.is_expired(Some(default_ttl), now) {
+                    expired.push((key, value));
+                } else if item.timestamp.saturating_add(default_ttl) > now {
+                    too_young = true;
+                    break;
+                } else if item.ttl == Some(-1) && nothing_left_behind {
+                    cursor = item.lsn;
+                } else {
+                    nothing_left_behind = false;
+                }
+            }
+            self.sweep(container, expired).await?;
+            match page.entries.last() {
+                Some(last) if page.more && !too_young => range.start = [last.key.as_slice(), &[0]].concat(),
+                _ => break,
+            }
+        }
+        self.maintenance.feed_cursors.lock().insert(partition.store.id, (default_ttl, cursor));
+        Ok(())
+    }
+
+    async fn sweep_keys(&self, container: &Arc<Container>, partition: &Partition, item_keys: Vec<Key>) -> Result<()> {
+        if item_keys.is_empty() {
+            return Ok(());
+        }
+        let get = ReadRequest::Get(item_keys.clone());
+        let values = self.store.read(partition.store, get).await.map_err(store_failure)?.values;
+        let items = item_keys.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)));
+        self.sweep(container, items.collect()).await
+    }
+
+    /// Destroys partitions that no container has: left by a stop between two steps of a deletion.
+    pub(crate) async fn remove_orphaned_partitions(&self) -> Result<()> {
+        let catalog = self.catalog.snapshot();
+        let known: std::collections::HashSet<PartitionId> =
+            catalog.containers().flat_map(|container| &container.partitions).map(|p| p.store.id).collect();
+        let present = self.store.partitions().await.map_err(store_failure)?;
+        for partition in &present {
+            if partition.id != CATALOG_PARTITION.id && !known.contains(&partition.id) {
+                tracing::info!(partition = partition.id.0, "removing a partition that belongs to no container");
+                self.store.destroy(partition.id).await.map_err(store_failure)?;
+            }
+        }
+        missing_partitions(&catalog, present.iter().map(|partition| partition.id))
+    }
+
+    /// Gives the space of removed containers back, without making the client wait.
+    pub(crate) fn destroy_partitions(self: &Arc<Self>, partitions: Vec<PartitionId>) {
+        let database = Arc::clone(self);
+        tokio::spawn(async move {
+            for partition in partitions {
+                if let Err(error) = database.store.destroy(partition).await {
+                    tracing::warn!(%error, partition = partition.0, "a partition is left to the next start");
+                }
+            }
+        });
+    }
+}
+
+/// A container whose partition is missing would silently have lost its items: say so instead.
+fn missing_partitions(catalog: &Catalog, present: impl Iterator<Item = PartitionId>) -> Result<()> {
+    let present: std::collections::HashSet<PartitionId> = present.collect();
+    for container in catalog.containers() {
+        if let Some(partition) = container.partitions.iter().find(|partition| !present.contains(&partition.store.id)) {
+            return Err(Error::internal(format!(
+                "the store lacks partition {} of the container {}",
+                partition.store.id.0,
+                container.alt_path()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! What a request leaves behind for its response headers, whether it succeeds or fails: the charge, and
+//! which partitions served it at which position.
+
+use std::sync::Arc;
+
+use orrery_model::Charge;
+use orrery_model::session::{SessionEntry, SessionToken};
+use orrery_storage::Lsn;
+
+use crate::catalog::{Container, Partition};
+
+/// Gathered while a request runs.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    pub charge: Charge,
+    /// The container that the request was about, once it is known.
+    pub container: Option<Arc<Container>>,
+    pub served: Vec<Served>,
+}
+
+/// A partition that took part, and how far it was then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    pub range_id: u32,
+    pub lsn: Lsn,
+}
+
+impl Trace {
+    pub fn add(&mut self, charge: Charge) {
+        self.charge += charge;
+    }
+
+    pub(crate) fn at(&mut self, container: &Arc<Container>) {
+        self.container = Some(Arc::clone(container));
+    }
+
+    /// Notes that a partition has served at this position; of several notes the furthest counts.
+    pub(crate) fn served_by(&mut self, partition: &Partition, lsn: Lsn) {
+        match self.served.iter_mut().find(|served| served.range_id == partition.range_id) {
+            Some(served) => served.lsn = served.lsn.max(lsn),
+            None => self.served.push(Served { range_id: partition.range_id, lsn }),
+        }
+    }
+
+    /// The session token of the response, if a partition took part.
+    pub fn session_token(&self) -> Option<SessionToken> {
+        let entries: Vec<_> =
+            self.served.iter().map(|served| SessionEntry::new(served.range_id, 0, served.lsn)).collect();
+        (!entries.is_empty()).then_some(SessionToken { entries })
+    }
+}
