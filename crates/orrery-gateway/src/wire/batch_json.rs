@@ -1,0 +1,77 @@
+//! Batches as JSON arrays, the form of every client but .NET.
+
+use bytes::Bytes;
+use orrery_db::{BatchKind, BatchOperation};
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::value::{self, Value};
+use orrery_model::{Error, Result};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Operation<'a> {
+    operation_type: String,
+    id: Option<String>,
+    /// The untouched text, so that an item is stored as it was written.
+    #[serde(borrow)]
+    resource_body: Option<&'a RawValue>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
+    partition_key: Option<KeyText>,
+    #[serde(default)]
+    minimal_return_preference: bool,
+}
+
+/// A partition key as text that holds a JSON array, or as the array itself.
+struct KeyText(String);
+
+impl<'de> Deserialize<'de> for KeyText {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw: Box<RawValue> = Deserialize::deserialize(deserializer)?;
+        match value::parse(raw.get().as_bytes()) {
+            Ok(Value::String(text)) => Ok(Self(text.into())),
+            _ => Ok(Self(raw.get().to_owned())),
+        }
+    }
+}
+
+/// An operation and whether its answer should leave the item out.
+pub struct ParsedOperation {
+    pub operation: BatchOperation,
+    pub minimal: bool,
+}
+
+pub fn parse(body: &Bytes) -> Result<Vec<ParsedOperation>> {
+    let malformed = |error: serde_json::Error| {
+        Error::bad_request(format!("The input content is invalid because the batch cannot be read: {error}."))
+    };
+    let operations: Vec<Operation<'_>> = serde_json::from_slice(body).map_err(malformed)?;
+    operations.into_iter().map(|operation| convert(body, operation)).collect()
+}
+
+fn convert(body: &Bytes, operation: Operation<'_>) -> Result<ParsedOperation> {
+    let kind = match operation.operation_type.as_str() {
+        "Create" => BatchKind::Create,
+        "Upsert" => BatchKind::Upsert,
+        "Read" => BatchKind::Read,
+        "Replace" => BatchKind::Replace,
+        "Delete" => BatchKind::Delete,
+        "Patch" => BatchKind::Patch,
+        other => return Err(Error::bad_request(format!("The batch operation type '{other}' is not known."))),
+    };
+    let key = operation.partition_key.as_ref();
+    let partition_key = key.map(|KeyText(text)| PartitionKey::parse_header(text.as_bytes())).transpose()?;
+    let operation_body = operation.resource_body.map(|raw| body.slice_ref(raw.get().as_bytes()));
+    Ok(ParsedOperation {
+        operation: BatchOperation {
+            kind,
+            id: operation.id,
+            body: operation_body,
+            if_match: operation.if_match,
+            if_none_match: operation.if_none_match,
+            partition_key,
+        },
+        minimal: operation.minimal_return_preference,
+    })
+}
