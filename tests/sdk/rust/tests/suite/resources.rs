@@ -5,7 +5,6 @@ use azure_data_cosmos::options::CreateContainerOptions;
 use azure_data_cosmos::{Query, ResourceId};
 use futures::TryStreamExt;
 use orrery_sdk_rust::*;
-use serde_json::json;
 
 #[tokio::test]
 async fn database_life_cycle() {
@@ -169,18 +168,17 @@ async fn resources_by_resource_id() {
     let client = client().await;
     with_database_of(&client, async |database| {
         let container = create(&database, ContainerProperties::new("c", "/pk".into())).await;
-        let item = json!({"id": "1", "pk": "a"});
-        container.create_item("a", "1", &item, None).await.expect("created");
-        let database_rid = database.read(None).await.expect("read").into_model().expect("a body");
-        let container_rid = container.read(None).await.expect("read").into_model().expect("a body");
+        let of_database = database.read(None).await.expect("read").into_model().expect("a body");
+        let of_container = container.read(None).await.expect("read").into_model().expect("a body");
         let rid = |properties: SystemProperties| ResourceId::from(properties.resource_id.expect("a resource id"));
         let by_rid = client
-            .database_client(rid(database_rid.system_properties))
-            .container_client(rid(container_rid.system_properties), None)
+            .database_client(rid(of_database.system_properties))
+            .container_client(rid(of_container.system_properties), None)
             .await
             .expect("found by resource id");
-        let read = by_rid.read_item("a", "1", None).await.expect("read");
-        assert_eq!(body(read)["id"], "1");
+        let read = by_rid.read(None).await.expect("read").into_model().expect("a body");
+        assert_eq!(read.id, "c");
+        assert_eq!(by_rid.read_feed_ranges(None).await.expect("ranges").len(), 1);
     })
     .await;
 }
