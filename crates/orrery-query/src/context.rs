@@ -109,16 +109,50 @@ pub struct Context<'c> {
     /// Metric of the property the current `VectorDistance` call is about, unless its options name one.
     pub distance: DistanceFunction,
     pub udf: Option<&'c dyn UdfCaller>,
+    /// How much work is left; without one the caller has to stop a runaway join itself.
+    pub work: Option<&'c Work>,
+}
+
+/// Rows that may still be looked at. A join inside one document multiplies array lengths, so even
+/// one document can take forever: the caller sets a bound.
+#[derive(Debug)]
+pub struct Work(AtomicU64);
+
+impl Work {
+    pub fn new(rows: u64) -> Self {
+        Self(AtomicU64::new(rows))
+    }
+
+    pub fn left(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl<'c> Context<'c> {
     pub fn new(now_ms: i64, random: &'c Random, policies: &'c Policies) -> Self {
         let language = policies.default_language.as_deref().unwrap_or(DEFAULT_LANGUAGE);
-        Self { now_ms, random, policies, language, distance: DistanceFunction::default(), udf: None }
+        Self { now_ms, random, policies, language, distance: DistanceFunction::default(), udf: None, work: None }
     }
 
     #[must_use]
     pub fn with_udf(self, udf: &'c dyn UdfCaller) -> Self {
         Self { udf: Some(udf), ..self }
+    }
+
+    #[must_use]
+    pub fn with_work(self, work: &'c Work) -> Self {
+        Self { work: Some(work), ..self }
+    }
+
+    /// Counts one row of work.
+    pub(crate) fn spend(&self) -> Result<(), EvalError> {
+        match self.work {
+            // Only one thread evaluates with a context; a lost count would not matter anyway.
+            Some(work) if work.0.fetch_sub(1, Ordering::Relaxed) == 0 => {
+                work.0.store(0, Ordering::Relaxed);
+                Err(EvalError::WorkExceeded)
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -3,7 +3,22 @@
 //! Everything here is pure: no clock, no disk, no randomness of its own. A caller fetches documents
 //! and feeds them to a [`pipeline`]; the current time is an argument.
 
+pub mod aggregate;
+pub mod ast;
+pub mod check;
+pub mod compile;
 pub mod context;
 pub mod error;
+mod eval;
 pub mod functions;
+mod group;
+pub mod lexer;
+pub mod like;
+pub mod limits;
 pub mod operand;
+mod operator;
+pub mod order;
+pub mod parser;
+pub mod printer;
+pub mod program;
+mod subquery;

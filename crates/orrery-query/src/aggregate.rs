@@ -1,0 +1,177 @@
+//! Aggregates: many values in, one out.
+//!
+//! Undefined inputs are ignored by all of them. SUM and AVG become undefined at the first value that
+//! is not a number; MIN and MAX at the first array or object.
+
+use std::collections::HashMap;
+
+use orrery_model::{Number, Value};
+
+use crate::error::EvalError;
+use crate::limits;
+use crate::order;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregate {
+    Average,
+    Count,
+    CountIf,
+    MakeList,
+    MakeSet,
+    Max,
+    Min,
+    Sum,
+}
+
+const NAMES: [(&str, Aggregate); 8] = [
+    ("AVG", Aggregate::Average),
+    ("COUNT", Aggregate::Count),
+    ("COUNTIF", Aggregate::CountIf),
+    ("MAKELIST", Aggregate::MakeList),
+    ("MAKESET", Aggregate::MakeSet),
+    ("MAX", Aggregate::Max),
+    ("MIN", Aggregate::Min),
+    ("SUM", Aggregate::Sum),
+];
+
+impl Aggregate {
+    /// The aggregate of this name, in any case.
+    pub fn find(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, aggregate)| *aggregate)
+    }
+
+    /// The name in queries.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, aggregate)| *aggregate == self).map_or("", |(name, _)| name)
+    }
+
+    /// The name in query plans.
+    pub fn plan_name(self) -> &'static str {
+        match self {
+            Self::Average => "Average",
+            Self::Count => "Count",
+            Self::CountIf => "CountIf",
+            Self::MakeList => "MakeList",
+            Self::MakeSet => "MakeSet",
+            Self::Max => "Max",
+            Self::Min => "Min",
+            Self::Sum => "Sum",
+        }
+    }
+
+    pub(crate) fn start(self) -> Accumulator {
+        match self {
+            Self::Count | Self::CountIf => Accumulator::Count { only_true: self == Self::CountIf, count: 0 },
+            Self::Sum | Self::Average => {
+                Accumulator::Sum { average: self == Self::Average, sum: Some(0.0), count: 0 }
+            }
+            Self::Min | Self::Max => Accumulator::Extreme { max: self == Self::Max, best: None, valid: true },
+            Self::MakeList => Accumulator::List(Vec::new()),
+            Self::MakeSet => Accumulator::Set(DistinctValues::default()),
+        }
+    }
+}
+
+/// The state of one aggregate over one group.
+#[derive(Debug)]
+pub(crate) enum Accumulator {
+    Count { only_true: bool, count: i64 },
+    Sum { average: bool, sum: Option<f64>, count: i64 },
+    Extreme { max: bool, best: Option<Value>, valid: bool },
+    List(Vec<Value>),
+    Set(DistinctValues),
+}
+
+impl Accumulator {
+    /// Takes one input. Gives back how many cells the state grew by.
+    pub(crate) fn add(&mut self, input: Option<&Value>) -> usize {
+        let Some(value) = input else {
+            return 0;
+        };
+        match self {
+            Self::Count { only_true, count } => {
+                if !*only_true || matches!(value, Value::Bool(true)) {
+                    *count += 1;
+                }
+            }
+            Self::Sum { sum, count, .. } => {
+                *count += 1;
+                *sum = match (*sum, value) {
+                    (Some(sum), Value::Number(number)) => Some(sum + number.as_f64()),
+                    _ => None,
+                };
+            }
+            Self::Extreme { max, best, valid } => match value {
+                Value::Array(_) | Value::Object(_) => *valid = false,
+                _ => {
+                    let ordering = order::compare(Some(value), best.as_ref());
+                    if best.is_none() || (*max && ordering.is_gt()) || (!*max && ordering.is_lt()) {
+                        *best = Some(value.clone());
+                    }
+                }
+            },
+            Self::List(items) => {
+                items.push(value.clone());
+                return order::cells(value);
+            }
+            Self::Set(set) => {
+                if set.insert(value) {
+                    return order::cells(value);
+                }
+            }
+        }
+        0
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+    pub(crate) fn finish(self) -> Option<Value> {
+        match self {
+            Self::Count { count, .. } => Some(count.into()),
+            Self::Sum { average: true, count: 0, .. } => None,
+            Self::Sum { average: true, sum, count } => sum.map(|sum| (sum / count as f64).into()),
+            Self::Sum { sum, .. } => sum.map(|sum| Value::Number(Number::Double(sum))),
+            Self::Extreme { best, valid, .. } => best.filter(|_| valid),
+            Self::List(items) => Some(items.into()),
+            Self::Set(set) => Some(set.values.into()),
+        }
+    }
+}
+
+/// Values without repetition, in the order of their first appearance.
+#[derive(Debug, Default)]
+pub(crate) struct DistinctValues {
+    places: HashMap<u128, Vec<usize>>,
+    values: Vec<Value>,
+}
+
+impl DistinctValues {
+    /// Whether the value is new.
+    pub(crate) fn insert(&mut self, value: &Value) -> bool {
+        let places = self.places.entry(order::hash(value)).or_default();
+        if places.iter().any(|&place| &self.values[place] == value) {
+            return false;
+        }
+        places.push(self.values.len());
+        self.values.push(value.clone());
+        true
+    }
+
+    pub(crate) fn contains(&self, value: &Value) -> bool {
+        let places = self.places.get(&order::hash(value));
+        places.is_some_and(|places| places.iter().any(|&place| &self.values[place] == value))
+    }
+}
+
+/// Counts the cells a query holds and refuses to go beyond the bound.
+#[derive(Debug, Default)]
+pub(crate) struct CellMeter(usize);
+
+impl CellMeter {
+    pub(crate) fn add(&mut self, cells: usize) -> Result<(), EvalError> {
+        self.0 += cells;
+        if self.0 > limits::STATE_CELLS_MAX {
+            return Err(EvalError::StateTooLarge { limit: limits::STATE_CELLS_MAX });
+        }
+        Ok(())
+    }
+}

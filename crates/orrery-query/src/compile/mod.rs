@@ -1,0 +1,258 @@
+//! Tree to [`Program`]: resolves names, parameters, functions and computed properties.
+//!
+//! The tree must have passed [`crate::check`]; what is still found wrong here depends on parameter
+//! values, or is reported again rather than trusted.
+
+mod expression;
+mod ranking;
+
+use orrery_model::Value;
+
+use crate::ast::{self, Collection, Count, CountValue, Direction, Query, Selection};
+use crate::check::{self, is_call_to};
+use crate::context::Policies;
+use crate::error::{Code, QueryError};
+use crate::program::{Block, DOCUMENT, Grouping, Node, OrderKey, Program, Projection, Source, SourceRows, Step};
+use crate::{limits, printer};
+
+/// The values of a query's parameters, by name with the leading `@`.
+pub type Parameters = [(String, Value)];
+
+/// A property that queries see but items do not hold.
+#[derive(Clone, Debug)]
+pub struct ComputedProperty {
+    pub name: String,
+    pub query: Query,
+}
+
+/// What a query text is compiled against.
+#[derive(Clone, Copy)]
+pub struct Settings<'s> {
+    pub parameters: &'s Parameters,
+    pub computed: &'s [ComputedProperty],
+    pub policies: &'s Policies,
+}
+
+impl Program {
+    /// Compiles a checked query.
+    pub fn compile(query: &Query, settings: Settings<'_>) -> Result<Self, Vec<QueryError>> {
+        let mut compiler = Compiler::new(settings);
+        let block = compiler.block(query, true);
+        let rank = compiler.ranking(query);
+        let reads_documents = compiler.reads_documents;
+        if !compiler.errors.is_empty() {
+            return Err(compiler.errors);
+        }
+        Ok(Self { block, reads_documents, rank })
+    }
+}
+
+/// Compiles one expression over the document `alias`.
+pub(crate) fn document_expression(
+    expr: &ast::Expr,
+    alias: &str,
+    settings: Settings<'_>,
+) -> Result<Node, Vec<QueryError>> {
+    let mut compiler = Compiler::new(settings);
+    compiler.scopes.push(Scope { aliases: vec![(alias.to_owned(), DOCUMENT)], group: None });
+    let node = compiler.expr(expr);
+    if compiler.errors.is_empty() { Ok(node) } else { Err(compiler.errors) }
+}
+
+struct Compiler<'s> {
+    settings: Settings<'s>,
+    scopes: Vec<Scope>,
+    next_slot: usize,
+    reads_documents: bool,
+    /// How many computed properties are being compiled inside each other.
+    computing: usize,
+    errors: Vec<QueryError>,
+}
+
+#[derive(Default)]
+struct Scope {
+    aliases: Vec<(String, usize)>,
+    /// Present while the SELECT list of a grouped block is compiled.
+    group: Option<Group>,
+}
+
+#[derive(Default)]
+struct Group {
+    /// The canonical text of each key and its slot.
+    keys: Vec<(String, usize)>,
+    aggregates: Vec<(String, usize)>,
+    compiled: Vec<(crate::aggregate::Aggregate, Node)>,
+}
+
+impl<'s> Compiler<'s> {
+    fn new(settings: Settings<'s>) -> Self {
+        Self {
+            settings,
+            scopes: Vec::new(),
+            next_slot: DOCUMENT + 1,
+            reads_documents: false,
+            computing: 0,
+            errors: Vec::new(),
+        }
+    }
+
+    fn slot(&mut self) -> usize {
+        self.next_slot += 1;
+        self.next_slot - 1
+    }
+
+    fn parameter(&self, name: &str) -> Option<&'s Value> {
+        let found = self.settings.parameters.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value)
+    }
+
+    fn resolve(&self, name: &str) -> Option<(usize, usize)> {
+        self.scopes.iter().enumerate().rev().find_map(|(depth, scope)| {
+            let found = scope.aliases.iter().find(|(alias, _)| alias == name);
+            found.map(|(_, slot)| (depth, *slot))
+        })
+    }
+
+    fn block(&mut self, query: &Query, top_level: bool) -> Block {
+        self.scopes.push(Scope::default());
+        let (sources, row) = self.sources(query);
+        let filter = query.filter.as_ref().map(|filter| self.expr(filter));
+        let keys: Vec<Node> = query.group_by.iter().map(|key| self.expr(key)).collect();
+        let ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
+        let grouped = check::is_grouped(query);
+        let order = if ranked || grouped { Vec::new() } else { self.order(query) };
+        let (projection, grouping) = if grouped {
+            self.grouped_projection(query, keys)
+        } else {
+            (self.projection(query, row), None)
+        };
+        // ORDER BY RANK scores rows in the scope of this block.
+        if !(ranked && top_level) {
+            self.scopes.pop();
+        }
+        let top = query.select.top.as_ref().and_then(|count| {
+            self.count(count, 2060, "The count value provided for a TOP clause must be an integer.")
+        });
+        let offset = query.offset_limit.as_ref().and_then(|clause| {
+            self.count(&clause.offset, 2062, "The OFFSET count value exceeds the maximum allowed value.")
+        });
+        let limit = query.offset_limit.as_ref().and_then(|clause| {
+            self.count(&clause.limit, 2061, "The LIMIT count value exceeds the maximum allowed value.")
+        });
+        let distinct = query.select.distinct;
+        Block { sources, filter, grouping, projection, distinct, order, top, offset, limit }
+    }
+
+    fn count(&mut self, count: &Count, code: u16, message: &str) -> Option<u64> {
+        let value = resolve_count(count, self.settings.parameters);
+        if value.is_none() {
+            self.errors.push(QueryError::new(Code::Sc(code), None, message));
+        }
+        value
+    }
+
+    /// Binds the FROM clause. Gives the sources and the slot of the only row, if there is one.
+    fn sources(&mut self, query: &Query) -> (Vec<Source>, Option<usize>) {
+        let mut sources = Vec::new();
+        let mut row = None;
+        let listed = query.from.as_ref().map_or(&[][..], |from| &from.sources);
+        for source in listed {
+            let node = match &source.collection {
+                Collection::Path { root, steps } => {
+                    let base = self.resolve(&root.text).map_or_else(
+                        || {
+                            self.reads_documents = true;
+                            DOCUMENT
+                        },
+                        |(_, slot)| slot,
+                    );
+                    if steps.is_empty() && !source.iterate {
+                        // The row as it stands: nothing to bind but the name.
+                        self.bind(source, base);
+                        row = Some(base);
+                        continue;
+                    }
+                    let steps = steps.iter().map(path_step).collect();
+                    SourceRows::Value(Node::Path { slot: base, steps })
+                }
+                Collection::Subquery(inner) => SourceRows::Subquery(Box::new(self.block(inner, false))),
+                Collection::Call(call) => SourceRows::Value(self.expr(call)),
+            };
+            let slot = self.slot();
+            self.bind(source, slot);
+            row = Some(slot);
+            sources.push(Source { slot, iterate: source.iterate, rows: node });
+        }
+        (sources, row)
+    }
+
+    fn bind(&mut self, source: &ast::Source, slot: usize) {
+        if let (Some(alias), Some(scope)) = (check::source_alias(source), self.scopes.last_mut()) {
+            scope.aliases.push((alias.to_owned(), slot));
+        }
+    }
+
+    fn order(&mut self, query: &Query) -> Vec<OrderKey> {
+        let items = query.order_by.as_ref().map_or(&[][..], |order_by| &order_by.items);
+        items
+            .iter()
+            .map(|item| {
+                let node = self.expr(&item.expr);
+                let vector = is_call_to(&item.expr, "VECTORDISTANCE");
+                let direction = if vector {
+                    expression::vector_direction(&node)
+                } else {
+                    item.direction.unwrap_or(Direction::Ascending)
+                };
+                OrderKey { node, direction, undefined_last: vector }
+            })
+            .collect()
+    }
+
+    fn projection(&mut self, query: &Query, row: Option<usize>) -> Projection {
+        match &query.select.selection {
+            Selection::Star(_) => row.map_or(Projection::Value(Node::Constant(None)), Projection::Row),
+            Selection::Value(expr) => Projection::Value(self.expr(expr)),
+            Selection::List(items) => {
+                let names = ast::column_names(items);
+                let nodes = items.iter().map(|item| self.expr(&item.expr)).collect::<Vec<_>>();
+                Projection::Columns(names.into_iter().map(String::into_boxed_str).zip(nodes).collect())
+            }
+        }
+    }
+
+    fn grouped_projection(&mut self, query: &Query, keys: Vec<Node>) -> (Projection, Option<Grouping>) {
+        let mut group = Group::default();
+        for key in &query.group_by {
+            let slot = self.slot();
+            group.keys.push((printer::expression(key), slot));
+        }
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.group = Some(group);
+        }
+        let projection = self.projection(query, None);
+        let group = self.scopes.last_mut().and_then(|scope| scope.group.take()).unwrap_or_default();
+        let slots = group.keys.iter().chain(&group.aggregates).map(|(_, slot)| *slot).collect();
+        (projection, Some(Grouping { keys, aggregates: group.compiled, slots }))
+    }
+}
+
+/// The value of a count, if it is an integer in range.
+pub(crate) fn resolve_count(count: &Count, parameters: &Parameters) -> Option<u64> {
+    let value = match &count.value {
+        CountValue::Literal(value) => Some(*value),
+        CountValue::NotInteger(_) => None,
+        CountValue::Parameter(name) => {
+            let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
+            found.and_then(|(_, value)| value.as_i64()).and_then(|value| u64::try_from(value).ok())
+        }
+    };
+    value.filter(|value| *value <= limits::COUNT_MAX)
+}
+
+fn path_step(step: &ast::Step) -> Step {
+    match step {
+        ast::Step::Name(name) | ast::Step::Quoted(name) => Step::Name(name.text.clone()),
+        ast::Step::Index(index) => Step::Index(usize::try_from(*index).unwrap_or(usize::MAX)),
+    }
+}

@@ -1,0 +1,27 @@
+//! Bounds on what a client can make a query grow to.
+//!
+//! The documented limits of the service come first; the others keep recursion and memory bounded
+//! whatever text arrives.
+
+/// UTF-8 bytes of query text.
+pub const TEXT_BYTES_MAX: usize = 512 * 1024;
+/// JOIN clauses in one query, subqueries included.
+pub const JOINS_MAX: usize = 10;
+/// Calls of user-defined functions in one query text.
+pub const UDF_CALLS_MAX: usize = 10;
+/// Members of one IN list.
+pub const IN_MEMBERS_MAX: usize = 16_000;
+/// Operands of AND and OR in one query.
+pub const LOGICAL_TERMS_MAX: usize = 500;
+/// Largest TOP, OFFSET or LIMIT count.
+pub const COUNT_MAX: u64 = u32::MAX as u64;
+/// Cells (scalars and containers) that grouping, DISTINCT or list aggregates may hold.
+pub const STATE_CELLS_MAX: usize = 500_000;
+/// Rows that a sort without TOP, LIMIT or page bound may hold.
+pub const SORT_ROWS_MAX: usize = 500_000;
+/// Levels of the expression tree. Chains of AND and OR count as one level.
+pub const EXPRESSION_DEPTH_MAX: usize = 160;
+/// Levels of parentheses, calls and literals the parser follows before it gives up.
+pub const NESTING_MAX: usize = 600;
+/// Rows that one subquery may produce for one document.
+pub const SUBQUERY_ROWS_MAX: usize = 500_000;

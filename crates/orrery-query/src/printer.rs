@@ -1,0 +1,371 @@
+//! Tree to canonical text, as the service writes rewritten queries.
+//!
+//! Keywords are upper case, every operation stands in parentheses, strings have double quotes, each
+//! clause has its own line and subqueries in FROM are indented by four blanks. Spelling of property
+//! access and function names is kept. Parsing the text again gives the same tree.
+
+use std::fmt::Write;
+
+use orrery_model::Number;
+use orrery_model::value::write_json_string;
+
+use crate::ast::{
+    Collection, Count, CountValue, Direction, Expr, ExprKind, Literal, LogicalOperator, OrderBy, Query, Selection,
+    Source, Step, SubqueryKind, UnaryOperator,
+};
+
+/// The canonical text of a query.
+pub fn query(query: &Query) -> String {
+    let mut printer = Printer { out: String::with_capacity(256), indent: 0 };
+    printer.query(query);
+    printer.out
+}
+
+/// The canonical text of an expression.
+pub fn expression(expr: &Expr) -> String {
+    let mut printer = Printer { out: String::with_capacity(64), indent: 0 };
+    printer.expr(expr);
+    printer.out
+}
+
+struct Printer {
+    out: String,
+    indent: usize,
+}
+
+impl Printer {
+    fn push(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+
+    fn new_line(&mut self) {
+        self.out.push('\n');
+        for _ in 0..self.indent {
+            self.out.push_str("    ");
+        }
+    }
+
+    fn separated<T>(&mut self, items: &[T], mut print: impl FnMut(&mut Self, &T)) {
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                self.push(", ");
+            }
+            print(self, item);
+        }
+    }
+
+    fn query(&mut self, query: &Query) {
+        self.push("SELECT ");
+        if query.select.distinct {
+            self.push("DISTINCT ");
+        }
+        if let Some(top) = &query.select.top {
+            self.push("TOP ");
+            self.count(top);
+            self.push(" ");
+        }
+        self.selection(&query.select.selection);
+        if let Some(from) = &query.from {
+            for (index, source) in from.sources.iter().enumerate() {
+                self.new_line();
+                self.push(if index == 0 { "FROM " } else { "JOIN " });
+                self.source(source);
+            }
+        }
+        if let Some(filter) = &query.filter {
+            self.new_line();
+            self.push("WHERE ");
+            self.expr(filter);
+        }
+        if !query.group_by.is_empty() {
+            self.new_line();
+            self.push("GROUP BY ");
+            self.separated(&query.group_by, Self::expr);
+        }
+        if let Some(order_by) = &query.order_by {
+            self.order_by(order_by);
+        }
+        if let Some(offset_limit) = &query.offset_limit {
+            self.new_line();
+            self.push("OFFSET ");
+            self.count(&offset_limit.offset);
+            self.push(" LIMIT ");
+            self.count(&offset_limit.limit);
+        }
+    }
+
+    fn selection(&mut self, selection: &Selection) {
+        match selection {
+            Selection::Star(_) => self.push("*"),
+            Selection::Value(expr) => {
+                self.push("VALUE ");
+                self.expr(expr);
+            }
+            Selection::List(items) => self.separated(items, |printer, item| {
+                printer.expr(&item.expr);
+                if let Some(alias) = &item.alias {
+                    printer.push(" AS ");
+                    printer.push(&alias.text);
+                }
+            }),
+        }
+    }
+
+    fn order_by(&mut self, order_by: &OrderBy) {
+        self.new_line();
+        self.push(if order_by.rank { "ORDER BY RANK " } else { "ORDER BY " });
+        self.separated(&order_by.items, |printer, item| {
+            printer.expr(&item.expr);
+            match item.direction {
+                Some(Direction::Ascending) => printer.push(" ASC"),
+                Some(Direction::Descending) => printer.push(" DESC"),
+                None => {}
+            }
+        });
+    }
+
+    fn count(&mut self, count: &Count) {
+        match &count.value {
+            CountValue::Literal(value) => self.number(&value.to_string()),
+            CountValue::NotInteger(value) => self.number(&number_text(*value)),
+            CountValue::Parameter(name) => self.push(name),
+        }
+    }
+
+    fn number(&mut self, text: &str) {
+        self.push(text);
+    }
+
+    fn source(&mut self, source: &Source) {
+        match (&source.alias, source.iterate) {
+            (Some(alias), true) => {
+                self.push(&alias.text);
+                self.push(" IN ");
+                self.collection(&source.collection);
+            }
+            (alias, _) => {
+                self.collection(&source.collection);
+                if let Some(alias) = alias {
+                    self.push(" AS ");
+                    self.push(&alias.text);
+                }
+            }
+        }
+    }
+
+    fn collection(&mut self, collection: &Collection) {
+        match collection {
+            Collection::Path { root, steps } => {
+                self.push(&root.text);
+                for step in steps {
+                    match step {
+                        Step::Name(name) => {
+                            self.push(".");
+                            self.push(&name.text);
+                        }
+                        Step::Quoted(name) => self.quoted_member(&name.text),
+                        Step::Index(index) => {
+                            // Writing to a String cannot fail.
+                            let _ = write!(self.out, "[{index}]");
+                        }
+                    }
+                }
+            }
+            Collection::Subquery(query) => self.nested(query),
+            Collection::Call(expr) => self.expr(expr),
+        }
+    }
+
+    fn quoted_member(&mut self, name: &str) {
+        self.push("[");
+        write_json_string(name, &mut self.out);
+        self.push("]");
+    }
+
+    fn nested(&mut self, query: &Query) {
+        self.push("(");
+        self.indent += 1;
+        self.new_line();
+        self.query(query);
+        self.indent -= 1;
+        self.new_line();
+        self.push(")");
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Literal(literal) => self.literal(literal),
+            ExprKind::Identifier(name) | ExprKind::Parameter(name) | ExprKind::Placeholder(name) => self.push(name),
+            ExprKind::Member { base, name, quoted } => {
+                self.base(base);
+                if *quoted {
+                    self.quoted_member(name);
+                } else {
+                    self.push(".");
+                    self.push(name);
+                }
+            }
+            ExprKind::Index { base, index } => {
+                self.base(base);
+                self.push("[");
+                self.expr(index);
+                self.push("]");
+            }
+            ExprKind::Array(items) => {
+                self.push("[");
+                self.separated(items, Self::expr);
+                self.push("]");
+            }
+            ExprKind::Object(members) => {
+                self.push("{");
+                self.separated(members, |printer, (key, value)| {
+                    write_json_string(key, &mut printer.out);
+                    printer.push(": ");
+                    printer.expr(value);
+                });
+                self.push("}");
+            }
+            ExprKind::Call(call) => {
+                if call.udf {
+                    self.push("udf.");
+                }
+                self.push(&call.name.text);
+                self.push("(");
+                self.separated(&call.arguments, Self::expr);
+                self.push(")");
+            }
+            ExprKind::Subquery { kind, query } => {
+                self.push(match kind {
+                    SubqueryKind::Scalar => "",
+                    SubqueryKind::Exists => "EXISTS",
+                    SubqueryKind::Array => "ARRAY",
+                    SubqueryKind::All => "ALL",
+                    SubqueryKind::First => "FIRST",
+                    SubqueryKind::Last => "LAST",
+                });
+                self.nested(query);
+            }
+            _ => self.operation(expr),
+        }
+    }
+
+    /// What a property is taken from. A number needs parentheses to keep its dot apart.
+    fn base(&mut self, base: &Expr) {
+        if let ExprKind::Literal(Literal::Number(_)) = base.kind {
+            self.push("(");
+            self.expr(base);
+            self.push(")");
+        } else {
+            self.expr(base);
+        }
+    }
+
+    fn operation(&mut self, expr: &Expr) {
+        self.push("(");
+        match &expr.kind {
+            ExprKind::Unary { operator, operand } => {
+                self.push(match operator {
+                    UnaryOperator::Minus => "- ",
+                    UnaryOperator::Plus => "+ ",
+                    UnaryOperator::BitNot => "~ ",
+                    UnaryOperator::Not => "NOT ",
+                });
+                self.expr(operand);
+            }
+            ExprKind::Binary { operator, left, right } => {
+                self.expr(left);
+                self.push(" ");
+                self.push(operator.text());
+                self.push(" ");
+                self.expr(right);
+            }
+            ExprKind::Logical { operator, operands } => {
+                let text = match operator {
+                    LogicalOperator::And => " AND ",
+                    LogicalOperator::Or => " OR ",
+                };
+                // Left-associative: one pair of parentheses per operator, all but one opened first.
+                for _ in 2..operands.len() {
+                    self.push("(");
+                }
+                for (index, operand) in operands.iter().enumerate() {
+                    if index > 0 {
+                        self.push(text);
+                    }
+                    self.expr(operand);
+                    if index > 0 && index + 1 < operands.len() {
+                        self.push(")");
+                    }
+                }
+            }
+            ExprKind::Conditional(parts) => {
+                self.expr(&parts[0]);
+                self.push(" ? ");
+                self.expr(&parts[1]);
+                self.push(" : ");
+                self.expr(&parts[2]);
+            }
+            ExprKind::Between { not, operands } => {
+                self.expr(&operands[0]);
+                self.push(if *not { " NOT BETWEEN " } else { " BETWEEN " });
+                self.expr(&operands[1]);
+                self.push(" AND ");
+                self.expr(&operands[2]);
+            }
+            ExprKind::In { not, operand, members } => {
+                self.expr(operand);
+                self.push(if *not { " NOT IN (" } else { " IN (" });
+                self.separated(members, Self::expr);
+                self.push(")");
+            }
+            ExprKind::Like { not, operands, escape } => {
+                self.expr(&operands[0]);
+                self.push(if *not { " NOT LIKE " } else { " LIKE " });
+                self.expr(&operands[1]);
+                if let Some(escape) = escape {
+                    self.push(" ESCAPE ");
+                    write_json_string(escape, &mut self.out);
+                }
+            }
+            _ => self.expr(expr),
+        }
+        self.push(")");
+    }
+
+    fn literal(&mut self, literal: &Literal) {
+        match literal {
+            Literal::Undefined => self.push("undefined"),
+            Literal::Null => self.push("null"),
+            Literal::Bool(true) => self.push("true"),
+            Literal::Bool(false) => self.push("false"),
+            Literal::Number(Number::Int(value)) => self.number(&value.to_string()),
+            Literal::Number(Number::Double(value)) => self.number(&number_text(*value)),
+            Literal::String(text) => write_json_string(text, &mut self.out),
+        }
+    }
+}
+
+/// A double with up to 17 significant digits, as C prints it with `%.17g`.
+pub(crate) fn number_text(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".into();
+    }
+    if value.is_infinite() {
+        // There is no literal for the negative one; an overflowing exponent reads back the same.
+        return if value > 0.0 { "Infinity".into() } else { "-1e999".into() };
+    }
+    let scientific = format!("{value:.16e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-5..17).contains(&exponent) {
+        let digits = digits.trim_end_matches('0').trim_end_matches('.');
+        return format!("{digits}e{exponent}");
+    }
+    let decimals = usize::try_from(16 - exponent).unwrap_or(0);
+    let plain = format!("{value:.decimals$}");
+    if plain.contains('.') {
+        plain.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        plain
+    }
+}
