@@ -8,6 +8,7 @@ use orrery_model::murmur3;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, KeyPart, PartitionKey, PartitionKeyDefinition};
 use orrery_model::path;
 use orrery_model::value::{self, Value};
+use proptest::prelude::*;
 
 fn cases(name: &str) -> Vec<Value> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
@@ -206,5 +207,66 @@ fn definitions_are_checked() {
     ] {
         let error = parse(json).unwrap_err();
         assert!(error.message.contains(fragment), "{json}: {}", error.message);
+    }
+}
+
+fn any_part() -> impl Strategy<Value = KeyPart> {
+    prop_oneof![
+        Just(KeyPart::Undefined),
+        Just(KeyPart::Null),
+        any::<bool>().prop_map(KeyPart::Bool),
+        any::<f64>()
+            .prop_filter("JSON has no NaN or infinity", |number| number.is_finite())
+            .prop_map(KeyPart::Number),
+        any::<String>().prop_map(|text| KeyPart::String(text.into())),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn headers_round_trip(parts in proptest::collection::vec(any_part(), 0..4)) {
+        let key = PartitionKey::new(parts);
+        prop_assert_eq!(PartitionKey::parse_header(key.to_json().as_bytes()).unwrap(), key);
+    }
+
+    #[test]
+    fn every_key_lies_in_its_prefixes_and_in_one_even_range(parts in proptest::collection::vec(any_part(), 3), count in 1_u32..50) {
+        let triple = definition("MultiHash", 2, 3);
+        let key = PartitionKey::new(parts);
+        let effective = triple.effective_key(&key);
+        for length in 0..=3 {
+            let prefix = PartitionKey::new(key.parts()[..length].to_vec());
+            prop_assert!(triple.prefix_range(&prefix).contains(&effective));
+        }
+        let single = PartitionKey::new(key.parts()[..1].to_vec());
+        for definition in [definition("Hash", 1, 1), definition("Hash", 2, 1)] {
+            let effective = definition.effective_key(&single);
+            prop_assert!(EpkRange::full().contains(&effective));
+            let owners = definition.even_ranges(count).into_iter().filter(|range| range.contains(&effective));
+            prop_assert_eq!(owners.count(), 1);
+            prop_assert_eq!(EffectiveKey::parse(&effective.to_string()).unwrap(), effective);
+        }
+    }
+
+    /// Version 1 keys of one hash sort like the numbers they hold; with equal hashes impossible to
+    /// arrange here, the boundary encoding stands in.
+    #[test]
+    fn version_1_numbers_keep_their_order(first: u32, second: u32) {
+        use orrery_model::partition_key::encode::boundary_v1;
+        prop_assert_eq!(boundary_v1(first).cmp(&boundary_v1(second)), first.cmp(&second));
+    }
+}
+
+#[test]
+fn ranges_intersect_and_split() {
+    let range = |min: &str, max: &str| EpkRange::parse(min, max).unwrap();
+    assert_eq!(range("", "20").intersect(&range("10", "FF")), Some(range("10", "20")));
+    assert!(!range("", "10").overlaps(&range("10", "FF")));
+    assert!(EpkRange::full().covers(&range("10", "20")) && !range("10", "20").covers(&EpkRange::full()));
+    let at = EffectiveKey::parse("1f").unwrap();
+    assert_eq!(EpkRange::full().split_at(&at), Some((range("", "1F"), range("1F", "FF"))));
+    assert_eq!(EpkRange::full().split_at(&EffectiveKey::MIN), None);
+    for (min, max) in [("1", "FF"), ("", "XY"), ("FF", "00"), ("", "\u{e9}")] {
+        assert!(EpkRange::parse(min, max).is_err(), "{min} {max}");
     }
 }

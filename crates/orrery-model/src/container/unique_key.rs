@@ -54,7 +54,9 @@ pub(super) fn same(first: &[UniqueKey], second: &[UniqueKey]) -> bool {
     let canonical = |keys: &[UniqueKey]| {
         let mut keys: Vec<Vec<_>> =
             keys.iter().map(|key| key.iter().map(|path| path.segments().to_vec()).collect()).collect();
-        keys.iter_mut().for_each(|key: &mut Vec<Vec<Box<str>>>| key.sort());
+        for key in &mut keys {
+            key.sort();
+        }
         keys.sort();
         keys
     };

@@ -205,6 +205,14 @@ impl PartitionKeyDefinition {
         EffectiveKey::from_bytes(bytes)
     }
 
+    /// Whether a checked key may share its place with another: the older hash sees only the first
+    /// 100 UTF-16 units of a string.
+    pub fn may_collide(&self, key: &PartitionKey) -> bool {
+        let is_cut = |text: &str| text.len() > 100 && text.encode_utf16().count() > 100;
+        self.version == KeyVersion::V1
+            && key.0.iter().any(|part| matches!(part, KeyPart::String(text) if is_cut(text)))
+    }
+
     /// Everything that a full or partial key can name.
     pub fn prefix_range(&self, key: &PartitionKey) -> EpkRange {
         EpkRange::point(self.effective_key(key))

@@ -1,0 +1,452 @@
+//! Provisioned throughput: what clients ask for, the smallest they may ask for, and the offer
+//! document that tells it.
+
+use crate::error::{Error, Result};
+use crate::rid::OfferRid;
+use crate::value::{Object, Value};
+
+/// Request units per second of a container that asks for nothing.
+pub const DEFAULT_THROUGHPUT: u32 = 400;
+/// What one physical partition can serve.
+pub const PARTITION_THROUGHPUT_MAX: u32 = 10_000;
+/// What can be had without asking the operator of the service.
+pub const THROUGHPUT_MAX: u32 = 1_000_000;
+
+const MANUAL_STEP: u32 = 100;
+const AUTOSCALE_STEP: u32 = 1000;
+/// Containers that a shared database carries at no extra minimum.
+const SHARED_CONTAINERS_FREE: u32 = 25;
+
+/// Request units per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Throughput {
+    Manual(u32),
+    /// Between a tenth of `max` and `max`, as needed.
+    Autoscale {
+        max: u32,
+        increment_percent: Option<u32>,
+    },
+}
+
+/// What the smallest allowed throughput depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The most that was ever provisioned.
+    pub highest_ever: u32,
+    /// The most that was ever stored.
+    pub storage_kb_max: u64,
+    /// How many containers share the offer, if it belongs to a database.
+    pub shared_containers: Option<u32>,
+}
+
+/// A switch between the two kinds, asked for by a header of the replace request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migration {
+    ToAutoscale,
+    ToManual,
+}
+
+/// The throughput of a database or container, as a resource of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    pub rid: OfferRid,
+    /// The self link of the owner.
+    pub resource: String,
+    /// The resource id of the owner.
+    pub owner_rid: String,
+    pub throughput: Throughput,
+    pub highest_ever: u32,
+    pub storage_kb_max: u64,
+    /// Seconds since the epoch of the last replace.
+    pub replaced_seconds: Option<i64>,
+}
+
+impl Throughput {
+    /// Reads `x-ms-offer-throughput` and `x-ms-cosmos-offer-autopilot-settings` of a create request.
+    pub fn from_headers(manual: Option<&str>, autoscale: Option<&str>) -> Result<Option<Self>> {
+        match (manual, autoscale) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => Err(Error::bad_request(
+                "The headers x-ms-offer-throughput and x-ms-cosmos-offer-autopilot-settings cannot both be specified.",
+            )),
+            (Some(text), None) => {
+                let throughput = text.trim().parse().map_err(|_| {
+                    Error::bad_request(format!(
+                        "The value '{text}' of the header x-ms-offer-throughput is not an integer."
+                    ))
+                })?;
+                Self::manual(throughput, Usage::default()).map(Some)
+            }
+            (None, Some(text)) => {
+                let settings = crate::value::parse(text.as_bytes()).map_err(|_| {
+                    Error::bad_request("The header x-ms-cosmos-offer-autopilot-settings is not valid JSON.")
+                })?;
+                Self::from_settings(&settings, Usage::default()).map(Some)
+            }
+        }
+    }
+
+    /// A manual throughput that its owner may have.
+    pub fn manual(requested: i64, usage: Usage) -> Result<Self> {
+        check(requested, usage.manual_minimum(), MANUAL_STEP).map(Self::Manual)
+    }
+
+    /// An autoscale maximum that its owner may have.
+    pub fn autoscale(max: i64, increment_percent: Option<u32>, usage: Usage) -> Result<Self> {
+        let max = check(max, usage.autoscale_minimum(), AUTOSCALE_STEP)?;
+        Ok(Self::Autoscale { max, increment_percent })
+    }
+
+    /// Reads `{"maxThroughput": …, "autoUpgradePolicy": …}`.
+    fn from_settings(settings: &Value, usage: Usage) -> Result<Self> {
+        let max = settings.get("maxThroughput").and_then(Value::as_i64).ok_or_else(|| {
+            Error::bad_request("The autoscale settings must have an integer property 'maxThroughput'.")
+        })?;
+        let policy = settings.get("autoUpgradePolicy").and_then(|policy| policy.get("throughputPolicy"));
+        let increment = match policy.and_then(|policy| policy.get("incrementPercent")) {
+            None | Some(Value::Null) => None,
+            Some(percent) => {
+                let valid = percent
+                    .as_i64()
+                    .and_then(|percent| u32::try_from(percent).ok())
+                    .filter(|percent| *percent <= 100);
+                Some(valid.ok_or_else(|| {
+                    Error::bad_request(
+                        "The autoscale property 'incrementPercent' must be an integer between 0 and 100.",
+                    )
+                })?)
+            }
+        };
+        Self::autoscale(max, increment, usage)
+    }
+
+    /// The most that may be consumed in a second.
+    pub const fn maximum(self) -> u32 {
+        match self {
+            Self::Manual(throughput) => throughput,
+            Self::Autoscale { max, .. } => max,
+        }
+    }
+
+    /// What is provisioned while nothing happens.
+    pub const fn idle(self) -> u32 {
+        match self {
+            Self::Manual(throughput) => throughput,
+            Self::Autoscale { max, .. } => max / 10,
+        }
+    }
+
+    pub const fn is_autoscale(self) -> bool {
+        matches!(self, Self::Autoscale { .. })
+    }
+
+    /// How many physical partitions it takes.
+    pub const fn partition_count(self) -> u32 {
+        let count = self.maximum().div_ceil(PARTITION_THROUGHPUT_MAX);
+        if count == 0 { 1 } else { count }
+    }
+
+    /// The throughput that a switch of kind starts with.
+    #[must_use]
+    pub fn migrated(self, migration: Migration, usage: Usage) -> Self {
+        match (migration, self) {
+            (Migration::ToAutoscale, Self::Manual(throughput)) => {
+                let max = throughput.max(usage.autoscale_minimum()).next_multiple_of(AUTOSCALE_STEP);
+                Self::Autoscale { max, increment_percent: None }
+            }
+            (Migration::ToManual, Self::Autoscale { max, .. }) => {
+                Self::Manual(max.max(usage.manual_minimum()).next_multiple_of(MANUAL_STEP))
+            }
+            (_, unchanged) => unchanged,
+        }
+    }
+
+    fn settings(self) -> Option<Value> {
+        let Self::Autoscale { max, increment_percent } = self else { return None };
+        let mut settings = Object::new();
+        settings.set("maxThroughput", Value::from(i64::from(max)));
+        if let Some(percent) = increment_percent {
+            let nest = |name: &str, value: Value| {
+                let mut object = Object::new();
+                object.set(name, value);
+                Value::Object(object)
+            };
+            let policy = nest("throughputPolicy", nest("incrementPercent", Value::from(i64::from(percent))));
+            settings.set("autoUpgradePolicy", policy);
+        }
+        Some(Value::Object(settings))
+    }
+}
+
+impl Usage {
+    /// The least that may be provisioned manually.
+    pub fn manual_minimum(self) -> u32 {
+        let own = DEFAULT_THROUGHPUT.max(self.highest_ever.div_ceil(100)).max(self.storage_gb());
+        let shared = self.extra_containers().saturating_mul(100).saturating_add(DEFAULT_THROUGHPUT);
+        round_up(own.max(shared), MANUAL_STEP)
+    }
+
+    /// The least that an autoscale maximum may be.
+    pub fn autoscale_minimum(self) -> u32 {
+        let own =
+            AUTOSCALE_STEP.max(self.highest_ever.div_ceil(10)).max(self.storage_gb().saturating_mul(10));
+        let shared = self.extra_containers().saturating_mul(1000).saturating_add(AUTOSCALE_STEP);
+        round_up(own.max(shared), AUTOSCALE_STEP)
+    }
+
+    fn storage_gb(self) -> u32 {
+        u32::try_from(self.storage_kb_max.div_ceil(1 << 20)).unwrap_or(u32::MAX)
+    }
+
+    fn extra_containers(self) -> u32 {
+        self.shared_containers.unwrap_or(0).saturating_sub(SHARED_CONTAINERS_FREE)
+    }
+}
+
+impl Offer {
+    /// The document without `_rid`, `_self`, `_etag` and `_ts`. `current` is what an autoscale
+    /// offer is scaled to.
+    pub fn to_value(&self, current: u32) -> Value {
+        let mut content = Object::new();
+        content.set("offerThroughput", Value::from(i64::from(current)));
+        if let Some(settings) = self.throughput.settings() {
+            content.set("offerAutopilotSettings", settings);
+        }
+        content.set("offerIsRUPerMinuteThroughputEnabled", Value::Bool(false));
+        let mut minimum = Object::new();
+        minimum.set("maxThroughputEverProvisioned", Value::from(i64::from(self.highest_ever)));
+        minimum.set(
+            "maxConsumedStorageEverInKB",
+            Value::from(i64::try_from(self.storage_kb_max).unwrap_or(i64::MAX)),
+        );
+        content.set("offerMinimumThroughputParameters", Value::Object(minimum));
+        if let Some(seconds) = self.replaced_seconds {
+            content.set("offerLastReplaceTimestamp", Value::from(seconds));
+        }
+        let mut offer = Object::new();
+        offer.set("id", Value::from(self.rid.to_string()));
+        offer.set("resource", Value::from(self.resource.as_str()));
+        offer.set("offerType", Value::from("Invalid"));
+        offer.set("offerResourceId", Value::from(self.owner_rid.as_str()));
+        offer.set("offerVersion", Value::from("V2"));
+        offer.set("content", Value::Object(content));
+        Value::Object(offer)
+    }
+
+    /// Reads back what [`to_value`](Self::to_value) wrote with the idle throughput.
+    pub fn from_stored(value: &Value) -> Result<Self> {
+        Self::read(value).ok_or_else(|| Error::internal("a stored offer is damaged"))
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str);
+        let content = value.get("content")?;
+        let number = |value: &Value| value.as_i64().and_then(|number| u32::try_from(number).ok());
+        let throughput = match content.get("offerAutopilotSettings") {
+            None => Throughput::Manual(content.get("offerThroughput").and_then(number)?),
+            Some(settings) => Throughput::from_settings(settings, Usage::default()).ok()?,
+        };
+        let minimum = content.get("offerMinimumThroughputParameters")?;
+        Some(Self {
+            rid: OfferRid::parse(text("id")?)?,
+            resource: text("resource")?.to_owned(),
+            owner_rid: text("offerResourceId")?.to_owned(),
+            throughput,
+            highest_ever: minimum.get("maxThroughputEverProvisioned").and_then(number)?,
+            storage_kb_max: minimum
+                .get("maxConsumedStorageEverInKB")
+                .and_then(Value::as_i64)?
+                .try_into()
+                .ok()?,
+            replaced_seconds: content.get("offerLastReplaceTimestamp").and_then(Value::as_i64),
+        })
+    }
+
+    /// What the minimum depends on; `shared_containers` only if a database owns the offer.
+    pub fn usage(&self, shared_containers: Option<u32>) -> Usage {
+        Usage { highest_ever: self.highest_ever, storage_kb_max: self.storage_kb_max, shared_containers }
+    }
+
+    /// The lowest value that a replace may ask for: the `x-ms-cosmos-min-throughput` header.
+    pub fn minimum(&self, shared_containers: Option<u32>) -> u32 {
+        let usage = self.usage(shared_containers);
+        if self.throughput.is_autoscale() { usage.autoscale_minimum() } else { usage.manual_minimum() }
+    }
+
+    /// Checks the body of a replace request. With a migration the body's content has no meaning.
+    pub fn parse_replacement(
+        &self,
+        body: &Value,
+        migration: Option<Migration>,
+        shared_containers: Option<u32>,
+    ) -> Result<Throughput> {
+        let usage = self.usage(shared_containers);
+        if let Some(migration) = migration {
+            return Ok(self.throughput.migrated(migration, usage));
+        }
+        let content = body.get("content").filter(|content| content.as_object().is_some());
+        let content = content.ok_or_else(|| crate::ids::missing_properties(&["content"]))?;
+        let settings =
+            content.get("offerAutopilotSettings").filter(|settings| !matches!(settings, Value::Null));
+        match (self.throughput, settings) {
+            (Throughput::Autoscale { .. }, Some(settings)) => Throughput::from_settings(settings, usage),
+            (Throughput::Manual(_), None) => {
+                let requested = content.get("offerThroughput").and_then(Value::as_i64);
+                let requested =
+                    requested.ok_or_else(|| crate::ids::missing_properties(&["offerThroughput"]))?;
+                Throughput::manual(requested, usage)
+            }
+            (Throughput::Manual(_), Some(_)) => Err(Error::bad_request(
+                "The offer has manual throughput. Set the header x-ms-cosmos-migrate-offer-to-autopilot to switch it to autoscale.",
+            )),
+            (Throughput::Autoscale { .. }, None) => Err(Error::bad_request(
+                "The offer has autoscale throughput. Set the header x-ms-cosmos-migrate-offer-to-manual-throughput to switch it to manual.",
+            )),
+        }
+    }
+
+    /// Takes on a new throughput.
+    pub fn set_throughput(&mut self, throughput: Throughput, now_seconds: i64) {
+        self.throughput = throughput;
+        self.highest_ever = self.highest_ever.max(throughput.maximum());
+        self.replaced_seconds = Some(now_seconds);
+    }
+}
+
+fn check(requested: i64, minimum: u32, step: u32) -> Result<u32> {
+    if requested < i64::from(minimum) {
+        return Err(Error::bad_request(format!(
+            "Requested throughput {requested} is less than required minimum throughput {minimum}"
+        )));
+    }
+    let fits =
+        u32::try_from(requested).ok().filter(|value| *value <= THROUGHPUT_MAX && value.is_multiple_of(step));
+    fits.ok_or_else(|| {
+        Error::bad_request(format!(
+            "The offer should have valid throughput values between {minimum} and {THROUGHPUT_MAX} inclusive in increments of {step}."
+        ))
+    })
+}
+
+fn round_up(value: u32, step: u32) -> u32 {
+    value.checked_next_multiple_of(step).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value;
+
+    fn offer(throughput: Throughput) -> Offer {
+        Offer {
+            rid: OfferRid::parse("Ab0d").unwrap(),
+            resource: "dbs/hLEEAA==/colls/hLEEAI1YjgA=/".to_owned(),
+            owner_rid: "hLEEAI1YjgA=".to_owned(),
+            throughput,
+            highest_ever: throughput.maximum(),
+            storage_kb_max: 0,
+            replaced_seconds: None,
+        }
+    }
+
+    #[test]
+    fn creation_headers_are_read() {
+        let read = Throughput::from_headers;
+        assert_eq!(read(None, None).unwrap(), None);
+        assert_eq!(read(Some("1000"), None).unwrap(), Some(Throughput::Manual(1000)));
+        assert_eq!(
+            read(None, Some(r#"{"maxThroughput": 4000}"#)).unwrap(),
+            Some(Throughput::Autoscale { max: 4000, increment_percent: None })
+        );
+        assert_eq!(
+            read(None, Some(r#"{"maxThroughput":5000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}}"#)).unwrap(),
+            Some(Throughput::Autoscale { max: 5000, increment_percent: Some(10) })
+        );
+        for (manual, autoscale, fragment) in [
+            (Some("400"), Some(r#"{"maxThroughput":4000}"#), "cannot both"),
+            (Some("-200"), None, "Requested throughput -200 is less than required minimum throughput 400"),
+            (Some("450"), None, "inclusive in increments of 100"),
+            (Some("1000100"), None, "1000000"),
+            (Some("many"), None, "not an integer"),
+            (None, Some(r#"{"maxThroughput":900}"#), "less than required minimum throughput 1000"),
+            (None, Some(r#"{"maxThroughput":4500}"#), "in increments of 1000"),
+            (None, Some("{}"), "maxThroughput"),
+            (None, Some("{"), "JSON"),
+        ] {
+            let error = read(manual, autoscale).unwrap_err();
+            assert!(error.message.contains(fragment), "{manual:?} {autoscale:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn minimums_follow_history_storage_and_containers() {
+        let usage = |highest_ever, storage_gb: u64, shared_containers| Usage {
+            highest_ever,
+            storage_kb_max: storage_gb << 20,
+            shared_containers,
+        };
+        for (usage, manual, autoscale) in [
+            (usage(0, 0, None), 400, 1000),
+            (usage(100_000, 0, None), 1000, 10_000),
+            (usage(50_500, 0, None), 600, 6000),
+            (usage(400, 5000, None), 5000, 50_000),
+            (usage(400, 0, Some(25)), 400, 1000),
+            (usage(400, 0, Some(30)), 900, 6000),
+        ] {
+            assert_eq!((usage.manual_minimum(), usage.autoscale_minimum()), (manual, autoscale), "{usage:?}");
+        }
+        assert_eq!(usage(u32::MAX, u64::MAX >> 20, Some(u32::MAX)).manual_minimum(), u32::MAX);
+    }
+
+    #[test]
+    fn partitions_follow_the_maximum() {
+        for (throughput, partitions) in [(400, 1), (10_000, 1), (10_100, 2), (1_000_000, 100)] {
+            assert_eq!(Throughput::Manual(throughput).partition_count(), partitions);
+        }
+        assert_eq!(Throughput::Autoscale { max: 20_000, increment_percent: None }.partition_count(), 2);
+    }
+
+    #[test]
+    fn documents_round_trip() {
+        let autoscale = offer(Throughput::Autoscale { max: 4000, increment_percent: Some(10) });
+        let value = autoscale.to_value(autoscale.throughput.idle());
+        assert_eq!(
+            value.to_json(),
+            r#"{"id":"Ab0d","resource":"dbs/hLEEAA==/colls/hLEEAI1YjgA=/","offerType":"Invalid","offerResourceId":"hLEEAI1YjgA=","offerVersion":"V2","content":{"offerThroughput":400,"offerAutopilotSettings":{"maxThroughput":4000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}},"offerIsRUPerMinuteThroughputEnabled":false,"offerMinimumThroughputParameters":{"maxThroughputEverProvisioned":4000,"maxConsumedStorageEverInKB":0}}}"#
+        );
+        assert_eq!(Offer::from_stored(&value).unwrap(), autoscale);
+        let mut manual = offer(Throughput::Manual(400));
+        manual.set_throughput(Throughput::Manual(20_000), 7);
+        manual.set_throughput(Throughput::Manual(500), 9);
+        assert_eq!(manual.highest_ever, 20_000);
+        assert_eq!(Offer::from_stored(&manual.to_value(500)).unwrap(), manual);
+    }
+
+    #[test]
+    fn replacements_keep_their_kind_unless_migrated() {
+        let body = |content: &str| value::parse(format!(r#"{{"content":{content}}}"#).as_bytes()).unwrap();
+        let manual = offer(Throughput::Manual(100_000));
+        let replace = |offer: &Offer, content: &str| offer.parse_replacement(&body(content), None, None);
+        assert_eq!(replace(&manual, r#"{"offerThroughput":2000}"#).unwrap(), Throughput::Manual(2000));
+        let error = replace(&manual, r#"{"offerThroughput":-200}"#).unwrap_err();
+        assert!(
+            error.message.contains("Requested throughput -200 is less than required minimum throughput 1000")
+        );
+        assert!(replace(&manual, r#"{"offerAutopilotSettings":{"maxThroughput":10000}}"#).is_err());
+        assert!(replace(&manual, "{}").is_err());
+        let autoscale = offer(Throughput::Autoscale { max: 4000, increment_percent: None });
+        assert_eq!(
+            replace(&autoscale, r#"{"offerThroughput":400,"offerAutopilotSettings":{"maxThroughput":7000}}"#)
+                .unwrap(),
+            Throughput::Autoscale { max: 7000, increment_percent: None }
+        );
+        assert!(replace(&autoscale, r#"{"offerThroughput":400}"#).is_err());
+        let migrate =
+            |offer: &Offer, migration| offer.parse_replacement(&body("{}"), Some(migration), None).unwrap();
+        assert_eq!(
+            migrate(&offer(Throughput::Manual(4500)), Migration::ToAutoscale),
+            Throughput::Autoscale { max: 5000, increment_percent: None }
+        );
+        assert_eq!(migrate(&autoscale, Migration::ToManual), Throughput::Manual(4000));
+    }
+}
