@@ -19,5 +19,14 @@ pub mod session;
 pub mod value;
 
 pub use charge::Charge;
+pub use container::ContainerDefinition;
 pub use error::{Error, ErrorKind, Result};
+pub use etag::Etag;
+pub use ids::{ItemId, ResourceName};
+pub use offer::{Offer, Throughput};
+pub use partition_key::{EffectiveKey, EpkRange, KeyPart, PartitionKey, PartitionKeyDefinition};
+pub use patch::Patch;
+pub use path::KeyPath;
+pub use rid::{ContainerRid, DatabaseRid, ItemRid, OfferRid, Rid};
+pub use session::{SessionEntry, SessionToken};
 pub use value::{Number, Object, Value};

@@ -331,6 +331,10 @@ fn vector_policies_are_checked() {
             "The Vector Indexing Policy's path::/vector1 not matching in Embedding's path.",
         ),
         (
+            r#""indexingPolicy":{"vectorIndexes":[{"path":"/vector1","type":"quantizedFlat"}]}"#.into(),
+            "Paths in existing vector indexing policy cannot be modified in Collection Replace.",
+        ),
+        (
             both(embedding, r#"{"path":"/vector1","type":"quantizedFlat"}"#),
             "Paths in existing vector indexing policy cannot be modified in Collection Replace. They can only be added or removed.",
         ),

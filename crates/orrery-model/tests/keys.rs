@@ -248,8 +248,7 @@ proptest! {
         }
     }
 
-    /// Version 1 keys of one hash sort like the numbers they hold; with equal hashes impossible to
-    /// arrange here, the boundary encoding stands in.
+    /// The hash leads a version 1 key, so its encoding must sort like the number.
     #[test]
     fn version_1_numbers_keep_their_order(first: u32, second: u32) {
         use orrery_model::partition_key::encode::boundary_v1;

@@ -115,6 +115,12 @@ impl ContainerDefinition {
                 body.set(name, kept.clone());
             }
         }
+        // A changed index is reported before a missing embedding policy, as clients expect.
+        if let Ok(Some(policy)) = fields::optional_object(&body, "indexingPolicy")
+            && let Ok(indexes) = vector::parse_indexes(policy, &self.vector_embeddings)
+        {
+            vector::check_replaced_indexes(&self.indexing.vector, &indexes)?;
+        }
         let new = Self::build(&body, id, self.partition_key.clone())?;
         if !unique_key::same(&self.unique_keys, &new.unique_keys) {
             return Err(Error::bad_request("The unique key policy of a container cannot be changed."));
@@ -127,7 +133,8 @@ impl ContainerDefinition {
                 "'clientEncryptionPolicy' cannot be changed as part of collection replace operation.",
             ));
         }
-        vector::check_replace(self, &new)?;
+        vector::check_replaced_indexes(&self.indexing.vector, &new.indexing.vector)?;
+        vector::check_replaced_embeddings(&self.vector_embeddings, &new.vector_embeddings)?;
         Ok(new)
     }
 

@@ -201,27 +201,24 @@ fn parse_shard_key(entry: &Object) -> Result<Option<KeyPath>> {
     paths.first().map(parse).transpose()
 }
 
-/// Entries may come and go with a replace, but not change.
-pub(super) fn check_replace(
-    old: &super::ContainerDefinition,
-    new: &super::ContainerDefinition,
-) -> Result<()> {
-    let changed = |what: &str| {
-        Error::bad_request(format!(
-            "Paths in existing {what} policy cannot be modified in Collection Replace. They can only be added or removed."
-        ))
+/// Indexes may come and go with a replace, but not change.
+pub(super) fn check_replaced_indexes(old: &[VectorIndex], new: &[VectorIndex]) -> Result<()> {
+    let changed = |index: &VectorIndex| {
+        old.iter().any(|before| before.path.same_property(&index.path) && before != index)
     };
-    for index in &new.indexing.vector {
-        let before = old.indexing.vector.iter().find(|before| before.path.same_property(&index.path));
-        if before.is_some_and(|before| before != index) {
-            return Err(changed("vector indexing"));
-        }
-    }
-    for embedding in &new.vector_embeddings {
-        let before = old.vector_embeddings.iter().find(|before| before.path.same_property(&embedding.path));
-        if before.is_some_and(|before| before != embedding) {
-            return Err(changed("embedding"));
-        }
-    }
-    Ok(())
+    if new.iter().any(changed) { Err(modified("vector indexing")) } else { Ok(()) }
+}
+
+/// Embeddings may come and go with a replace, but not change.
+pub(super) fn check_replaced_embeddings(old: &[VectorEmbedding], new: &[VectorEmbedding]) -> Result<()> {
+    let changed = |embedding: &VectorEmbedding| {
+        old.iter().any(|before| before.path.same_property(&embedding.path) && before != embedding)
+    };
+    if new.iter().any(changed) { Err(modified("embedding")) } else { Ok(()) }
+}
+
+fn modified(policy: &str) -> Error {
+    Error::bad_request(format!(
+        "Paths in existing {policy} policy cannot be modified in Collection Replace. They can only be added or removed."
+    ))
 }
