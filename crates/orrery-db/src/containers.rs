@@ -21,7 +21,7 @@ use crate::{Database, Trace, cost};
 use orrery_storage::{PartitionRef, ReadRequest, Scan};
 
 /// What a container gets that neither names a throughput nor shares its database's.
-const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
+const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(orrery_model::offer::DEFAULT_THROUGHPUT);
 /// Containers without throughput of their own in a database that has one.
 const SHARED_CONTAINERS_MAX: usize = 25;
 const SCAN_ENTRIES: usize = 1000;
@@ -152,7 +152,7 @@ impl Database {
             .change(|change| {
                 let container = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, container.stamp)?;
-                let offer = change.catalog.offer_of(OfferOwner::Container(container.rid)).map(|offer| offer.rid);
+                let offer = change.catalog.offer_of(OfferOwner::Container(container.rid)).map(|offer| offer.document.rid);
                 if let Some(rid) = offer {
                     change.remove_offer(rid);
                 }

@@ -114,7 +114,7 @@ fn interpolate(table: &[(u64, u64)], bytes: usize) -> Charge {
 /// The index terms of an item, hashed and sorted: one for each scalar that the policy indexes.
 fn terms(value: &Value, definition: &ContainerDefinition) -> Vec<u64> {
     let mut terms = Vec::new();
-    if definition.indexing_policy.mode != IndexingMode::None {
+    if definition.indexing.mode != IndexingMode::None {
         collect_terms(value, FNV_START, &mut terms);
     }
     terms.sort_unstable();

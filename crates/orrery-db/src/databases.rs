@@ -70,7 +70,7 @@ impl Database {
                 let containers = database.containers.values();
                 let owners = containers.clone().map(|container| OfferOwner::Container(container.rid));
                 for owner in owners.chain([OfferOwner::Database(database.rid)]) {
-                    if let Some(rid) = change.catalog.offer_of(owner).map(|offer| offer.rid) {
+                    if let Some(rid) = change.catalog.offer_of(owner).map(|offer| offer.document.rid) {
                         change.remove_offer(rid);
                     }
                 }
@@ -125,12 +125,18 @@ pub(crate) fn add_offer(change: &mut Change, owner: OfferOwner, throughput: Thro
         orrery_model::rid::OfferRid::new(u32::try_from(number).expect("24 bits are left"))
     });
     let rid = rids.into_iter().find(|rid| !change.catalog.offers.contains_key(rid));
-    let offer = crate::catalog::Offer {
+    let (resource, owner_rid) = match owner {
+        OfferOwner::Database(rid) => (rid.self_link(), rid.to_string()),
+        OfferOwner::Container(rid) => (rid.self_link(), rid.to_string()),
+    };
+    let document = orrery_model::offer::Offer {
         rid: rid.expect("there are more RIDs than offers"),
-        owner,
+        resource,
+        owner_rid,
         throughput,
         highest_ever: throughput.maximum(),
-        stamp: change.stamp,
+        storage_kb_max: 0,
+        replaced_seconds: None,
     };
-    change.put_offer(offer);
+    change.put_offer(crate::catalog::Offer { document, owner, stamp: change.stamp });
 }

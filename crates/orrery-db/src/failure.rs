@@ -14,6 +14,10 @@ pub fn commit_failure(error: CommitError) -> Error {
             tracing::warn!(detail, "a write was larger than the store accepts");
             Error::new(ErrorKind::TooLarge, "Request size is too large")
         }
+        CommitError::Failed(detail) => {
+            tracing::error!(detail, "an operation failed inside the store");
+            Error::internal("The operation failed by a fault of the server.")
+        }
         CommitError::Unavailable(detail) | CommitError::Unknown(detail) => {
             tracing::error!(detail, "the store could not commit");
             unavailable()
@@ -30,6 +34,10 @@ pub fn store_failure(error: StoreError) -> Error {
         StoreError::Damaged { place, detail } => {
             tracing::error!(place, detail, "the store found damaged data");
             Error::internal(format!("The stored data is damaged in {place}."))
+        }
+        StoreError::TooLarge(detail) => {
+            tracing::warn!(detail, "an entry was larger than the store accepts");
+            Error::new(ErrorKind::TooLarge, "Request size is too large")
         }
         StoreError::Unavailable(detail) => {
             tracing::error!(detail, "the store could not read");

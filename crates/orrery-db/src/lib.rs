@@ -38,7 +38,7 @@ pub use items::point::{ItemOptions, ItemReply};
 pub use items::transaction::Effect;
 pub use metadata::{MetadataPage, MetadataReply, PageRequest};
 pub use permissions::PermissionReply;
-pub use offers::{OfferMigration, OfferReply};
+pub use offers::OfferReply;
 pub use resource_token::{Access, Grant};
 pub use trace::{Served, Trace};
 

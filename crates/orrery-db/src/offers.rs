@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use orrery_model::offer::{self, Minimum, Throughput};
+use orrery_model::offer::{Migration, Throughput};
 use orrery_model::rid::OfferRid;
-use orrery_model::{Object, Result, Value};
+use orrery_model::{Result, Value};
 
 use crate::catalog::{Catalog, Offer, OfferOwner, not_found};
 use crate::databases::check_etag;
@@ -20,13 +20,6 @@ pub struct OfferReply {
     pub minimum: u32,
 }
 
-/// A switch between the two kinds of throughput, asked for by header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfferMigration {
-    ToAutoscale,
-    ToManual,
-}
-
 impl Database {
     pub fn read_offer(&self, trace: &mut Trace, rid: &str) -> Result<OfferReply> {
         trace.add(cost::metadata_read());
@@ -39,7 +32,7 @@ impl Database {
         trace.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let mut offers: Vec<(String, Value)> =
-            catalog.offers.values().map(|offer| (offer.rid.to_string(), offer_value(offer))).collect();
+            catalog.offers.values().map(|offer| (offer.document.rid.to_string(), offer_value(offer))).collect();
         offers.sort_by(|a, b| a.0.cmp(&b.0));
         let offers = offers.iter().map(|(rid, value)| (rid.as_str(), value.clone()));
         self.metadata_page("offers", String::new(), page, offers)
@@ -50,7 +43,7 @@ impl Database {
         trace: &mut Trace,
         rid: &str,
         body: &[u8],
-        migration: Option<OfferMigration>,
+        migration: Option<Migration>,
         if_match: Option<&str>,
     ) -> Result<OfferReply> {
         let body = parse_object(body)?;
@@ -59,18 +52,10 @@ impl Database {
             .change(|change| {
                 let current = Arc::clone(find(&change.catalog, rid)?);
                 check_etag(if_match, current.stamp)?;
-                let minimum = minimum(&change.catalog, &current);
-                let throughput = match migration {
-                    Some(OfferMigration::ToAutoscale) => current.throughput.to_autoscale(),
-                    Some(OfferMigration::ToManual) => current.throughput.to_manual(),
-                    None => offer::replacement(&body, current.throughput, minimum)?,
-                };
-                let offer = Offer {
-                    throughput,
-                    highest_ever: current.highest_ever.max(throughput.maximum()),
-                    stamp: change.stamp,
-                    ..Offer::clone(&current)
-                };
+                let sharing = shared_containers(&change.catalog, current.owner);
+                let throughput = current.document.parse_replacement(&body, migration, sharing)?;
+                let mut offer = Offer { stamp: change.stamp, ..Offer::clone(&current) };
+                offer.document.set_throughput(throughput, change.stamp.timestamp);
                 let reply = reply(&change.catalog, &offer);
                 change.put_offer(offer);
                 Ok(reply)
@@ -85,43 +70,31 @@ fn find<'a>(catalog: &'a Catalog, rid: &str) -> Result<&'a Arc<Offer>> {
 
 fn reply(catalog: &Catalog, offer: &Offer) -> OfferReply {
     let reply = MetadataReply { value: offer_value(offer), etag: offer.stamp.etag().to_string(), created: false };
-    OfferReply { reply, minimum: minimum(catalog, offer).of(offer.throughput) }
+    OfferReply { reply, minimum: offer.document.minimum(shared_containers(catalog, offer.owner)) }
 }
 
-/// How far down this offer may go.
-fn minimum(catalog: &Catalog, offer: &Offer) -> Minimum {
-    let shared_containers = match offer.owner {
-        OfferOwner::Container(_) => None,
-        OfferOwner::Database(rid) => catalog.database_by_rid(rid).map(|database| {
-            let sharing = database.containers.values().filter(|container| {
-                catalog.offer_of(OfferOwner::Container(container.rid)).is_none()
-            });
-            u32::try_from(sharing.count()).unwrap_or(u32::MAX)
-        }),
-    };
-    Minimum { highest_ever: offer.highest_ever, storage_gb: 0, shared_containers }
+/// How many containers live on a database's offer: they raise its minimum.
+fn shared_containers(catalog: &Catalog, owner: OfferOwner) -> Option<u32> {
+    let OfferOwner::Database(rid) = owner else { return None };
+    let database = catalog.database_by_rid(rid)?;
+    let sharing = database.containers.values();
+    let sharing = sharing.filter(|container| catalog.offer_of(OfferOwner::Container(container.rid)).is_none());
+    u32::try_from(sharing.count()).ok()
 }
 
 fn offer_value(offer: &Offer) -> Value {
-    let (self_link, owner_rid) = match offer.owner {
-        OfferOwner::Database(rid) => (rid.self_link(), rid.to_string()),
-        OfferOwner::Container(rid) => (rid.self_link(), rid.to_string()),
-    };
-    let mut object = Object::new();
-    object.set("resource", Value::from(self_link));
-    object.set("offerType", Value::from("Invalid"));
-    object.set("offerResourceId", Value::from(owner_rid));
-    object.set("offerVersion", Value::from("V2"));
-    object.set("content", offer.throughput.content(offer.highest_ever));
-    object.set("id", Value::from(offer.rid.to_string()));
-    offer.stamp.add_system_properties(&mut object, &offer.rid.to_string(), &offer.rid.self_link());
-    object.into()
+    let mut value = offer.document.to_value(offer.document.throughput.idle());
+    if let Some(object) = value.as_object_mut() {
+        let rid = offer.document.rid;
+        offer.stamp.add_system_properties(object, &rid.to_string(), &rid.self_link());
+    }
+    value
 }
 
 impl Database {
     /// The throughput that a container has of its own, if it has.
     pub fn container_throughput(&self, container: &crate::Container) -> Option<Throughput> {
         let catalog = self.catalog.snapshot();
-        catalog.offer_of(OfferOwner::Container(container.rid)).map(|offer| offer.throughput)
+        catalog.offer_of(OfferOwner::Container(container.rid)).map(|offer| offer.document.throughput)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use orrery_model::container::ContainerDefinition;
 use orrery_model::etag::Etag;
-use orrery_model::offer::Throughput;
+use orrery_model::offer;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
 use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid};
 use orrery_model::{Error, ErrorKind, Result, Value};
@@ -82,11 +82,8 @@ pub struct Partition {
 
 #[derive(Clone, Debug)]
 pub struct Offer {
-    pub rid: OfferRid,
+    pub document: offer::Offer,
     pub owner: OfferOwner,
-    pub throughput: Throughput,
-    /// The highest throughput there ever was: it bounds how far down one may go.
-    pub highest_ever: u32,
     pub stamp: Stamp,
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use orrery_model::container::ContainerDefinition;
-use orrery_model::offer::Throughput;
+use orrery_model::offer;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
 use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid};
 use orrery_model::value;
@@ -68,13 +68,9 @@ struct PartitionRecord {
 
 #[derive(Serialize, Deserialize)]
 struct OfferRecord {
-    rid: String,
     database: Option<String>,
     container: Option<String>,
-    manual: Option<u32>,
-    autoscale_max: Option<u32>,
-    increment_percent: Option<u32>,
-    highest_ever: u32,
+    document: Box<RawValue>,
     version: u64,
     timestamp: i64,
 }
@@ -156,18 +152,11 @@ pub fn offer(offer: &Offer) -> Vec<u8> {
         OfferOwner::Database(rid) => (Some(rid.to_string()), None),
         OfferOwner::Container(rid) => (None, Some(rid.to_string())),
     };
-    let (manual, autoscale_max, increment_percent) = match offer.throughput {
-        Throughput::Manual(throughput) => (Some(throughput), None, None),
-        Throughput::Autoscale { max, increment_percent } => (None, Some(max), increment_percent),
-    };
+    let document = offer.document.to_value(offer.document.throughput.idle());
     encode(&OfferRecord {
-        rid: offer.rid.to_string(),
         database,
         container,
-        manual,
-        autoscale_max,
-        increment_percent,
-        highest_ever: offer.highest_ever,
+        document: RawValue::from_string(document.to_json()).expect("a value prints as JSON"),
         version: offer.stamp.version,
         timestamp: offer.stamp.timestamp,
     })
@@ -291,21 +280,13 @@ fn add_user(catalog: &mut Catalog, record: UserRecord) -> Result<(), Detail> {
 }
 
 fn add_offer(catalog: &mut Catalog, record: &OfferRecord) -> Result<(), Detail> {
-    let rid = OfferRid::parse(&record.rid).ok_or("its RID is malformed")?;
     let database = record.database.as_deref().and_then(DatabaseRid::parse).map(OfferOwner::Database);
     let container = record.container.as_deref().and_then(ContainerRid::parse).map(OfferOwner::Container);
-    let throughput = match (record.manual, record.autoscale_max) {
-        (Some(manual), None) => Throughput::Manual(manual),
-        (None, Some(max)) => Throughput::Autoscale { max, increment_percent: record.increment_percent },
-        _ => return Err("it must be either manual or autoscale".into()),
-    };
     let offer = Offer {
-        rid,
+        document: offer::Offer::from_stored(&value::parse(record.document.get().as_bytes())?)?,
         owner: database.or(container).ok_or("its owner is malformed")?,
-        throughput,
-        highest_ever: record.highest_ever,
         stamp: Stamp { version: record.version, timestamp: record.timestamp },
     };
-    catalog.offers.insert(rid, Arc::new(offer));
+    catalog.offers.insert(offer.document.rid, Arc::new(offer));
     Ok(())
 }

@@ -125,8 +125,8 @@ impl Change {
     }
 
     pub fn put_offer(&mut self, offer: Offer) {
-        self.writes.push((record::offer_key(offer.rid), Some(record::offer(&offer))));
-        self.catalog.offers.insert(offer.rid, Arc::new(offer));
+        self.writes.push((record::offer_key(offer.document.rid), Some(record::offer(&offer))));
+        self.catalog.offers.insert(offer.document.rid, Arc::new(offer));
     }
 
     pub fn remove_offer(&mut self, rid: orrery_model::rid::OfferRid) {

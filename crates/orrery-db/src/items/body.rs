@@ -64,9 +64,16 @@ impl PreparedItem {
 
 /// Parses a text that must be a JSON object.
 pub fn parse_object(text: &[u8]) -> Result<Value> {
+    match parse_json(text)? {
+        value @ Value::Object(_) => Ok(value),
+        _ => Err(not_an_object()),
+    }
+}
+
+/// Parses a text that must be JSON.
+pub fn parse_json(text: &[u8]) -> Result<Value> {
     match value::parse(text) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(not_an_object()),
+        Ok(value) => Ok(value),
         Err(ParseError::TooDeep) => Err(Error::bad_request(format!(
             "The input content is invalid because its nesting is deeper than {} levels.",
             value::NESTING_MAX

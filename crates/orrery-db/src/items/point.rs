@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orrery_model::ids::ItemId;
 use orrery_model::partition_key::{EffectiveKey, PartitionKey};
-use orrery_model::patch::PatchRequest;
+use orrery_model::patch::Patch;
 use orrery_model::rid::{ContainerRid, ItemRid};
 use orrery_model::session::SessionToken;
 use orrery_model::{Charge, Error, ErrorKind, Result};
 use orrery_storage::ReadRequest;
 
-use super::body::{PreparedItem, parse_object};
+use super::body::{PreparedItem, parse_json, parse_object};
 use super::stored::StoredItem;
 use super::transaction::{
     Action, ActionKind, ActionResult, ActionSuccess, Effect, ItemTransaction, TransactionOutcome, item_not_found,
@@ -314,12 +314,12 @@ fn prepare(container: &Container, options: &ItemOptions, body: &Bytes) -> Result
 
 /// Parses a patch and the condition it may carry.
 pub(crate) fn patch_action(container: &Container, body: &Bytes) -> Result<ActionKind> {
-    let request = PatchRequest::parse(body, &container.definition)?;
-    let condition = match &request.condition {
-        None => None,
-        Some(text) => Some(orrery_query::Condition::parse(text).map_err(|errors| {
-            Error::new(ErrorKind::InvalidQuery, orrery_query::errors_to_json(&errors))
-        })?),
-    };
-    Ok(ActionKind::Patch { patch: request.patch, condition })
+    let body = parse_json(body)?;
+    let patch = Patch::parse(&body)?;
+    patch.check_paths(&container.definition.partition_key, &container.definition.computed_properties)?;
+    let condition = patch.condition.as_deref().map(orrery_query::parse_condition).transpose();
+    let condition = condition.map_err(|errors| {
+        Error::new(ErrorKind::InvalidQuery, orrery_query::error::errors_to_value(&errors).to_json())
+    })?;
+    Ok(ActionKind::Patch { patch, condition })
 }

@@ -16,6 +16,7 @@ use orrery_model::partition_key::{EffectiveKey, PartitionKey};
 use orrery_model::patch::Patch;
 use orrery_model::{Charge, Error, ErrorKind, Value};
 use orrery_query::Condition;
+use orrery_query::context::{Policies, Random};
 use orrery_storage::{Decision, Key, Lsn, Op, View, WriteSet};
 
 use super::body::{PreparedItem, parse_object};
@@ -238,7 +239,7 @@ impl<'a> Working<'a> {
                 match self.patched(patch, condition.as_ref(), &met.item) {
                     Ok(item) => {
                         let mut result = self.put(&item, Some(met), position)?;
-                        result.charge += cost::patch_operations(patch.operations.len());
+                        result.charge += cost::patch_operations(patch.len());
                         Ok(result)
                     }
                     Err(error) => Ok(refuse(error)),
@@ -288,8 +289,9 @@ impl<'a> Working<'a> {
         let definition = self.transaction.definition();
         if let Some(condition) = condition {
             let document = document_value(item, self.transaction.container.rid)?;
-            let context = orrery_query::Context::at(self.transaction.now_ms);
-            if !condition.holds(&document, &context).map_err(|error| Error::bad_request(error.to_string()))? {
+            let (random, policies) = (Random::new(0), Policies::default());
+            let context = orrery_query::Context::new(self.transaction.now_ms, &random, &policies);
+            if !condition.holds(&document, &context) {
                 return Err(precondition_failed());
             }
         }

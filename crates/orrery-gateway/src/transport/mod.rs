@@ -1,1 +1,92 @@
-//! To come.
+//! Bytes on a port become requests: one port for HTTP/1.1, HTTP/2 and TLS, told apart by the first bytes.
+//!
+//! Clients may be slow, broken or hostile, and none of them may harm the others. So connections are counted;
+//! handshakes, request heads, idle connections and stuck responses have a time limit; heads have a size
+//! limit; bodies are read by the handler through [`read_body`], which limits size and time; and a panic in
+//! the handler ends one request with status 500. What requests mean is left to the [`Handler`].
+
+mod body;
+pub mod certificate;
+mod connection;
+mod detect;
+mod server;
+mod watch;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+pub use body::{BodyError, read_body};
+pub use server::{Drained, Server, bind};
+
+/// What answers requests. When a client goes away its requests are dropped at their next await.
+pub trait Handler: Send + Sync + 'static {
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        connection: ConnectionInfo,
+    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+
+    /// The answer to a request whose handling panicked.
+    fn after_panic(&self) -> Response<Full<Bytes>> {
+        const BODY: &str =
+            r#"{"code":"InternalServerError","message":"The request failed through a fault of the server."}"#;
+        let mut response = Response::new(Full::new(Bytes::from_static(BODY.as_bytes())));
+        *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+        let headers = response.headers_mut();
+        headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        headers.insert("x-ms-request-charge", http::HeaderValue::from_static("0"));
+        response
+    }
+}
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    pub peer: SocketAddr,
+    pub tls: bool,
+}
+
+/// Limits on what one client, or all of them, may take.
+#[derive(Clone, Copy, Debug)]
+pub struct TransportOptions {
+    /// Open connections. Further ones wait in the queue of the operating system.
+    pub connections_max: usize,
+    /// From the connection to the first bytes of HTTP, with TLS in between.
+    pub handshake_timeout: Duration,
+    /// From the first to the last byte of a request's head (HTTP/1).
+    pub head_timeout: Duration,
+    /// How long a connection without a request stays open. SDKs keep theirs for minutes.
+    pub idle_timeout: Duration,
+    /// How long a client may take nothing of a response.
+    pub write_timeout: Duration,
+    /// The request line and all headers. Tokens take up to 16 KB, so 64 KB is the least that works.
+    pub head_bytes_max: u32,
+    /// Requests at the same time on one HTTP/2 connection.
+    pub streams_max: u32,
+    /// How long requests may take to finish after the server was asked to stop.
+    pub drain_timeout: Duration,
+}
+
+impl Default for TransportOptions {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            handshake_timeout: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(600),
+            write_timeout: Duration::from_secs(60),
+            head_bytes_max: 128 << 10,
+            streams_max: 256,
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

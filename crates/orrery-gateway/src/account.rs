@@ -1,0 +1,52 @@
+//! The account document: what a client learns first.
+
+use orrery_model::{Object, Value};
+
+const QUERY_ENGINE: &str = r#"{"maxSqlQueryInputLength":262144,"maxJoinsPerSqlQuery":10,"maxLogicalAndPerSqlQuery":500,"maxLogicalOrPerSqlQuery":500,"maxUdfRefPerSqlQuery":10,"maxInExpressionItemsCount":16000,"queryMaxGroupByTableCellCount":500000,"queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.90,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true}"#;
+
+/// The id must not be `localhost`: the JavaScript client would then read the account before every operation.
+const ACCOUNT_ID: &str = "orrery";
+const REGION: &str = "Local";
+
+/// The document for a client that reached the server at this base address, which ends with a slash.
+pub fn document(endpoint: &str) -> Value {
+    let location = || {
+        let mut object = Object::new();
+        object.set("name", Value::from(REGION));
+        object.set("databaseAccountEndpoint", Value::from(endpoint));
+        Value::from(vec![Value::from(object)])
+    };
+    let mut account = Object::new();
+    account.set("_self", Value::from(""));
+    account.set("id", Value::from(ACCOUNT_ID));
+    account.set("_rid", Value::from("orrery.sql.cosmos.azure.com"));
+    account.set("media", Value::from("//media/"));
+    account.set("addresses", Value::from("//addresses/"));
+    account.set("_dbs", Value::from("//dbs/"));
+    account.set("writableLocations", location());
+    account.set("readableLocations", location());
+    for name in [
+        "enableMultipleWriteLocations",
+        "continuousBackupEnabled",
+        "enableNRegionSynchronousCommit",
+        "enablePerPartitionFailoverBehavior",
+    ] {
+        account.set(name, Value::from(false));
+    }
+    let numbers = |pairs: &[(&str, i64)]| {
+        let members = pairs.iter().map(|(name, number)| ((*name).into(), Value::from(*number)));
+        Value::from(Object::from_members(members.collect()))
+    };
+    let mut replication = Object::new();
+    replication.set("asyncReplication", Value::from(false));
+    replication.set("minReplicaSetSize", Value::from(1));
+    replication.set("maxReplicasetSize", Value::from(1));
+    account.set("userReplicationPolicy", replication.into());
+    let mut consistency = Object::new();
+    consistency.set("defaultConsistencyLevel", Value::from("Session"));
+    account.set("userConsistencyPolicy", consistency.into());
+    account.set("systemReplicationPolicy", numbers(&[("minReplicaSetSize", 1), ("maxReplicasetSize", 1)]));
+    account.set("readPolicy", numbers(&[("primaryReadCoefficient", 1), ("secondaryReadCoefficient", 1)]));
+    account.set("queryEngineConfiguration", Value::from(QUERY_ENGINE));
+    account.into()
+}

@@ -1,0 +1,153 @@
+//! Header names, and how their values are read.
+
+use http::{HeaderMap, HeaderValue};
+use orrery_model::partition_key::{EpkRange, PartitionKey};
+use orrery_model::session::SessionToken;
+use orrery_model::{Error, Result};
+
+pub const IS_QUERY: &str = "x-ms-documentdb-isquery";
+pub const IS_QUERY_GO: &str = "x-ms-documentdb-query";
+pub const IS_QUERY_PLAN: &str = "x-ms-cosmos-is-query-plan-request";
+pub const IS_BATCH: &str = "x-ms-cosmos-is-batch-request";
+pub const IS_UPSERT: &str = "x-ms-documentdb-is-upsert";
+pub const BATCH_ATOMIC: &str = "x-ms-cosmos-batch-atomic";
+pub const PARTITION_KEY: &str = "x-ms-documentdb-partitionkey";
+pub const RANGE_ID: &str = "x-ms-documentdb-partitionkeyrangeid";
+pub const START_EPK: &str = "x-ms-start-epk";
+pub const END_EPK: &str = "x-ms-end-epk";
+pub const READ_KEY_TYPE: &str = "x-ms-read-key-type";
+pub const SESSION_TOKEN: &str = "x-ms-session-token";
+pub const CONSISTENCY_LEVEL: &str = "x-ms-consistency-level";
+pub const READ_CONSISTENCY_STRATEGY: &str = "x-ms-cosmos-read-consistency-strategy";
+pub const INTENDED_RID: &str = "x-ms-cosmos-intended-collection-rid";
+pub const MAX_ITEM_COUNT: &str = "x-ms-max-item-count";
+pub const CONTINUATION: &str = "x-ms-continuation";
+pub const CONTENT_RESPONSE: &str = "x-ms-cosmos-populate-content-response-on-write";
+pub const OFFER_THROUGHPUT: &str = "x-ms-offer-throughput";
+pub const OFFER_AUTOSCALE: &str = "x-ms-cosmos-offer-autopilot-settings";
+pub const MIGRATE_TO_AUTOSCALE: &str = "x-ms-cosmos-migrate-offer-to-autopilot";
+pub const MIGRATE_TO_MANUAL: &str = "x-ms-cosmos-migrate-offer-to-manual-throughput";
+pub const TOKEN_SECONDS: &str = "x-ms-documentdb-expiry-seconds";
+pub const PRE_TRIGGER: &str = "x-ms-documentdb-pre-trigger-include";
+pub const POST_TRIGGER: &str = "x-ms-documentdb-post-trigger-include";
+pub const INDEXING_DIRECTIVE: &str = "x-ms-indexing-directive";
+pub const PRIORITY_LEVEL: &str = "x-ms-cosmos-priority-level";
+pub const POPULATE_QUOTA: &str = "x-ms-documentdb-populatequotainfo";
+pub const POPULATE_STATISTICS: &str = "x-ms-documentdb-populatepartitionstatistics";
+pub const ACTIVITY_ID: &str = "x-ms-activity-id";
+pub const VERSION: &str = "x-ms-version";
+pub const REQUEST_CHARGE: &str = "x-ms-request-charge";
+pub const SUBSTATUS: &str = "x-ms-substatus";
+
+/// The value as text, if it is there and is text.
+pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    std::str::from_utf8(headers.get(name)?.as_bytes()).ok()
+}
+
+/// The value as text, if it is there and not empty.
+pub fn non_empty<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    text(headers, name).map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// Clients write `True` as well as `true`.
+pub fn flag(headers: &HeaderMap, name: &str) -> bool {
+    text(headers, name).is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
+}
+
+pub fn number(headers: &HeaderMap, name: &str) -> Result<Option<i64>> {
+    match non_empty(headers, name) {
+        None => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| invalid(name, text)),
+    }
+}
+
+pub fn owned(headers: &HeaderMap, name: &str) -> Option<String> {
+    non_empty(headers, name).map(str::to_owned)
+}
+
+pub fn invalid(name: &str, value: &str) -> Error {
+    let shown: String = value.chars().take(128).collect();
+    Error::bad_request(format!("One of the input values is invalid. The header {name} cannot be '{shown}'."))
+}
+
+pub fn partition_key(headers: &HeaderMap) -> Result<Option<PartitionKey>> {
+    headers.get(PARTITION_KEY).map(HeaderValue::as_bytes).map(PartitionKey::parse_header).transpose()
+}
+
+/// The range id; some clients put the container's RID and a comma before it.
+pub fn range_id(headers: &HeaderMap) -> Result<Option<u32>> {
+    let Some(text) = non_empty(headers, RANGE_ID) else { return Ok(None) };
+    let id = text.rsplit(',').next().unwrap_or(text).trim();
+    id.parse().map(Some).map_err(|_| invalid(RANGE_ID, text))
+}
+
+/// The window of effective keys, half open; either bound may be left out.
+pub fn window(headers: &HeaderMap) -> Result<Option<EpkRange>> {
+    let (start, end) = (text(headers, START_EPK), text(headers, END_EPK));
+    if start.is_none() && end.is_none() {
+        return Ok(None);
+    }
+    if text(headers, READ_KEY_TYPE) == Some("EffectivePartitionKey") {
+        return Err(Error::bad_request("One of the input values is invalid."));
+    }
+    let end = end.map(str::trim).filter(|end| !end.is_empty());
+    EpkRange::parse(start.unwrap_or("").trim(), end.unwrap_or("FF")).map(Some)
+}
+
+/// The session that a read must not fall behind, unless the request relaxes its consistency.
+pub fn session(headers: &HeaderMap) -> Result<Option<SessionToken>> {
+    let level = consistency(headers)?;
+    let token = non_empty(headers, SESSION_TOKEN).map(SessionToken::parse).transpose()?;
+    Ok(token.filter(|_| level == Consistency::Session))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    Session,
+    /// Weaker than session: tokens are not looked at.
+    Relaxed,
+}
+
+/// The level a request asks for. The account's is Session; asking for more than that is refused.
+fn consistency(headers: &HeaderMap) -> Result<Consistency> {
+    let strategy = non_empty(headers, READ_CONSISTENCY_STRATEGY);
+    let level = strategy.filter(|text| !text.eq_ignore_ascii_case("default"));
+    let level = level.or_else(|| non_empty(headers, CONSISTENCY_LEVEL));
+    match level.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("session" | "latestcommitted") => Ok(Consistency::Session),
+        Some("eventual" | "consistentprefix") => Ok(Consistency::Relaxed),
+        Some("strong" | "boundedstaleness" | "globalstrong") => Err(Error::bad_request(
+            "ConsistencyLevel Strong or BoundedStaleness specified in the request is invalid when service is configured with consistency level Session. Ensure the request consistency level is not stronger than the service consistency level.",
+        )),
+        Some(other) => Err(invalid(CONSISTENCY_LEVEL, other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn values_are_read_leniently_and_refused_clearly() {
+        assert!(flag(&headers(&[(IS_UPSERT, " True ")]), IS_UPSERT));
+        assert_eq!(range_id(&headers(&[(RANGE_ID, "hLEEAI1YjgA=,3")])), Ok(Some(3)));
+        assert!(range_id(&headers(&[(RANGE_ID, "x")])).is_err());
+        assert_eq!(number(&headers(&[(MAX_ITEM_COUNT, "-1")]), MAX_ITEM_COUNT), Ok(Some(-1)));
+        assert!(number(&headers(&[(MAX_ITEM_COUNT, "many")]), MAX_ITEM_COUNT).is_err());
+        assert_eq!(window(&headers(&[(START_EPK, ""), (END_EPK, "3f")])).unwrap().unwrap().max.to_string(), "3F");
+        assert!(window(&headers(&[(START_EPK, "xyz")])).is_err());
+    }
+
+    #[test]
+    fn consistency_may_be_relaxed_but_not_strengthened() {
+        let token = (SESSION_TOKEN, "0:0#5");
+        assert!(session(&headers(&[token])).unwrap().is_some());
+        assert!(session(&headers(&[token, (CONSISTENCY_LEVEL, "Eventual")])).unwrap().is_none());
+        assert!(session(&headers(&[token, (CONSISTENCY_LEVEL, "Strong")])).is_err());
+        assert!(session(&headers(&[(SESSION_TOKEN, "nonsense")])).is_err());
+    }
+}

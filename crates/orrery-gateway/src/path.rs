@@ -1,0 +1,197 @@
+//! What a URL names. Keywords are recognised by position, so that a database may be called `colls`.
+
+use percent_encoding::percent_decode_str;
+
+/// A container by the two segments that name it, each a name or a RID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerPath {
+    pub database: String,
+    pub container: String,
+}
+
+impl ContainerPath {
+    pub fn pair(&self) -> (&str, &str) {
+        (&self.database, &self.container)
+    }
+}
+
+/// The three kinds of scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptKind {
+    StoredProcedure,
+    Trigger,
+    Function,
+}
+
+/// A resource or a feed of resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Path {
+    Account,
+    Databases,
+    Database(String),
+    Containers(String),
+    Container(ContainerPath),
+    Items(ContainerPath),
+    Item(ContainerPath, String),
+    Ranges(ContainerPath),
+    Scripts(ContainerPath, ScriptKind),
+    Script(ContainerPath, ScriptKind, String),
+    Conflicts(ContainerPath),
+    Conflict(ContainerPath, String),
+    PartitionKeyDelete(ContainerPath),
+    Users(String),
+    User(String, String),
+    Permissions(String, String),
+    Permission(String, String, String),
+    EncryptionKeys(String),
+    EncryptionKey(String, String),
+    Offers,
+    Offer(String),
+    Addresses,
+    Unknown,
+}
+
+impl Path {
+    /// Reads the path of a URL. Empty segments are skipped; each segment is decoded once.
+    pub fn parse(path: &str) -> Self {
+        let mut segments = Vec::with_capacity(6);
+        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+            match percent_decode_str(segment).decode_utf8() {
+                Ok(text) => segments.push(text.into_owned()),
+                Err(_) => return Self::Unknown,
+            }
+        }
+        let keyword = |at: usize| segments.get(at).map_or(String::new(), |segment| segment.to_ascii_lowercase());
+        let text = |at: usize| segments.get(at).cloned().unwrap_or_default();
+        let (first, third, fifth) = (keyword(0), keyword(2), keyword(4));
+        match (first.as_str(), segments.len()) {
+            ("", 0) => Self::Account,
+            ("addresses", 1) => Self::Addresses,
+            ("offers", 1) => Self::Offers,
+            ("offers", 2) => Self::Offer(text(1)),
+            ("dbs", 1) => Self::Databases,
+            ("dbs", 2) => Self::Database(text(1)),
+            ("dbs", count) => match (third.as_str(), count) {
+                ("colls", 3) => Self::Containers(text(1)),
+                ("colls", _) => {
+                    let at = ContainerPath { database: text(1), container: text(3) };
+                    below_container(at, fifth.as_str(), &segments)
+                }
+                ("users", 3) => Self::Users(text(1)),
+                ("users", 4) => Self::User(text(1), text(3)),
+                ("users", 5) if fifth == "permissions" => Self::Permissions(text(1), text(3)),
+                ("users", 6) if fifth == "permissions" => Self::Permission(text(1), text(3), text(5)),
+                ("clientencryptionkeys", 3) => Self::EncryptionKeys(text(1)),
+                ("clientencryptionkeys", 4) => Self::EncryptionKey(text(1), text(3)),
+                _ => Self::Unknown,
+            },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The container that the path lies in, if it does.
+    pub fn container(&self) -> Option<&ContainerPath> {
+        match self {
+            Self::Container(at)
+            | Self::Items(at)
+            | Self::Item(at, _)
+            | Self::Ranges(at)
+            | Self::Scripts(at, _)
+            | Self::Script(at, ..)
+            | Self::Conflicts(at)
+            | Self::Conflict(at, _)
+            | Self::PartitionKeyDelete(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// A feed takes POST to create and GET to list; a resource takes the other verbs.
+    pub fn is_feed(&self) -> bool {
+        matches!(
+            self,
+            Self::Databases
+                | Self::Containers(_)
+                | Self::Items(_)
+                | Self::Ranges(_)
+                | Self::Scripts(..)
+                | Self::Conflicts(_)
+                | Self::Users(_)
+                | Self::Permissions(..)
+                | Self::EncryptionKeys(_)
+                | Self::Offers
+                | Self::Addresses
+        )
+    }
+
+    /// The kind of resource, for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Account => "account",
+            Self::Databases | Self::Database(_) => "database",
+            Self::Containers(_) | Self::Container(_) => "container",
+            Self::Items(_) | Self::Item(..) => "item",
+            Self::Ranges(_) => "range",
+            Self::Scripts(..) | Self::Script(..) => "script",
+            Self::Conflicts(_) | Self::Conflict(..) => "conflict",
+            Self::PartitionKeyDelete(_) => "partition_key",
+            Self::Users(_) | Self::User(..) => "user",
+            Self::Permissions(..) | Self::Permission(..) => "permission",
+            Self::EncryptionKeys(_) | Self::EncryptionKey(..) => "encryption_key",
+            Self::Offers | Self::Offer(_) => "offer",
+            Self::Addresses => "address",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+fn below_container(at: ContainerPath, keyword: &str, segments: &[String]) -> Path {
+    let script = match keyword {
+        "sprocs" => Some(ScriptKind::StoredProcedure),
+        "triggers" => Some(ScriptKind::Trigger),
+        "udfs" => Some(ScriptKind::Function),
+        _ => None,
+    };
+    let id = || segments[5].clone();
+    match (keyword, script, segments.len()) {
+        (_, _, 4) => Path::Container(at),
+        ("docs", _, 5) => Path::Items(at),
+        ("docs", _, 6) => Path::Item(at, id()),
+        ("pkranges", _, 5) => Path::Ranges(at),
+        (_, Some(kind), 5) => Path::Scripts(at, kind),
+        (_, Some(kind), 6) => Path::Script(at, kind, id()),
+        ("conflicts", _, 5) => Path::Conflicts(at),
+        ("conflicts", _, 6) => Path::Conflict(at, id()),
+        ("operations", _, 6) if segments[5].eq_ignore_ascii_case("partitionkeydelete") => Path::PartitionKeyDelete(at),
+        _ => Path::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(database: &str, container: &str) -> ContainerPath {
+        ContainerPath { database: database.to_owned(), container: container.to_owned() }
+    }
+
+    #[test]
+    fn paths_are_read_by_position() {
+        let check = |path: &str, expected: Path| assert_eq!(Path::parse(path), expected, "{path}");
+        check("/", Path::Account);
+        check("", Path::Account);
+        check("/dbs", Path::Databases);
+        check("/dbs/colls/", Path::Database("colls".into()));
+        check("/dbs/colls/colls/dbs", Path::Container(at("colls", "dbs")));
+        check("/dbs/d/colls/c/docs/", Path::Items(at("d", "c")));
+        check("/DBS/d/Colls/c/Docs/a%2Fb%20c", Path::Item(at("d", "c"), "a/b c".into()));
+        check("/dbs/d/colls/c/pkranges", Path::Ranges(at("d", "c")));
+        check("/dbs/d/colls/c/sprocs/s", Path::Script(at("d", "c"), ScriptKind::StoredProcedure, "s".into()));
+        check("/dbs/d/colls/c/operations/partitionkeydelete", Path::PartitionKeyDelete(at("d", "c")));
+        check("/dbs/d/users/u/permissions/p", Path::Permission("d".into(), "u".into(), "p".into()));
+        check("//addresses/", Path::Addresses);
+        check("/offers/Ab0d", Path::Offer("Ab0d".into()));
+        check("/dbs/d/colls/c/nothing", Path::Unknown);
+        check("/dbs/%FF", Path::Unknown);
+        check("/else", Path::Unknown);
+    }
+}

@@ -1,0 +1,174 @@
+//! Answers: outcomes and errors as status, headers and body, in one place.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use orrery_db::{MetadataPage, MetadataReply, Trace};
+use orrery_model::value::write_json_string;
+use orrery_model::{Error, ErrorKind, Value};
+
+use crate::auth::AuthFailure;
+use crate::headers;
+use crate::wire::status::wire_status;
+
+/// An answer before the headers that every answer has.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Reply {
+    pub fn new(status: StatusCode) -> Self {
+        Self { status, headers: HeaderMap::new(), body: Bytes::new() }
+    }
+
+    pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
+        let mut reply = Self::new(status);
+        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        reply.body = body.into();
+        reply
+    }
+
+    /// Adds a header; a value that cannot be one is a fault of ours and is left out.
+    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        match HeaderValue::from_str(&value.to_string()) {
+            Ok(value) => {
+                self.headers.insert(HeaderName::from_static(name), value);
+            }
+            Err(_) => tracing::error!(name, "a response header has an impossible value"),
+        }
+        self
+    }
+
+    pub fn with_etag(self, etag: &str) -> Self {
+        self.with("etag", etag)
+    }
+
+    pub fn metadata(reply: &MetadataReply) -> Self {
+        let status = if reply.created { StatusCode::CREATED } else { StatusCode::OK };
+        Self::json(status, reply.value.to_json()).with_etag(&reply.etag)
+    }
+
+    /// A feed of resources under the property name of its kind.
+    pub fn feed(property: &str, page: &MetadataPage) -> Self {
+        let mut rows = Vec::with_capacity(page.resources.len() * 256);
+        for (at, resource) in page.resources.iter().enumerate() {
+            if at > 0 {
+                rows.push(b',');
+            }
+            rows.extend_from_slice(resource.to_json().as_bytes());
+        }
+        Self::rows(&page.owner_rid, property, &rows, page.resources.len(), page.continuation.as_deref())
+    }
+
+    /// A feed whose rows are JSON texts already, separated by commas.
+    pub fn rows(owner_rid: &str, property: &str, rows: &[u8], count: usize, continuation: Option<&str>) -> Self {
+        let mut body = Vec::with_capacity(rows.len() + 96);
+        let mut head = String::from("{\"_rid\":");
+        write_json_string(owner_rid, &mut head);
+        head.push(',');
+        write_json_string(property, &mut head);
+        head.push_str(":[");
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(rows);
+        body.extend_from_slice(format!("],\"_count\":{count}}}").as_bytes());
+        let reply = Self::json(StatusCode::OK, body).with("x-ms-item-count", count);
+        match continuation {
+            Some(token) => reply.with(headers::CONTINUATION, token),
+            None => reply,
+        }
+    }
+
+    /// An error in the service's shape.
+    pub fn error(error: &Error, activity_id: &str, uri: &str) -> Self {
+        let wire = wire_status(error.kind);
+        let message = match error.kind {
+            // The text is the JSON list of errors already.
+            ErrorKind::InvalidQuery => format!("Message: {}", error.message),
+            _ => {
+                let mut text = String::from("Message: {\"Errors\":[");
+                write_json_string(&error.message, &mut text);
+                text.push_str("]}");
+                text
+            }
+        };
+        let message = format!("{message}\r\nActivityId: {activity_id}, Request URI: {uri}, RequestStats: , SDK: Orrery");
+        let mut reply = error_body(wire.status, wire.substatus, wire.code, &message);
+        if let ErrorKind::TooManyRequests { retry_after_ms } = error.kind {
+            reply = reply.with("x-ms-retry-after-ms", retry_after_ms);
+        }
+        reply
+    }
+
+    pub fn auth_failure(failure: &AuthFailure, activity_id: &str) -> Self {
+        let message = format!("{failure}\r\nActivityId: {activity_id}, Orrery");
+        error_body(failure.status(), failure.substatus(), failure.code(), &message)
+    }
+
+    /// Adds what every answer has and turns it into a response.
+    pub fn finish(mut self, common: &Common<'_>) -> Response<Full<Bytes>> {
+        self = self
+            .with(headers::ACTIVITY_ID, common.activity_id)
+            .with(headers::REQUEST_CHARGE, common.trace.charge)
+            .with(headers::VERSION, common.version)
+            .with("x-ms-gatewayversion", "version=2.14.0")
+            .with("x-ms-serviceversion", "version=2.14.0.0")
+            .with("x-ms-schemaversion", "1.19");
+        self = with_data_plane_headers(self, common.trace);
+        let mut response = Response::new(Full::new(self.body));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+/// What every answer needs to know of its request.
+pub struct Common<'a> {
+    pub activity_id: &'a str,
+    pub version: &'a str,
+    pub trace: &'a Trace,
+}
+
+/// Where the data came from and how far that partition was: clients build their sessions from these.
+fn with_data_plane_headers(mut reply: Reply, trace: &Trace) -> Reply {
+    if let Some(container) = &trace.container {
+        let path = container.alt_path();
+        let path = percent_encoding::utf8_percent_encode(&path, NOT_IN_HEADERS).to_string();
+        reply = reply.with("x-ms-alt-content-path", path).with("x-ms-content-path", container.rid);
+    }
+    let (Some(token), Some(first)) = (trace.session_token(), trace.served.first()) else { return reply };
+    let lsn = trace.served.iter().map(|served| served.lsn).max().unwrap_or(first.lsn);
+    reply
+        .with(headers::SESSION_TOKEN, token)
+        .with("lsn", lsn)
+        .with("x-ms-item-lsn", lsn)
+        .with("x-ms-cosmos-llsn", lsn)
+        .with("x-ms-cosmos-item-llsn", lsn)
+        .with("x-ms-global-committed-lsn", lsn)
+        .with("x-ms-quorum-acked-lsn", lsn)
+        .with("x-ms-cosmos-quorum-acked-llsn", lsn)
+        .with("x-ms-number-of-read-regions", 0)
+        .with("x-ms-xp-role", 1)
+        .with("x-ms-current-write-quorum", 1)
+        .with("x-ms-current-replica-set-size", 1)
+        .with(headers::RANGE_ID, first.range_id)
+        .with("x-ms-cosmos-internal-partition-id", first.range_id)
+}
+
+/// Names may hold characters that a header cannot.
+const NOT_IN_HEADERS: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b'%');
+
+fn error_body(status: u16, substatus: u16, code: &str, message: &str) -> Reply {
+    let mut body = orrery_model::Object::new();
+    body.set("code", Value::from(code));
+    body.set("message", Value::from(message));
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let reply = Reply::json(status, Value::from(body).to_json());
+    match substatus {
+        0 => reply,
+        _ => reply.with(headers::SUBSTATUS, substatus),
+    }
+}

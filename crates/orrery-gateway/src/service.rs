@@ -1,0 +1,175 @@
+//! One request, end to end: who asks, for what, and the answer.
+
+mod items;
+mod resources;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use orrery_db::{Access, Database, Trace};
+use orrery_model::{Error, ErrorKind};
+
+use crate::admin;
+use crate::auth::{AccountKeys, AuthFailure, AuthOptions, Principal, SignedRequest, authenticate};
+use crate::headers;
+use crate::metrics::Metrics;
+use crate::operation::Verb;
+use crate::path::Path;
+use crate::reply::{Common, Reply};
+use crate::transport::{BodyError, ConnectionInfo, Handler, read_body};
+
+/// The largest request body: an item, or a whole batch.
+const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// A client must have sent its body within this time.
+const BODY_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What the gateway needs besides the database.
+pub struct GatewayOptions {
+    pub keys: AccountKeys,
+    pub auth: AuthOptions,
+    pub metrics: Arc<Metrics>,
+    /// The server's certificate, for download.
+    pub certificate_pem: Option<String>,
+}
+
+/// Answers requests.
+pub struct Gateway {
+    database: Arc<Database>,
+    options: GatewayOptions,
+}
+
+/// A request whose caller is known and whose body is read.
+pub(crate) struct Call<'a> {
+    pub database: &'a Arc<Database>,
+    pub parts: &'a Parts,
+    pub verb: Verb,
+    pub path: &'a Path,
+    pub body: Bytes,
+    pub connection: ConnectionInfo,
+}
+
+/// Why there is no ordinary answer.
+pub(crate) enum Refusal {
+    Auth(AuthFailure),
+    Error(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<AuthFailure> for Refusal {
+    fn from(failure: AuthFailure) -> Self {
+        Self::Auth(failure)
+    }
+}
+
+impl Gateway {
+    pub fn new(database: Arc<Database>, options: GatewayOptions) -> Self {
+        Self { database, options }
+    }
+
+    /// Answers one request; `body` gives its bytes when they are wanted.
+    async fn answer<F>(&self, parts: Parts, connection: ConnectionInfo, body: F) -> Response<Full<Bytes>>
+    where
+        F: AsyncFnOnce() -> Result<Bytes, BodyError>,
+    {
+        let started = Instant::now();
+        if let Some(reply) = admin::answer(&parts, &connection, &self.database, &self.options) {
+            return reply;
+        }
+        let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
+        let activity_id = activity_id.unwrap_or_else(|| self.database.env().guid());
+        let path = Path::parse(parts.uri.path());
+        let mut trace = Trace::default();
+        let mut verb_name = "unknown";
+        let outcome = async {
+            let verb = Verb::decide(&parts.method, &path, &parts.headers)?;
+            verb_name = verb.name();
+            self.authorize(&parts, verb, &path)?;
+            let body = body().await.map_err(body_failure)?;
+            let call = Call { database: &self.database, parts: &parts, verb, path: &path, body, connection };
+            call.dispatch(&mut trace).await.map_err(Refusal::from)
+        };
+        let reply = match outcome.await {
+            Ok(reply) => reply,
+            Err(Refusal::Auth(failure)) => Reply::auth_failure(&failure, &activity_id),
+            Err(Refusal::Error(error)) => {
+                if error.kind == ErrorKind::Internal {
+                    tracing::error!(activity_id, %error, "a request failed by a fault of ours");
+                }
+                Reply::error(&error, &activity_id, parts.uri.path())
+            }
+        };
+        let mut reply = reply;
+        if parts.method == Method::HEAD {
+            reply.body = Bytes::new();
+        }
+        let status = reply.status.as_u16();
+        self.options.metrics.request(path.kind(), verb_name, status, started.elapsed(), trace.charge);
+        tracing::debug!(activity_id, operation = verb_name, resource = path.kind(), status, charge = %trace.charge, "answered");
+        let version = headers::text(&parts.headers, headers::VERSION).unwrap_or("2018-12-31");
+        reply.finish(&Common { activity_id: &activity_id, version, trace: &trace })
+    }
+
+    /// Who asks, and whether they may.
+    fn authorize(&self, parts: &Parts, verb: Verb, path: &Path) -> Result<(), Refusal> {
+        let now = self.database.env().now_seconds();
+        let signed = SignedRequest::of(parts);
+        match authenticate(&signed, &self.options.keys, self.options.auth, now)? {
+            Principal::Master => Ok(()),
+            Principal::ReadOnly if verb.writes() => Err(AuthFailure::ReadOnlyKey.into()),
+            Principal::ReadOnly => Ok(()),
+            Principal::Aad if verb.writes() && !is_data(path) => Err(AuthFailure::AadOperation.into()),
+            Principal::Aad => Ok(()),
+            Principal::ResourceToken(signature) => {
+                let grant = self.database.open_resource_token(&signature)?;
+                if *path == Path::Account {
+                    return Ok(());
+                }
+                let Some(at) = path.container() else { return Err(AuthFailure::ResourceTokenRights.into()) };
+                let key = headers::partition_key(&parts.headers)?;
+                let access = Access {
+                    database: &at.database,
+                    container: &at.container,
+                    child: match path {
+                        Path::Item(_, id) => Some(("docs", id)),
+                        _ => None,
+                    },
+                    writes: verb.writes(),
+                    is_routing: matches!(path, Path::Container(_) | Path::Ranges(_)) || verb == Verb::PlanQuery,
+                    partition_key: key.as_ref(),
+                };
+                Ok(self.database.check_grant(&grant, &access)?)
+            }
+        }
+    }
+}
+
+/// What Entra tokens may change: items, and what scripts do to them.
+fn is_data(path: &Path) -> bool {
+    matches!(path, Path::Items(_) | Path::Item(..) | Path::PartitionKeyDelete(_))
+}
+
+impl Handler for Gateway {
+    async fn handle(&self, request: Request<Incoming>, connection: ConnectionInfo) -> Response<Full<Bytes>> {
+        let (parts, incoming) = request.into_parts();
+        let body = async || read_body(incoming, BODY_BYTES_MAX, BODY_TIME_MAX).await;
+        self.answer(parts, connection, body).await
+    }
+}
+
+fn body_failure(failure: BodyError) -> Error {
+    match failure {
+        BodyError::TooLarge => Error::new(ErrorKind::TooLarge, "Request size is too large"),
+        BodyError::TimedOut => Error::new(ErrorKind::Timeout, "The request body did not arrive in time."),
+        BodyError::Broken(detail) => Error::bad_request(format!("The request body could not be read: {detail}.")),
+    }
+}

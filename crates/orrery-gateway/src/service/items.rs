@@ -1,0 +1,317 @@
+//! Requests about items.
+
+use bytes::Bytes;
+use http::StatusCode;
+use orrery_db::{BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, FeedScope, ItemOptions, ItemReply, PageRequest, Trace};
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::value::write_json_string;
+use orrery_model::{Error, ErrorKind, Result};
+
+use super::{BODY_BYTES_MAX, Call};
+use crate::headers;
+use crate::operation::{Verb, method_not_allowed};
+use crate::path::ContainerPath;
+use crate::reply::Reply;
+use crate::wire::batch_json::{self, ParsedOperation};
+use crate::wire::hybrid_row::{self, ResultRow, RowOperation};
+use crate::wire::status::wire_status;
+use crate::wire::binary_json;
+
+const BATCH_OPERATIONS_MAX: usize = 1000;
+
+impl Call<'_> {
+    pub(super) async fn items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        match self.verb {
+            Verb::Create => {
+                let options = self.item_options()?;
+                let item = self.database.create_item(trace, at.pair(), &options, &self.item_text()?).await?;
+                Ok(self.item_reply(&item))
+            }
+            Verb::Upsert => {
+                let options = self.item_options()?;
+                let item = self.database.upsert_item(trace, at.pair(), &options, &self.item_text()?).await?;
+                Ok(self.item_reply(&item))
+            }
+            Verb::Batch => self.batch(trace, at).await,
+            Verb::List => self.list_items(trace, at).await,
+            Verb::Query => self.query_items(trace, at).await,
+            Verb::PlanQuery => self.plan_query(trace, at),
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    pub(super) async fn item(&self, trace: &mut Trace, at: &ContainerPath, id: &str) -> Result<Reply> {
+        let options = self.item_options()?;
+        let place = (at.database.as_str(), at.container.as_str(), id);
+        let item = match self.verb {
+            Verb::Read => self.database.read_item(trace, place, &options).await?,
+            Verb::Replace => self.database.replace_item(trace, place, &options, &self.item_text()?).await?,
+            Verb::Patch => self.database.patch_item(trace, place, &options, &self.item_text()?).await?,
+            Verb::Delete => self.database.delete_item(trace, place, &options).await?,
+            _ => return Err(method_not_allowed()),
+        };
+        Ok(self.item_reply(&item))
+    }
+
+    pub(super) async fn partition_key_delete(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        if self.verb != Verb::Execute {
+            return Err(method_not_allowed());
+        }
+        self.database.delete_by_partition_key(trace, at.pair(), &self.item_options()?).await?;
+        Ok(Reply::new(StatusCode::OK))
+    }
+
+    fn item_options(&self) -> Result<ItemOptions> {
+        self.refuse_what_is_not_done()?;
+        let headers = &self.parts.headers;
+        Ok(ItemOptions {
+            partition_key: headers::partition_key(headers)?,
+            session: headers::session(headers)?,
+            if_match: headers::owned(headers, "if-match"),
+            if_none_match: headers::owned(headers, "if-none-match"),
+            intended_rid: headers::owned(headers, headers::INTENDED_RID),
+        })
+    }
+
+    /// Headers that would change the outcome must not be passed over.
+    fn refuse_what_is_not_done(&self) -> Result<()> {
+        if self.header(headers::PRE_TRIGGER).or(self.header(headers::POST_TRIGGER)).is_some() {
+            return Err(Error::not_implemented("Triggers are not supported."));
+        }
+        let check = |name, allowed: &[&str]| match self.header(name) {
+            Some(text) if !allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) => {
+                Err(headers::invalid(name, text))
+            }
+            _ => Ok(()),
+        };
+        check(headers::INDEXING_DIRECTIVE, &["Include", "Exclude", "Default"])?;
+        check(headers::PRIORITY_LEVEL, &["High", "Low"])
+    }
+
+    /// The body as JSON text, whichever way it came.
+    fn item_text(&self) -> Result<Bytes> {
+        json_text(&self.body)
+    }
+
+    /// Whether the client wants the item back after a write.
+    fn wants_content(&self) -> bool {
+        match self.header(headers::CONTENT_RESPONSE) {
+            Some(text) => !text.eq_ignore_ascii_case("false"),
+            None => !self.header("prefer").is_some_and(|text| text.eq_ignore_ascii_case("return=minimal")),
+        }
+    }
+
+    fn item_reply(&self, item: &ItemReply) -> Reply {
+        let (status, content) = match item.effect {
+            Effect::Created => (StatusCode::CREATED, self.wants_content()),
+            Effect::Replaced => (StatusCode::OK, self.wants_content()),
+            Effect::Read => (StatusCode::OK, true),
+            Effect::NotModified => (StatusCode::NOT_MODIFIED, false),
+            Effect::Deleted => return Reply::new(StatusCode::NO_CONTENT),
+        };
+        let reply = if content { Reply::json(status, item.document()) } else { Reply::new(status) };
+        reply.with_etag(&item.etag)
+    }
+
+    pub(super) fn scope(&self) -> Result<FeedScope> {
+        let headers = &self.parts.headers;
+        Ok(FeedScope {
+            partition_key: headers::partition_key(headers)?,
+            range_id: headers::range_id(headers)?,
+            window: headers::window(headers)?,
+        })
+    }
+
+    async fn list_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        if self.header("a-im").is_some() {
+            return Err(Error::not_implemented("The change feed is not supported."));
+        }
+        let headers = &self.parts.headers;
+        let session = headers::session(headers)?;
+        let page = PageRequest {
+            items_max: headers::number(headers, headers::MAX_ITEM_COUNT)?,
+            continuation: headers::owned(headers, headers::CONTINUATION),
+        };
+        let intended = self.header(headers::INTENDED_RID);
+        let scope = self.scope()?;
+        let feed = self.database.read_items(trace, at.pair(), intended, &scope, session.as_ref(), &page).await?;
+        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+        Ok(Reply::rows(&rid, "Documents", &feed.documents, feed.count, feed.continuation.as_deref()))
+    }
+
+    async fn query_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let _ = (trace, at);
+        Err(Error::not_implemented("Queries of items are not supported."))
+    }
+
+    fn plan_query(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let _ = (trace, at);
+        Err(Error::not_implemented("Query plans are not supported."))
+    }
+
+    async fn batch(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let options = self.item_options()?;
+        let is_row = hybrid_row::is_hybrid_row(&self.body);
+        let parsed = if is_row { parse_rows(&self.body)? } else { batch_json::parse(&json_text(&self.body)?)? };
+        let minimal: Vec<bool> = parsed.iter().map(|operation| operation.minimal).collect();
+        let operations: Vec<BatchOperation> = parsed.into_iter().map(|parsed| parsed.operation).collect();
+        let atomic = match self.header(headers::BATCH_ATOMIC) {
+            Some(_) => headers::flag(&self.parts.headers, headers::BATCH_ATOMIC),
+            None => options.partition_key.is_some(),
+        };
+        let results = match atomic {
+            true => self.database.execute_batch(trace, at.pair(), &options, &operations).await?,
+            false => self.database.execute_bulk(trace, at.pair(), &options, &operations).await?,
+        };
+        let wants_content = self.wants_content();
+        let rows: Vec<WireResult> = results
+            .iter()
+            .zip(&minimal)
+            .map(|(result, minimal)| WireResult::new(result, wants_content && !minimal))
+            .collect();
+        let failed = rows.iter().any(|row| row.status >= 400);
+        let status = if failed { StatusCode::MULTI_STATUS } else { StatusCode::OK };
+        if is_row {
+            let mut reply = Reply::new(status);
+            reply.body = hybrid_row::encode_results(rows.iter().map(WireResult::row)).into();
+            return Ok(reply.with("content-type", "application/octet-stream"));
+        }
+        let mut body = String::with_capacity(256 * rows.len());
+        body.push('[');
+        for (at, row) in rows.iter().enumerate() {
+            if at > 0 {
+                body.push(',');
+            }
+            row.write_json(&mut body);
+        }
+        body.push(']');
+        Ok(Reply::json(status, body))
+    }
+}
+
+fn json_text(body: &Bytes) -> Result<Bytes> {
+    if !binary_json::is_binary(body) {
+        return Ok(body.clone());
+    }
+    let text = binary_json::decode(body, BODY_BYTES_MAX).map_err(|error| match error {
+        binary_json::BinaryJsonError::TextTooLong => Error::new(ErrorKind::TooLarge, "Request size is too large"),
+        error => Error::bad_request(format!("The input content is invalid because its binary JSON cannot be read: {error}.")),
+    })?;
+    Ok(Bytes::from(text))
+}
+
+fn parse_rows(body: &Bytes) -> Result<Vec<ParsedOperation>> {
+    let rows = hybrid_row::decode_batch(body, BATCH_OPERATIONS_MAX)
+        .map_err(|error| Error::bad_request(format!("The input content is invalid because the batch cannot be read: {error}.")))?;
+    rows.into_iter()
+        .map(|row| {
+            let partition_key = row.partition_key.map(|text| PartitionKey::parse_header(text.as_bytes()));
+            let resource_body = row.resource_body.map(|bytes| json_text(&body.slice_ref(bytes)));
+            Ok(ParsedOperation {
+                operation: BatchOperation {
+                    kind: match row.operation {
+                        RowOperation::Create => BatchKind::Create,
+                        RowOperation::Upsert => BatchKind::Upsert,
+                        RowOperation::Read => BatchKind::Read,
+                        RowOperation::Replace => BatchKind::Replace,
+                        RowOperation::Delete => BatchKind::Delete,
+                        RowOperation::Patch => BatchKind::Patch,
+                    },
+                    id: row.id.map(str::to_owned),
+                    body: resource_body.transpose()?,
+                    if_match: row.if_match.map(str::to_owned),
+                    if_none_match: row.if_none_match.map(str::to_owned),
+                    partition_key: partition_key.transpose()?,
+                },
+                minimal: row.minimal_return,
+            })
+        })
+        .collect()
+}
+
+/// One operation's result in terms of the wire.
+struct WireResult {
+    status: u16,
+    substatus: u16,
+    etag: Option<String>,
+    body: Option<Bytes>,
+    charge: f64,
+    retry_after_ms: Option<u32>,
+    message: Option<String>,
+}
+
+impl WireResult {
+    fn new(result: &BatchResult, wants_content: bool) -> Self {
+        let mut row = Self {
+            status: 424,
+            substatus: 0,
+            etag: None,
+            body: None,
+            charge: result.charge.as_f64(),
+            retry_after_ms: None,
+            message: None,
+        };
+        match &result.outcome {
+            BatchOutcome::FailedDependency => {}
+            BatchOutcome::Failed(error) => {
+                let wire = wire_status(error.kind);
+                (row.status, row.substatus) = (wire.status, wire.substatus);
+                row.message = Some(error.message.clone());
+                if let ErrorKind::TooManyRequests { retry_after_ms } = error.kind {
+                    row.retry_after_ms = Some(retry_after_ms);
+                }
+            }
+            BatchOutcome::Done(item) => {
+                let (status, content) = match item.effect {
+                    Effect::Created => (201, wants_content),
+                    Effect::Replaced => (200, wants_content),
+                    Effect::Read => (200, true),
+                    Effect::NotModified => (304, false),
+                    Effect::Deleted => (204, false),
+                };
+                row.status = status;
+                if item.effect != Effect::Deleted {
+                    row.etag = Some(item.etag.clone());
+                }
+                row.body = content.then(|| item.document());
+            }
+        }
+        row
+    }
+
+    fn row(&self) -> ResultRow<'_> {
+        ResultRow {
+            status: self.status,
+            substatus: self.substatus,
+            etag: self.etag.as_deref(),
+            resource_body: self.body.as_deref(),
+            retry_after_ms: self.retry_after_ms,
+            request_charge: Some(self.charge),
+        }
+    }
+
+    fn write_json(&self, out: &mut String) {
+        use std::fmt::Write;
+        let mut write = |arguments: std::fmt::Arguments<'_>| out.write_fmt(arguments).expect("a String accepts every write");
+        write(format_args!("{{\"statusCode\":{},\"requestCharge\":{}", self.status, self.charge));
+        if self.substatus != 0 {
+            write(format_args!(",\"subStatusCode\":{}", self.substatus));
+        }
+        if let Some(retry_after_ms) = self.retry_after_ms {
+            write(format_args!(",\"retryAfterMilliseconds\":{retry_after_ms}"));
+        }
+        for (name, text) in [("eTag", &self.etag), ("message", &self.message)] {
+            if let Some(text) = text {
+                out.push_str(",\"");
+                out.push_str(name);
+                out.push_str("\":");
+                write_json_string(text, out);
+            }
+        }
+        if let Some(body) = &self.body {
+            out.push_str(",\"resourceBody\":");
+            out.push_str(std::str::from_utf8(body).unwrap_or("null"));
+        }
+        out.push('}');
+    }
+}

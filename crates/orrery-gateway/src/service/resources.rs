@@ -1,0 +1,316 @@
+//! Requests about everything but items: the account, databases, containers, ranges, offers, users, permissions.
+
+use http::StatusCode;
+use orrery_db::{MetadataPage, OfferReply, PageRequest, RangesPage, Trace};
+use orrery_model::offer::{Migration, Throughput};
+use orrery_model::{Error, Result, Value};
+
+use super::Call;
+use crate::operation::{Verb, method_not_allowed};
+use crate::path::{ContainerPath, Path, ScriptKind};
+use crate::reply::Reply;
+use crate::{account, headers};
+
+impl Call<'_> {
+    /// Sends the request to what it names.
+    pub(super) async fn dispatch(&self, trace: &mut Trace) -> Result<Reply> {
+        match self.path {
+            Path::Account => self.account(),
+            Path::Databases => self.databases(trace).await,
+            Path::Database(id) => self.database(trace, id).await,
+            Path::Containers(database) => self.containers(trace, database).await,
+            Path::Container(at) => self.container(trace, at).await,
+            Path::Items(at) => self.items(trace, at).await,
+            Path::Item(at, id) => self.item(trace, at, id).await,
+            Path::PartitionKeyDelete(at) => self.partition_key_delete(trace, at).await,
+            Path::Ranges(at) => self.ranges(trace, at),
+            Path::Users(database) => self.users(trace, database).await,
+            Path::User(database, user) => self.user(trace, database, user).await,
+            Path::Permissions(database, user) => self.permissions(trace, database, user).await,
+            Path::Permission(database, user, permission) => self.permission(trace, database, user, permission).await,
+            Path::Offers => self.offers(trace),
+            Path::Offer(rid) => self.offer(trace, rid).await,
+            Path::Conflicts(at) => self.conflicts(trace, at),
+            Path::Conflict(at, _) => self.conflict(at),
+            Path::Scripts(at, kind) => self.scripts(at, *kind),
+            Path::Script(at, kind, _) => self.scripts(at, *kind),
+            Path::EncryptionKeys(_) | Path::EncryptionKey(..) => {
+                Err(Error::not_implemented("Client encryption keys are not supported."))
+            }
+            Path::Addresses => Err(Error::not_implemented(
+                "Direct mode is not supported. Please connect in gateway mode: ConnectionMode.Gateway in .NET, gatewayMode() in Java.",
+            )),
+            Path::Unknown => Err(method_not_allowed()),
+        }
+    }
+
+    fn page(&self) -> Result<PageRequest> {
+        Ok(PageRequest {
+            items_max: headers::number(&self.parts.headers, headers::MAX_ITEM_COUNT)?,
+            continuation: headers::owned(&self.parts.headers, headers::CONTINUATION),
+        })
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        headers::non_empty(&self.parts.headers, name)
+    }
+
+    fn if_match(&self) -> Option<&str> {
+        self.header("if-match")
+    }
+
+    fn throughput(&self) -> Result<Option<Throughput>> {
+        Throughput::from_headers(self.header(headers::OFFER_THROUGHPUT), self.header(headers::OFFER_AUTOSCALE))
+    }
+
+    /// A whole feed or, for a query, the rows it selects from the whole feed.
+    fn feed(
+        &self,
+        property: &str,
+        list: impl FnOnce(&PageRequest) -> Result<MetadataPage>,
+    ) -> Result<Reply> {
+        match self.verb {
+            Verb::List => Ok(Reply::feed(property, &list(&self.page()?)?)),
+            Verb::Query => {
+                let everything = PageRequest { items_max: Some(-1), continuation: None };
+                let all = list(&everything)?;
+                let page = self.database.query_metadata(all, &self.body, &self.page()?)?;
+                Ok(Reply::feed(property, &page))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn account(&self) -> Result<Reply> {
+        if self.verb != Verb::Read {
+            return Err(method_not_allowed());
+        }
+        let authority = self.parts.uri.authority().map(ToString::to_string);
+        let host = authority.or_else(|| self.header("host").map(str::to_owned));
+        let host = host.ok_or_else(|| Error::bad_request("The request has no Host header."))?;
+        let scheme = if self.connection.tls { "https" } else { "http" };
+        Ok(Reply::json(StatusCode::OK, account::document(&format!("{scheme}://{host}/")).to_json()))
+    }
+
+    async fn databases(&self, trace: &mut Trace) -> Result<Reply> {
+        match self.verb {
+            Verb::Create => {
+                let created = self.database.create_database(trace, &self.body, self.throughput()?).await?;
+                Ok(Reply::metadata(&created))
+            }
+            _ => self.feed("Databases", |page| self.database.list_databases(trace, page)),
+        }
+    }
+
+    async fn database(&self, trace: &mut Trace, id: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => Ok(Reply::metadata(&self.database.read_database(trace, id)?)),
+            Verb::Delete => {
+                self.database.delete_database(trace, id, self.if_match()).await?;
+                Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    async fn containers(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Create => {
+                let throughput = self.throughput()?;
+                let created = self.database.create_container(trace, database, &self.body, throughput).await?;
+                Ok(Reply::metadata(&created))
+            }
+            _ => self.feed("DocumentCollections", |page| self.database.list_containers(trace, database, page)),
+        }
+    }
+
+    async fn container(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => self.read_container(trace, at).await,
+            Verb::Replace => {
+                let replaced = self.database.replace_container(trace, at.pair(), &self.body, self.if_match()).await?;
+                Ok(Reply::metadata(&replaced))
+            }
+            Verb::Delete => {
+                self.database.delete_container(trace, at.pair(), self.if_match()).await?;
+                Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    async fn read_container(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let mut container = self.database.read_container(trace, &at.database, &at.container)?;
+        let wants_quota = headers::flag(&self.parts.headers, headers::POPULATE_QUOTA);
+        let wants_statistics = headers::flag(&self.parts.headers, headers::POPULATE_STATISTICS);
+        if !wants_quota && !wants_statistics {
+            return Ok(Reply::metadata(&container));
+        }
+        let usages = self.database.container_usage(&at.database, &at.container).await?;
+        if wants_statistics && let Some(object) = container.value.as_object_mut() {
+            let statistics = usages.iter().map(|(range_id, usage)| {
+                let mut row = orrery_model::Object::new();
+                row.set("id", Value::from(range_id.to_string()));
+                row.set("sizeInKB", Value::from(kilobytes(usage.bytes)));
+                row.set("documentCount", Value::from(i64::try_from(usage.items).unwrap_or(i64::MAX)));
+                row.set("partitionKeys", Value::from(Vec::new()));
+                Value::from(row)
+            });
+            object.set("statistics", Value::from(statistics.collect::<Vec<_>>()));
+        }
+        let reply = Reply::metadata(&container);
+        if !wants_quota {
+            return Ok(reply);
+        }
+        let bytes = kilobytes(usages.iter().map(|(_, usage)| usage.bytes).sum());
+        let items: u64 = usages.iter().map(|(_, usage)| usage.items).sum();
+        Ok(reply
+            .with("x-ms-resource-quota", "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;functions=50;storedProcedures=100;triggers=25;")
+            .with("x-ms-resource-usage", format!("documentSize=0;documentsSize={bytes};documentsCount={items};collectionSize={bytes};functions=0;storedProcedures=0;triggers=0;"))
+            .with("x-ms-documentdb-collection-index-transformation-progress", 100)
+            .with("x-ms-documentdb-collection-lazy-indexing-progress", -1))
+    }
+
+    fn ranges(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        if self.verb != Verb::List {
+            return Err(method_not_allowed());
+        }
+        match self.database.list_ranges(trace, at.pair(), self.header("if-none-match"))? {
+            RangesPage::NotModified { etag } => Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&etag)),
+            RangesPage::Changed { etag, owner_rid, ranges } => {
+                let page = MetadataPage { owner_rid, resources: ranges, continuation: None };
+                Ok(Reply::feed("PartitionKeyRanges", &page).with_etag(&etag))
+            }
+        }
+    }
+
+    async fn users(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Create | Verb::Upsert => {
+                let upsert = self.verb == Verb::Upsert;
+                Ok(Reply::metadata(&self.database.create_user(trace, database, &self.body, upsert).await?))
+            }
+            _ => self.feed("Users", |page| self.database.list_users(trace, database, page)),
+        }
+    }
+
+    async fn user(&self, trace: &mut Trace, database: &str, user: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => Ok(Reply::metadata(&self.database.read_user(trace, database, user)?)),
+            Verb::Replace => {
+                let at = (database, user);
+                let replaced = self.database.replace_user(trace, at, &self.body, self.if_match()).await?;
+                Ok(Reply::metadata(&replaced))
+            }
+            Verb::Delete => {
+                self.database.delete_user(trace, (database, user), self.if_match()).await?;
+                Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn token_seconds(&self) -> Result<Option<i64>> {
+        headers::number(&self.parts.headers, headers::TOKEN_SECONDS)
+    }
+
+    async fn permissions(&self, trace: &mut Trace, database: &str, user: &str) -> Result<Reply> {
+        let (at, seconds) = ((database, user), self.token_seconds()?);
+        match self.verb {
+            Verb::Create | Verb::Upsert => {
+                let upsert = self.verb == Verb::Upsert;
+                let created = self.database.create_permission(trace, at, &self.body, upsert, seconds).await?;
+                Ok(Reply::metadata(&created))
+            }
+            _ => self.feed("Permissions", |page| self.database.list_permissions(trace, at, page, seconds)),
+        }
+    }
+
+    async fn permission(&self, trace: &mut Trace, database: &str, user: &str, permission: &str) -> Result<Reply> {
+        let (at, seconds) = ((database, user, permission), self.token_seconds()?);
+        match self.verb {
+            Verb::Read => Ok(Reply::metadata(&self.database.read_permission(trace, at, seconds)?)),
+            Verb::Replace => {
+                let if_match = self.if_match();
+                let replaced = self.database.replace_permission(trace, at, &self.body, if_match, seconds).await?;
+                Ok(Reply::metadata(&replaced))
+            }
+            Verb::Delete => {
+                self.database.delete_permission(trace, at, self.if_match()).await?;
+                Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn offers(&self, trace: &mut Trace) -> Result<Reply> {
+        self.feed("Offers", |page| self.database.list_offers(trace, page))
+    }
+
+    async fn offer(&self, trace: &mut Trace, rid: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => Ok(offer_reply(&self.database.read_offer(trace, rid)?)),
+            Verb::Replace => {
+                let to_autoscale = headers::flag(&self.parts.headers, headers::MIGRATE_TO_AUTOSCALE);
+                let to_manual = headers::flag(&self.parts.headers, headers::MIGRATE_TO_MANUAL);
+                let migration = match (to_autoscale, to_manual) {
+                    (true, true) => {
+                        return Err(Error::bad_request(
+                            "An offer cannot be migrated to autoscale and to manual throughput at once.",
+                        ));
+                    }
+                    (true, false) => Some(Migration::ToAutoscale),
+                    (false, true) => Some(Migration::ToManual),
+                    (false, false) => None,
+                };
+                let if_match = self.if_match();
+                let offer = self.database.replace_offer(trace, rid, &self.body, migration, if_match).await?;
+                Ok(offer_reply(&offer))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    /// Conflicts arise only between regions that both accept writes; here there is one.
+    fn conflicts(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let container = self.database.read_container(trace, &at.database, &at.container)?;
+        let owner_rid = container.value.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        match self.verb {
+            Verb::List | Verb::Query => {
+                Ok(Reply::feed("Conflicts", &MetadataPage { owner_rid, ..MetadataPage::default() }))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn conflict(&self, at: &ContainerPath) -> Result<Reply> {
+        self.database.catalog().container(&at.database, &at.container)?;
+        match self.verb {
+            Verb::Read | Verb::Delete => Err(Error::new(
+                orrery_model::ErrorKind::NotFound,
+                "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found",
+            )),
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn scripts(&self, at: &ContainerPath, kind: ScriptKind) -> Result<Reply> {
+        self.database.catalog().container(&at.database, &at.container)?;
+        let what = match kind {
+            ScriptKind::StoredProcedure => "Stored procedures",
+            ScriptKind::Trigger => "Triggers",
+            ScriptKind::Function => "User-defined functions",
+        };
+        Err(Error::not_implemented(format!("{what} are not supported.")))
+    }
+}
+
+fn offer_reply(offer: &OfferReply) -> Reply {
+    Reply::metadata(&offer.reply)
+        .with("x-ms-cosmos-min-throughput", offer.minimum)
+        .with("x-ms-offer-replace-pending", "False")
+}
+
+fn kilobytes(bytes: u64) -> i64 {
+    i64::try_from(bytes.div_ceil(1024)).unwrap_or(i64::MAX)
+}

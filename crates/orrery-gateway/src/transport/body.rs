@@ -1,0 +1,59 @@
+//! Request bodies, read whole with a limit on size and time.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    #[error("the body is larger than allowed")]
+    TooLarge,
+    #[error("the body did not arrive in time")]
+    TimedOut,
+    #[error("the body is broken or ended early")]
+    Broken,
+}
+
+/// Reads a body of at most `bytes_max` bytes, with a known length or chunked, all of it within `time_max`.
+pub async fn read_body(body: Incoming, bytes_max: usize, time_max: Duration) -> Result<Bytes, BodyError> {
+    let deadline = Instant::now() + time_max;
+    collect(body, bytes_max, deadline).await
+}
+
+async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Result<Bytes, BodyError> {
+    let hint = body.size_hint();
+    // An announced length is refused before anything is read.
+    if usize::try_from(hint.lower()).map_or(true, |length| length > bytes_max) {
+        return Err(BodyError::TooLarge);
+    }
+    let mut first = Bytes::new();
+    let mut gathered: Option<BytesMut> = None;
+    loop {
+        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| BodyError::TimedOut)?;
+        let Some(frame) = frame else { break };
+        // Trailers carry nothing that anyone needs.
+        let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
+        let length = gathered.as_ref().map_or(first.len(), BytesMut::len) + data.len();
+        if length > bytes_max {
+            return Err(BodyError::TooLarge);
+        }
+        match &mut gathered {
+            Some(gathered) => gathered.extend_from_slice(&data),
+            // Most bodies arrive in one piece, which is then not copied.
+            None if first.is_empty() => first = data,
+            None => {
+                // The announced length is trusted for room only as far as data has shown up for it.
+                let announced = usize::try_from(hint.lower()).unwrap_or(0).min(length.saturating_mul(8));
+                let mut all = BytesMut::with_capacity(announced.max(length));
+                all.extend_from_slice(&first);
+                all.extend_from_slice(&data);
+                gathered = Some(all);
+            }
+        }
+    }
+    Ok(gathered.map_or(first, BytesMut::freeze))
+}

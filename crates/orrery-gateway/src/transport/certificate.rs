@@ -1,0 +1,333 @@
+//! The certificate of the port: the user's own, or one made on first start and kept.
+//!
+//! The one we make is issued by a certificate authority that exists for it alone: the authority's key is
+//! dropped as soon as it has signed. So users can import the authority as a trust anchor (Java, .NET, Go,
+//! OpenSSL and rustls all accept that, while some of them refuse a server certificate that is its own
+//! authority), and nobody who steals the data directory can make further certificates that they trust.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{RootCertStore, ServerConfig};
+
+/// The names under which a server on this machine is always reached.
+pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Apple's platforms refuse server certificates that are valid for more than 825 days.
+const VALID_DAYS: u64 = 820;
+/// A kept certificate is replaced when it has less than this left.
+const RENEW_DAYS: u64 = 14;
+const DAY_SECONDS: u64 = 86_400;
+
+/// The certificate, ready to serve.
+#[derive(Clone)]
+pub struct ServerCertificate {
+    pub tls: Arc<ServerConfig>,
+    /// What clients import to trust this server, as PEM. Never a private key.
+    pub trust_pem: String,
+    /// Whether it was made just now, so that earlier imports no longer count.
+    pub is_new: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    #[error("{} cannot be read: {error}", path.display())]
+    Unreadable { path: PathBuf, error: String },
+    #[error("{} cannot be written: {error}", path.display())]
+    Unwritable { path: PathBuf, error: io::Error },
+    #[error("{} holds no certificate in PEM form", .0.display())]
+    NoCertificate(PathBuf),
+    #[error("{} holds no private key in PEM form", .0.display())]
+    NoKey(PathBuf),
+    #[error("the certificate {} and its key cannot be used: {error}", path.display())]
+    Unusable { path: PathBuf, error: rustls::Error },
+    #[error("\"{0}\" is neither a host name nor an address that a certificate could hold")]
+    Name(String),
+    #[error("no certificate could be made: {0}")]
+    Generate(String),
+}
+
+/// The user's certificate chain (the server's first) and private key.
+pub fn load(certificate: &Path, key: &Path) -> Result<ServerCertificate, CertificateError> {
+    Pair::read(certificate, key)?.into_server(certificate, Origin::User)
+}
+
+/// The certificate kept in `directory` as `cert.pem` and `key.pem`. One that is missing, damaged, about to
+/// expire or made for other names is replaced.
+pub fn load_or_create(
+    directory: &Path,
+    names: &[String],
+    now_seconds: i64,
+) -> Result<ServerCertificate, CertificateError> {
+    let (certificate, key) = (directory.join("cert.pem"), directory.join("key.pem"));
+    match Pair::read(&certificate, &key) {
+        Ok(kept) if kept.is_good_for(names, now_seconds) => {
+            if let Ok(server) = kept.into_server(&certificate, Origin::Kept) {
+                return Ok(server);
+            }
+            tracing::warn!("the kept certificate and key do not belong together and are replaced");
+        }
+        Ok(_) => tracing::info!("the kept certificate has expired or lacks a name and is replaced"),
+        Err(error) if certificate.exists() => tracing::warn!(%error, "the kept certificate is replaced"),
+        Err(_) => {}
+    }
+    let made = Pair::make(names, now_seconds)?;
+    // The key first: a certificate without its key would be found damaged and made again.
+    write_file(&key, &made.key_pem, true)?;
+    write_file(&certificate, &made.chain_pem, false)?;
+    made.into_server(&certificate, Origin::Made)
+}
+
+/// A certificate that is kept nowhere, for servers that keep nothing.
+pub fn create(names: &[String], now_seconds: i64) -> Result<ServerCertificate, CertificateError> {
+    Pair::make(names, now_seconds)?.into_server(Path::new("in memory"), Origin::Made)
+}
+
+/// A certificate chain and the key of its first certificate.
+struct Pair {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    chain_pem: String,
+    key_pem: String,
+}
+
+impl Pair {
+    fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let read = |path: &Path| {
+            fs::read_to_string(path)
+                .map_err(|error| CertificateError::Unreadable { path: path.into(), error: error.to_string() })
+        };
+        let (chain_pem, key_pem) = (read(certificate)?, read(key)?);
+        let chain =
+            CertificateDer::pem_slice_iter(chain_pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(
+                |error| CertificateError::Unreadable { path: certificate.into(), error: error.to_string() },
+            )?;
+        if chain.is_empty() {
+            return Err(CertificateError::NoCertificate(certificate.into()));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
+            .map_err(|_| CertificateError::NoKey(key.into()))?;
+        Ok(Self { chain, key, chain_pem, key_pem })
+    }
+
+    fn make(names: &[String], now_seconds: i64) -> Result<Self, CertificateError> {
+        let failed = |error: rcgen::Error| CertificateError::Generate(error.to_string());
+        if let Some(name) = names.iter().find(|name| ServerName::try_from(name.as_str()).is_err()) {
+            return Err(CertificateError::Name(name.clone()));
+        }
+        let now = u64::try_from(now_seconds).unwrap_or(0);
+        let at = |seconds: u64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+        let authority_key = KeyPair::generate().map_err(failed)?;
+        let server_key = KeyPair::generate().map_err(failed)?;
+
+        let mut authority = CertificateParams::default();
+        authority.distinguished_name.push(DnType::CommonName, "Orrery local authority");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        // A day of grace: the clocks of containers and their hosts differ.
+        authority.not_before = at(now.saturating_sub(DAY_SECONDS));
+        authority.not_after = at(now + VALID_DAYS * DAY_SECONDS);
+
+        let mut server = CertificateParams::new(names).map_err(failed)?;
+        let common_name = names.first().map_or("localhost", String::as_str);
+        server.distinguished_name.push(DnType::CommonName, common_name);
+        server.is_ca = IsCa::ExplicitNoCa;
+        server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        server.use_authority_key_identifier_extension = true;
+        server.not_before = authority.not_before;
+        server.not_after = authority.not_after;
+
+        let authority_certificate = authority.self_signed(&authority_key).map_err(failed)?;
+        let issuer = Issuer::new(authority, authority_key);
+        let certificate = server.signed_by(&server_key, &issuer).map_err(failed)?;
+        let key_pem = server_key.serialize_pem();
+        Ok(Self {
+            chain_pem: format!("{}{}", certificate.pem(), authority_certificate.pem()),
+            chain: vec![certificate.der().clone(), authority_certificate.der().clone()],
+            key: PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
+                .map_err(|error| CertificateError::Generate(error.to_string()))?,
+            key_pem,
+        })
+    }
+
+    /// Whether a client that trusts the last certificate would accept the first for all these names, now and
+    /// for some time.
+    fn is_good_for(&self, names: &[String], now_seconds: i64) -> bool {
+        let [server, .., authority] = self.chain.as_slice() else { return false };
+        let mut roots = RootCertStore::empty();
+        if roots.add(authority.clone()).is_err() {
+            return false;
+        }
+        let Ok(verifier) = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build()
+        else {
+            return false;
+        };
+        let now = u64::try_from(now_seconds).unwrap_or(0);
+        [now, now + RENEW_DAYS * DAY_SECONDS].into_iter().all(|seconds| {
+            let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+            names.iter().all(|name| {
+                ServerName::try_from(name.as_str())
+                    .is_ok_and(|name| verifier.verify_server_cert(server, &[], &name, &[], time).is_ok())
+            })
+        })
+    }
+
+    fn into_server(self, path: &Path, origin: Origin) -> Result<ServerCertificate, CertificateError> {
+        // Printed again from the certificates, because a user's file may hold the private key as well.
+        let trust_pem = match origin {
+            Origin::User => self.chain.iter().map(|certificate| print_pem(certificate)).collect(),
+            Origin::Kept | Origin::Made => self.chain.last().map_or_else(String::new, |last| print_pem(last)),
+        };
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(self.chain, self.key))
+            .map_err(|error| CertificateError::Unusable { path: path.into(), error })?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(ServerCertificate { tls: Arc::new(config), trust_pem, is_new: origin == Origin::Made })
+    }
+}
+
+/// Where a certificate comes from, which decides what clients should trust: all that the user gave, or the
+/// authority at the end of our own chain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    User,
+    Kept,
+    Made,
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn print_pem(certificate: &[u8]) -> String {
+    let text = STANDARD.encode(certificate);
+    let mut pem = String::with_capacity(text.len() + text.len() / 64 + 64);
+    pem.push_str("-----BEGIN CERTIFICATE-----\n");
+    for line in text.as_bytes().chunks(64) {
+        pem.extend(line.iter().map(|byte| char::from(*byte)));
+        pem.push('\n');
+    }
+    pem.push_str("-----END CERTIFICATE-----\n");
+    pem
+}
+
+/// Writes a file whole or not at all; a secret one is readable by its owner only, from its first byte on.
+fn write_file(path: &Path, text: &str, secret: bool) -> Result<(), CertificateError> {
+    let failed = |error| CertificateError::Unwritable { path: path.into(), error };
+    let draft = path.with_extension("new");
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(if secret { 0o600 } else { 0o644 });
+    }
+    // A draft that someone left there may have other rights.
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let mut file = options.open(&draft).map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&draft, path).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_795_000_000;
+
+    fn names(extra: &[&str]) -> Vec<String> {
+        LOCAL_NAMES.iter().chain(extra).map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_made_certificate_is_kept_and_used_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = load_or_create(directory.path(), &names(&[]), NOW).unwrap();
+        assert!(first.is_new);
+        assert!(first.trust_pem.starts_with("-----BEGIN CERTIFICATE-----\n"));
+        assert_eq!(first.trust_pem.matches("BEGIN").count(), 1);
+        let second = load_or_create(directory.path(), &names(&[]), NOW + 1000).unwrap();
+        assert!(!second.is_new);
+        assert_eq!(first.trust_pem, second.trust_pem);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |name: &str| fs::metadata(directory.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode("key.pem") & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn an_unfit_certificate_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = load_or_create(directory.path(), &names(&[]), NOW).unwrap();
+        let named = load_or_create(directory.path(), &names(&["db.example"]), NOW).unwrap();
+        assert!(named.is_new && named.trust_pem != first.trust_pem);
+        // Fewer names are no reason.
+        assert!(!load_or_create(directory.path(), &names(&[]), NOW).unwrap().is_new);
+        let nearly_over = NOW + 810 * 86_400;
+        assert!(load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
+        assert!(!load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
+
+        fs::write(directory.path().join("cert.pem"), "damaged").unwrap();
+        assert!(load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
+        let other = tempfile::tempdir().unwrap();
+        load_or_create(other.path(), &names(&[]), nearly_over).unwrap();
+        fs::copy(other.path().join("key.pem"), directory.path().join("key.pem")).unwrap();
+        assert!(load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
+    }
+
+    #[test]
+    fn a_users_certificate_is_taken_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = Pair::make(&names(&[]), NOW).unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("both.pem"), format!("{}{}", made.key_pem, made.chain_pem)).unwrap();
+        let loaded = load(&path("both.pem"), &path("both.pem")).unwrap();
+        assert!(!loaded.is_new);
+        assert_eq!(loaded.trust_pem.matches("BEGIN CERTIFICATE").count(), 2);
+        assert!(!loaded.trust_pem.contains("PRIVATE"));
+    }
+
+    #[test]
+    fn unusable_files_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let (one, two) = (Pair::make(&names(&[]), NOW).unwrap(), Pair::make(&names(&[]), NOW).unwrap());
+        fs::write(path("cert.pem"), &one.chain_pem).unwrap();
+        fs::write(path("key.pem"), &two.key_pem).unwrap();
+        fs::write(path("empty.pem"), "").unwrap();
+        let message = |certificate: &str, key: &str| {
+            load(&path(certificate), &path(key)).err().expect("it must not load").to_string()
+        };
+        assert!(message("missing.pem", "key.pem").contains("missing.pem cannot be read"));
+        assert!(message("empty.pem", "key.pem").contains("empty.pem holds no certificate"));
+        assert!(message("cert.pem", "empty.pem").contains("empty.pem holds no private key"));
+        assert!(message("cert.pem", "key.pem").contains("cannot be used"));
+    }
+
+    #[test]
+    fn names_must_fit_into_a_certificate() {
+        let error = create(&names(&["not a name"]), NOW).err().unwrap();
+        assert!(matches!(error, CertificateError::Name(name) if name == "not a name"));
+    }
+}

@@ -1,0 +1,238 @@
+//! What a connection is doing, noted as bytes and requests pass, so that one timer per connection can tell
+//! a slow client from an idle or a busy one.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::TransportOptions;
+
+/// What is known of a connection; shared by its stream and its requests.
+pub(super) struct Activity(Mutex<State>);
+
+struct State {
+    /// HTTP/2 has heads of many requests, pings and settings on one stream, so only HTTP/1 notes a head.
+    notes_heads: bool,
+    /// Requests whose response was not handed over yet.
+    in_flight: usize,
+    /// Since when bytes of a head have been arriving.
+    head_since: Option<Instant>,
+    /// The last end of a request, or the start of the connection.
+    quiet_since: Instant,
+    /// Since when the peer has taken no bytes although we have some.
+    write_blocked_since: Option<Instant>,
+    /// Responses that wait for the peer's flow control, and since when none of them was taken.
+    responses_waiting: usize,
+    responses_waiting_since: Instant,
+}
+
+/// What the timer finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// All is well; look again at this time.
+    Fine(Instant),
+    /// Nothing has been asked for a long time: close politely.
+    Idle,
+    /// The client holds us up: close.
+    Stuck(&'static str),
+}
+
+impl Activity {
+    pub(super) fn new(notes_heads: bool) -> Arc<Self> {
+        let now = Instant::now();
+        Arc::new(Self(Mutex::new(State {
+            notes_heads,
+            in_flight: 0,
+            // The first bytes of the first head are already here: they told the protocol.
+            head_since: notes_heads.then_some(now),
+            quiet_since: now,
+            write_blocked_since: None,
+            responses_waiting: 0,
+            responses_waiting_since: now,
+        })))
+    }
+
+    pub(super) fn verdict(&self, options: &TransportOptions) -> Verdict {
+        let state = self.0.lock();
+        let now = Instant::now();
+        // Whatever is not running now cannot be over before its whole time has passed.
+        let deadline = |since: Option<Instant>, limit| since.unwrap_or(now) + limit;
+        let head_end = deadline(state.head_since.filter(|_| state.in_flight == 0), options.head_timeout);
+        let write_end = deadline(state.write_blocked_since, options.write_timeout);
+        let response_since = (state.responses_waiting > 0).then_some(state.responses_waiting_since);
+        let response_end = deadline(response_since, options.write_timeout);
+        let idle = state.in_flight == 0 && state.head_since.is_none();
+        let idle_end = deadline(idle.then_some(state.quiet_since), options.idle_timeout);
+        if now >= head_end {
+            Verdict::Stuck("the head of a request did not arrive in time")
+        } else if now >= write_end || now >= response_end {
+            Verdict::Stuck("the client does not take its response")
+        } else if now >= idle_end {
+            Verdict::Idle
+        } else {
+            Verdict::Fine(head_end.min(write_end).min(response_end).min(idle_end))
+        }
+    }
+
+    fn bytes_arrived(&self) {
+        let mut state = self.0.lock();
+        if state.notes_heads && state.in_flight == 0 && state.head_since.is_none() {
+            state.head_since = Some(Instant::now());
+        }
+    }
+
+    fn write_was(&self, blocked: bool) {
+        let mut state = self.0.lock();
+        if !blocked {
+            state.write_blocked_since = None;
+        } else if state.write_blocked_since.is_none() {
+            state.write_blocked_since = Some(Instant::now());
+        }
+    }
+}
+
+/// A request under way, from its head to the moment its response is handed over or dropped.
+pub(super) struct InFlight {
+    activity: Arc<Activity>,
+    responding: bool,
+}
+
+impl InFlight {
+    pub(super) fn begin(activity: &Arc<Activity>) -> Self {
+        let mut state = activity.0.lock();
+        state.in_flight += 1;
+        state.head_since = None;
+        drop(state);
+        Self { activity: Arc::clone(activity), responding: false }
+    }
+
+    /// Ties the request to its response: it ends when the connection is done with the body.
+    pub(super) fn respond(mut self, body: Full<Bytes>) -> WatchedBody {
+        let mut state = self.activity.0.lock();
+        if state.responses_waiting == 0 {
+            state.responses_waiting_since = Instant::now();
+        }
+        state.responses_waiting += 1;
+        drop(state);
+        self.responding = true;
+        WatchedBody { body, _in_flight: self }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let mut state = self.activity.0.lock();
+        state.in_flight -= 1;
+        state.quiet_since = now;
+        if self.responding {
+            state.responses_waiting -= 1;
+            state.responses_waiting_since = now;
+        }
+    }
+}
+
+/// A response body that tells when it is gone.
+pub(super) struct WatchedBody {
+    body: Full<Bytes>,
+    _in_flight: InFlight,
+}
+
+impl Body for WatchedBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that notes what passes, with the bytes in front of it that were read to tell the protocol.
+pub(super) struct Watched<Io> {
+    io: Io,
+    first_bytes: Bytes,
+    activity: Arc<Activity>,
+}
+
+impl<Io> Watched<Io> {
+    pub(super) fn new(io: Io, first_bytes: Bytes, activity: Arc<Activity>) -> Self {
+        Self { io, first_bytes, activity }
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first_bytes.has_remaining() {
+            let length = self.first_bytes.len().min(buffer.remaining());
+            buffer.put_slice(&self.first_bytes.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.io).poll_read(context, buffer);
+        if result.is_ready() && buffer.filled().len() > before {
+            self.activity.bytes_arrived();
+        }
+        result
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.activity.write_was(result.is_pending());
+        result
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.io).poll_write_vectored(context, slices);
+        self.activity.write_was(result.is_pending());
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.io).poll_flush(context);
+        self.activity.write_was(result.is_pending());
+        result
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.io).poll_shutdown(context);
+        self.activity.write_was(result.is_pending());
+        result
+    }
+}
