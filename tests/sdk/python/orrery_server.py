@@ -25,6 +25,15 @@ class Server:
         self._process = process
         self._log = log
 
+    @property
+    def address(self):
+        return self.endpoint.removeprefix("http://").rstrip("/")
+
+    def kill(self):
+        """Ends the process without giving it a chance to tidy up."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self):
         if self._process is None:
             return
@@ -44,14 +53,14 @@ def start(arguments=("--in-memory",)):
     failure = None
     for _ in range(START_ATTEMPTS):
         try:
-            return _start_once(arguments)
+            return start_at(f"127.0.0.1:{_free_port()}", arguments)
         except RuntimeError as error:
             failure = error
     raise failure
 
 
-def _start_once(arguments):
-    address = f"127.0.0.1:{_free_port()}"
+def start_at(address, arguments):
+    """A new process of ORRERY_BIN at this very address."""
     log = tempfile.NamedTemporaryFile(mode="w+", prefix="orrery-", suffix=".log", delete=False)
     command = [os.environ["ORRERY_BIN"], "serve", "--listen", address, *arguments]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
