@@ -4,5 +4,6 @@
 //! `auth` says who is asking, `wire` reads and writes the binary body formats.
 
 pub mod auth;
+pub mod metrics;
 pub mod transport;
 pub mod wire;

@@ -8,14 +8,14 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     #[error("the body is larger than allowed")]
     TooLarge,
     #[error("the body did not arrive in time")]
     TimedOut,
-    #[error("the body is broken or ended early")]
-    Broken,
+    #[error("the body is broken or ended early: {0}")]
+    Broken(String),
 }
 
 /// Reads a body of at most `bytes_max` bytes, with a known length or chunked, all of it within `time_max`.
@@ -36,7 +36,9 @@ async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Res
         let frame = timeout_at(deadline, body.frame()).await.map_err(|_| BodyError::TimedOut)?;
         let Some(frame) = frame else { break };
         // Trailers carry nothing that anyone needs.
-        let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|error| BodyError::Broken(error.to_string()))?.into_data() else {
+            continue;
+        };
         let length = gathered.as_ref().map_or(first.len(), BytesMut::len) + data.len();
         if length > bytes_max {
             return Err(BodyError::TooLarge);

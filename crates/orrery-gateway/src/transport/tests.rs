@@ -40,7 +40,7 @@ impl Handler for TestHandler {
                     Ok(body) => Response::new(Full::new(body)),
                     Err(BodyError::TooLarge) => status(413),
                     Err(BodyError::TimedOut) => status(408),
-                    Err(BodyError::Broken) => status(400),
+                    Err(BodyError::Broken(_)) => status(400),
                 }
             }
             "/panic" => panic!("the handler was asked to"),

@@ -1,0 +1,139 @@
+//! What the server counts: one struct, made once and passed down, printed in the OpenMetrics text format.
+//!
+//! Labels only have values that the program itself names (kinds of resources, operations, status codes), so
+//! no client can make the number of series grow. Names of databases, containers or keys never appear.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use orrery_model::Charge;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+/// From a point read in memory to the longest query page.
+const DURATION_BUCKETS: [f64; 16] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Operation {
+    resource: &'static str,
+    operation: &'static str,
+}
+
+/// What was asked for and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answer {
+    resource: &'static str,
+    operation: &'static str,
+    status: u16,
+}
+
+type RequestUnits = Counter<f64, AtomicU64>;
+
+/// All metrics of a server.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Answer, Counter>,
+    durations: Family<Operation, Histogram, fn() -> Histogram>,
+    charges: Family<Operation, RequestUnits>,
+    /// For the transport, which follows its connections with it.
+    pub connections_open: Gauge,
+}
+
+impl Metrics {
+    /// `version` is the program's; `start_ms` is when it started.
+    pub fn new(version: &'static str, start_ms: i64) -> Self {
+        let metrics = Self {
+            registry: Registry::default(),
+            requests: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
+            charges: Family::default(),
+            connections_open: Gauge::default(),
+        };
+        metrics.registered(version, start_ms)
+    }
+
+    fn registered(mut self, version: &'static str, start_ms: i64) -> Self {
+        let start_time: Gauge<f64, AtomicU64> = Gauge::default();
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds since the epoch are far below 2^53")]
+        start_time.set(start_ms as f64 / 1000.0);
+        self.registry.register(
+            "process_start_time_seconds",
+            "When the process started, in seconds since the Unix epoch",
+            start_time,
+        );
+        let registry = self.registry.sub_registry_with_prefix("orrery");
+        registry.register("build", "The running program", Info::new(vec![("version", version)]));
+        registry.register("requests", "Requests that were answered", self.requests.clone());
+        registry.register_with_unit(
+            "request_duration",
+            "Time from the head of a request to its answer",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+        registry.register("request_units", "Request units that were charged", self.charges.clone());
+        registry.register("connections_open", "Open connections", self.connections_open.clone());
+        self
+    }
+
+    /// Counts one answered request.
+    pub fn request(
+        &self,
+        resource: &'static str,
+        operation: &'static str,
+        status: u16,
+        duration: Duration,
+        charge: Charge,
+    ) {
+        self.requests.get_or_create(&Answer { resource, operation, status }).inc();
+        let operation = Operation { resource, operation };
+        self.durations.get_or_create(&operation).observe(duration.as_secs_f64());
+        self.charges.get_or_create(&operation).inc_by(charge.as_f64());
+    }
+
+    /// All metrics as OpenMetrics text.
+    pub fn encode(&self) -> String {
+        let mut text = String::with_capacity(4096);
+        encode(&mut text, &self.registry).expect("a String accepts every write");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_what_they_are() {
+        let metrics = Metrics::new("1.2.3", 1_500);
+        let read = |status, ms, hundredths| {
+            let charge = Charge::from_hundredths(hundredths);
+            metrics.request("item", "read", status, Duration::from_millis(ms), charge);
+        };
+        read(200, 3, 100);
+        read(200, 30, 123);
+        read(404, 1, 100);
+        metrics.connections_open.inc();
+        let text = metrics.encode();
+        for line in [
+            "process_start_time_seconds 1.5",
+            r#"orrery_build_info{version="1.2.3"} 1"#,
+            r#"orrery_requests_total{resource="item",operation="read",status="200"} 2"#,
+            r#"orrery_requests_total{resource="item",operation="read",status="404"} 1"#,
+            r#"orrery_request_units_total{resource="item",operation="read"} 3.23"#,
+            r#"orrery_request_duration_seconds_count{resource="item",operation="read"} 3"#,
+            r#"orrery_request_duration_seconds_bucket{le="0.005",resource="item",operation="read"} 2"#,
+            "orrery_connections_open 1",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+}
