@@ -9,7 +9,7 @@ use orrery_model::rid::{ChildKind, ChildRid, ContainerRid, DatabaseRid};
 use orrery_model::{Error, ErrorKind, Object, Result, Value};
 
 use crate::catalog::{
-    Catalog, Change, Container, DatabaseEntry, OfferOwner, Partition, already_exists, not_found,
+    Catalog, Change, Container, DatabaseEntry, OfferOwner, Partition, already_exists,
 };
 use crate::databases::{add_offer, check_account_size, check_etag};
 use crate::failure::store_failure;
@@ -304,9 +304,4 @@ fn range_value(container: &Container, partition: &Partition, share: f64) -> Valu
     object.set("ownedArchivalPKRangeIds", Value::from(Vec::new()));
     object.set("_ts", Value::from(partition.timestamp));
     object.into()
-}
-
-/// The container of a request that needs it to exist.
-pub(crate) fn existing(catalog: &Catalog, rid: ContainerRid) -> Result<&Arc<Container>> {
-    catalog.container_by_rid(rid).ok_or_else(not_found)
 }

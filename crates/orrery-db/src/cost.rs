@@ -80,6 +80,14 @@ pub fn refused_write(bytes: usize) -> Charge {
     Charge::from_hundredths(24) + point_read(bytes)
 }
 
+/// A query that visited so many partitions, read so many items and bytes, and returned so many bytes.
+pub fn query(partitions: usize, items: u64, item_bytes: u64, output_bytes: usize) -> Charge {
+    let extra_partitions = partitions.saturating_sub(1) as u64;
+    Charge::from_hundredths(
+        230 + 250 * extra_partitions + 2 * items + item_bytes / 1024 + output_bytes as u64 / 1024,
+    )
+}
+
 /// Reading or changing a database, a container, an offer, a user …
 pub fn metadata_read() -> Charge {
     Charge::from_hundredths(100)

@@ -16,6 +16,7 @@ mod maintenance;
 mod metadata;
 mod offers;
 mod permissions;
+mod queries;
 mod resource_token;
 mod trace;
 mod users;
@@ -39,6 +40,7 @@ pub use items::transaction::Effect;
 pub use metadata::{MetadataPage, MetadataReply, PageRequest};
 pub use permissions::PermissionReply;
 pub use offers::OfferReply;
+pub use queries::{QueryOptions, QueryPage, QueryRequest};
 pub use resource_token::{Access, Grant};
 pub use trace::{Served, Trace};
 

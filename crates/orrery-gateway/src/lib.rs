@@ -1,9 +1,19 @@
 //! The HTTP gateway: the Cosmos DB wire protocol, in and out.
 //!
 //! Only this crate knows HTTP, headers and status codes. `transport` turns bytes on a port into requests,
-//! `auth` says who is asking, `wire` reads and writes the binary body formats.
+//! `auth` says who is asking, `path` and `operation` decide what is asked, `service` answers it, `wire` reads and
+//! writes the body formats.
 
+mod account;
+mod admin;
 pub mod auth;
+pub mod headers;
 pub mod metrics;
+pub mod operation;
+pub mod path;
+mod reply;
+mod service;
 pub mod transport;
 pub mod wire;
+
+pub use service::{Gateway, GatewayOptions};

@@ -84,13 +84,6 @@ pub fn items_of(effective: &EffectiveKey) -> KeyRange {
     KeyRange::prefix(&item(effective, ""))
 }
 
-/// The smallest key after the item, to resume a scan behind it.
-pub fn after_item(effective: &EffectiveKey, id: &str) -> Key {
-    let mut key = item(effective, id);
-    key.push(0);
-    key
-}
-
 fn bound(prefix: u8, effective: &EffectiveKey) -> Key {
     let mut key = vec![prefix];
     push_escaped(&mut key, effective.as_bytes());

@@ -8,7 +8,7 @@ use orrery_model::partition_key::{EffectiveKey, PartitionKey};
 use orrery_model::patch::Patch;
 use orrery_model::rid::{ContainerRid, ItemRid};
 use orrery_model::session::SessionToken;
-use orrery_model::{Charge, Error, ErrorKind, Result};
+use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::ReadRequest;
 
 use super::body::{PreparedItem, parse_json, parse_object};
@@ -268,12 +268,6 @@ impl Database {
                 trace.add(cost::missing_item());
                 Err(item_not_found())
             }
-        }
-    }
-
-    pub(crate) fn charge_refusal(trace: &mut Trace) {
-        if trace.charge == Charge::ZERO {
-            trace.add(cost::missing_item());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use orrery_db::{BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, FeedScope, ItemOptions, ItemReply, PageRequest, Trace};
+use orrery_db::{BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, FeedScope, ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace};
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Result};
@@ -128,10 +128,7 @@ impl Call<'_> {
         }
         let headers = &self.parts.headers;
         let session = headers::session(headers)?;
-        let page = PageRequest {
-            items_max: headers::number(headers, headers::MAX_ITEM_COUNT)?,
-            continuation: headers::owned(headers, headers::CONTINUATION),
-        };
+        let page = self.page()?;
         let intended = self.header(headers::INTENDED_RID);
         let scope = self.scope()?;
         let feed = self.database.read_items(trace, at.pair(), intended, &scope, session.as_ref(), &page).await?;
@@ -140,8 +137,32 @@ impl Call<'_> {
     }
 
     async fn query_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
-        let _ = (trace, at);
-        Err(Error::not_implemented("Queries of items are not supported."))
+        let headers = &self.parts.headers;
+        let token_kb = headers::number(headers, headers::TOKEN_LIMIT)?.and_then(|limit| usize::try_from(limit).ok());
+        let options = QueryOptions {
+            intended_rid: headers::owned(headers, headers::INTENDED_RID),
+            session: headers::session(headers)?,
+            scope: self.scope()?,
+            page: self.page()?,
+            cross_partition: headers::flag(headers, headers::ENABLE_CROSS_PARTITION),
+            token_bytes_max: token_kb.map(|limit| limit.saturating_mul(1024)),
+        };
+        let page = self.database.query_items(trace, at.pair(), &options, &self.query()?).await?;
+        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+        let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
+        if !page.is_sorted {
+            return Ok(reply);
+        }
+        Ok(reply.with("x-ms-cosmos-query-execution-info", "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}"))
+    }
+
+    /// The query in the body; old clients send its bare text.
+    pub(super) fn query(&self) -> Result<QueryRequest> {
+        let content_type = self.header("content-type").unwrap_or_default();
+        match content_type.to_ascii_lowercase().starts_with("application/sql") {
+            true => QueryRequest::from_text(&self.body),
+            false => QueryRequest::parse(&self.body),
+        }
     }
 
     fn plan_query(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
@@ -194,7 +215,7 @@ fn json_text(body: &Bytes) -> Result<Bytes> {
         return Ok(body.clone());
     }
     let text = binary_json::decode(body, BODY_BYTES_MAX).map_err(|error| match error {
-        binary_json::BinaryJsonError::TextTooLong => Error::new(ErrorKind::TooLarge, "Request size is too large"),
+        binary_json::BinaryJsonError::TooLarge(_) => Error::new(ErrorKind::TooLarge, "Request size is too large"),
         error => Error::bad_request(format!("The input content is invalid because its binary JSON cannot be read: {error}.")),
     })?;
     Ok(Bytes::from(text))

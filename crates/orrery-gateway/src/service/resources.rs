@@ -44,7 +44,7 @@ impl Call<'_> {
         }
     }
 
-    fn page(&self) -> Result<PageRequest> {
+    pub(super) fn page(&self) -> Result<PageRequest> {
         Ok(PageRequest {
             items_max: headers::number(&self.parts.headers, headers::MAX_ITEM_COUNT)?,
             continuation: headers::owned(&self.parts.headers, headers::CONTINUATION),
@@ -74,7 +74,7 @@ impl Call<'_> {
             Verb::Query => {
                 let everything = PageRequest { items_max: Some(-1), continuation: None };
                 let all = list(&everything)?;
-                let page = self.database.query_metadata(all, &self.body, &self.page()?)?;
+                let page = self.database.query_metadata(all, &self.query()?, &self.page()?)?;
                 Ok(Reply::feed(property, &page))
             }
             _ => Err(method_not_allowed()),

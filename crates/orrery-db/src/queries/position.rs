@@ -1,0 +1,91 @@
+//! Where the next page of a query begins, as its continuation token carries it.
+//!
+//! A JSON object, because sort values are JSON: `{"k":"<hex item key>","s":rows,"p":passed}` for streams,
+//! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned}` for rows that must be made again.
+
+use orrery_model::value::{self, Value};
+use orrery_model::{Object, Result};
+use orrery_query::pipeline::{ResumePoint, ResumeValue};
+use orrery_storage::Key;
+
+use crate::continuation::invalid;
+
+/// A place in the result of a query.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Position {
+    /// At an item, some of whose rows were returned.
+    Stream { key: Key, skip_rows: u32, passed: u64 },
+    /// After a row in sort order.
+    Sorted { point: ResumePoint, passed: u64 },
+    /// After so many rows.
+    Counted { returned: u64 },
+}
+
+impl Position {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut object = Object::new();
+        let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+        match self {
+            Self::Stream { key, skip_rows, passed } => {
+                let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+                object.set("k", Value::from(hex));
+                object.set("s", number(u64::from(*skip_rows)));
+                object.set("p", number(*passed));
+            }
+            Self::Sorted { point, passed } => {
+                object.set("v", point.values.iter().map(ResumeValue::to_value).collect::<Vec<_>>().into());
+                object.set("o", number(point.ordinal.unwrap_or(0)));
+                object.set("r", number(u64::from(point.row)));
+                object.set("p", number(*passed));
+            }
+            Self::Counted { returned } => object.set("n", number(*returned)),
+        }
+        Value::from(object).to_json().into_bytes()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let value = value::parse(bytes).map_err(|_| invalid())?;
+        Self::read(&value).ok_or_else(invalid)
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        let number = |name: &str| u64::try_from(value.get(name)?.as_i64()?).ok();
+        if let Some(returned) = number("n") {
+            return Some(Self::Counted { returned });
+        }
+        let passed = number("p")?;
+        if let Some(hex) = value.get("k").and_then(Value::as_str) {
+            let digits = hex.as_bytes().chunks(2);
+            let bytes = digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+            let skip_rows = u32::try_from(number("s")?).ok()?;
+            return Some(Self::Stream { key: bytes.collect::<Option<Key>>()?, skip_rows, passed });
+        }
+        let values = value.get("v")?.as_array()?.iter().map(ResumeValue::parse).collect::<Option<Vec<_>>>()?;
+        let row = u32::try_from(number("r")?).ok()?;
+        let point = ResumePoint { values, ordinal: Some(number("o")?), row, exclude: true };
+        Some(Self::Sorted { point, passed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_come_back_as_they_were() {
+        let point = ResumePoint {
+            values: vec![ResumeValue::Scalar(Value::from("x")), ResumeValue::Undefined],
+            ordinal: Some(7),
+            row: 2,
+            exclude: true,
+        };
+        for position in [
+            Position::Stream { key: vec![0x10, 0, 0xFF], skip_rows: 3, passed: 9 },
+            Position::Sorted { point, passed: 4 },
+            Position::Counted { returned: 12 },
+        ] {
+            assert_eq!(Position::decode(&position.encode()), Ok(position));
+        }
+        assert!(Position::decode(b"{}").is_err());
+    }
+}
