@@ -5,6 +5,7 @@
 //! grouped so that concurrent writers share one flush to disk.
 
 pub mod contract;
+mod embedded;
 mod memory;
 mod transaction;
 
@@ -13,4 +14,5 @@ pub use contract::{
     Limits, Lsn, Op, PartitionId, PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan,
     Snapshot, StoreError, View, Want, WriteSet, commit,
 };
+pub use embedded::{Durability, Embedded, EmbeddedOptions, OpenError};
 pub use memory::Memory;

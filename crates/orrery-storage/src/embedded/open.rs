@@ -1,0 +1,280 @@
+//! Opening a directory: lock it, check its format, recover what a crash left, start the threads.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::EmbeddedOptions;
+use super::committer::Committer;
+use super::error::OpenError;
+use super::journal::{self, Journal};
+use super::layout::{self, PartitionRecord, Slot};
+use super::shared::{Partition, Shared};
+use super::tree::{Fault, Pin, Tree};
+use super::{background, verify};
+use crate::contract::{Direction, KeyRange, PartitionId, Scan, Want};
+use crate::transaction::panic_text;
+
+type Opened = (Arc<Shared>, Vec<JoinHandle<()>>, File);
+
+pub(super) fn open(directory: PathBuf, options: EmbeddedOptions) -> Result<Opened, OpenError> {
+    let lock = lock(&directory)?;
+    check_format(&directory)?;
+    let tree = open_tree(&directory, &options)?;
+    let (journal, sealed) = recover_journals(&directory, &tree)?;
+    let shared = Arc::new(Shared::new(directory, options, tree));
+    let next_slot = load_partitions(&shared)?;
+    for path in sealed {
+        shared.background.memtable_sealed(path);
+    }
+    let committer = Committer::new(Arc::clone(&shared), journal, next_slot);
+    let (flusher, merger) = (Arc::clone(&shared), Arc::clone(&shared));
+    let threads = [
+        spawn("orrery-commit", move || committer.run()),
+        spawn("orrery-flush", move || background::run_flusher(&flusher)),
+        spawn("orrery-merge", move || background::run_merger(&merger)),
+    ];
+    let threads = threads.into_iter().collect::<Result<Vec<_>, _>>();
+    match threads {
+        Ok(threads) => Ok((shared, threads, lock)),
+        Err(source) => {
+            shared.fail("its threads could not be started");
+            Err(OpenError::io(&shared.directory)(source))
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+fn lock(directory: &Path) -> Result<File, OpenError> {
+    fs::create_dir_all(directory).map_err(OpenError::io(directory))?;
+    let path = layout::lock_path(directory);
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(OpenError::io(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { directory: directory.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(OpenError::io(&path)(source)),
+    }
+}
+
+/// Refuses directories of other kinds and versions; prepares an empty one.
+fn check_format(directory: &Path) -> Result<(), OpenError> {
+    let path = layout::format_path(directory);
+    match fs::read(&path) {
+        Ok(content) => {
+            let version = std::str::from_utf8(&content).ok().and_then(layout::parse_format);
+            match version {
+                Some(layout::FORMAT_VERSION) => Ok(()),
+                Some(found) if found > layout::FORMAT_VERSION => Err(OpenError::NewerFormat {
+                    directory: directory.to_owned(),
+                    found,
+                    known: layout::FORMAT_VERSION,
+                }),
+                _ => Err(OpenError::damaged(&path, "it does not name a format")),
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(directory, &path),
+        Err(error) => Err(OpenError::io(&path)(error)),
+    }
+}
+
+/// Makes a new store. The format comes last, so that a creation that was cut short is begun again.
+fn create(directory: &Path, format: &Path) -> Result<(), OpenError> {
+    check_nothing_to_lose(directory, format)?;
+    let (tree, journals) = (layout::tree_path(directory), layout::journals_path(directory));
+    for path in [&tree, &journals] {
+        if path.try_exists().map_err(OpenError::io(path))? {
+            fs::remove_dir_all(path).map_err(OpenError::io(path))?;
+        }
+        fs::create_dir(path).map_err(OpenError::io(path))?;
+    }
+    Journal::create(directory, 1).map_err(OpenError::io(&journals))?;
+    let unfinished = format.with_extension("tmp");
+    let written = File::create(&unfinished).and_then(|mut file| {
+        file.write_all(layout::format_text().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, format)?;
+        journal::sync_directory(directory)
+    });
+    written.map_err(OpenError::io(format))
+}
+
+/// A directory without `FORMAT` is only touched if it holds nothing, or what a creation leaves that was cut
+/// short: no table and no journal with records.
+fn check_nothing_to_lose(directory: &Path, format: &Path) -> Result<(), OpenError> {
+    let ours = ["LOCK", "FORMAT.tmp", "tree", "journal"];
+    for entry in fs::read_dir(directory).map_err(OpenError::io(directory))? {
+        let name = entry.map_err(OpenError::io(directory))?.file_name();
+        if !ours.iter().any(|our| *our == name) {
+            let found = name.to_string_lossy().into_owned();
+            return Err(OpenError::NotAStore { directory: directory.to_owned(), found });
+        }
+    }
+    let tables = layout::tree_path(directory).join("tables");
+    let has_tables = fs::read_dir(&tables).is_ok_and(|mut entries| entries.next().is_some());
+    let has_records = journals(directory)?.into_iter().any(|(number, path)| {
+        let replayed = journal::replay(&path, number, true, &mut |_, _| {});
+        replayed.map_or(true, |replayed| replayed.records > 0)
+    });
+    if has_tables || has_records {
+        return Err(OpenError::damaged(format, "it is missing, but the directory holds data"));
+    }
+    Ok(())
+}
+
+fn open_tree(directory: &Path, options: &EmbeddedOptions) -> Result<Tree, OpenError> {
+    let path = layout::tree_path(directory);
+    let tables = verify::check_table_list(&path)?;
+    if options.verify_tables
+        && let Some((file, detail)) = verify::find_damaged_table(&tables)
+    {
+        return Err(OpenError::Damaged { file, detail });
+    }
+    let open = || Tree::open(&path, options.cache_bytes, options.table_bytes);
+    let detail = match catch_unwind(AssertUnwindSafe(open)) {
+        Ok(Ok(tree)) => return Ok(tree),
+        Ok(Err(lsm_tree::Error::Io(source))) if source.kind() != std::io::ErrorKind::UnexpectedEof => {
+            return Err(OpenError::Io { path, source });
+        }
+        Ok(Err(error)) => format!("{error:?}"),
+        Err(payload) => panic_text(payload.as_ref()).to_owned(),
+    };
+    Err(match verify::find_damaged_table(&tables) {
+        Some((file, found)) => OpenError::Damaged { file, detail: format!("{found} ({detail})") },
+        None => OpenError::Damaged { file: path, detail },
+    })
+}
+
+/// Replays all journals. Answers the one to go on with and those whose memtables must still become tables.
+fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathBuf>), OpenError> {
+    let found = journals(directory)?;
+    check_complete(directory, tree, &found)?;
+    let mut sealed = Vec::new();
+    let mut next = 1;
+    for (place, (number, path)) in found.iter().enumerate() {
+        let newest = place + 1 == found.len();
+        let mut apply = |sequence, changes| tree.replay(sequence, changes);
+        let replayed = journal::replay(path, *number, newest, &mut apply)?;
+        if replayed.torn_bytes > 0 {
+            tracing::info!(
+                journal = %path.display(),
+                bytes = replayed.torn_bytes,
+                "dropped the incomplete end of the journal, which was never acknowledged"
+            );
+            cut_end(path, replayed.torn_bytes).map_err(OpenError::io(path))?;
+        }
+        // An empty journal gives its number to its successor: every number that is used up has left its
+        // mark in the tree, so that a missing journal is noticed.
+        if replayed.records == 0 {
+            next = *number;
+            continue;
+        }
+        next = number + 1;
+        tree.seal_memtable();
+        sealed.push(path.clone());
+    }
+    let journal = Journal::create(directory, next).map_err(OpenError::io(directory))?;
+    Ok((journal, sealed))
+}
+
+/// Journals are numbered without gaps, and the tree knows the last one that it took in.
+fn check_complete(directory: &Path, tree: &Tree, found: &[(u64, PathBuf)]) -> Result<(), OpenError> {
+    let taken_in = tree.pin().get(&layout::journal_key());
+    let taken_in = taken_in.map_err(|fault| damaged_tree(directory, fault))?;
+    let taken_in =
+        taken_in.and_then(|value| <[u8; 8]>::try_from(&value[..]).ok()).map_or(0, u64::from_be_bytes);
+    let missing = |number| {
+        let path = layout::journal_path(directory, number);
+        Err(OpenError::damaged(&path, "the journal is missing"))
+    };
+    let Some((first, _)) = found.first() else { return missing(taken_in + 1) };
+    if *first > taken_in + 1 {
+        return missing(taken_in + 1);
+    }
+    match found.windows(2).find(|pair| pair[1].0 != pair[0].0 + 1) {
+        Some(pair) => missing(pair[0].0 + 1),
+        None => Ok(()),
+    }
+}
+
+/// All journals, oldest first.
+fn journals(directory: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
+    let path = layout::journals_path(directory);
+    let entries = match fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(OpenError::io(&path)(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(OpenError::io(&path))?.path();
+        if let Some(number) = layout::journal_number(&path) {
+            found.push((number, path));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn cut_end(path: &Path, bytes: usize) -> std::io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(file.metadata()?.len() - bytes as u64)?;
+    file.sync_all()
+}
+
+/// Reads all partition records; answers the next free slot. Slots whose partition is gone are swept on.
+fn load_partitions(shared: &Shared) -> Result<u32, OpenError> {
+    let directory = &shared.directory;
+    let pin = shared.tree.pin();
+    let records = read_all(directory, &pin, b'P')?;
+    for (key, value) in records {
+        let (Some(id), Some(record)) = (key, PartitionRecord::decode(&value)) else {
+            return Err(OpenError::damaged(&layout::tree_path(directory), "a partition record is malformed"));
+        };
+        shared.insert(Arc::new(Partition::new(PartitionId(id), record)));
+    }
+    for (slot, _) in read_all(directory, &pin, b'D')? {
+        shared.background.sweep(Slot(slot.unwrap_or_default()));
+    }
+    let next = pin.get(&layout::next_slot_key()).map_err(|fault| damaged_tree(directory, fault))?;
+    Ok(next.and_then(|value| <[u8; 4]>::try_from(&value[..]).ok()).map_or(1, u32::from_be_bytes))
+}
+
+fn read_all(
+    directory: &Path,
+    pin: &Pin<'_>,
+    kind: u8,
+) -> Result<Vec<(Option<u32>, bytes::Bytes)>, OpenError> {
+    let (start, end) = layout::store_range(kind);
+    let scan = Scan {
+        range: KeyRange::all(),
+        direction: Direction::Forward,
+        entries_max: usize::MAX,
+        bytes_max: usize::MAX,
+        want: Want::KeysAndValues,
+    };
+    let page = pin.scan_full(start, end, &scan).map_err(|fault| damaged_tree(directory, fault))?;
+    let read = |entry: crate::contract::Entry| (layout::number_in_key(&entry.key), entry.value);
+    Ok(page.entries.into_iter().map(read).collect())
+}
+
+/// Names the table to blame for a failed read.
+fn damaged_tree(directory: &Path, fault: Fault) -> OpenError {
+    let path = layout::tree_path(directory);
+    let detail = match fault {
+        Fault::Damaged(detail) => detail,
+        Fault::Io(detail) => return OpenError::Io { path, source: std::io::Error::other(detail) },
+    };
+    let damaged = verify::check_table_list(&path).map(|tables| verify::find_damaged_table(&tables));
+    match damaged {
+        Err(error) => error,
+        Ok(Some((file, found))) => OpenError::Damaged { file, detail: format!("{found} ({detail})") },
+        Ok(None) => OpenError::Damaged { file: path, detail },
+    }
+}

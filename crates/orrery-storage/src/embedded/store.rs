@@ -1,0 +1,249 @@
+//! The contract, in terms of the committer and of pinned reads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::Embedded;
+use super::layout::{self, PartitionRecord};
+use super::read::{self, EmbeddedSnapshot};
+use super::shared::{Refusal, Reply, Task};
+use super::tree::Fault;
+use crate::contract::{
+    BoxFuture, CommitError, Direction, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo,
+    PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StoreError, Want,
+};
+use crate::transaction;
+
+/// Bulk loads and range deletions are cut into pieces, so that commits get their turn in between.
+const PIECE_BYTES: usize = 4 << 20;
+const PIECE_KEYS: usize = 1000;
+
+impl Embedded {
+    /// Hands a task to the committer and waits for its answer.
+    async fn ask<T>(&self, task: impl FnOnce(Reply<T>) -> Task) -> Result<T, StoreError> {
+        self.shared.health.check().map_err(StoreError::Unavailable)?;
+        let (reply, answer) = oneshot::channel();
+        self.shared.queue.push(task(reply), usize::MAX).map_err(|_| self.unavailable())?;
+        answer.await.map_err(|_| self.unavailable())?
+    }
+
+    fn unavailable(&self) -> StoreError {
+        let reason = self.shared.health.check().err();
+        StoreError::Unavailable(reason.unwrap_or_else(|| "its committer has ended".to_owned()))
+    }
+
+    async fn run_commit(&self, partition: PartitionRef, op: Box<dyn ErasedOp>) -> Result<Lsn, CommitError> {
+        let found = self.shared.partition(partition.id).map_err(|error| match error {
+            StoreError::Unavailable(reason) => CommitError::Unavailable(reason),
+            _ => CommitError::Fenced,
+        })?;
+        let options = &self.shared.options;
+        if !found.enter_queue(options.partition_waiting_max) {
+            return Err(CommitError::Busy);
+        }
+        let (reply, answer) = oneshot::channel();
+        let task = Task::Commit { partition: Arc::clone(&found), epoch: partition.epoch, op, reply };
+        if let Err((_, refusal)) = self.shared.queue.push(task, options.waiting_max) {
+            found.leave_queue();
+            return Err(match refusal {
+                Refusal::Full => CommitError::Busy,
+                Refusal::Closed => CommitError::Unavailable(self.unavailable().to_string()),
+            });
+        }
+        // The committer answers everyone it has taken on, unless it dies with the task in hand.
+        answer.await.map_err(|_| CommitError::Unknown(self.unavailable().to_string()))?
+    }
+
+    async fn load(&self, partition: PartitionRef, entries: Vec<Entry>) -> Result<(), StoreError> {
+        self.shared.partition(partition.id)?.check(partition.epoch)?;
+        transaction::check_entries(&entries, &self.shared.options.limits)?;
+        let mut piece = Vec::new();
+        let mut bytes = 0;
+        for entry in entries {
+            bytes += entry.key.len() + entry.value.len();
+            piece.push(entry);
+            if bytes >= PIECE_BYTES {
+                let entries = std::mem::take(&mut piece);
+                self.ask(|reply| Task::Load { partition, entries, reply }).await?;
+                bytes = 0;
+            }
+        }
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.ask(|reply| Task::Load { partition, entries: piece, reply }).await
+    }
+
+    /// Finds a piece's keys on a reading thread, where passing over the remains of earlier deletions holds
+    /// nobody up, and has the committer delete those that are still there.
+    async fn delete(
+        &self,
+        partition: PartitionRef,
+        mut range: KeyRange,
+        entries_max: usize,
+    ) -> Result<usize, StoreError> {
+        let mut deleted = 0;
+        while deleted < entries_max {
+            let scan = Scan {
+                range: range.clone(),
+                direction: Direction::Forward,
+                entries_max: PIECE_KEYS.min(entries_max - deleted),
+                bytes_max: usize::MAX,
+                want: Want::Keys,
+            };
+            let page = self.read_page(partition, ReadRequest::Scan(scan)).await?;
+            let Some(last) = page.entries.last() else { break };
+            range.start = last.key.clone();
+            range.start.push(0);
+            let keys = page.entries.into_iter().map(|entry| entry.key).collect();
+            deleted += self.ask(|reply| Task::Delete { partition, keys, reply }).await?;
+            if !page.more {
+                break;
+            }
+        }
+        Ok(deleted)
+    }
+
+    async fn read_page(&self, partition: PartitionRef, request: ReadRequest) -> Result<ReadPage, StoreError> {
+        let found = self.shared.partition(partition.id)?;
+        let slow = read::is_slow(&request);
+        read::run(&self.shared, &self.slow_reads, slow, move |shared| {
+            // A lower bound of what is seen, so it is taken first.
+            let lsn = found.lsn();
+            let pin = shared.tree.pin();
+            // Checked after pinning: entries are removed only after the partition is marked as gone.
+            found.check(partition.epoch)?;
+            let page = read::read_pinned(shared, &pin, found.slot, &request)?;
+            Ok(ReadPage { lsn, ..page })
+        })
+        .await
+    }
+
+    async fn take_snapshot(&self, partition: PartitionRef) -> Result<EmbeddedSnapshot, StoreError> {
+        let found = self.shared.partition(partition.id)?;
+        let key = layout::partition_key(partition.id);
+        let snapshot = read::run(&self.shared, &self.slow_reads, false, move |shared| {
+            let pin = shared.tree.pin();
+            found.check(partition.epoch)?;
+            // The number of exactly this moment is in the tree itself.
+            let record = pin.get(&key)?.as_deref().and_then(PartitionRecord::decode);
+            let record = record.ok_or_else(|| Fault::Damaged("a partition has no record".to_owned()))?;
+            let deadline = Instant::now() + shared.options.limits.snapshot_age_max;
+            let lease = shared.tree.lease(&pin, deadline);
+            Ok((found, lease, record.lsn))
+        });
+        let (found, lease, lsn) = snapshot.await?;
+        let (shared, slow_reads) = (Arc::clone(&self.shared), Arc::clone(&self.slow_reads));
+        Ok(EmbeddedSnapshot::new(shared, slow_reads, found, lease, lsn))
+    }
+}
+
+impl PartitionStore for Embedded {
+    fn name(&self) -> &'static str {
+        "embedded"
+    }
+
+    fn limits(&self) -> Limits {
+        self.shared.options.limits
+    }
+
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
+        Box::pin(async move {
+            self.shared.health.check().map_err(StoreError::Unavailable)?;
+            Ok(self.shared.infos())
+        })
+    }
+
+    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.ask(move |reply| Task::Create { id, lsn, reply }))
+    }
+
+    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        Box::pin(self.ask(move |reply| Task::Retire { partition, reply }))
+    }
+
+    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.ask(move |reply| Task::Destroy { id, reply }))
+    }
+
+    fn commit(
+        &self,
+        partition: PartitionRef,
+        op: Box<dyn ErasedOp>,
+    ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
+        Box::pin(self.run_commit(partition, op))
+    }
+
+    fn read(
+        &self,
+        partition: PartitionRef,
+        request: ReadRequest,
+    ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+        Box::pin(self.read_page(partition, request))
+    }
+
+    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
+        Box::pin(async move { Ok(Box::new(self.take_snapshot(partition).await?) as Box<dyn Snapshot>) })
+    }
+
+    fn bulk_load(
+        &self,
+        partition: PartitionRef,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.load(partition, entries))
+    }
+
+    fn delete_range(
+        &self,
+        partition: PartitionRef,
+        range: KeyRange,
+        entries_max: usize,
+    ) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(self.delete(partition, range, entries_max))
+    }
+
+    fn wait_lsn(
+        &self,
+        id: PartitionId,
+        after: Lsn,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        Box::pin(async move {
+            let mut progress = self.shared.partition(id)?.subscribe();
+            let passed = progress.wait_for(|lsn| lsn.is_none_or(|lsn| lsn > after));
+            // Neither the time being over nor the sender being gone is a fault: both are told apart below.
+            drop(tokio::time::timeout(timeout, passed).await);
+            self.shared.health.check().map_err(StoreError::Unavailable)?;
+            let reached = *progress.borrow();
+            reached.ok_or(StoreError::Fenced)
+        })
+    }
+
+    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(async move {
+            let found = self.shared.partition(id)?;
+            // What is in memory yet cannot be more than the memtable, nor more than was written.
+            let in_memory = found.written_bytes().min(self.shared.tree.memtable_bytes());
+            Ok(self.shared.tree.table_bytes(found.slot) + in_memory)
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let closed = match self.shared.queue.push(Task::Close { reply }, usize::MAX) {
+                Ok(()) => answer.await.unwrap_or_else(|_| Err(self.unavailable())),
+                // Closing what is closed already is no fault.
+                Err(_) => Ok(()),
+            };
+            let threads = Arc::clone(&self.threads);
+            let shared = Arc::clone(&self.shared);
+            let stopped = tokio::task::spawn_blocking(move || threads.stop(&shared)).await;
+            stopped.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            closed
+        })
+    }
+}
