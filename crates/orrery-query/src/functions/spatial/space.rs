@@ -21,7 +21,11 @@ pub(super) struct Edge {
     pub(super) end: Vector,
     middle: Vector,
     radius: f64,
+    radius_squared_widened: f64,
 }
+
+/// Picks one coordinate.
+pub(super) type Axis = fn(&Vector) -> f64;
 
 /// A few units in the last place of a coordinate.
 const ROUNDING: f64 = 2e-15;
@@ -30,7 +34,10 @@ impl Edge {
     pub(super) fn new(start: Vector, end: Vector) -> Self {
         // The ball over the chord holds the arc too, because an arc of up to a half circle rises no
         // further from its chord than half the chord's length.
-        Self { start, end, middle: (start + end) * 0.5, radius: (end - start).length() * 0.5 }
+        let (middle, radius) = ((start + end) * 0.5, (end - start).length() * 0.5);
+        // Widened by far more than rounding: the ball only saves work.
+        let widened = radius * (1.0 + 1e-9) + (start.length() + end.length()) * 1e-13;
+        Self { start, end, middle, radius, radius_squared_widened: widened * widened }
     }
 
     /// A distance that no point of the edge is closer than.
@@ -38,10 +45,16 @@ impl Edge {
         (point - self.middle).length() - self.radius
     }
 
-    /// The range of first coordinates within which the edge lies, a little widened for rounding.
-    pub(super) fn extent(&self) -> (f64, f64) {
-        let reach = self.radius * (1.0 + 1e-9) + self.middle.x.abs() * 1e-14 + 1e-15;
-        (self.middle.x - reach, self.middle.x + reach)
+    /// The range along an axis within which the edge lies, a little widened for rounding.
+    pub(super) fn extent(&self, axis: Axis) -> (f64, f64) {
+        let middle = axis(&self.middle);
+        let reach = self.radius * (1.0 + 1e-9) + middle.abs() * 1e-14 + 1e-15;
+        (middle - reach, middle + reach)
+    }
+
+    fn may_hold(&self, point: Vector) -> bool {
+        let gap = point - self.middle;
+        gap.dot(gap) <= self.radius_squared_widened
     }
 
     pub(super) fn may_meet(&self, other: &Self) -> bool {
@@ -95,6 +108,9 @@ impl Space {
     }
 
     pub(super) fn is_on(self, point: Vector, edge: &Edge) -> bool {
+        if !edge.may_hold(point) {
+            return false;
+        }
         let (start, end) = (edge.start, edge.end);
         if self.same(point, start) || self.same(point, end) {
             return true;

@@ -78,7 +78,7 @@ fn replicate(arguments: &[Operand<'_>]) -> Option<String> {
     const UNITS_MAX: usize = 10_000;
 
     let text = string(arguments, 0)?;
-    let count = double(arguments, 1)?.trunc();
+    let count = double(arguments, 1)?;
     if !count.is_finite() || count < 0.0 {
         return None;
     }
@@ -88,7 +88,7 @@ fn replicate(arguments: &[Operand<'_>]) -> Option<String> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "finite, not negative, saturating"
+        reason = "finite, not negative, saturating; a fraction is dropped"
     )]
     let count = count as usize;
     let fits = units::length(text).checked_mul(count).is_some_and(|units| units <= UNITS_MAX);

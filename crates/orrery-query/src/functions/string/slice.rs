@@ -1,29 +1,33 @@
 //! Taking parts of a text.
 
-use super::super::arguments::{integer, optional, string};
+use orrery_model::Number;
+
+use super::super::arguments::{exact_integer, integer, number, optional, string};
 use super::units;
 use crate::operand::Operand;
 
 pub(super) fn left(arguments: &[Operand<'_>]) -> Option<String> {
-    let (text, length, count) = measured(arguments)?;
-    Some(units::slice(text, 0, count.min(length)).into_owned())
+    substring_of(string(arguments, 0)?, Number::Int(0), number(arguments, 1)?)
 }
 
 pub(super) fn right(arguments: &[Operand<'_>]) -> Option<String> {
-    let (text, length, count) = measured(arguments)?;
+    let text = string(arguments, 0)?;
+    let count = usize::try_from(integer(arguments, 1)?.max(0)).ok()?;
+    let length = units::length(text);
     Some(units::slice(text, length.saturating_sub(count), length).into_owned())
 }
 
-/// A text, its length and a count of units that is not negative.
-fn measured<'v>(arguments: &'v [Operand<'_>]) -> Option<(&'v str, usize, usize)> {
-    let text = string(arguments, 0)?;
-    let count = integer(arguments, 1)?.max(0);
-    Some((text, units::length(text), usize::try_from(count).ok()?))
+pub(super) fn substring(arguments: &[Operand<'_>]) -> Option<String> {
+    substring_of(string(arguments, 0)?, number(arguments, 1)?, number(arguments, 2)?)
 }
 
-pub(super) fn substring(arguments: &[Operand<'_>]) -> Option<String> {
-    let text = string(arguments, 0)?;
-    let (start, count) = (integer(arguments, 1)?, integer(arguments, 2)?);
+/// Part of a text, empty where a bound is negative or past the end.
+fn substring_of(text: &str, start: Number, count_max: Number) -> Option<String> {
+    // The reference evaluator looks at the numbers only if there is something to cut.
+    if text.is_empty() {
+        return Some(String::new());
+    }
+    let (start, count) = (exact_integer(start)?, exact_integer(count_max)?);
     let (Ok(start), Ok(count)) = (usize::try_from(start), usize::try_from(count)) else {
         return Some(String::new());
     };

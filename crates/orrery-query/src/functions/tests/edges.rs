@@ -251,6 +251,9 @@ fn strings() {
     check("REPLACE", r#"["abc","","x"]"#, "undefined");
     check("REPLACE", r#"["aaa","a",""]"#, r#""""#);
     check("REPLICATE", r#"["Hello",1.5]"#, r#""Hello""#);
+    check("REPLICATE", r#"["Hello",-0.5]"#, "undefined");
+    check("SUBSTRING", r#"["",0.5,1]"#, r#""""#);
+    check("LEFT", r#"["","1"]"#, "undefined");
     check("REPLICATE", r#"["Hello",0]"#, r#""""#);
     check("REPLICATE", r#"["Hello",2001]"#, "undefined");
     check("REPLICATE", r#"["",1e300]"#, r#""""#);

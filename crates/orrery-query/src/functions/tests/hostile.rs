@@ -6,7 +6,7 @@ use orrery_model::{Object, Value};
 use proptest::prelude::*;
 
 use crate::context::{Context, Policies, Random};
-use crate::functions::all;
+use crate::functions::{Analyzer, all};
 use crate::operand::Operand;
 
 const TEXTS: &[&str] = &[
@@ -63,6 +63,9 @@ const NUMBERS: &[f64] = &[
     f64::NEG_INFINITY,
     f64::NAN,
 ];
+
+/// Texts made of the pieces of patterns.
+const PATTERN: &str = r"([ab.^$|*+?(){}\[\]0-9]|\\[1-3bdwsk]|\(\?[=!:>]|\(\?<[=!n]|[é😀]){0,12}";
 
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -144,11 +147,29 @@ fn run(name_filter: fn(&str) -> bool, arguments: &[Option<Value>]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn no_function_panics(arguments in proptest::collection::vec(proptest::option::weighted(0.9, any_value()), 5)) {
         run(|_| true, &arguments);
+    }
+
+    #[test]
+    fn no_text_breaks_an_analyzer(text in "[a-zA-Zà-ÿßœ'’ ]{0,40}") {
+        for language in ["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT", "xx"] {
+            let words = Analyzer::new(language).words(&text);
+            prop_assert!(words.len() <= text.len());
+        }
+    }
+
+    #[test]
+    fn no_pattern_breaks_the_matcher(
+        pattern in PATTERN,
+        text in "[ab1é\n]{0,24}",
+        modifiers in "[msix]{0,2}",
+    ) {
+        let arguments = [text, pattern, modifiers].map(|text| Some(Value::from(text)));
+        run(|name| name == "REGEXMATCH", &arguments);
     }
 
     #[test]
