@@ -8,9 +8,7 @@ use orrery_model::partition_key::EpkRange;
 use orrery_model::rid::{ChildKind, ChildRid, ContainerRid, DatabaseRid};
 use orrery_model::{Error, ErrorKind, Object, Result, Value};
 
-use crate::catalog::{
-    Catalog, Change, Container, DatabaseEntry, OfferOwner, Partition, already_exists,
-};
+use crate::catalog::{Catalog, Change, Container, DatabaseEntry, OfferOwner, Partition, already_exists};
 use crate::databases::{add_offer, check_account_size, check_etag};
 use crate::failure::store_failure;
 use crate::items::body::parse_object;
@@ -30,8 +28,14 @@ const SCAN_ENTRIES: usize = 1000;
 #[derive(Debug)]
 pub enum RangesPage {
     /// Nothing new since the client's etag.
-    NotModified { etag: String },
-    Changed { etag: String, owner_rid: String, ranges: Vec<Value> },
+    NotModified {
+        etag: String,
+    },
+    Changed {
+        etag: String,
+        owner_rid: String,
+        ranges: Vec<Value>,
+    },
 }
 
 /// Items and bytes of a container or a partition.
@@ -102,7 +106,12 @@ impl Database {
         Ok(partitions)
     }
 
-    pub fn read_container(&self, trace: &mut Trace, database: &str, container: &str) -> Result<MetadataReply> {
+    pub fn read_container(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        container: &str,
+    ) -> Result<MetadataReply> {
         trace.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let container = catalog.database(database)?.container(container)?;
@@ -110,7 +119,12 @@ impl Database {
         Ok(container_reply(container, false))
     }
 
-    pub fn list_containers(&self, trace: &mut Trace, database: &str, page: &PageRequest) -> Result<MetadataPage> {
+    pub fn list_containers(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        page: &PageRequest,
+    ) -> Result<MetadataPage> {
         trace.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let database = catalog.database(database).map_err(owner_missing)?;
@@ -152,7 +166,10 @@ impl Database {
             .change(|change| {
                 let container = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, container.stamp)?;
-                let offer = change.catalog.offer_of(OfferOwner::Container(container.rid)).map(|offer| offer.document.rid);
+                let offer = change
+                    .catalog
+                    .offer_of(OfferOwner::Container(container.rid))
+                    .map(|offer| offer.document.rid);
                 if let Some(rid) = offer {
                     change.remove_offer(rid);
                 }
@@ -204,7 +221,8 @@ impl Database {
         let mut range = keys::statistics_in(&partition.range);
         loop {
             let scan = Scan::forward(range.clone(), SCAN_ENTRIES);
-            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let page =
+                self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             for statistics in page.entries.iter().filter_map(|entry| Statistics::decode(&entry.value)) {
                 usage.items += statistics.items;
                 usage.bytes += statistics.bytes;
@@ -218,22 +236,22 @@ impl Database {
 }
 
 fn check_can_create(database: &DatabaseEntry, definition: &ContainerDefinition) -> Result<()> {
-    match database.containers.contains_key(definition.id.as_str()) {
-        true => Err(already_exists()),
-        false => Ok(()),
-    }
+    if database.containers.contains_key(definition.id.as_str()) { Err(already_exists()) } else { Ok(()) }
 }
 
 fn check_shared_containers(catalog: &Catalog, database: &DatabaseEntry) -> Result<()> {
-    let without_own = database.containers.values().filter(|container| {
-        catalog.offer_of(OfferOwner::Container(container.rid)).is_none()
-    });
+    let without_own = database
+        .containers
+        .values()
+        .filter(|container| catalog.offer_of(OfferOwner::Container(container.rid)).is_none());
     if without_own.count() < SHARED_CONTAINERS_MAX {
         return Ok(());
     }
     Err(Error::new(
         ErrorKind::QuotaExceeded,
-        format!("A database with shared throughput holds at most {SHARED_CONTAINERS_MAX} containers without throughput of their own."),
+        format!(
+            "A database with shared throughput holds at most {SHARED_CONTAINERS_MAX} containers without throughput of their own."
+        ),
     ))
 }
 

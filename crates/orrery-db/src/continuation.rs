@@ -15,14 +15,14 @@ const CHECK_BYTES: usize = 8;
 const TOKEN_CHARACTERS_MAX: usize = 16 * 1024;
 
 /// Makes a token for this scope.
-pub fn seal(secret: &[u8; 32], scope: &str, payload: &[u8]) -> String {
+pub(crate) fn seal(secret: &[u8; 32], scope: &str, payload: &[u8]) -> String {
     let mut bytes = checksum(secret, scope, payload).to_vec();
     bytes.extend_from_slice(payload);
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// The payload of a token that was made for this scope.
-pub fn open(secret: &[u8; 32], scope: &str, token: &str) -> Result<Vec<u8>> {
+pub(crate) fn open(secret: &[u8; 32], scope: &str, token: &str) -> Result<Vec<u8>> {
     let bytes = (token.len() <= TOKEN_CHARACTERS_MAX).then(|| URL_SAFE_NO_PAD.decode(token).ok()).flatten();
     let bytes = bytes.filter(|bytes| bytes.len() >= CHECK_BYTES).ok_or_else(invalid)?;
     let (check, payload) = bytes.split_at(CHECK_BYTES);
@@ -32,7 +32,7 @@ pub fn open(secret: &[u8; 32], scope: &str, token: &str) -> Result<Vec<u8>> {
     Ok(payload.to_vec())
 }
 
-pub fn invalid() -> Error {
+pub(crate) fn invalid() -> Error {
     Error::bad_request("Invalid Continuation Token")
 }
 
@@ -56,7 +56,11 @@ mod tests {
         assert!(open(&[2; 32], "docs", &token).is_err());
         assert!(open(&[1; 32], "colls", &token).is_err());
         for bad in ["", "!", "AAAA", &token[1..], &format!("{token}A")] {
-            assert_eq!(open(&[1; 32], "docs", bad).unwrap_err().message, "Invalid Continuation Token", "{bad}");
+            assert_eq!(
+                open(&[1; 32], "docs", bad).unwrap_err().message,
+                "Invalid Continuation Token",
+                "{bad}"
+            );
         }
     }
 }

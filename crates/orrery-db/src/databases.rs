@@ -113,9 +113,11 @@ pub(crate) fn check_account_size(catalog: &Catalog, limit: usize) -> Result<()> 
 /// A RID that no database has. Random, so that a new life of an in-memory server never repeats the RIDs that
 /// clients still hold from the last one. Some numbers would make texts that look like other things in a path.
 fn unused_rid(catalog: &Catalog, random: u64) -> DatabaseRid {
-    let candidates = (0..).map(|step: u64| random.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 32);
+    let candidates =
+        (0..).map(|step: u64| random.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 32);
     let rids = candidates.map(|number| DatabaseRid(u32::try_from(number).expect("32 bits are left")));
-    let free = |rid: &DatabaseRid| catalog.database_by_rid(*rid).is_none() && Rid::parse(&rid.to_string()).is_some();
+    let free =
+        |rid: &DatabaseRid| catalog.database_by_rid(*rid).is_none() && Rid::parse(&rid.to_string()).is_some();
     rids.into_iter().find(free).expect("there are more RIDs than databases")
 }
 

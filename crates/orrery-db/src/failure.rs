@@ -3,7 +3,7 @@
 use orrery_model::{Error, ErrorKind};
 use orrery_storage::{CommitError, StoreError};
 
-pub fn commit_failure(error: CommitError) -> Error {
+pub(crate) fn commit_failure(error: CommitError) -> Error {
     match error {
         CommitError::Fenced => partition_gone(),
         CommitError::Busy => Error::new(
@@ -25,12 +25,13 @@ pub fn commit_failure(error: CommitError) -> Error {
     }
 }
 
-pub fn store_failure(error: StoreError) -> Error {
+pub(crate) fn store_failure(error: StoreError) -> Error {
     match error {
         StoreError::Fenced => partition_gone(),
-        StoreError::SnapshotExpired => {
-            Error::new(ErrorKind::Unavailable, "The read took longer than the store keeps its view. Please retry.")
-        }
+        StoreError::SnapshotExpired => Error::new(
+            ErrorKind::Unavailable,
+            "The read took longer than the store keeps its view. Please retry.",
+        ),
         StoreError::Damaged { place, detail } => {
             tracing::error!(place, detail, "the store found damaged data");
             Error::internal(format!("The stored data is damaged in {place}."))
@@ -47,7 +48,10 @@ pub fn store_failure(error: StoreError) -> Error {
 }
 
 fn partition_gone() -> Error {
-    Error::new(ErrorKind::PartitionGone, "The partition key range was split or moved. Please refresh and retry.")
+    Error::new(
+        ErrorKind::PartitionGone,
+        "The partition key range was split or moved. Please refresh and retry.",
+    )
 }
 
 fn unavailable() -> Error {

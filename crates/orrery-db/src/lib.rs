@@ -38,8 +38,8 @@ pub use items::feed::{FeedPage, FeedScope};
 pub use items::point::{ItemOptions, ItemReply};
 pub use items::transaction::Effect;
 pub use metadata::{MetadataPage, MetadataReply, PageRequest};
-pub use permissions::PermissionReply;
 pub use offers::OfferReply;
+pub use permissions::PermissionReply;
 pub use queries::{QueryOptions, QueryPage, QueryRequest};
 pub use resource_token::{Access, Grant};
 pub use trace::{Served, Trace};
@@ -81,7 +81,11 @@ pub struct Database {
 impl Database {
     /// Opens the database in a store, continues what an earlier run left unfinished, and starts the
     /// background work. Must be called inside a Tokio runtime.
-    pub async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>, options: Options) -> Result<Arc<Self>> {
+    pub async fn open(
+        store: Arc<dyn PartitionStore>,
+        env: Arc<dyn Env>,
+        options: Options,
+    ) -> Result<Arc<Self>> {
         let catalog = CatalogStore::open(Arc::clone(&store), Arc::clone(&env)).await?;
         let database = Arc::new(Self {
             store,

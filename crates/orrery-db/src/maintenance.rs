@@ -22,7 +22,7 @@ const PAGE_ENTRIES: usize = 256;
 
 /// The background task and the way to stop it.
 #[derive(Default)]
-pub struct Maintenance {
+pub(crate) struct Maintenance {
     wake: Arc<Notify>,
     stop: Arc<Notify>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -32,7 +32,7 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    pub async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
             self.stop.notify_one();
@@ -91,7 +91,8 @@ impl Database {
         let mut range = keys::expired_by(self.env.now_seconds());
         loop {
             let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
-            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let page =
+                self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let item_keys = page.entries.iter().filter_map(|entry| keys::item_of_expiry(&entry.key));
             self.sweep_keys(container, partition, item_keys.collect()).await?;
             match page.entries.last() {
@@ -116,7 +117,8 @@ impl Database {
         let mut range = keys::feed_after(cursor);
         loop {
             let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
-            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let page =
+                self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let item_keys: Vec<Key> = page.entries.iter().map(|entry| entry.value.to_vec()).collect();
             let get = ReadRequest::Get(item_keys.clone());
             let values = self.store.read(partition.store, get).await.map_err(store_failure)?.values;
@@ -146,7 +148,12 @@ impl Database {
         Ok(())
     }
 
-    async fn sweep_keys(&self, container: &Arc<Container>, partition: &Partition, item_keys: Vec<Key>) -> Result<()> {
+    async fn sweep_keys(
+        &self,
+        container: &Arc<Container>,
+        partition: &Partition,
+        item_keys: Vec<Key>,
+    ) -> Result<()> {
         if item_keys.is_empty() {
             return Ok(());
         }
@@ -164,7 +171,10 @@ impl Database {
         let present = self.store.partitions().await.map_err(store_failure)?;
         for partition in &present {
             if partition.id != CATALOG_PARTITION.id && !known.contains(&partition.id) {
-                tracing::info!(partition = partition.id.0, "removing a partition that belongs to no container");
+                tracing::info!(
+                    partition = partition.id.0,
+                    "removing a partition that belongs to no container"
+                );
                 self.store.destroy(partition.id).await.map_err(store_failure)?;
             }
         }
@@ -188,7 +198,9 @@ impl Database {
 fn missing_partitions(catalog: &Catalog, present: impl Iterator<Item = PartitionId>) -> Result<()> {
     let present: std::collections::HashSet<PartitionId> = present.collect();
     for container in catalog.containers() {
-        if let Some(partition) = container.partitions.iter().find(|partition| !present.contains(&partition.store.id)) {
+        if let Some(partition) =
+            container.partitions.iter().find(|partition| !present.contains(&partition.store.id))
+        {
             return Err(Error::internal(format!(
                 "the store lacks partition {} of the container {}",
                 partition.store.id.0,

@@ -31,8 +31,11 @@ impl Database {
     pub fn list_offers(&self, trace: &mut Trace, page: &PageRequest) -> Result<MetadataPage> {
         trace.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
-        let mut offers: Vec<(String, Value)> =
-            catalog.offers.values().map(|offer| (offer.document.rid.to_string(), offer_value(offer))).collect();
+        let mut offers: Vec<(String, Value)> = catalog
+            .offers
+            .values()
+            .map(|offer| (offer.document.rid.to_string(), offer_value(offer)))
+            .collect();
         offers.sort_by(|a, b| a.0.cmp(&b.0));
         let offers = offers.iter().map(|(rid, value)| (rid.as_str(), value.clone()));
         self.metadata_page("offers", String::new(), page, offers)
@@ -69,7 +72,8 @@ fn find<'a>(catalog: &'a Catalog, rid: &str) -> Result<&'a Arc<Offer>> {
 }
 
 fn reply(catalog: &Catalog, offer: &Offer) -> OfferReply {
-    let reply = MetadataReply { value: offer_value(offer), etag: offer.stamp.etag().to_string(), created: false };
+    let reply =
+        MetadataReply { value: offer_value(offer), etag: offer.stamp.etag().to_string(), created: false };
     OfferReply { reply, minimum: offer.document.minimum(shared_containers(catalog, offer.owner)) }
 }
 
@@ -78,7 +82,8 @@ fn shared_containers(catalog: &Catalog, owner: OfferOwner) -> Option<u32> {
     let OfferOwner::Database(rid) = owner else { return None };
     let database = catalog.database_by_rid(rid)?;
     let sharing = database.containers.values();
-    let sharing = sharing.filter(|container| catalog.offer_of(OfferOwner::Container(container.rid)).is_none());
+    let sharing =
+        sharing.filter(|container| catalog.offer_of(OfferOwner::Container(container.rid)).is_none());
     u32::try_from(sharing.count()).ok()
 }
 

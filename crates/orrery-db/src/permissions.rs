@@ -136,7 +136,12 @@ impl Database {
             .await
     }
 
-    fn permission_reply(&self, permission: &Permission, created: bool, token_seconds: i64) -> PermissionReply {
+    fn permission_reply(
+        &self,
+        permission: &Permission,
+        created: bool,
+        token_seconds: i64,
+    ) -> PermissionReply {
         let expires = self.env.now_seconds().saturating_add(token_seconds);
         let secret = self.catalog.snapshot().secret;
         let token = resource_token::issue(&secret, permission, expires, self.env.random_u64());
@@ -172,7 +177,8 @@ impl Wanted {
             Some(_) => return Err(Error::bad_request("The permissionMode must be 'All' or 'Read'.")),
             None => return Err(missing_properties(&["permissionMode"])),
         };
-        let resource = body.get("resource").and_then(Value::as_str).ok_or_else(|| missing_properties(&["resource"]))?;
+        let resource =
+            body.get("resource").and_then(Value::as_str).ok_or_else(|| missing_properties(&["resource"]))?;
         if resource_token::Target::parse(resource).is_none() {
             return Err(Error::bad_request(format!(
                 "The resource '{resource}' of the permission must be the link of a container or of something in one."

@@ -35,7 +35,7 @@ pub struct Grant {
 
 /// The container, and perhaps the one resource in it, that a link names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     pub database: String,
     pub container: String,
     /// The kind (`docs`, `sprocs` …) and id of a resource inside.
@@ -44,7 +44,7 @@ pub struct Target {
 
 impl Target {
     /// Reads `dbs/…/colls/…[/docs/…]`, by names or RIDs, with or without slashes at the ends.
-    pub fn parse(link: &str) -> Option<Self> {
+    pub(crate) fn parse(link: &str) -> Option<Self> {
         let segments: Vec<&str> = link.split('/').filter(|segment| !segment.is_empty()).collect();
         let (database, container, child) = match segments[..] {
             ["dbs", database, "colls", container] => (database, container, None),
@@ -69,7 +69,7 @@ pub struct Access<'a> {
 }
 
 /// A new token for the permission.
-pub fn issue(secret: &[u8; 32], permission: &Permission, expires: i64, nonce: u64) -> String {
+pub(crate) fn issue(secret: &[u8; 32], permission: &Permission, expires: i64, nonce: u64) -> String {
     let payload = Payload {
         resource: permission.resource.to_string(),
         all: permission.mode == PermissionMode::All,
@@ -93,9 +93,13 @@ impl Database {
     /// Checks the signature part of a resource token.
     pub fn open_resource_token(&self, signature_part: &str) -> Result<Grant> {
         let refused = || {
-            Error::new(ErrorKind::Unauthorized, "The input authorization token is not a valid resource token.")
+            Error::new(
+                ErrorKind::Unauthorized,
+                "The input authorization token is not a valid resource token.",
+            )
         };
-        let (payload, signature) = signature_part.trim_end_matches(';').split_once(';').ok_or_else(refused)?;
+        let (payload, signature) =
+            signature_part.trim_end_matches(';').split_once(';').ok_or_else(refused)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| refused())?;
         let secret = self.catalog.snapshot().secret;
         mac(&secret, payload).verify_slice(&signature).map_err(|_| refused())?;

@@ -122,7 +122,8 @@ fn reply(user: &User, created: bool) -> MetadataReply {
 
 fn unused_rid(database: &DatabaseEntry, random: u64) -> UserRid {
     let first = u32::try_from(random & 0x7FFF_FFFF).expect("31 bits are left");
-    let candidates = (0u32..).map(|step| UserRid::new(database.rid, first.wrapping_add(step) & 0x7FFF_FFFF | 1));
+    let candidates =
+        (0u32..).map(|step| UserRid::new(database.rid, first.wrapping_add(step) & 0x7FFF_FFFF | 1));
     let taken = |rid: &UserRid| database.users.values().any(|user| user.rid == *rid);
     candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than users")
 }

@@ -9,7 +9,7 @@ const ACCOUNT_ID: &str = "orrery";
 const REGION: &str = "Local";
 
 /// The document for a client that reached the server at this base address, which ends with a slash.
-pub fn document(endpoint: &str) -> Value {
+pub(crate) fn document(endpoint: &str) -> Value {
     let location = || {
         let mut object = Object::new();
         object.set("name", Value::from(REGION));

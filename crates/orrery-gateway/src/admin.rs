@@ -12,7 +12,7 @@ use crate::service::GatewayOptions;
 use crate::transport::ConnectionInfo;
 
 /// Answers requests below `/_orrery/` and `/_explorer/`; others are not ours.
-pub fn answer(
+pub(crate) fn answer(
     parts: &Parts,
     connection: &ConnectionInfo,
     database: &Database,

@@ -140,7 +140,10 @@ mod tests {
         assert!(range_id(&headers(&[(RANGE_ID, "x")])).is_err());
         assert_eq!(number(&headers(&[(MAX_ITEM_COUNT, "-1")]), MAX_ITEM_COUNT), Ok(Some(-1)));
         assert!(number(&headers(&[(MAX_ITEM_COUNT, "many")]), MAX_ITEM_COUNT).is_err());
-        assert_eq!(window(&headers(&[(START_EPK, ""), (END_EPK, "3f")])).unwrap().unwrap().max.to_string(), "3F");
+        assert_eq!(
+            window(&headers(&[(START_EPK, ""), (END_EPK, "3f")])).unwrap().unwrap().max.to_string(),
+            "3F"
+        );
         assert!(window(&headers(&[(START_EPK, "xyz")])).is_err());
     }
 

@@ -61,7 +61,8 @@ impl Path {
                 Err(_) => return Self::Unknown,
             }
         }
-        let keyword = |at: usize| segments.get(at).map_or(String::new(), |segment| segment.to_ascii_lowercase());
+        let keyword =
+            |at: usize| segments.get(at).map_or(String::new(), |segment| segment.to_ascii_lowercase());
         let text = |at: usize| segments.get(at).cloned().unwrap_or_default();
         let (first, third, fifth) = (keyword(0), keyword(2), keyword(4));
         match (first.as_str(), segments.len()) {
@@ -161,7 +162,9 @@ fn below_container(at: ContainerPath, keyword: &str, segments: &[String]) -> Pat
         (_, Some(kind), 6) => Path::Script(at, kind, id()),
         ("conflicts", _, 5) => Path::Conflicts(at),
         ("conflicts", _, 6) => Path::Conflict(at, id()),
-        ("operations", _, 6) if segments[5].eq_ignore_ascii_case("partitionkeydelete") => Path::PartitionKeyDelete(at),
+        ("operations", _, 6) if segments[5].eq_ignore_ascii_case("partitionkeydelete") => {
+            Path::PartitionKeyDelete(at)
+        }
         _ => Path::Unknown,
     }
 }

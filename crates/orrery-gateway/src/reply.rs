@@ -14,18 +14,18 @@ use crate::wire::status::wire_status;
 
 /// An answer before the headers that every answer has.
 #[derive(Debug)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
 impl Reply {
-    pub fn new(status: StatusCode) -> Self {
+    pub(crate) fn new(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), body: Bytes::new() }
     }
 
-    pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
         let mut reply = Self::new(status);
         reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         reply.body = body.into();
@@ -33,27 +33,27 @@ impl Reply {
     }
 
     /// Adds a header; a value that cannot be one is a fault of ours and is left out.
-    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
-        match HeaderValue::from_str(&value.to_string()) {
-            Ok(value) => {
-                self.headers.insert(HeaderName::from_static(name), value);
-            }
-            Err(_) => tracing::error!(name, "a response header has an impossible value"),
+    #[expect(clippy::needless_pass_by_value, reason = "callers read better without a reference")]
+    pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        if let Ok(value) = HeaderValue::from_str(&value.to_string()) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        } else {
+            tracing::error!(name, "a response header has an impossible value")
         }
         self
     }
 
-    pub fn with_etag(self, etag: &str) -> Self {
+    pub(crate) fn with_etag(self, etag: &str) -> Self {
         self.with("etag", etag)
     }
 
-    pub fn metadata(reply: &MetadataReply) -> Self {
+    pub(crate) fn metadata(reply: &MetadataReply) -> Self {
         let status = if reply.created { StatusCode::CREATED } else { StatusCode::OK };
         Self::json(status, reply.value.to_json()).with_etag(&reply.etag)
     }
 
     /// A feed of resources under the property name of its kind.
-    pub fn feed(property: &str, page: &MetadataPage) -> Self {
+    pub(crate) fn feed(property: &str, page: &MetadataPage) -> Self {
         let mut rows = Vec::with_capacity(page.resources.len() * 256);
         for (at, resource) in page.resources.iter().enumerate() {
             if at > 0 {
@@ -65,7 +65,13 @@ impl Reply {
     }
 
     /// A feed whose rows are JSON texts already, separated by commas.
-    pub fn rows(owner_rid: &str, property: &str, rows: &[u8], count: usize, continuation: Option<&str>) -> Self {
+    pub(crate) fn rows(
+        owner_rid: &str,
+        property: &str,
+        rows: &[u8],
+        count: usize,
+        continuation: Option<&str>,
+    ) -> Self {
         let mut body = Vec::with_capacity(rows.len() + 96);
         let mut head = String::from("{\"_rid\":");
         write_json_string(owner_rid, &mut head);
@@ -83,19 +89,20 @@ impl Reply {
     }
 
     /// An error in the service's shape.
-    pub fn error(error: &Error, activity_id: &str, uri: &str) -> Self {
+    pub(crate) fn error(error: &Error, activity_id: &str, uri: &str) -> Self {
         let wire = wire_status(error.kind);
-        let message = match error.kind {
+        let mut message = String::from("Message: ");
+        if error.kind == ErrorKind::InvalidQuery {
             // The text is the JSON list of errors already.
-            ErrorKind::InvalidQuery => format!("Message: {}", error.message),
-            _ => {
-                let mut text = String::from("Message: {\"Errors\":[");
-                write_json_string(&error.message, &mut text);
-                text.push_str("]}");
-                text
-            }
-        };
-        let message = format!("{message}\r\nActivityId: {activity_id}, Request URI: {uri}, RequestStats: , SDK: Orrery");
+            message.push_str(&error.message);
+        } else {
+            message.push_str("{\"Errors\":[");
+            write_json_string(&error.message, &mut message);
+            message.push_str("]}");
+        }
+        let message = format!(
+            "{message}\r\nActivityId: {activity_id}, Request URI: {uri}, RequestStats: , SDK: Orrery"
+        );
         let mut reply = error_body(wire.status, wire.substatus, wire.code, &message);
         if let ErrorKind::TooManyRequests { retry_after_ms } = error.kind {
             reply = reply.with("x-ms-retry-after-ms", retry_after_ms);
@@ -103,13 +110,13 @@ impl Reply {
         reply
     }
 
-    pub fn auth_failure(failure: &AuthFailure, activity_id: &str) -> Self {
+    pub(crate) fn auth_failure(failure: &AuthFailure, activity_id: &str) -> Self {
         let message = format!("{failure}\r\nActivityId: {activity_id}, Orrery");
         error_body(failure.status(), failure.substatus(), failure.code(), &message)
     }
 
     /// Adds what every answer has and turns it into a response.
-    pub fn finish(mut self, common: &Common<'_>) -> Response<Full<Bytes>> {
+    pub(crate) fn finish(mut self, common: &Common<'_>) -> Response<Full<Bytes>> {
         self = self
             .with(headers::ACTIVITY_ID, common.activity_id)
             .with(headers::REQUEST_CHARGE, common.trace.charge)
@@ -126,7 +133,7 @@ impl Reply {
 }
 
 /// What every answer needs to know of its request.
-pub struct Common<'a> {
+pub(crate) struct Common<'a> {
     pub activity_id: &'a str,
     pub version: &'a str,
     pub trace: &'a Trace,

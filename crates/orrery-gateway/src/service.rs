@@ -26,7 +26,7 @@ use crate::transport::{BodyError, ConnectionInfo, Handler, read_body};
 /// The largest request body: an item, or a whole batch.
 const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// A client must have sent its body within this time.
-const BODY_TIME_MAX: Duration = Duration::from_secs(60);
+const BODY_TIME_MAX: Duration = Duration::from_mins(1);
 
 /// What the gateway needs besides the database.
 pub struct GatewayOptions {
@@ -124,11 +124,9 @@ impl Gateway {
         let now = self.database.env().now_seconds();
         let signed = SignedRequest::of(parts);
         match authenticate(&signed, &self.options.keys, self.options.auth, now)? {
-            Principal::Master => Ok(()),
             Principal::ReadOnly if verb.writes() => Err(AuthFailure::ReadOnlyKey.into()),
-            Principal::ReadOnly => Ok(()),
             Principal::Aad if verb.writes() && !is_data(path) => Err(AuthFailure::AadOperation.into()),
-            Principal::Aad => Ok(()),
+            Principal::Master | Principal::ReadOnly | Principal::Aad => Ok(()),
             Principal::ResourceToken(signature) => {
                 let grant = self.database.open_resource_token(&signature)?;
                 if *path == Path::Account {
@@ -144,7 +142,8 @@ impl Gateway {
                         _ => None,
                     },
                     writes: verb.writes(),
-                    is_routing: matches!(path, Path::Container(_) | Path::Ranges(_)) || verb == Verb::PlanQuery,
+                    is_routing: matches!(path, Path::Container(_) | Path::Ranges(_))
+                        || verb == Verb::PlanQuery,
                     partition_key: key.as_ref(),
                 };
                 Ok(self.database.check_grant(&grant, &access)?)
@@ -170,6 +169,8 @@ fn body_failure(failure: BodyError) -> Error {
     match failure {
         BodyError::TooLarge => Error::new(ErrorKind::TooLarge, "Request size is too large"),
         BodyError::TimedOut => Error::new(ErrorKind::Timeout, "The request body did not arrive in time."),
-        BodyError::Broken(detail) => Error::bad_request(format!("The request body could not be read: {detail}.")),
+        BodyError::Broken(detail) => {
+            Error::bad_request(format!("The request body could not be read: {detail}."))
+        }
     }
 }

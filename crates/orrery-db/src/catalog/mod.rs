@@ -18,7 +18,7 @@ use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, User
 use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_storage::PartitionRef;
 
-pub use store::{CATALOG_PARTITION, CatalogStore, Change};
+pub(crate) use store::{CATALOG_PARTITION, CatalogStore, Change};
 
 /// One moment of the catalog.
 #[derive(Clone, Debug, Default)]
@@ -172,15 +172,12 @@ impl Catalog {
 const OWNER_NOT_FOUND: &str = "Owner resource does not exist";
 
 /// The error for a metadata resource that does not exist.
-pub fn not_found() -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found",
-    )
+pub(crate) fn not_found() -> Error {
+    Error::new(ErrorKind::NotFound, "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found")
 }
 
 /// The error for a metadata resource whose id is taken.
-pub fn already_exists() -> Error {
+pub(crate) fn already_exists() -> Error {
     Error::new(ErrorKind::Conflict, "Resource with specified id, name, or unique index already exists.")
 }
 
@@ -302,7 +299,8 @@ impl User {
     }
 
     pub fn permission(&self, name_or_rid: &str) -> Result<&Arc<Permission>> {
-        let by_rid = || self.permissions.values().find(|permission| permission.rid.to_string() == name_or_rid);
+        let by_rid =
+            || self.permissions.values().find(|permission| permission.rid.to_string() == name_or_rid);
         self.permissions.get(name_or_rid).or_else(by_rid).ok_or_else(not_found)
     }
 }

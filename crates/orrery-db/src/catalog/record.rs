@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use orrery_model::container::ContainerDefinition;
 use orrery_model::offer;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
@@ -21,18 +23,18 @@ use super::{
 /// A record that cannot be read: damage, or the work of a newer version.
 #[derive(Debug, thiserror::Error)]
 #[error("the catalog record {key} cannot be read: {detail}")]
-pub struct RecordError {
+pub(super) struct RecordError {
     pub key: String,
     pub detail: String,
 }
 
-pub const VERSION_KEY: &[u8] = b"v";
-pub const ACCOUNT_KEY: &[u8] = b"m";
+pub(super) const VERSION_KEY: &[u8] = b"v";
+pub(super) const ACCOUNT_KEY: &[u8] = b"m";
 
 #[derive(Serialize, Deserialize)]
 struct AccountRecord {
     next_partition: u32,
-    /// Hexadecimal.
+    /// Base64.
     secret: String,
 }
 
@@ -99,16 +101,16 @@ fn encode(record: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(record).expect("records are plain data")
 }
 
-pub fn account(catalog: &Catalog) -> Vec<u8> {
-    let secret = catalog.secret.iter().map(|byte| format!("{byte:02x}")).collect();
+pub(super) fn account(catalog: &Catalog) -> Vec<u8> {
+    let secret = STANDARD.encode(catalog.secret);
     encode(&AccountRecord { next_partition: catalog.next_partition, secret })
 }
 
-pub fn database_key(rid: DatabaseRid) -> Vec<u8> {
+pub(super) fn database_key(rid: DatabaseRid) -> Vec<u8> {
     format!("d/{rid}").into_bytes()
 }
 
-pub fn database(database: &DatabaseEntry) -> Vec<u8> {
+pub(super) fn database(database: &DatabaseEntry) -> Vec<u8> {
     encode(&DatabaseRecord {
         rid: database.rid.to_string(),
         id: database.id.to_string(),
@@ -117,12 +119,13 @@ pub fn database(database: &DatabaseEntry) -> Vec<u8> {
     })
 }
 
-pub fn container_key(rid: ContainerRid) -> Vec<u8> {
+pub(super) fn container_key(rid: ContainerRid) -> Vec<u8> {
     format!("c/{rid}").into_bytes()
 }
 
-pub fn container(container: &Container) -> Vec<u8> {
-    let definition = RawValue::from_string(container.definition.to_value().to_json()).expect("a value prints as JSON");
+pub(super) fn container(container: &Container) -> Vec<u8> {
+    let definition =
+        RawValue::from_string(container.definition.to_value().to_json()).expect("a value prints as JSON");
     let partitions = container.partitions.iter().map(|partition| PartitionRecord {
         range_id: partition.range_id,
         min: partition.range.min.to_string(),
@@ -143,11 +146,11 @@ pub fn container(container: &Container) -> Vec<u8> {
     })
 }
 
-pub fn offer_key(rid: OfferRid) -> Vec<u8> {
+pub(super) fn offer_key(rid: OfferRid) -> Vec<u8> {
     format!("o/{rid}").into_bytes()
 }
 
-pub fn offer(offer: &Offer) -> Vec<u8> {
+pub(super) fn offer(offer: &Offer) -> Vec<u8> {
     let (database, container) = match offer.owner {
         OfferOwner::Database(rid) => (Some(rid.to_string()), None),
         OfferOwner::Container(rid) => (None, Some(rid.to_string())),
@@ -162,11 +165,11 @@ pub fn offer(offer: &Offer) -> Vec<u8> {
     })
 }
 
-pub fn user_key(rid: UserRid) -> Vec<u8> {
+pub(super) fn user_key(rid: UserRid) -> Vec<u8> {
     format!("u/{rid}").into_bytes()
 }
 
-pub fn user(user: &User) -> Vec<u8> {
+pub(super) fn user(user: &User) -> Vec<u8> {
     let permissions = user.permissions.values().map(|permission| PermissionRecord {
         rid: permission.rid.to_string(),
         id: permission.id.to_string(),
@@ -186,7 +189,7 @@ pub fn user(user: &User) -> Vec<u8> {
 }
 
 /// Puts a catalog together from its records. Owners come before what they own, whatever the order given.
-pub fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordError> {
+pub(super) fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordError> {
     let mut catalog = Catalog::default();
     for kind in [&b"d/"[..], b"c/", b"u/", b"o/", VERSION_KEY, ACCOUNT_KEY] {
         for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(kind)) {
@@ -218,10 +221,8 @@ fn add(catalog: &mut Catalog, kind: &[u8], bytes: &[u8]) -> Result<(), Detail> {
         _ => {
             let record: AccountRecord = serde_json::from_slice(bytes)?;
             catalog.next_partition = record.next_partition;
-            for (at, byte) in catalog.secret.iter_mut().enumerate() {
-                let digits = record.secret.get(at * 2..at * 2 + 2).ok_or("its secret is too short")?;
-                *byte = u8::from_str_radix(digits, 16)?;
-            }
+            let secret = STANDARD.decode(&record.secret)?;
+            catalog.secret = secret.try_into().map_err(|_| "its secret has the wrong length")?;
         }
     }
     Ok(())
@@ -234,7 +235,7 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
     let database_id = database.id.clone();
     let mut partitions = Vec::with_capacity(record.partitions.len());
     for partition in record.partitions {
-                partitions.push(Partition {
+        partitions.push(Partition {
             range_id: partition.range_id,
             range: EpkRange::new(EffectiveKey::parse(&partition.min)?, EffectiveKey::parse(&partition.max)?),
             store: PartitionRef { id: PartitionId(partition.store), epoch: partition.epoch },
@@ -264,7 +265,11 @@ fn add_user(catalog: &mut Catalog, record: UserRecord) -> Result<(), Detail> {
         permissions: std::collections::BTreeMap::new(),
     };
     for permission in record.permissions {
-        let partition_key = permission.partition_key.as_deref().map(|text| PartitionKey::parse_header(text.as_bytes())).transpose()?;
+        let partition_key = permission
+            .partition_key
+            .as_deref()
+            .map(|text| PartitionKey::parse_header(text.as_bytes()))
+            .transpose()?;
         let permission = Permission {
             rid: PermissionRid::parse(&permission.rid).ok_or("a permission's RID is malformed")?,
             id: permission.id.into(),

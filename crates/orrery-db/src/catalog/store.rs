@@ -7,7 +7,8 @@ use bytes::Bytes;
 use orrery_model::env::Env;
 use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::{
-    Decision, Key, KeyRange, Lsn, Op, PartitionId, PartitionRef, PartitionStore, ReadRequest, Scan, View, WriteSet,
+    Decision, Key, KeyRange, Lsn, Op, PartitionId, PartitionRef, PartitionStore, ReadRequest, Scan, View,
+    WriteSet,
 };
 use tokio::sync::Mutex;
 
@@ -15,12 +16,12 @@ use super::{Catalog, Container, DatabaseEntry, Offer, Stamp, User, record};
 use crate::failure::{commit_failure, store_failure};
 
 /// The number of the catalog's own partition.
-pub const CATALOG_PARTITION: PartitionRef = PartitionRef { id: PartitionId(0), epoch: 0 };
+pub(crate) const CATALOG_PARTITION: PartitionRef = PartitionRef { id: PartitionId(0), epoch: 0 };
 
 const PAGE_ENTRIES: usize = 1000;
 
 /// The current catalog and the way to change it.
-pub struct CatalogStore {
+pub(crate) struct CatalogStore {
     store: Arc<dyn PartitionStore>,
     env: Arc<dyn Env>,
     current: ArcSwap<Catalog>,
@@ -28,7 +29,7 @@ pub struct CatalogStore {
 }
 
 /// A change under way: the new catalog and the records to write.
-pub struct Change {
+pub(crate) struct Change {
     pub catalog: Catalog,
     pub stamp: Stamp,
     writes: Vec<(Key, Option<Vec<u8>>)>,
@@ -36,7 +37,7 @@ pub struct Change {
 
 impl CatalogStore {
     /// Reads the catalog, or makes an empty one in an empty store.
-    pub async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>) -> Result<Self> {
+    pub(crate) async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>) -> Result<Self> {
         store.create(CATALOG_PARTITION.id, 0).await.map_err(store_failure)?;
         let entries = read_all(&*store).await?;
         let catalog = record::load(&entries).map_err(|error| Error::internal(error.to_string()))?;
@@ -56,12 +57,12 @@ impl CatalogStore {
     }
 
     /// The catalog of this moment.
-    pub fn snapshot(&self) -> Arc<Catalog> {
+    pub(crate) fn snapshot(&self) -> Arc<Catalog> {
         self.current.load_full()
     }
 
     /// Changes the catalog: durable, and visible to everybody, when this returns.
-    pub async fn change<T>(&self, edit: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
+    pub(crate) async fn change<T>(&self, edit: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
         let _one_at_a_time = self.changes.lock().await;
         let mut catalog = Catalog::clone(&self.snapshot());
         let before = catalog.version;
@@ -74,9 +75,13 @@ impl CatalogStore {
             expected_version: before,
             writes: change.writes,
         };
-        let committed = orrery_storage::commit(&*self.store, CATALOG_PARTITION, op).await.map_err(commit_failure)?;
+        let committed =
+            orrery_storage::commit(&*self.store, CATALOG_PARTITION, op).await.map_err(commit_failure)?;
         if !committed.out {
-            return Err(Error::new(ErrorKind::RetryWith, "Another change of the catalog came first. Please retry."));
+            return Err(Error::new(
+                ErrorKind::RetryWith,
+                "Another change of the catalog came first. Please retry.",
+            ));
         }
         self.current.store(Arc::new(change.catalog));
         Ok(out)
@@ -84,25 +89,25 @@ impl CatalogStore {
 }
 
 impl Change {
-    pub fn put_account(&mut self) {
+    pub(crate) fn put_account(&mut self) {
         let value = record::account(&self.catalog);
         self.writes.push((record::ACCOUNT_KEY.to_vec(), Some(value)));
     }
 
     /// The next physical partition's number.
-    pub fn new_partition(&mut self) -> PartitionRef {
+    pub(crate) fn new_partition(&mut self) -> PartitionRef {
         let id = PartitionId(self.catalog.next_partition);
         self.catalog.next_partition += 1;
         PartitionRef { id, epoch: 0 }
     }
 
-    pub fn put_database(&mut self, database: DatabaseEntry) {
+    pub(crate) fn put_database(&mut self, database: DatabaseEntry) {
         self.writes.push((record::database_key(database.rid), Some(record::database(&database))));
         self.catalog.insert_database(database);
     }
 
     /// Removes the database with all that the catalog holds of it.
-    pub fn remove_database(&mut self, database: &DatabaseEntry) {
+    pub(crate) fn remove_database(&mut self, database: &DatabaseEntry) {
         for container in database.containers.values() {
             self.writes.push((record::container_key(container.rid), None));
         }
@@ -113,33 +118,33 @@ impl Change {
         self.catalog.remove_database(database);
     }
 
-    pub fn put_container(&mut self, container: Container) {
+    pub(crate) fn put_container(&mut self, container: Container) {
         self.writes.push((record::container_key(container.rid), Some(record::container(&container))));
         let database_id = container.database_id.clone();
         self.catalog.database_mut(&database_id).insert_container(container);
     }
 
-    pub fn remove_container(&mut self, container: &Container) {
+    pub(crate) fn remove_container(&mut self, container: &Container) {
         self.writes.push((record::container_key(container.rid), None));
         self.catalog.database_mut(&container.database_id).remove_container(container);
     }
 
-    pub fn put_offer(&mut self, offer: Offer) {
+    pub(crate) fn put_offer(&mut self, offer: Offer) {
         self.writes.push((record::offer_key(offer.document.rid), Some(record::offer(&offer))));
         self.catalog.offers.insert(offer.document.rid, Arc::new(offer));
     }
 
-    pub fn remove_offer(&mut self, rid: orrery_model::rid::OfferRid) {
+    pub(crate) fn remove_offer(&mut self, rid: orrery_model::rid::OfferRid) {
         self.writes.push((record::offer_key(rid), None));
         self.catalog.offers.remove(&rid);
     }
 
-    pub fn put_user(&mut self, database_id: &str, user: User) {
+    pub(crate) fn put_user(&mut self, database_id: &str, user: User) {
         self.writes.push((record::user_key(user.rid), Some(record::user(&user))));
         self.catalog.database_mut(database_id).users.insert(user.id.clone(), Arc::new(user));
     }
 
-    pub fn remove_user(&mut self, database_id: &str, user: &User) {
+    pub(crate) fn remove_user(&mut self, database_id: &str, user: &User) {
         self.writes.push((record::user_key(user.rid), None));
         self.catalog.database_mut(database_id).users.remove(&user.id);
     }

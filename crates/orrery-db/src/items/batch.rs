@@ -72,7 +72,7 @@ impl Database {
                 Ok(action) => actions.push(action),
                 // A foreign key makes the whole request wrong; any other fault is the operation's own.
                 Err(error) if error.kind == key_mismatch().kind => return Err(error),
-                Err(error) => return Ok(failed_at(at, operations.len(), error, Vec::new())),
+                Err(error) => return Ok(failed_at(at, operations.len(), &error, Vec::new())),
             }
         }
         let outcome = self.run_transaction(trace, &container, key, actions).await?;
@@ -81,10 +81,10 @@ impl Database {
             let at = outcome.results.len() - 1;
             let mut results = outcome.results;
             let last = results.pop().expect("a failed transaction has a failed action");
-            let error = last.outcome.err().expect("the last action is the one that failed");
+            let error = last.outcome.expect_err("the last action is the one that failed");
             let mut charges: Vec<Charge> = results.into_iter().map(|result| result.charge).collect();
             charges.push(last.charge);
-            return Ok(failed_at(at, operations.len(), error, charges));
+            return Ok(failed_at(at, operations.len(), &error, charges));
         }
         Ok(outcome.results.into_iter().map(|result| batch_result(&container, result)).collect())
     }
@@ -158,12 +158,13 @@ fn batch_result(container: &Container, result: ActionResult) -> BatchResult {
 }
 
 /// The results of a transaction whose operation `at` failed: that one's own error, and all others undone.
-fn failed_at(at: usize, count: usize, error: Error, charges: Vec<Charge>) -> Vec<BatchResult> {
+fn failed_at(at: usize, count: usize, error: &Error, charges: Vec<Charge>) -> Vec<BatchResult> {
     let mut charges = charges.into_iter();
     let results = (0..count).map(|index| BatchResult {
-        outcome: match index == at {
-            true => BatchOutcome::Failed(error.clone()),
-            false => BatchOutcome::FailedDependency,
+        outcome: if index == at {
+            BatchOutcome::Failed(error.clone())
+        } else {
+            BatchOutcome::FailedDependency
         },
         charge: charges.next().unwrap_or(Charge::ZERO),
     });
@@ -175,14 +176,14 @@ fn prepare(container: &Container, key: &PartitionKey, operation: &BatchOperation
         Some(id) => ItemId::parse(id),
         None => Err(orrery_model::ids::missing_properties(&["id"])),
     };
-    let body = || {
-        operation.body.as_ref().ok_or_else(|| orrery_model::ids::missing_properties(&["resourceBody"]))
-    };
+    let body =
+        || operation.body.as_ref().ok_or_else(|| orrery_model::ids::missing_properties(&["resourceBody"]));
     let item = || -> Result<PreparedItem> {
         let item = PreparedItem::from_text(&container.definition, body()?)?;
-        match container.definition.partition_key.extract(&item.value)? == *key {
-            true => Ok(item),
-            false => Err(key_mismatch()),
+        if container.definition.partition_key.extract(&item.value)? == *key {
+            Ok(item)
+        } else {
+            Err(key_mismatch())
         }
     };
     let (id, kind) = match operation.kind {
@@ -207,5 +208,10 @@ fn prepare(container: &Container, key: &PartitionKey, operation: &BatchOperation
         BatchKind::Delete => (named_id()?, ActionKind::Delete),
         BatchKind::Read => (named_id()?, ActionKind::Read),
     };
-    Ok(Action { id, kind, if_match: operation.if_match.clone(), if_none_match: operation.if_none_match.clone() })
+    Ok(Action {
+        id,
+        kind,
+        if_match: operation.if_match.clone(),
+        if_none_match: operation.if_none_match.clone(),
+    })
 }

@@ -14,11 +14,11 @@ use sha2::{Digest, Sha256};
 use super::stored::SYSTEM_PROPERTIES;
 
 /// The largest item, in bytes of UTF-8 text.
-pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub(crate) const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A valid item, ready to be written.
 #[derive(Clone, Debug)]
-pub struct PreparedItem {
+pub(crate) struct PreparedItem {
     pub id: ItemId,
     pub value: Value,
     /// The text to store: as the client wrote it, without system properties.
@@ -30,7 +30,7 @@ pub struct PreparedItem {
 
 impl PreparedItem {
     /// Checks an item's text.
-    pub fn from_text(definition: &ContainerDefinition, text: &Bytes) -> Result<Self> {
+    pub(crate) fn from_text(definition: &ContainerDefinition, text: &Bytes) -> Result<Self> {
         if text.len() > ITEM_BYTES_MAX {
             return Err(too_large());
         }
@@ -40,7 +40,7 @@ impl PreparedItem {
     }
 
     /// Checks an item that the server itself has put together (a patch, a script).
-    pub fn from_value(definition: &ContainerDefinition, mut value: Value) -> Result<Self> {
+    pub(crate) fn from_value(definition: &ContainerDefinition, mut value: Value) -> Result<Self> {
         if let Some(object) = value.as_object_mut() {
             for name in SYSTEM_PROPERTIES {
                 object.remove(name);
@@ -63,7 +63,7 @@ impl PreparedItem {
 }
 
 /// Parses a text that must be a JSON object.
-pub fn parse_object(text: &[u8]) -> Result<Value> {
+pub(crate) fn parse_object(text: &[u8]) -> Result<Value> {
     match parse_json(text)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(not_an_object()),
@@ -71,16 +71,16 @@ pub fn parse_object(text: &[u8]) -> Result<Value> {
 }
 
 /// Parses a text that must be JSON.
-pub fn parse_json(text: &[u8]) -> Result<Value> {
+pub(crate) fn parse_json(text: &[u8]) -> Result<Value> {
     match value::parse(text) {
         Ok(value) => Ok(value),
         Err(ParseError::TooDeep) => Err(Error::bad_request(format!(
             "The input content is invalid because its nesting is deeper than {} levels.",
             value::NESTING_MAX
         ))),
-        Err(ParseError::Syntax(detail)) => {
-            Err(Error::bad_request(format!("The input content is invalid because it is not valid JSON: {detail}.")))
-        }
+        Err(ParseError::Syntax(detail)) => Err(Error::bad_request(format!(
+            "The input content is invalid because it is not valid JSON: {detail}."
+        ))),
     }
 }
 
@@ -262,7 +262,9 @@ mod tests {
     fn unique_tuples_compare_by_value() {
         let definition = definition(r#","uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/b/c"]}]}"#);
         let hash = |text: &str| {
-            PreparedItem::from_text(&definition, &Bytes::copy_from_slice(text.as_bytes())).unwrap().unique_hashes[0]
+            PreparedItem::from_text(&definition, &Bytes::copy_from_slice(text.as_bytes()))
+                .unwrap()
+                .unique_hashes[0]
         };
         assert_eq!(hash(r#"{"id":"1","a":1}"#), hash(r#"{"id":"2","a":1.0,"b":{"c":null}}"#));
         assert_ne!(hash(r#"{"id":"1","a":"x","b":{"c":"y"}}"#), hash(r#"{"id":"1","a":"xy","b":{"c":""}}"#));

@@ -55,9 +55,10 @@ impl FeedScope {
         }
         if let Some(key) = &self.partition_key {
             let key = definition.check_prefix(key)?;
-            match definition.is_full(&key) {
-                true => narrow(&EpkRange::point(definition.effective_key(&key))),
-                false => narrow(&definition.prefix_range(&key)),
+            if definition.is_full(&key) {
+                narrow(&EpkRange::point(definition.effective_key(&key)))
+            } else {
+                narrow(&definition.prefix_range(&key))
             }
         }
         Ok(range)
@@ -77,7 +78,8 @@ impl Database {
         let count_max = page.count_max(100, PAGE_ITEMS_MAX)?;
         let container = self.item_container(trace, database, container, intended_rid)?;
         let range = scope.range(&container)?;
-        let only = scope.partition_key.as_ref().filter(|key| container.definition.partition_key.may_collide(key));
+        let only =
+            scope.partition_key.as_ref().filter(|key| container.definition.partition_key.may_collide(key));
         let token_scope = format!("docs/{}", container.rid);
         let secret = self.catalog.snapshot().secret;
         let mut start = keys::items_in(&range).start;

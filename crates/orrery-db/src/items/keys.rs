@@ -60,7 +60,7 @@ fn take_effective_key(bytes: &[u8]) -> Option<(EffectiveKey, &[u8])> {
 }
 
 /// The key of an item.
-pub fn item(effective: &EffectiveKey, id: &str) -> Key {
+pub(crate) fn item(effective: &EffectiveKey, id: &str) -> Key {
     let mut key = Key::with_capacity(1 + 20 + id.len());
     key.push(ITEM);
     push_effective_key(&mut key, effective);
@@ -69,18 +69,18 @@ pub fn item(effective: &EffectiveKey, id: &str) -> Key {
 }
 
 /// The effective key and id that an item key was made of.
-pub fn parse_item(key: &[u8]) -> Option<(EffectiveKey, &str)> {
+pub(crate) fn parse_item(key: &[u8]) -> Option<(EffectiveKey, &str)> {
     let (effective, id) = take_effective_key(key.strip_prefix(&[ITEM])?)?;
     Some((effective, std::str::from_utf8(id).ok()?))
 }
 
 /// All items whose effective key lies in the range.
-pub fn items_in(range: &EpkRange) -> KeyRange {
+pub(crate) fn items_in(range: &EpkRange) -> KeyRange {
     KeyRange::new(bound(ITEM, &range.min), bound(ITEM, &range.max))
 }
 
 /// All items of one logical partition.
-pub fn items_of(effective: &EffectiveKey) -> KeyRange {
+pub(crate) fn items_of(effective: &EffectiveKey) -> KeyRange {
     KeyRange::prefix(&item(effective, ""))
 }
 
@@ -91,7 +91,7 @@ fn bound(prefix: u8, effective: &EffectiveKey) -> Key {
 }
 
 /// The key that leads from an item's RID to its place.
-pub fn rid(ordinal: u64) -> Key {
+pub(crate) fn rid(ordinal: u64) -> Key {
     let mut key = Key::with_capacity(9);
     key.push(RID);
     key.extend_from_slice(&ordinal.to_be_bytes());
@@ -99,7 +99,7 @@ pub fn rid(ordinal: u64) -> Key {
 }
 
 /// The key of a feed entry: what changed at this position of this transaction.
-pub fn feed(lsn: Lsn, position: u16) -> Key {
+pub(crate) fn feed(lsn: Lsn, position: u16) -> Key {
     let mut key = Key::with_capacity(11);
     key.push(FEED);
     key.extend_from_slice(&lsn.to_be_bytes());
@@ -108,12 +108,12 @@ pub fn feed(lsn: Lsn, position: u16) -> Key {
 }
 
 /// All feed entries after the transaction `lsn`.
-pub fn feed_after(lsn: Lsn) -> KeyRange {
+pub(crate) fn feed_after(lsn: Lsn) -> KeyRange {
     KeyRange::new(feed(lsn.saturating_add(1), 0), vec![FEED + 1])
 }
 
 /// The key that reserves a unique tuple, given by its hash, in a logical partition.
-pub fn unique(policy: u8, effective: &EffectiveKey, tuple_hash: &[u8; 32]) -> Key {
+pub(crate) fn unique(policy: u8, effective: &EffectiveKey, tuple_hash: &[u8; 32]) -> Key {
     let mut key = Key::with_capacity(2 + 20 + 32);
     key.extend_from_slice(&[UNIQUE, policy]);
     push_effective_key(&mut key, effective);
@@ -122,7 +122,7 @@ pub fn unique(policy: u8, effective: &EffectiveKey, tuple_hash: &[u8; 32]) -> Ke
 }
 
 /// The key of an expiry entry: the item goes at this second.
-pub fn expiry(second: i64, item_key: &[u8]) -> Key {
+pub(crate) fn expiry(second: i64, item_key: &[u8]) -> Key {
     let mut key = Key::with_capacity(8 + item_key.len());
     key.push(EXPIRY);
     key.extend_from_slice(&second.max(0).to_be_bytes());
@@ -131,45 +131,45 @@ pub fn expiry(second: i64, item_key: &[u8]) -> Key {
 }
 
 /// All expiry entries of seconds up to and including `second`.
-pub fn expired_by(second: i64) -> KeyRange {
+pub(crate) fn expired_by(second: i64) -> KeyRange {
     let mut end = vec![EXPIRY];
     end.extend_from_slice(&second.max(0).saturating_add(1).to_be_bytes());
     KeyRange::new(vec![EXPIRY], end)
 }
 
 /// The item key inside an expiry key.
-pub fn item_of_expiry(expiry_key: &[u8]) -> Option<Key> {
+pub(crate) fn item_of_expiry(expiry_key: &[u8]) -> Option<Key> {
     let mut key = vec![ITEM];
     key.extend_from_slice(expiry_key.get(9..)?);
     Some(key)
 }
 
 /// The key of a logical partition's counters.
-pub fn statistics(effective: &EffectiveKey) -> Key {
+pub(crate) fn statistics(effective: &EffectiveKey) -> Key {
     let mut key = vec![STATISTICS];
     push_effective_key(&mut key, effective);
     key
 }
 
 /// The counters of all logical partitions in the range.
-pub fn statistics_in(range: &EpkRange) -> KeyRange {
+pub(crate) fn statistics_in(range: &EpkRange) -> KeyRange {
     KeyRange::new(bound(STATISTICS, &range.min), bound(STATISTICS, &range.max))
 }
 
 /// The key that marks a logical partition as being purged.
-pub fn purge(effective: &EffectiveKey) -> Key {
+pub(crate) fn purge(effective: &EffectiveKey) -> Key {
     let mut key = vec![PURGE];
     push_effective_key(&mut key, effective);
     key
 }
 
 /// All purges under way.
-pub fn purges() -> KeyRange {
+pub(crate) fn purges() -> KeyRange {
     KeyRange::prefix(&[PURGE])
 }
 
 /// The logical partition that a purge key names.
-pub fn parse_purge(key: &[u8]) -> Option<EffectiveKey> {
+pub(crate) fn parse_purge(key: &[u8]) -> Option<EffectiveKey> {
     Some(take_effective_key(key.strip_prefix(&[PURGE])?)?.0)
 }
 

@@ -1,14 +1,14 @@
 //! Items: how they lie in a partition, and every operation on them.
 
-pub mod batch;
-pub mod body;
-pub mod feed;
-pub mod keys;
-pub mod point;
-pub mod purge;
-pub mod statistics;
-pub mod stored;
-pub mod transaction;
+pub(crate) mod batch;
+pub(crate) mod body;
+pub(crate) mod feed;
+pub(crate) mod keys;
+pub(crate) mod point;
+pub(crate) mod purge;
+pub(crate) mod statistics;
+pub(crate) mod stored;
+pub(crate) mod transaction;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use stored::StoredItem;
 const SESSION_WAIT: Duration = Duration::from_millis(200);
 
 /// The item with its system properties, as queries and conditions see it.
-pub fn document_value(item: &StoredItem, container: ContainerRid) -> Result<Value> {
+pub(crate) fn document_value(item: &StoredItem, container: ContainerRid) -> Result<Value> {
     let mut text = Vec::with_capacity(item.body.len() + 256);
     item.write_document(container, &mut text);
     body::parse_object(&text)
@@ -66,7 +66,8 @@ impl Database {
         let page = self.store.read(partition.store, request.clone()).await.map_err(store_failure)?;
         trace.served_by(partition, page.lsn);
         let Some(ahead) = session_ahead(session, partition, page.lsn) else { return Ok(page) };
-        let reached = self.store.wait_lsn(partition.store.id, ahead - 1, SESSION_WAIT).await.map_err(store_failure)?;
+        let reached =
+            self.store.wait_lsn(partition.store.id, ahead - 1, SESSION_WAIT).await.map_err(store_failure)?;
         if session_ahead(session, partition, reached).is_some() {
             return Err(Error::new(
                 ErrorKind::ReadSessionNotAvailable,

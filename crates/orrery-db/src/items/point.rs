@@ -14,7 +14,8 @@ use orrery_storage::ReadRequest;
 use super::body::{PreparedItem, parse_json, parse_object};
 use super::stored::StoredItem;
 use super::transaction::{
-    Action, ActionKind, ActionResult, ActionSuccess, Effect, ItemTransaction, TransactionOutcome, item_not_found,
+    Action, ActionKind, ActionResult, ActionSuccess, Effect, ItemTransaction, TransactionOutcome,
+    item_not_found,
 };
 use super::{key_mismatch, keys, required_key};
 use crate::catalog::Container;
@@ -134,7 +135,8 @@ impl Database {
     ) -> Result<ItemReply> {
         let mut attempt = 0;
         loop {
-            let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+            let container =
+                self.item_container(trace, database, container, options.intended_rid.as_deref())?;
             let key = full_key(&container, options)?;
             let result = self.read_item_once(trace, &container, &key, (database, item), options).await;
             match result {
@@ -167,9 +169,10 @@ impl Database {
         };
         let wanted = options.if_none_match.as_deref();
         let unchanged = wanted.is_some_and(|wanted| wanted == "*" || item.etag().matches(wanted));
-        let (effect, charge) = match unchanged {
-            true => (Effect::NotModified, cost::missing_item()),
-            false => (Effect::Read, cost::point_read(item.body.len())),
+        let (effect, charge) = if unchanged {
+            (Effect::NotModified, cost::missing_item())
+        } else {
+            (Effect::Read, cost::point_read(item.body.len()))
         };
         trace.add(charge);
         Ok(ItemReply::new(container.rid, ActionSuccess { effect, item }))
@@ -184,8 +187,12 @@ impl Database {
         kind: ActionKind,
         options: &ItemOptions,
     ) -> Result<ItemReply> {
-        let action =
-            Action { id, kind, if_match: options.if_match.clone(), if_none_match: options.if_none_match.clone() };
+        let action = Action {
+            id,
+            kind,
+            if_match: options.if_match.clone(),
+            if_none_match: options.if_none_match.clone(),
+        };
         let outcome = self.run_transaction(trace, container, key, vec![action]).await?;
         let result: ActionResult = outcome.results.into_iter().next().expect("one action has one result");
         trace.add(result.charge);
@@ -262,12 +269,11 @@ impl Database {
         let page = self.read_partition(trace, partition, None, request).await?;
         let place = page.values.into_iter().next().flatten();
         let id = place.as_ref().and_then(|place| id_at(place, &effective));
-        match id {
-            Some(id) => ItemId::parse(id),
-            None => {
-                trace.add(cost::missing_item());
-                Err(item_not_found())
-            }
+        if let Some(id) = id {
+            ItemId::parse(id)
+        } else {
+            trace.add(cost::missing_item());
+            Err(item_not_found())
         }
     }
 }
@@ -285,7 +291,9 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<StoredItem> {
 fn has_key(container: &Container, key: &PartitionKey, item: &StoredItem) -> bool {
     let definition = &container.definition.partition_key;
     !definition.may_collide(key)
-        || parse_object(&item.body).and_then(|value| definition.extract(&value)).is_ok_and(|stored| stored == *key)
+        || parse_object(&item.body)
+            .and_then(|value| definition.extract(&value))
+            .is_ok_and(|stored| stored == *key)
 }
 
 /// The complete key of the request.
@@ -294,7 +302,11 @@ pub(crate) fn full_key(container: &Container, options: &ItemOptions) -> Result<P
 }
 
 /// Checks an item and its key. Without a key in the header the item's own is taken.
-fn prepare(container: &Container, options: &ItemOptions, body: &Bytes) -> Result<(PartitionKey, PreparedItem)> {
+fn prepare(
+    container: &Container,
+    options: &ItemOptions,
+    body: &Bytes,
+) -> Result<(PartitionKey, PreparedItem)> {
     let item = PreparedItem::from_text(&container.definition, body)?;
     let own = container.definition.partition_key.extract(&item.value)?;
     if let Some(key) = &options.partition_key {

@@ -26,16 +26,20 @@ const REMOVE_AT_ONCE: usize = 50;
 
 /// The logical partitions with a purge under way, so that readers need not look into the statistics.
 #[derive(Debug, Default)]
-pub struct PurgeSet {
+pub(crate) struct PurgeSet {
     any: AtomicBool,
     purged_to: RwLock<HashMap<(PartitionId, EffectiveKey), Lsn>>,
 }
 
 impl PurgeSet {
     /// Whether an item written at this position is gone by a purge.
-    pub fn hides(&self, partition: PartitionId, effective: &EffectiveKey, lsn: Lsn) -> bool {
+    pub(crate) fn hides(&self, partition: PartitionId, effective: &EffectiveKey, lsn: Lsn) -> bool {
         self.any.load(Ordering::Acquire)
-            && self.purged_to.read().get(&(partition, effective.clone())).is_some_and(|purged_to| lsn <= *purged_to)
+            && self
+                .purged_to
+                .read()
+                .get(&(partition, effective.clone()))
+                .is_some_and(|purged_to| lsn <= *purged_to)
     }
 
     fn insert(&self, partition: PartitionId, effective: EffectiveKey, lsn: Lsn) {
@@ -55,7 +59,7 @@ impl PurgeSet {
     }
 
     /// Whether anything waits to be removed.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         !self.any.load(Ordering::Acquire)
     }
 
@@ -75,7 +79,8 @@ impl Database {
     ) -> Result<()> {
         let mut attempt = 0;
         loop {
-            let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+            let container =
+                self.item_container(trace, database, container, options.intended_rid.as_deref())?;
             let key = full_key(&container, options)?;
             if container.definition.partition_key.may_collide(&key) {
                 return Err(Error::not_implemented(
@@ -126,7 +131,8 @@ impl Database {
         for (partition_id, effective, lsn) in self.purges.pending() {
             let catalog = self.catalog.snapshot();
             let place = catalog.containers().find_map(|container| {
-                let partition = container.partitions.iter().find(|partition| partition.store.id == partition_id)?;
+                let partition =
+                    container.partitions.iter().find(|partition| partition.store.id == partition_id)?;
                 Some((Arc::clone(container), partition.clone()))
             });
             if let Some((container, partition)) = place {
@@ -147,7 +153,8 @@ impl Database {
         let mut range = keys::items_of(effective);
         loop {
             let scan = Scan::forward(range.clone(), REMOVE_AT_ONCE);
-            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let page =
+                self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let mut item_keys = Vec::new();
             for entry in &page.entries {
                 if decode(&entry.value)?.lsn <= lsn {
@@ -160,7 +167,8 @@ impl Database {
                 _ => break,
             }
         }
-        let op = EndPurge { operation_id: u128::from(self.env.random_u64()), effective: effective.clone(), lsn };
+        let op =
+            EndPurge { operation_id: u128::from(self.env.random_u64()), effective: effective.clone(), lsn };
         orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
         Ok(())
     }
@@ -175,7 +183,9 @@ impl Database {
             let id = orrery_model::ids::ItemId::parse(id)?;
             let action = Action { id, kind: ActionKind::Sweep, if_match: None, if_none_match: None };
             match by_key.last_mut() {
-                Some((last, actions)) if *last == partition_key && actions.len() < REMOVE_AT_ONCE => actions.push(action),
+                Some((last, actions)) if *last == partition_key && actions.len() < REMOVE_AT_ONCE => {
+                    actions.push(action)
+                }
                 _ => by_key.push((partition_key, vec![action])),
             }
         }

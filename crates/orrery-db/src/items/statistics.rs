@@ -12,7 +12,7 @@ const HEADER_BYTES: usize = 1 + 3 * 8;
 
 /// What is known of a logical partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     /// Items, those included whose lifetime is over but that still wait for the sweeper.
     pub items: u64,
     /// Bytes of their bodies.
@@ -22,7 +22,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    pub fn encode(self, partition_key: &PartitionKey) -> Bytes {
+    pub(crate) fn encode(self, partition_key: &PartitionKey) -> Bytes {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 32);
         bytes.push(FORMAT);
         for number in [self.items, self.bytes, self.purged_to] {
@@ -32,14 +32,16 @@ impl Statistics {
         bytes.into()
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
-        let number = |at: usize| u64::from_be_bytes(header[at..at + 8].try_into().expect("the slice has eight bytes"));
+        let number =
+            |at: usize| u64::from_be_bytes(header[at..at + 8].try_into().expect("the slice has eight bytes"));
         (header[0] == FORMAT).then(|| Self { items: number(1), bytes: number(9), purged_to: number(17) })
     }
 
     /// The partition key value, as the JSON array clients send it in.
-    pub fn key_text(bytes: &[u8]) -> Option<&str> {
+    #[cfg(test)]
+    pub(crate) fn key_text(bytes: &[u8]) -> Option<&str> {
         std::str::from_utf8(bytes.get(HEADER_BYTES..)?).ok()
     }
 }

@@ -17,11 +17,11 @@ const HEADER_BYTES: usize = 2 + 8 + 2 + 8 + 8 + 4;
 const HAS_TTL: u8 = 1;
 
 /// Names that the server owns at the top level of an item, whatever a client writes there.
-pub const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
+pub(crate) const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
 /// A stored item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoredItem {
+pub(crate) struct StoredItem {
     /// The transaction that wrote this version.
     pub lsn: Lsn,
     /// The place in that transaction.
@@ -36,7 +36,7 @@ pub struct StoredItem {
 }
 
 impl StoredItem {
-    pub fn encode(&self) -> Bytes {
+    pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.body.len());
         bytes.push(FORMAT);
         bytes.push(if self.ttl.is_some() { HAS_TTL } else { 0 });
@@ -50,7 +50,7 @@ impl StoredItem {
     }
 
     /// `None` if the bytes are not an item of a known format: damage, or a newer version's work.
-    pub fn decode(bytes: &Bytes) -> Option<Self> {
+    pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         if header[0] != FORMAT {
             return None;
@@ -68,24 +68,24 @@ impl StoredItem {
     }
 
     /// The version tag: unique among all versions of this item.
-    pub fn etag(&self) -> Etag {
+    pub(crate) fn etag(&self) -> Etag {
         Etag::new(version_number(self.lsn, self.position), self.timestamp)
     }
 
     /// When the item vanishes under the container's default lifetime, if ever.
     /// Without a default on the container, lifetimes of items have no effect.
-    pub fn expires_at(&self, default_ttl: Option<i64>) -> Option<i64> {
+    pub(crate) fn expires_at(&self, default_ttl: Option<i64>) -> Option<i64> {
         let default = default_ttl?;
         let ttl = self.ttl.map_or(default, i64::from);
         (ttl >= 0).then(|| self.timestamp.saturating_add(ttl))
     }
 
-    pub fn is_expired(&self, default_ttl: Option<i64>, now_seconds: i64) -> bool {
+    pub(crate) fn is_expired(&self, default_ttl: Option<i64>, now_seconds: i64) -> bool {
         self.expires_at(default_ttl).is_some_and(|second| second <= now_seconds)
     }
 
     /// The item as clients see it: the body with the system properties at its end.
-    pub fn write_document(&self, container: ContainerRid, out: &mut Vec<u8>) {
+    pub(crate) fn write_document(&self, container: ContainerRid, out: &mut Vec<u8>) {
         let rid = ItemRid::new(container, self.ordinal);
         let body = self.body.strip_suffix(b"}").unwrap_or(&self.body);
         out.reserve(body.len() + 192);
@@ -104,12 +104,12 @@ impl StoredItem {
 }
 
 /// Orders the writes of a partition: transaction first, then place in it. A transaction has at most 100.
-pub fn version_number(lsn: Lsn, position: u16) -> u64 {
+pub(crate) fn version_number(lsn: Lsn, position: u16) -> u64 {
     lsn << 7 | u64::from(position & 0x7F)
 }
 
 /// A new item's ordinal: ascending with every write of the partition, distinct between partitions.
-pub fn ordinal(lsn: Lsn, position: u16, range_id: u32) -> u64 {
+pub(crate) fn ordinal(lsn: Lsn, position: u16, range_id: u32) -> u64 {
     // 60 bits are free below the RID's type nibble; 13 name the partition that saw the birth.
     version_number(lsn, position) << 13 | u64::from(range_id & 0x1FFF)
 }

@@ -28,11 +28,14 @@ use crate::cost;
 
 /// What to do with one item.
 #[derive(Debug)]
-pub enum ActionKind {
+pub(crate) enum ActionKind {
     Create(PreparedItem),
     Upsert(PreparedItem),
     Replace(PreparedItem),
-    Patch { patch: Patch, condition: Option<Condition> },
+    Patch {
+        patch: Patch,
+        condition: Option<Condition>,
+    },
     Delete,
     /// Removes the item only if its lifetime is over or its logical partition was purged.
     Sweep,
@@ -41,7 +44,7 @@ pub enum ActionKind {
 
 /// One step of a transaction.
 #[derive(Debug)]
-pub struct Action {
+pub(crate) struct Action {
     pub id: ItemId,
     pub kind: ActionKind,
     pub if_match: Option<String>,
@@ -50,7 +53,7 @@ pub struct Action {
 
 /// What became of one action.
 #[derive(Clone, Debug)]
-pub struct ActionResult {
+pub(crate) struct ActionResult {
     pub outcome: Result<ActionSuccess, Error>,
     pub charge: Charge,
 }
@@ -65,7 +68,7 @@ pub enum Effect {
 }
 
 #[derive(Clone, Debug)]
-pub struct ActionSuccess {
+pub(crate) struct ActionSuccess {
     pub effect: Effect,
     /// The item after the action; for a delete, what was deleted.
     pub item: StoredItem,
@@ -73,14 +76,14 @@ pub struct ActionSuccess {
 
 /// What became of the transaction: a result per action up to the one that failed, if one did.
 #[derive(Clone, Debug)]
-pub struct TransactionOutcome {
+pub(crate) struct TransactionOutcome {
     pub results: Vec<ActionResult>,
     pub failed: bool,
 }
 
 /// A transaction on one logical partition.
 #[derive(Debug)]
-pub struct ItemTransaction {
+pub(crate) struct ItemTransaction {
     pub operation_id: u128,
     pub container: Arc<Container>,
     /// The number of the partition inside its container, for the ordinals of new items.
@@ -106,7 +109,9 @@ impl Op for ItemTransaction {
             if named.insert(action.id.as_str()) {
                 keys.push(keys::item(&self.effective, action.id.as_str()));
             }
-            if let ActionKind::Create(item) | ActionKind::Upsert(item) | ActionKind::Replace(item) = &action.kind {
+            if let ActionKind::Create(item) | ActionKind::Upsert(item) | ActionKind::Replace(item) =
+                &action.kind
+            {
                 keys.extend(self.unique_keys_of(&item.unique_hashes));
             }
         }
@@ -233,12 +238,14 @@ impl<'a> Working<'a> {
         }
         match (&action.kind, met) {
             (ActionKind::Create(_), Some(met)) if met.visible => Ok(refuse(id_exists())),
-            (ActionKind::Create(item) | ActionKind::Upsert(item), met) => self.put(item, met, position),
-            (ActionKind::Replace(item), Some(met)) if met.visible => self.put(item, Some(met), position),
+            (ActionKind::Create(item) | ActionKind::Upsert(item), met) => {
+                self.put(item, met.as_ref(), position)
+            }
+            (ActionKind::Replace(item), Some(met)) if met.visible => self.put(item, Some(&met), position),
             (ActionKind::Patch { patch, condition }, Some(met)) if met.visible => {
                 match self.patched(patch, condition.as_ref(), &met.item) {
                     Ok(item) => {
-                        let mut result = self.put(&item, Some(met), position)?;
+                        let mut result = self.put(&item, Some(&met), position)?;
                         result.charge += cost::patch_operations(patch.len());
                         Ok(result)
                     }
@@ -300,9 +307,14 @@ impl<'a> Working<'a> {
         PreparedItem::from_value(definition, value)
     }
 
-    fn put(&mut self, new: &PreparedItem, met: Option<Met>, position: u16) -> Result<ActionResult, MissingReads> {
-        let effect = if met.as_ref().is_some_and(|met| met.visible) { Effect::Replaced } else { Effect::Created };
-        let old_value = met.as_ref().and_then(|met| parse_object(&met.item.body).ok());
+    fn put(
+        &mut self,
+        new: &PreparedItem,
+        met: Option<&Met>,
+        position: u16,
+    ) -> Result<ActionResult, MissingReads> {
+        let effect = if met.is_some_and(|met| met.visible) { Effect::Replaced } else { Effect::Created };
+        let old_value = met.and_then(|met| parse_object(&met.item.body).ok());
         let unique_keys = self.transaction.unique_keys_of(&new.unique_hashes);
         let unread: Vec<Key> = unique_keys.iter().filter(|key| !self.knows(key)).cloned().collect();
         if !unread.is_empty() {
@@ -322,14 +334,14 @@ impl<'a> Working<'a> {
                 return Ok(ActionResult { outcome: Err(unique_violation()), charge: cost::refused_write(0) });
             }
         }
-        if let Some(error) = self.count(new.body.len(), met.as_ref()) {
+        if let Some(error) = self.count(new.body.len(), met) {
             return Ok(ActionResult { outcome: Err(error), charge: cost::refused_write(0) });
         }
-        if let Some(met) = &met {
+        if let Some(met) = met {
             self.remove_traces(&met.item, old_value.as_ref(), new.id.as_str());
         }
         let item_key = keys::item(&self.transaction.effective, new.id.as_str());
-        let ordinal = match (&met, effect) {
+        let ordinal = match (met, effect) {
             (Some(met), Effect::Replaced) => met.item.ordinal,
             (met, _) => {
                 if let Some(met) = met {
@@ -389,7 +401,12 @@ impl<'a> Working<'a> {
 
     fn delete(&mut self, met: Met) -> ActionResult {
         let value = parse_object(&met.item.body).ok();
-        let id = value.as_ref().and_then(|value| value.get("id")).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let id = value
+            .as_ref()
+            .and_then(|value| value.get("id"))
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         self.remove_traces(&met.item, value.as_ref(), &id);
         self.writes.insert(keys::item(&self.transaction.effective, &id), None);
         self.writes.insert(keys::rid(met.item.ordinal), None);
@@ -435,7 +452,8 @@ fn own_expiry(item: &StoredItem) -> Option<i64> {
 
 fn read(action: &Action, item: StoredItem) -> ActionResult {
     let charge = cost::point_read(item.body.len());
-    let unchanged = action.if_none_match.as_deref().is_some_and(|wanted| wanted == "*" || item.etag().matches(wanted));
+    let unchanged =
+        action.if_none_match.as_deref().is_some_and(|wanted| wanted == "*" || item.etag().matches(wanted));
     if unchanged {
         return ActionResult {
             outcome: Ok(ActionSuccess { effect: Effect::NotModified, item }),
@@ -461,11 +479,11 @@ fn precondition(action: &Action, item: &StoredItem) -> Option<Error> {
     failed.then(precondition_failed)
 }
 
-pub fn precondition_failed() -> Error {
+pub(crate) fn precondition_failed() -> Error {
     Error::new(ErrorKind::PreconditionFailed, "One of the specified pre-condition is not met")
 }
 
-pub fn item_not_found() -> Error {
+pub(crate) fn item_not_found() -> Error {
     Error::new(ErrorKind::NotFound, "Entity with the specified id does not exist in the system.")
 }
 

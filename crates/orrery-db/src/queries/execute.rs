@@ -34,7 +34,7 @@ const SCAN_ENTRIES: usize = 256;
 /// A page that has read for so long ends early, if its shape allows that.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
 /// A query that cannot end early fails after so long.
-const QUERY_TIME_MAX: Duration = Duration::from_secs(60);
+const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
 /// Rows of work that one fetched page of items may cause by its joins.
 const WORK_ROWS_MAX: u64 = 50_000_000;
 
@@ -114,7 +114,8 @@ impl Database {
             page.count += 1;
         }
         trace.add(cost::query(trace.served.len(), run.items_read, run.bytes_read, page.rows.len()));
-        page.continuation = next.map(|position| continuation::seal(&secret, &token_scope, &position.encode()));
+        page.continuation =
+            next.map(|position| continuation::seal(&secret, &token_scope, &position.encode()));
         Ok(page)
     }
 }
@@ -167,8 +168,8 @@ impl Run<'_> {
             self.feed(trace, &mut pipeline, start, |pipeline, key| {
                 // The window has counted all rows of this item, also those that do not fit the page.
                 let new = pipeline.take();
-                let mut counted = pipeline.passed() - new.len() as u64;
-                for output in new {
+                let before = pipeline.passed() - new.len() as u64;
+                for (counted, output) in (before..).zip(new) {
                     if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
                         let skip_rows = output.row;
                         next = Some(Position::Stream { key: key.clone(), skip_rows, passed: counted });
@@ -176,7 +177,6 @@ impl Run<'_> {
                     }
                     bytes += output.value.to_json().len();
                     outputs.push(output);
-                    counted += 1;
                 }
                 if pipeline.is_done() {
                     return Flow::Stop;
@@ -202,14 +202,15 @@ impl Run<'_> {
         resume_filter: Option<&orrery_model::Value>,
     ) -> Result<(Vec<Output>, Option<Position>)> {
         let (resume, passed, returned) = match from {
-            None => (self.resume_point(resume_filter)?, 0, 0),
+            None => (Self::resume_point(resume_filter)?, 0, 0),
             Some(Position::Sorted { point, passed }) => (Some(point), passed, 0),
-            Some(Position::Counted { returned }) => (self.resume_point(resume_filter)?, 0, returned),
+            Some(Position::Counted { returned }) => (Self::resume_point(resume_filter)?, 0, returned),
             Some(Position::Stream { .. }) => return Err(continuation::invalid()),
         };
         let skipped = usize::try_from(returned).unwrap_or(usize::MAX);
         let page_rows = Some(self.rows_max.saturating_add(skipped));
-        let mut pipeline = Pipeline::new(program, Options { passed, page_rows, resume, ..Options::default() });
+        let mut pipeline =
+            Pipeline::new(program, Options { passed, page_rows, resume, ..Options::default() });
         if !pipeline.is_done() {
             self.feed(trace, &mut pipeline, Key::new(), |_, _| Flow::GoOn).await?;
         }
@@ -254,7 +255,7 @@ impl Run<'_> {
             Some(Position::Counted { returned }) => returned,
             Some(_) => return Err(continuation::invalid()),
         };
-        
+
         let reads = program.shape() != Shape::Once;
         let mut pipeline = Pipeline::new(program, Options::default());
         if reads && !pipeline.is_done() {
@@ -283,7 +284,7 @@ impl Run<'_> {
         Ok((outputs, next))
     }
 
-    fn resume_point(&self, filter: Option<&orrery_model::Value>) -> Result<Option<ResumePoint>> {
+    fn resume_point(filter: Option<&orrery_model::Value>) -> Result<Option<ResumePoint>> {
         let Some(filter) = filter else { return Ok(None) };
         let point = ResumePoint::parse(filter, |rid| ItemRid::parse(rid).map(ItemRid::ordinal));
         point.map(Some).ok_or_else(|| Error::bad_request("The query's resumeFilter is malformed."))
@@ -346,6 +347,7 @@ impl Run<'_> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is used as a function of the error")]
 fn evaluation_failure(error: EvalError) -> Error {
     Error::bad_request(error.to_string())
 }

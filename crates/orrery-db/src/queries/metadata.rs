@@ -37,7 +37,8 @@ impl Database {
             pipeline.feed(Row { document, ordinal }, &context).map_err(failed)?;
         }
         pipeline.finish(&context).map_err(failed)?;
-        let mut rows: Vec<_> = pipeline.take().into_iter().map(|output| output.value).skip(returned).collect();
+        let mut rows: Vec<_> =
+            pipeline.take().into_iter().map(|output| output.value).skip(returned).collect();
         let continuation = (rows.len() > count_max).then(|| {
             let position = Position::Counted { returned: (returned + count_max) as u64 };
             continuation::seal(&secret, &scope, &position.encode())

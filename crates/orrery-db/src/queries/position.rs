@@ -1,8 +1,10 @@
 //! Where the next page of a query begins, as its continuation token carries it.
 //!
-//! A JSON object, because sort values are JSON: `{"k":"<hex item key>","s":rows,"p":passed}` for streams,
+//! A JSON object, because sort values are JSON: `{"k":"<base64 item key>","s":rows,"p":passed}` for streams,
 //! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned}` for rows that must be made again.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use orrery_model::value::{self, Value};
 use orrery_model::{Object, Result};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
@@ -12,7 +14,7 @@ use crate::continuation::invalid;
 
 /// A place in the result of a query.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Position {
+pub(super) enum Position {
     /// At an item, some of whose rows were returned.
     Stream { key: Key, skip_rows: u32, passed: u64 },
     /// After a row in sort order.
@@ -22,13 +24,12 @@ pub enum Position {
 }
 
 impl Position {
-    pub fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut object = Object::new();
         let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
         match self {
             Self::Stream { key, skip_rows, passed } => {
-                let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-                object.set("k", Value::from(hex));
+                object.set("k", Value::from(URL_SAFE_NO_PAD.encode(key)));
                 object.set("s", number(u64::from(*skip_rows)));
                 object.set("p", number(*passed));
             }
@@ -43,7 +44,7 @@ impl Position {
         Value::from(object).to_json().into_bytes()
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let value = value::parse(bytes).map_err(|_| invalid())?;
         Self::read(&value).ok_or_else(invalid)
     }
@@ -54,13 +55,12 @@ impl Position {
             return Some(Self::Counted { returned });
         }
         let passed = number("p")?;
-        if let Some(hex) = value.get("k").and_then(Value::as_str) {
-            let digits = hex.as_bytes().chunks(2);
-            let bytes = digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+        if let Some(text) = value.get("k").and_then(Value::as_str) {
             let skip_rows = u32::try_from(number("s")?).ok()?;
-            return Some(Self::Stream { key: bytes.collect::<Option<Key>>()?, skip_rows, passed });
+            return Some(Self::Stream { key: URL_SAFE_NO_PAD.decode(text).ok()?, skip_rows, passed });
         }
-        let values = value.get("v")?.as_array()?.iter().map(ResumeValue::parse).collect::<Option<Vec<_>>>()?;
+        let values =
+            value.get("v")?.as_array()?.iter().map(ResumeValue::parse).collect::<Option<Vec<_>>>()?;
         let row = u32::try_from(number("r")?).ok()?;
         let point = ResumePoint { values, ordinal: Some(number("o")?), row, exclude: true };
         Some(Self::Sorted { point, passed })

@@ -33,7 +33,8 @@ impl QueryRequest {
             Some(Value::String(text)) => String::from(&**text),
             _ => return Err(orrery_model::ids::missing_properties(&["query"])),
         };
-        let malformed = || Error::bad_request("The query's parameters must be a list of objects with name and value.");
+        let malformed =
+            || Error::bad_request("The query's parameters must be a list of objects with name and value.");
         let parameters = match body.get("parameters") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(list)) => {
@@ -51,16 +52,18 @@ impl QueryRequest {
 
     /// A body that is the bare text of the query.
     pub fn from_text(body: &[u8]) -> Result<Self> {
-        let text = std::str::from_utf8(body).map_err(|_| Error::bad_request("The query is not valid UTF-8."))?;
+        let text =
+            std::str::from_utf8(body).map_err(|_| Error::bad_request("The query is not valid UTF-8."))?;
         Self { text: text.to_owned(), parameters: Vec::new(), resume_filter: None }.checked()
     }
 
     fn checked(self) -> Result<Self> {
-        match self.text.len() <= QUERY_BYTES_MAX {
-            true => Ok(self),
-            false => Err(Error::bad_request(format!(
+        if self.text.len() <= QUERY_BYTES_MAX {
+            Ok(self)
+        } else {
+            Err(Error::bad_request(format!(
                 "The SQL query text exceeded the maximum limit of {QUERY_BYTES_MAX} characters."
-            ))),
+            )))
         }
     }
 
@@ -84,7 +87,8 @@ impl QueryRequest {
             .iter()
             .map(|paths| {
                 let path = |path: &orrery_model::container::CompositePath| {
-                    let direction = if path.descending { Direction::Descending } else { Direction::Ascending };
+                    let direction =
+                        if path.descending { Direction::Descending } else { Direction::Ascending };
                     (path.as_str().to_owned(), direction)
                 };
                 paths.iter().map(path).collect()
@@ -120,7 +124,10 @@ pub(crate) fn policies(definition: &ContainerDefinition) -> Policies {
     Policies {
         vectors: vectors.collect(),
         full_text: full_text.map(|path| (path.path.as_str().to_owned(), path.language.to_string())).collect(),
-        default_language: definition.full_text.as_ref().and_then(|policy| policy.default_language.as_deref().map(str::to_owned)),
+        default_language: definition
+            .full_text
+            .as_ref()
+            .and_then(|policy| policy.default_language.as_deref().map(str::to_owned)),
         planar_geometry: definition.geospatial == Geospatial::Geometry,
     }
 }

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use orrery_db::{BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, FeedScope, ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace};
+use orrery_db::{
+    BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, FeedScope, ItemOptions, ItemReply,
+    QueryOptions, QueryRequest, Trace,
+};
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Result};
@@ -13,9 +16,9 @@ use crate::operation::{Verb, method_not_allowed};
 use crate::path::ContainerPath;
 use crate::reply::Reply;
 use crate::wire::batch_json::{self, ParsedOperation};
+use crate::wire::binary_json;
 use crate::wire::hybrid_row::{self, ResultRow, RowOperation};
 use crate::wire::status::wire_status;
-use crate::wire::binary_json;
 
 const BATCH_OPERATIONS_MAX: usize = 1000;
 
@@ -131,14 +134,16 @@ impl Call<'_> {
         let page = self.page()?;
         let intended = self.header(headers::INTENDED_RID);
         let scope = self.scope()?;
-        let feed = self.database.read_items(trace, at.pair(), intended, &scope, session.as_ref(), &page).await?;
+        let feed =
+            self.database.read_items(trace, at.pair(), intended, &scope, session.as_ref(), &page).await?;
         let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         Ok(Reply::rows(&rid, "Documents", &feed.documents, feed.count, feed.continuation.as_deref()))
     }
 
     async fn query_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
         let headers = &self.parts.headers;
-        let token_kb = headers::number(headers, headers::TOKEN_LIMIT)?.and_then(|limit| usize::try_from(limit).ok());
+        let token_kb =
+            headers::number(headers, headers::TOKEN_LIMIT)?.and_then(|limit| usize::try_from(limit).ok());
         let options = QueryOptions {
             intended_rid: headers::owned(headers, headers::INTENDED_RID),
             session: headers::session(headers)?,
@@ -153,15 +158,19 @@ impl Call<'_> {
         if !page.is_sorted {
             return Ok(reply);
         }
-        Ok(reply.with("x-ms-cosmos-query-execution-info", "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}"))
+        Ok(reply.with(
+            "x-ms-cosmos-query-execution-info",
+            "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}",
+        ))
     }
 
     /// The query in the body; old clients send its bare text.
     pub(super) fn query(&self) -> Result<QueryRequest> {
         let content_type = self.header("content-type").unwrap_or_default();
-        match content_type.to_ascii_lowercase().starts_with("application/sql") {
-            true => QueryRequest::from_text(&self.body),
-            false => QueryRequest::parse(&self.body),
+        if content_type.to_ascii_lowercase().starts_with("application/sql") {
+            QueryRequest::from_text(&self.body)
+        } else {
+            QueryRequest::parse(&self.body)
         }
     }
 
@@ -173,16 +182,18 @@ impl Call<'_> {
     async fn batch(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
         let options = self.item_options()?;
         let is_row = hybrid_row::is_hybrid_row(&self.body);
-        let parsed = if is_row { parse_rows(&self.body)? } else { batch_json::parse(&json_text(&self.body)?)? };
+        let parsed =
+            if is_row { parse_rows(&self.body)? } else { batch_json::parse(&json_text(&self.body)?)? };
         let minimal: Vec<bool> = parsed.iter().map(|operation| operation.minimal).collect();
         let operations: Vec<BatchOperation> = parsed.into_iter().map(|parsed| parsed.operation).collect();
         let atomic = match self.header(headers::BATCH_ATOMIC) {
             Some(_) => headers::flag(&self.parts.headers, headers::BATCH_ATOMIC),
             None => options.partition_key.is_some(),
         };
-        let results = match atomic {
-            true => self.database.execute_batch(trace, at.pair(), &options, &operations).await?,
-            false => self.database.execute_bulk(trace, at.pair(), &options, &operations).await?,
+        let results = if atomic {
+            self.database.execute_batch(trace, at.pair(), &options, &operations).await?
+        } else {
+            self.database.execute_bulk(trace, at.pair(), &options, &operations).await?
         };
         let wants_content = self.wants_content();
         let rows: Vec<WireResult> = results
@@ -215,15 +226,20 @@ fn json_text(body: &Bytes) -> Result<Bytes> {
         return Ok(body.clone());
     }
     let text = binary_json::decode(body, BODY_BYTES_MAX).map_err(|error| match error {
-        binary_json::BinaryJsonError::TooLarge(_) => Error::new(ErrorKind::TooLarge, "Request size is too large"),
-        error => Error::bad_request(format!("The input content is invalid because its binary JSON cannot be read: {error}.")),
+        binary_json::BinaryJsonError::TooLarge(_) => {
+            Error::new(ErrorKind::TooLarge, "Request size is too large")
+        }
+        error => Error::bad_request(format!(
+            "The input content is invalid because its binary JSON cannot be read: {error}."
+        )),
     })?;
     Ok(Bytes::from(text))
 }
 
 fn parse_rows(body: &Bytes) -> Result<Vec<ParsedOperation>> {
-    let rows = hybrid_row::decode_batch(body, BATCH_OPERATIONS_MAX)
-        .map_err(|error| Error::bad_request(format!("The input content is invalid because the batch cannot be read: {error}.")))?;
+    let rows = hybrid_row::decode_batch(body, BATCH_OPERATIONS_MAX).map_err(|error| {
+        Error::bad_request(format!("The input content is invalid because the batch cannot be read: {error}."))
+    })?;
     rows.into_iter()
         .map(|row| {
             let partition_key = row.partition_key.map(|text| PartitionKey::parse_header(text.as_bytes()));
@@ -313,7 +329,9 @@ impl WireResult {
 
     fn write_json(&self, out: &mut String) {
         use std::fmt::Write;
-        let mut write = |arguments: std::fmt::Arguments<'_>| out.write_fmt(arguments).expect("a String accepts every write");
+        let mut write = |arguments: std::fmt::Arguments<'_>| {
+            out.write_fmt(arguments).expect("a String accepts every write")
+        };
         write(format_args!("{{\"statusCode\":{},\"requestCharge\":{}", self.status, self.charge));
         if self.substatus != 0 {
             write(format_args!(",\"subStatusCode\":{}", self.substatus));

@@ -27,13 +27,14 @@ impl Call<'_> {
             Path::Users(database) => self.users(trace, database).await,
             Path::User(database, user) => self.user(trace, database, user).await,
             Path::Permissions(database, user) => self.permissions(trace, database, user).await,
-            Path::Permission(database, user, permission) => self.permission(trace, database, user, permission).await,
+            Path::Permission(database, user, permission) => {
+                self.permission(trace, database, user, permission).await
+            }
             Path::Offers => self.offers(trace),
             Path::Offer(rid) => self.offer(trace, rid).await,
             Path::Conflicts(at) => self.conflicts(trace, at),
             Path::Conflict(at, _) => self.conflict(at),
-            Path::Scripts(at, kind) => self.scripts(at, *kind),
-            Path::Script(at, kind, _) => self.scripts(at, *kind),
+            Path::Scripts(at, kind) | Path::Script(at, kind, _) => self.scripts(at, *kind),
             Path::EncryptionKeys(_) | Path::EncryptionKey(..) => {
                 Err(Error::not_implemented("Client encryption keys are not supported."))
             }
@@ -60,15 +61,14 @@ impl Call<'_> {
     }
 
     fn throughput(&self) -> Result<Option<Throughput>> {
-        Throughput::from_headers(self.header(headers::OFFER_THROUGHPUT), self.header(headers::OFFER_AUTOSCALE))
+        Throughput::from_headers(
+            self.header(headers::OFFER_THROUGHPUT),
+            self.header(headers::OFFER_AUTOSCALE),
+        )
     }
 
     /// A whole feed or, for a query, the rows it selects from the whole feed.
-    fn feed(
-        &self,
-        property: &str,
-        list: impl FnOnce(&PageRequest) -> Result<MetadataPage>,
-    ) -> Result<Reply> {
+    fn feed(&self, property: &str, list: impl FnOnce(&PageRequest) -> Result<MetadataPage>) -> Result<Reply> {
         match self.verb {
             Verb::List => Ok(Reply::feed(property, &list(&self.page()?)?)),
             Verb::Query => {
@@ -120,7 +120,9 @@ impl Call<'_> {
                 let created = self.database.create_container(trace, database, &self.body, throughput).await?;
                 Ok(Reply::metadata(&created))
             }
-            _ => self.feed("DocumentCollections", |page| self.database.list_containers(trace, database, page)),
+            _ => {
+                self.feed("DocumentCollections", |page| self.database.list_containers(trace, database, page))
+            }
         }
     }
 
@@ -128,7 +130,8 @@ impl Call<'_> {
         match self.verb {
             Verb::Read => self.read_container(trace, at).await,
             Verb::Replace => {
-                let replaced = self.database.replace_container(trace, at.pair(), &self.body, self.if_match()).await?;
+                let replaced =
+                    self.database.replace_container(trace, at.pair(), &self.body, self.if_match()).await?;
                 Ok(Reply::metadata(&replaced))
             }
             Verb::Delete => {
@@ -226,13 +229,20 @@ impl Call<'_> {
         }
     }
 
-    async fn permission(&self, trace: &mut Trace, database: &str, user: &str, permission: &str) -> Result<Reply> {
+    async fn permission(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        user: &str,
+        permission: &str,
+    ) -> Result<Reply> {
         let (at, seconds) = ((database, user, permission), self.token_seconds()?);
         match self.verb {
             Verb::Read => Ok(Reply::metadata(&self.database.read_permission(trace, at, seconds)?)),
             Verb::Replace => {
                 let if_match = self.if_match();
-                let replaced = self.database.replace_permission(trace, at, &self.body, if_match, seconds).await?;
+                let replaced =
+                    self.database.replace_permission(trace, at, &self.body, if_match, seconds).await?;
                 Ok(Reply::metadata(&replaced))
             }
             Verb::Delete => {

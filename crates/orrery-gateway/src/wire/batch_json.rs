@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Operation<'a> {
-    operation_type: String,
+    #[serde(rename = "operationType")]
+    kind: String,
     id: Option<String>,
     /// The untouched text, so that an item is stored as it was written.
     #[serde(borrow)]
@@ -51,7 +52,7 @@ pub fn parse(body: &Bytes) -> Result<Vec<ParsedOperation>> {
 }
 
 fn convert(body: &Bytes, operation: Operation<'_>) -> Result<ParsedOperation> {
-    let kind = match operation.operation_type.as_str() {
+    let kind = match operation.kind.as_str() {
         "Create" => BatchKind::Create,
         "Upsert" => BatchKind::Upsert,
         "Read" => BatchKind::Read,
