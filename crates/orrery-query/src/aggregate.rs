@@ -156,6 +156,10 @@ impl DistinctValues {
         true
     }
 
+    pub(crate) fn into_values(self) -> Vec<Value> {
+        self.values
+    }
+
     pub(crate) fn contains(&self, value: &Value) -> bool {
         let places = self.places.get(&order::hash(value));
         places.is_some_and(|places| places.iter().any(|&place| &self.values[place] == value))

@@ -201,9 +201,10 @@ fn between<'e>(not: bool, operands: &'e [Node; 3], env: Env<'e>, context: &Conte
     let value = evaluate(&operands[0], env, context)?;
     let low = evaluate(&operands[1], env, context)?;
     let high = evaluate(&operands[2], env, context)?;
-    let at_least = |low: Operand<'_>| operator::order(value.as_deref(), low.as_deref()).map(Ordering::is_ge);
-    let at_most = |high: Operand<'_>| operator::order(value.as_deref(), high.as_deref()).map(Ordering::is_le);
-    let inside = match (at_least(low), at_most(high)) {
+    let holds = |bound: Operand<'_>, holds: fn(Ordering) -> bool| {
+        operator::compare(value.as_deref()?, bound.as_deref()?, holds)
+    };
+    let inside = match (holds(low, Ordering::is_ge), holds(high, Ordering::is_le)) {
         (Some(false), _) | (_, Some(false)) => Some(false),
         (Some(true), Some(true)) => Some(true),
         _ => None,

@@ -20,8 +20,9 @@ pub const STATE_CELLS_MAX: usize = 500_000;
 /// Rows that a sort without TOP, LIMIT or page bound may hold.
 pub const SORT_ROWS_MAX: usize = 500_000;
 /// Levels of the expression tree. Chains of AND and OR count as one level.
-pub const EXPRESSION_DEPTH_MAX: usize = 160;
-/// Levels of parentheses, calls and literals the parser follows before it gives up.
-pub const NESTING_MAX: usize = 600;
+pub const EXPRESSION_DEPTH_MAX: usize = 128;
+/// Levels of recursion the parser goes into before it gives up. Parentheses at the left edge of an
+/// expression do not count.
+pub const NESTING_MAX: usize = 200;
 /// Rows that one subquery may produce for one document.
 pub const SUBQUERY_ROWS_MAX: usize = 500_000;

@@ -5,7 +5,6 @@ use std::cmp::Ordering;
 use orrery_model::{Number, Value};
 
 use crate::ast::{BinaryOperator, UnaryOperator};
-use crate::order::compare_numbers;
 
 pub(crate) fn unary(operator: UnaryOperator, operand: Option<&Value>) -> Option<Value> {
     match (operator, operand?) {
@@ -23,10 +22,10 @@ pub(crate) fn binary(operator: BinaryOperator, left: &Value, right: &Value) -> O
         // Across types equality is false, not undefined: filters such as `c.x != null` rely on it.
         B::Equal => Some((left == right).into()),
         B::NotEqual => Some((left != right).into()),
-        B::Less => order(Some(left), Some(right)).map(|order| order.is_lt().into()),
-        B::LessOrEqual => order(Some(left), Some(right)).map(|order| order.is_le().into()),
-        B::Greater => order(Some(left), Some(right)).map(|order| order.is_gt().into()),
-        B::GreaterOrEqual => order(Some(left), Some(right)).map(|order| order.is_ge().into()),
+        B::Less => relation(left, right, Ordering::is_lt),
+        B::LessOrEqual => relation(left, right, Ordering::is_le),
+        B::Greater => relation(left, right, Ordering::is_gt),
+        B::GreaterOrEqual => relation(left, right, Ordering::is_ge),
         B::Concat => match (left, right) {
             (Value::String(left), Value::String(right)) => Some([&**left, &**right].concat().into()),
             _ => None,
@@ -39,13 +38,18 @@ pub(crate) fn binary(operator: BinaryOperator, left: &Value, right: &Value) -> O
     }
 }
 
-/// The order of two values of one scalar type; anything else has none.
-pub(crate) fn order(left: Option<&Value>, right: Option<&Value>) -> Option<Ordering> {
-    match (left?, right?) {
-        (Value::Null, Value::Null) => Some(Ordering::Equal),
-        (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
-        (Value::Number(left), Value::Number(right)) => Some(compare_numbers(*left, *right)),
-        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+/// Whether two values of one scalar type stand in this order; anything else is undefined. NaN
+/// stands in no order to any number.
+fn relation(left: &Value, right: &Value, holds: fn(Ordering) -> bool) -> Option<Value> {
+    compare(left, right, holds).map(Value::from)
+}
+
+pub(crate) fn compare(left: &Value, right: &Value, holds: fn(Ordering) -> bool) -> Option<bool> {
+    match (left, right) {
+        (Value::Null, Value::Null) => Some(holds(Ordering::Equal)),
+        (Value::Bool(left), Value::Bool(right)) => Some(holds(left.cmp(right))),
+        (Value::Number(left), Value::Number(right)) => Some(left.partial_cmp(right).is_some_and(holds)),
+        (Value::String(left), Value::String(right)) => Some(holds(left.cmp(right))),
         _ => None,
     }
 }

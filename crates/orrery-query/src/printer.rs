@@ -345,7 +345,8 @@ impl Printer {
     }
 }
 
-/// A double with up to 17 significant digits, as C prints it with `%.17g`.
+/// A double in 15 significant digits if they read back the same, else in 17: what the service's
+/// planner writes, and not always the shortest text.
 pub(crate) fn number_text(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -354,18 +355,26 @@ pub(crate) fn number_text(value: f64) -> String {
         // There is no literal for the negative one; an overflowing exponent reads back the same.
         return if value > 0.0 { "Infinity".into() } else { "-1e999".into() };
     }
-    let scientific = format!("{value:.16e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let short = significant_digits(value, 15);
+    if short.parse() == Ok(value) { short } else { significant_digits(value, 17) }
+}
+
+/// As C prints with `%.{digits}g`.
+fn significant_digits(value: f64, digits: usize) -> String {
+    let precision = digits - 1;
+    let scientific = format!("{value:.precision$e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-5..17).contains(&exponent) {
-        let digits = digits.trim_end_matches('0').trim_end_matches('.');
-        return format!("{digits}e{exponent}");
+    let decimals = usize::try_from(i32::try_from(precision).unwrap_or(0) - exponent);
+    match decimals {
+        Ok(decimals) if exponent >= -5 => {
+            let plain = format!("{value:.decimals$}");
+            if plain.contains('.') { trimmed(&plain).to_owned() } else { plain }
+        }
+        _ => format!("{}e{exponent}", trimmed(mantissa)),
     }
-    let decimals = usize::try_from(16 - exponent).unwrap_or(0);
-    let plain = format!("{value:.decimals$}");
-    if plain.contains('.') {
-        plain.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        plain
-    }
+}
+
+fn trimmed(decimal: &str) -> &str {
+    decimal.trim_end_matches('0').trim_end_matches('.')
 }

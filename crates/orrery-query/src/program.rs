@@ -35,6 +35,9 @@ pub(crate) struct Block {
     pub(crate) top: Option<u64>,
     pub(crate) offset: Option<u64>,
     pub(crate) limit: Option<u64>,
+    /// Whether the first source is a subquery over all documents that must see them together, as
+    /// in `FROM (SELECT DISTINCT … FROM c)`. Others are evaluated document by document.
+    pub(crate) collects_first: bool,
 }
 
 #[derive(Debug)]

@@ -116,6 +116,7 @@ impl<'s> Compiler<'s> {
     fn block(&mut self, query: &Query, top_level: bool) -> Block {
         self.scopes.push(Scope::default());
         let (sources, row) = self.sources(query);
+        let collects_first = self.collects_first(query, &sources);
         let filter = query.filter.as_ref().map(|filter| self.expr(filter));
         let keys: Vec<Node> = query.group_by.iter().map(|key| self.expr(key)).collect();
         let ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
@@ -140,7 +141,7 @@ impl<'s> Compiler<'s> {
             self.count(&clause.limit, 2061, "The LIMIT count value exceeds the maximum allowed value.")
         });
         let distinct = query.select.distinct;
-        Block { sources, filter, grouping, projection, distinct, order, top, offset, limit }
+        Block { sources, filter, grouping, projection, distinct, order, top, offset, limit, collects_first }
     }
 
     fn count(&mut self, count: &Count, code: u16, message: &str) -> Option<u64> {
@@ -184,6 +185,24 @@ impl<'s> Compiler<'s> {
             sources.push(Source { slot, iterate: source.iterate, rows: node });
         }
         (sources, row)
+    }
+
+    fn collects_first(&mut self, query: &Query, sources: &[Source]) -> bool {
+        let first = query.from.as_ref().and_then(|from| from.sources.first());
+        let is_subquery = first.is_some_and(|source| matches!(source.collection, Collection::Subquery(_)));
+        let collects = match sources.first().map(|source| &source.rows) {
+            Some(SourceRows::Subquery(inner)) => is_subquery && inner.collects() && self.reads_documents,
+            _ => false,
+        };
+        // A subquery in an expression works on one document; only a chain of FROM clauses reaches
+        // the container from further inside.
+        let chained = self.scopes.len() > 1 && !self.scopes.iter().any(|scope| !scope.aliases.is_empty());
+        if collects && chained {
+            self.errors.push(QueryError::text(
+                "Aggregates, GROUP BY and DISTINCT over the whole container are supported in the outermost FROM subquery only.",
+            ));
+        }
+        collects && self.scopes.len() == 1
     }
 
     fn bind(&mut self, source: &ast::Source, slot: usize) {

@@ -30,14 +30,32 @@ const COALESCE: u8 = 1;
 const PREDICATE: u8 = 4;
 
 impl Parser<'_> {
+    /// A whole expression.
+    ///
+    /// Parentheses at its left edge are opened in a loop rather than by recursion: generated filters
+    /// such as `((((a OR b) OR c) OR d) …)` nest hundreds of them there.
     pub(super) fn expression(&mut self) -> Parsed<Node<Expr>> {
         self.enter()?;
-        let mut node = self.operators(COALESCE)?;
-        if self.take_symbol(Symbol::Question) {
-            node = self.conditional(node)?;
+        let mut opened = 0;
+        while self.at_symbol(Symbol::ParenOpen) && self.kind_after(1) != TokenKind::Keyword(Keyword::Select) {
+            self.advance();
+            opened += 1;
+        }
+        let first = self.unary()?;
+        let mut node = self.rest_of_expression(first)?;
+        for _ in 0..opened {
+            self.expect_symbol(Symbol::ParenClose)?;
+            let operand = self.postfix_of(node)?;
+            node = self.rest_of_expression(operand)?;
         }
         self.leave();
         Ok(node)
+    }
+
+    /// What follows the first operand of an expression.
+    fn rest_of_expression(&mut self, first: Node<Expr>) -> Parsed<Node<Expr>> {
+        let node = self.operators_after(first, COALESCE)?;
+        if self.take_symbol(Symbol::Question) { self.conditional(node) } else { Ok(node) }
     }
 
     fn conditional(&mut self, condition: Node<Expr>) -> Parsed<Node<Expr>> {
@@ -94,7 +112,11 @@ impl Parser<'_> {
 
     /// Operands joined by operators that bind at least as strongly as `strength_min`.
     fn operators(&mut self, strength_min: u8) -> Parsed<Node<Expr>> {
-        let mut left = self.unary()?;
+        let first = self.unary()?;
+        self.operators_after(first, strength_min)
+    }
+
+    fn operators_after(&mut self, mut left: Node<Expr>, strength_min: u8) -> Parsed<Node<Expr>> {
         let mut strength_max = u8::MAX;
         while let Some((infix, strength)) = self.infix() {
             if strength < strength_min || strength > strength_max {
@@ -250,7 +272,11 @@ impl Parser<'_> {
     }
 
     fn postfix(&mut self) -> Parsed<Node<Expr>> {
-        let mut node = self.primary()?;
+        let node = self.primary()?;
+        self.postfix_of(node)
+    }
+
+    fn postfix_of(&mut self, mut node: Node<Expr>) -> Parsed<Node<Expr>> {
         loop {
             if self.take_symbol(Symbol::Dot) {
                 let name = self.member_name()?;

@@ -174,6 +174,8 @@ impl<'t> Parser<'t> {
 
     fn query(&mut self) -> Parsed<Node<Query>> {
         self.enter()?;
+        // A query takes several frames: it counts for as many levels.
+        self.nesting += expression::SUBQUERY_HEIGHT;
         let start = self.token().span;
         if !self.take_keyword(Keyword::Select) {
             return Err(self.unexpected());
@@ -181,6 +183,7 @@ impl<'t> Parser<'t> {
         let mut depth = 0;
         let select = self.select(&mut depth)?;
         let query = self.clauses(select, start, &mut depth)?;
+        self.nesting -= expression::SUBQUERY_HEIGHT;
         self.leave();
         Ok(Node { part: query, depth })
     }

@@ -1,0 +1,425 @@
+//! Conditions that a range index can answer.
+
+use orrery_model::Value;
+
+use super::Slots;
+use crate::ast::{BinaryOperator, LogicalOperator, SubqueryKind, UnaryOperator};
+use crate::check::indexes::push_segment;
+use crate::context::Context;
+use crate::eval::{self, Env};
+use crate::operand;
+use crate::program::{Block, FunctionCall, Members, Node, Program, SourceRows};
+
+/// A property path of documents; every element of an array stands for itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IndexPath(pub Vec<PathStep>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathStep {
+    Name(Box<str>),
+    /// Any element of an array.
+    Element,
+}
+
+impl std::fmt::Display for IndexPath {
+    /// As indexing policies write it: `/a/[]/b`.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = String::new();
+        for step in &self.0 {
+            text.push('/');
+            match step {
+                PathStep::Name(name) => push_segment(name, &mut text),
+                PathStep::Element => text.push_str("[]"),
+            }
+        }
+        formatter.write_str(&text)
+    }
+}
+
+/// A condition that every matching document satisfies.
+///
+/// It is necessary, and [`IndexCondition::is_exact`] tells whether it is also sufficient. A term
+/// over array elements holds if it holds for some element.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IndexCondition {
+    /// Nothing is known.
+    All,
+    /// Nothing matches.
+    None,
+    And(Vec<IndexCondition>),
+    Or(Vec<IndexCondition>),
+    Term { path: IndexPath, test: Test, exact: bool },
+}
+
+/// What an index is asked about the values at a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Test {
+    Equal(Value),
+    In(Vec<Value>),
+    /// Defined and different.
+    NotEqual(Value),
+    /// Values of the bounds' type between them; a missing bound is the end of the type.
+    Range { low: Option<Bound>, high: Option<Bound> },
+    /// Strings that begin so.
+    Prefix(Box<str>),
+    /// Strings; each distinct one has to be looked at.
+    StringScan,
+    Type(TypeTest),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    pub value: Value,
+    pub inclusive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeTest {
+    Defined,
+    NotDefined,
+    Null,
+    Bool,
+    Number,
+    String,
+    Array,
+    Object,
+    Primitive,
+}
+
+/// What the filter of a program lets an index answer. The context gives the values of functions
+/// such as `GETCURRENTTIMESTAMPSTATIC()`, which are constant for one run.
+pub fn index_condition(program: &Program, context: &Context<'_>) -> IndexCondition {
+    let slots = Slots::of(&program.block);
+    Analysis { context }.block(&program.block, slots, true)
+}
+
+impl IndexCondition {
+    /// Whether documents that satisfy the condition need not be checked again.
+    pub fn is_exact(&self) -> bool {
+        match self {
+            Self::All => false,
+            Self::None => true,
+            Self::And(parts) | Self::Or(parts) => parts.iter().all(Self::is_exact),
+            Self::Term { exact, .. } => *exact,
+        }
+    }
+
+    /// The paths that terms are about, in order of appearance, without repetition.
+    pub fn paths(&self) -> Vec<&IndexPath> {
+        let mut paths = Vec::new();
+        self.collect_paths(&mut paths);
+        paths
+    }
+
+    fn collect_paths<'c>(&'c self, paths: &mut Vec<&'c IndexPath>) {
+        match self {
+            Self::All | Self::None => {}
+            Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.collect_paths(paths)),
+            Self::Term { path, .. } => {
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+        }
+    }
+
+    fn and(parts: Vec<Self>) -> Self {
+        if parts.contains(&Self::None) {
+            return Self::None;
+        }
+        let mut known = Vec::new();
+        let mut exact = true;
+        for part in parts {
+            match part {
+                // An unknown part makes the rest merely necessary.
+                Self::All => exact = false,
+                Self::And(inner) => known.extend(inner),
+                other => known.push(other),
+            }
+        }
+        if !exact {
+            known = known.into_iter().map(Self::inexact).collect();
+        }
+        match known.len() {
+            0 => Self::All,
+            1 => known.swap_remove(0),
+            _ => Self::And(known),
+        }
+    }
+
+    fn or(parts: Vec<Self>) -> Self {
+        if parts.contains(&Self::All) {
+            return Self::All;
+        }
+        let mut known: Vec<Self> = Vec::new();
+        for part in parts {
+            match part {
+                Self::None => {}
+                Self::Or(inner) => known.extend(inner),
+                other => known.push(other),
+            }
+        }
+        match known.len() {
+            0 => Self::None,
+            1 => known.swap_remove(0),
+            _ => Self::Or(known),
+        }
+    }
+
+    fn inexact(self) -> Self {
+        match self {
+            Self::And(parts) => Self::And(parts.into_iter().map(Self::inexact).collect()),
+            Self::Or(parts) => Self::Or(parts.into_iter().map(Self::inexact).collect()),
+            Self::Term { path, test, .. } => Self::Term { path, test, exact: false },
+            other => other,
+        }
+    }
+}
+
+struct Analysis<'c> {
+    context: &'c Context<'c>,
+}
+
+impl Analysis<'_> {
+    fn block(&self, block: &Block, mut slots: Slots, outermost: bool) -> IndexCondition {
+        let gives_rows_anyway = block.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty());
+        if gives_rows_anyway && !outermost {
+            return IndexCondition::All;
+        }
+        slots.extend(block);
+        let mut parts = Vec::new();
+        for source in &block.sources {
+            match &source.rows {
+                SourceRows::Subquery(inner) => {
+                    let collected = outermost && block.collects_first;
+                    let inner_slots = Slots { known: slots.known.clone() };
+                    parts.push(self.block(inner, inner_slots, collected).inexact());
+                }
+                // A source gives rows only where its path is defined, and elements only of arrays.
+                SourceRows::Value(node) => {
+                    if let Some(path) = slots.path(node) {
+                        let test = Test::Type(if source.iterate { TypeTest::Array } else { TypeTest::Defined });
+                        parts.push(IndexCondition::Term { path, test, exact: false });
+                    }
+                }
+            }
+        }
+        let joined = !block.sources.is_empty();
+        if let Some(filter) = &block.filter {
+            let condition = self.predicate(filter, true, &slots);
+            parts.push(if joined { condition.inexact() } else { condition });
+        }
+        IndexCondition::and(parts)
+    }
+
+    /// What holds of documents for which the expression is exactly `wanted`.
+    fn predicate(&self, node: &Node, wanted: bool, slots: &Slots) -> IndexCondition {
+        match node {
+            Node::Constant(Some(Value::Bool(flag))) if *flag == wanted => IndexCondition::All,
+            Node::Constant(_) => IndexCondition::None,
+            Node::Path { .. } | Node::Slot(_) => self.term(node, Test::Equal(wanted.into()), slots),
+            Node::Unary { operator: UnaryOperator::Not, operand } => self.predicate(operand, !wanted, slots),
+            Node::Logical { operator, operands } => {
+                let parts = operands.iter().map(|operand| self.predicate(operand, wanted, slots)).collect();
+                if (*operator == LogicalOperator::And) == wanted {
+                    IndexCondition::and(parts)
+                } else {
+                    IndexCondition::or(parts)
+                }
+            }
+            Node::Binary { operator, left, right } if operator.is_comparison() => {
+                self.comparison(*operator, left, right, wanted, slots)
+            }
+            Node::Between { not, operands } if *not != wanted => self.between(operands, slots),
+            Node::In { not, operand, members: Members::Constant { values, .. } } if *not != wanted => {
+                let condition = self.term(operand, Test::In(values.clone()), slots);
+                let complex = values.iter().any(|value| matches!(value, Value::Array(_) | Value::Object(_)));
+                if complex { condition.inexact() } else { condition }
+            }
+            Node::Like { not, operands, pattern: Some(pattern), .. } if *not != wanted => {
+                let (prefix, whole) = pattern.prefix();
+                if pattern.is_literal() {
+                    return self.term(&operands[0], Test::Equal(prefix.into()), slots);
+                }
+                if prefix.is_empty() {
+                    return self.term(&operands[0], Test::StringScan, slots).inexact();
+                }
+                let condition = self.term(&operands[0], Test::Prefix(prefix.into()), slots);
+                if whole { condition } else { condition.inexact() }
+            }
+            Node::Call(call) => self.call(call, wanted, slots),
+            Node::Subquery { kind: SubqueryKind::Exists, block } if wanted => {
+                self.block(block, Slots { known: slots.known.clone() }, false).inexact()
+            }
+            _ => IndexCondition::All,
+        }
+    }
+
+    fn term(&self, node: &Node, test: Test, slots: &Slots) -> IndexCondition {
+        match slots.path(node) {
+            Some(path) if !path.0.is_empty() => {
+                // An element found anywhere says little about the one that was meant.
+                let exact = !path.0.contains(&PathStep::Element);
+                IndexCondition::Term { path, test, exact }
+            }
+            _ => IndexCondition::All,
+        }
+    }
+
+    /// The value of an expression that is the same for every document of this run.
+    fn constant(&self, node: &Node) -> Option<Option<Value>> {
+        match node {
+            Node::Constant(value) => Some(value.clone()),
+            Node::Call(call) if call.function.name.ends_with("STATIC") && call.arguments.is_empty() => {
+                eval::evaluate(node, Env::default(), self.context).ok().map(operand::into_value)
+            }
+            Node::Binary { left, right, .. } => {
+                self.constant(left)?;
+                self.constant(right)?;
+                eval::evaluate(node, Env::default(), self.context).ok().map(operand::into_value)
+            }
+            _ => None,
+        }
+    }
+
+    fn comparison(
+        &self,
+        operator: BinaryOperator,
+        left: &Node,
+        right: &Node,
+        wanted: bool,
+        slots: &Slots,
+    ) -> IndexCondition {
+        use BinaryOperator as B;
+        let (path, value, operator) = match (self.constant(left), self.constant(right)) {
+            (_, Some(value)) => (left, value, operator),
+            (Some(value), None) => (right, value, mirrored(operator)),
+            (None, None) => return IndexCondition::All,
+        };
+        let Some(value) = value else {
+            return IndexCondition::None;
+        };
+        let operator = if wanted { operator } else { negated(operator) };
+        let test = match operator {
+            B::Equal => Test::Equal(value),
+            B::NotEqual => Test::NotEqual(value),
+            _ if matches!(value, Value::Array(_) | Value::Object(_)) => return IndexCondition::None,
+            B::Less => Test::Range { low: None, high: Some(Bound { value, inclusive: false }) },
+            B::LessOrEqual => Test::Range { low: None, high: Some(Bound { value, inclusive: true }) },
+            B::Greater => Test::Range { low: Some(Bound { value, inclusive: false }), high: None },
+            _ => Test::Range { low: Some(Bound { value, inclusive: true }), high: None },
+        };
+        let complex = matches!(&test, Test::Equal(Value::Array(_) | Value::Object(_)));
+        let condition = self.term(path, test, slots);
+        if complex { condition.inexact() } else { condition }
+    }
+
+    fn between(&self, operands: &[Node; 3], slots: &Slots) -> IndexCondition {
+        let (Some(low), Some(high)) = (self.constant(&operands[1]), self.constant(&operands[2])) else {
+            return IndexCondition::All;
+        };
+        let (Some(low), Some(high)) = (low, high) else {
+            return IndexCondition::None;
+        };
+        if crate::order::type_rank(Some(&low)) != crate::order::type_rank(Some(&high))
+            && !(matches!(low, Value::Bool(_)) && matches!(high, Value::Bool(_)))
+        {
+            return IndexCondition::None;
+        }
+        let bound = |value| Some(Bound { value, inclusive: true });
+        self.term(&operands[0], Test::Range { low: bound(low), high: bound(high) }, slots)
+    }
+
+    fn call(&self, call: &FunctionCall, wanted: bool, slots: &Slots) -> IndexCondition {
+        let name = call.function.name;
+        let arguments = &call.arguments[..];
+        if let Some(test) = type_test(name) {
+            let [path] = arguments else {
+                return IndexCondition::All;
+            };
+            return match (wanted, test) {
+                (true, test) => self.term(path, Test::Type(test), slots),
+                (false, TypeTest::Defined) => self.term(path, Test::Type(TypeTest::NotDefined), slots),
+                (false, _) => IndexCondition::All,
+            };
+        }
+        if !wanted {
+            return IndexCondition::All;
+        }
+        let flag = arguments.get(2).map(|flag| self.constant(flag));
+        let plain = matches!(flag, None | Some(Some(Some(Value::Bool(false)))));
+        match (name, arguments) {
+            ("STARTSWITH", [path, prefix, ..]) => match self.constant(prefix) {
+                Some(Some(Value::String(prefix))) if plain => self.term(path, Test::Prefix(prefix), slots),
+                Some(Some(Value::String(_))) => self.term(path, Test::StringScan, slots).inexact(),
+                Some(_) => IndexCondition::None,
+                None => IndexCondition::All,
+            },
+            ("STRINGEQUALS", [path, text, ..]) => match self.constant(text) {
+                Some(Some(Value::String(text))) if plain => self.term(path, Test::Equal(Value::String(text)), slots),
+                Some(Some(Value::String(_))) => self.term(path, Test::StringScan, slots).inexact(),
+                Some(_) => IndexCondition::None,
+                None => IndexCondition::All,
+            },
+            ("CONTAINS" | "ENDSWITH" | "REGEXMATCH", [path, ..]) => {
+                self.term(path, Test::StringScan, slots).inexact()
+            }
+            ("ARRAY_CONTAINS", [Node::Constant(Some(Value::Array(values))), path]) => {
+                self.term(path, Test::In(values.clone()), slots)
+            }
+            ("ARRAY_CONTAINS", [path, value, ..]) if plain => self.array_contains(path, value, slots),
+            _ => IndexCondition::All,
+        }
+    }
+
+    fn array_contains(&self, path: &Node, value: &Node, slots: &Slots) -> IndexCondition {
+        match (self.constant(value), slots.path(path)) {
+            (Some(None), _) => IndexCondition::None,
+            (Some(Some(value)), Some(mut path)) if !matches!(value, Value::Array(_) | Value::Object(_)) => {
+                path.0.push(PathStep::Element);
+                IndexCondition::Term { path, test: Test::Equal(value), exact: false }
+            }
+            _ => IndexCondition::All,
+        }
+    }
+}
+
+fn type_test(function: &str) -> Option<TypeTest> {
+    Some(match function {
+        "IS_DEFINED" => TypeTest::Defined,
+        "IS_NULL" => TypeTest::Null,
+        "IS_BOOL" => TypeTest::Bool,
+        "IS_NUMBER" => TypeTest::Number,
+        "IS_STRING" => TypeTest::String,
+        "IS_ARRAY" => TypeTest::Array,
+        "IS_OBJECT" => TypeTest::Object,
+        "IS_PRIMITIVE" => TypeTest::Primitive,
+        _ => return None,
+    })
+}
+
+/// The same comparison with its sides exchanged.
+fn mirrored(operator: BinaryOperator) -> BinaryOperator {
+    use BinaryOperator as B;
+    match operator {
+        B::Less => B::Greater,
+        B::LessOrEqual => B::GreaterOrEqual,
+        B::Greater => B::Less,
+        B::GreaterOrEqual => B::LessOrEqual,
+        other => other,
+    }
+}
+
+/// The comparison that is true where this one is false. Both need operands of one type, so the
+/// range of the negation is over the same type.
+fn negated(operator: BinaryOperator) -> BinaryOperator {
+    use BinaryOperator as B;
+    match operator {
+        B::Equal => B::NotEqual,
+        B::NotEqual => B::Equal,
+        B::Less => B::GreaterOrEqual,
+        B::LessOrEqual => B::Greater,
+        B::Greater => B::LessOrEqual,
+        _ => B::Less,
+    }
+}

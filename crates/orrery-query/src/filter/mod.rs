@@ -1,0 +1,58 @@
+//! What a filter says about documents before any is read.
+//!
+//! Two questions are answered from the compiled filter: which partition key values it names
+//! ([`key_restriction`]), and which conditions an index could answer ([`index_condition`]). Both may
+//! say less than the filter does, never more: documents are always checked against the filter itself.
+
+mod index;
+mod keys;
+
+pub use index::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
+pub use keys::{KeyRestriction, key_restriction};
+
+use crate::program::{Block, DOCUMENT, Node, Source, SourceRows, Step};
+
+/// The property path that each slot stands for, where it stands for one.
+struct Slots {
+    known: Vec<(usize, IndexPath)>,
+}
+
+impl Slots {
+    /// The slots of a block; those of enclosing blocks are kept.
+    fn of(block: &Block) -> Self {
+        let mut slots = Self { known: vec![(DOCUMENT, IndexPath(Vec::new()))] };
+        slots.extend(block);
+        slots
+    }
+
+    fn extend(&mut self, block: &Block) {
+        for Source { slot, iterate, rows } in &block.sources {
+            let SourceRows::Value(node) = rows else {
+                continue;
+            };
+            if let Some(mut path) = self.path(node) {
+                if *iterate {
+                    path.0.push(PathStep::Element);
+                }
+                self.known.push((*slot, path));
+            }
+        }
+    }
+
+    /// The document path of an expression, if it is one.
+    fn path(&self, node: &Node) -> Option<IndexPath> {
+        let (slot, steps) = match node {
+            Node::Slot(slot) => (slot, &[][..]),
+            Node::Path { slot, steps } => (slot, &steps[..]),
+            _ => return None,
+        };
+        let (_, base) = self.known.iter().find(|(known, _)| known == slot)?;
+        let mut path = base.clone();
+        path.0.extend(steps.iter().map(|step| match step {
+            Step::Name(name) => PathStep::Name(name.clone()),
+            Step::Index(_) => PathStep::Element,
+        }));
+        // An index into an array is found among all elements, so the condition gets weaker.
+        Some(path)
+    }
+}

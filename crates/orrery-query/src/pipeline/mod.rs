@@ -1,0 +1,435 @@
+//! Runs a program over rows that a caller fetches.
+//!
+//! The caller feeds documents in its order and takes the results; nothing here does I/O. How far
+//! results can be streamed, and how a later page finds its place, is the pipeline's [`Shape`].
+//!
+//! * [`Shape::Once`]: no documents are read; call [`Pipeline::finish`].
+//! * [`Shape::Stream`]: each document gives its rows at once. A page may end after any row and the
+//!   next one begins at that input position, with [`Options::passed`] rows already counted against
+//!   OFFSET, LIMIT and TOP.
+//! * [`Shape::Sort`]: all input is needed, but with [`Options::page_rows`] only one page of rows is
+//!   kept. The next page feeds all input again and resumes after a sort position.
+//! * [`Shape::Collect`]: groups, distinct or ranked rows. All input is needed; the next page runs
+//!   again and skips [`Options::passed`] rows.
+//!
+//! Executing a rewritten query inside one range is nothing special: its text says what to do.
+
+mod rank;
+mod resume;
+mod sort;
+
+use std::sync::Arc;
+
+use orrery_model::{Number, Value};
+
+pub use resume::{ResumePoint, ResumeValue};
+
+use self::rank::RankedRows;
+use self::sort::{SortedRow, Sorter};
+use crate::aggregate::{CellMeter, DistinctValues};
+use crate::context::Context;
+use crate::error::EvalError;
+use crate::eval::{Env, project};
+use crate::group::GroupTable;
+use crate::operand::{Operand, borrowed};
+use crate::order;
+use crate::program::{Block, DOCUMENT, Program, SourceRows};
+use crate::subquery::{bind_rows, for_each_match};
+
+/// A document to evaluate.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    pub document: &'a Value,
+    /// The document's number in its resource id, or any number in the order wanted for ties.
+    pub ordinal: u64,
+}
+
+/// A result row.
+#[derive(Clone, Debug)]
+pub struct Output {
+    pub value: Value,
+    /// Which fed document it comes from, counted from 0. Groups come from none.
+    pub input: u64,
+    /// Which of the document's rows it is, counted from 0: joins make several.
+    pub row: u32,
+    /// Its place in the order, for shape [`Shape::Sort`].
+    pub position: Option<ResumePoint>,
+}
+
+/// How results come out and how a later page resumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Once,
+    Stream,
+    Sort,
+    Collect {
+        /// Whether rows come out while input goes in, as DISTINCT does without ORDER BY.
+        incremental: bool,
+    },
+}
+
+/// Where a run begins and how much it keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Rows that earlier pages let pass: counted before OFFSET, LIMIT and TOP.
+    pub passed: u64,
+    /// Rows of the first fed document that an earlier page has already returned.
+    pub skip_rows: u32,
+    /// How many sorted rows this page can return; the rest is dropped and [`Pipeline::has_more`].
+    pub page_rows: Option<usize>,
+    /// Sorted rows before this place are left out.
+    pub resume: Option<ResumePoint>,
+}
+
+/// One run of a program.
+pub struct Pipeline {
+    program: Arc<Program>,
+    options: Options,
+    /// For a FROM subquery over the whole container whose rows need collecting: its own run.
+    inner: Option<Box<Stage>>,
+    stage: Stage,
+    window: Window,
+    fed: u64,
+    outputs: Vec<Output>,
+    finished: bool,
+}
+
+/// OFFSET, LIMIT and TOP, counting rows across pages.
+struct Window {
+    passed: u64,
+    offset: u64,
+    end: u64,
+}
+
+impl Window {
+    fn new(block: &Block, passed: u64) -> Self {
+        Self { passed, offset: block.offset.unwrap_or(0), end: block.rows_max().unwrap_or(u64::MAX) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.passed >= self.end
+    }
+
+    /// Whether the next row is to be returned.
+    fn admit(&mut self) -> bool {
+        let admitted = self.passed >= self.offset && self.passed < self.end;
+        self.passed += 1;
+        admitted
+    }
+}
+
+/// The state of one block over its input.
+struct Stage {
+    state: State,
+    seen: DistinctValues,
+    meter: CellMeter,
+}
+
+enum State {
+    Stream,
+    Group(Option<GroupTable>),
+    Sort(Sorter),
+    Rank(RankedRows),
+}
+
+impl Stage {
+    fn new(block: &Block, state: State) -> Self {
+        let state = match (&block.grouping, state) {
+            (Some(grouping), _) => State::Group(Some(GroupTable::new(grouping))),
+            (None, state) => state,
+        };
+        Self { state, seen: DistinctValues::default(), meter: CellMeter::default() }
+    }
+
+    /// Whether a row is to be kept; DISTINCT drops repetitions.
+    fn is_new(&mut self, block: &Block, value: &Value) -> Result<bool, EvalError> {
+        if !block.distinct {
+            return Ok(true);
+        }
+        let new = self.seen.insert(value);
+        if new {
+            self.meter.add(order::cells(value))?;
+        }
+        Ok(new)
+    }
+}
+
+impl Pipeline {
+    pub fn new(program: Arc<Program>, options: Options) -> Self {
+        let block = &program.block;
+        let window = Window::new(block, options.passed);
+        let state = if let Some(ranking) = &program.rank {
+            State::Rank(RankedRows::new(ranking))
+        } else if block.order.is_empty() {
+            State::Stream
+        } else {
+            let remaining = (!block.distinct).then(|| window.end.saturating_sub(window.passed)).unwrap_or(u64::MAX);
+            let skipped = window.offset.saturating_sub(window.passed);
+            let page = options.page_rows.filter(|_| !block.distinct).map(|rows| skipped.saturating_add(rows as u64));
+            State::Sort(Sorter::new(&block.order, remaining, page, options.resume.clone()))
+        };
+        let stage = Stage::new(block, state);
+        let inner = collected_source(block).map(|inner| Box::new(Stage::new(inner, State::Stream)));
+        Self { options, inner, stage, window, fed: 0, outputs: Vec::new(), finished: false, program }
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.program.shape()
+    }
+
+    /// Takes one document.
+    pub fn feed(&mut self, row: Row<'_>, context: &Context<'_>) -> Result<(), EvalError> {
+        let values = [borrowed(row.document)];
+        let env = Env::default();
+        let env = Env::bind(&env, &[DOCUMENT], &values);
+        let program = Arc::clone(&self.program);
+        let input = self.fed;
+        self.fed += 1;
+        if let (Some(inner), Some(block)) = (&mut self.inner, collected_source(&program.block)) {
+            return inner_feed(inner, block, env, context);
+        }
+        let mut number = 0u32;
+        let skip = if input == 0 { self.options.skip_rows } else { 0 };
+        for_each_match(&program.block, env, context, &mut |env| {
+            let row_number = number;
+            number += 1;
+            if row_number < skip {
+                return Ok(true);
+            }
+            self.matched(&program, env, context, (input, row.ordinal, row_number))
+        })?;
+        Ok(())
+    }
+
+    /// Takes a row that passed the filter. False: no more rows are wanted.
+    fn matched(
+        &mut self,
+        program: &Program,
+        env: Env<'_>,
+        context: &Context<'_>,
+        (input, ordinal, row): (u64, u64, u32),
+    ) -> Result<bool, EvalError> {
+        let block = &program.block;
+        match &mut self.stage.state {
+            State::Group(table) => {
+                if let (Some(grouping), Some(table)) = (&block.grouping, table) {
+                    table.add(grouping, env, context, &mut self.stage.meter)?;
+                }
+                Ok(true)
+            }
+            State::Sort(sorter) => {
+                sorter.add(block, env, context, (input, ordinal, row))?;
+                Ok(true)
+            }
+            State::Rank(ranked) => {
+                if let Some(ranking) = &program.rank {
+                    ranked.add(ranking, block, env, context, ordinal)?;
+                }
+                Ok(true)
+            }
+            State::Stream => {
+                if self.window.is_full() {
+                    return Ok(false);
+                }
+                if let Some(value) = project(&block.projection, env, context)? {
+                    self.emit(block, Output { value, input, row, position: None })?;
+                }
+                Ok(!self.window.is_full())
+            }
+        }
+    }
+
+    /// Lets a row through DISTINCT and the window.
+    fn emit(&mut self, block: &Block, output: Output) -> Result<(), EvalError> {
+        if self.stage.is_new(block, &output.value)? && self.window.admit() {
+            check_finite(&output.value)?;
+            self.outputs.push(output);
+        }
+        Ok(())
+    }
+
+    /// Tells that all input was fed. The remaining results become available.
+    pub fn finish(&mut self, context: &Context<'_>) -> Result<(), EvalError> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        let program = Arc::clone(&self.program);
+        let block = &program.block;
+        if !program.reads_documents {
+            for_each_match(block, Env::default(), context, &mut |env| {
+                self.matched(&program, env, context, (0, 0, 0))
+            })?;
+        }
+        if let (Some(inner), Some(inner_block)) = (self.inner.take(), collected_source(block)) {
+            self.feed_collected(&program, *inner, inner_block, context)?;
+        }
+        match std::mem::replace(&mut self.stage.state, State::Stream) {
+            State::Stream => {}
+            State::Group(table) => {
+                if let (Some(grouping), Some(table)) = (&block.grouping, table) {
+                    table.finish(grouping, &block.projection, Env::default(), context, &mut |value| {
+                        if let Some(value) = value {
+                            self.emit(block, Output { value, input: 0, row: 0, position: None })?;
+                        }
+                        Ok(!self.window.is_full())
+                    })?;
+                }
+            }
+            State::Sort(sorter) => self.emit_sorted(block, sorter)?,
+            State::Rank(ranked) => {
+                if let Some(ranking) = &program.rank {
+                    for value in ranked.finish(ranking, context)? {
+                        self.emit(block, Output { value, input: 0, row: 0, position: None })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn emit_sorted(&mut self, block: &Block, sorter: Sorter) -> Result<(), EvalError> {
+        let page_rows = self.options.page_rows.unwrap_or(usize::MAX);
+        let (rows, dropped) = sorter.finish();
+        for SortedRow { position, value, input, row } in rows {
+            if self.window.is_full() {
+                break;
+            }
+            if self.outputs.len() >= page_rows {
+                self.finished_early();
+                return Ok(());
+            }
+            self.emit(block, Output { value, input, row, position: Some(position) })?;
+        }
+        if dropped && !self.window.is_full() {
+            self.finished_early();
+        }
+        Ok(())
+    }
+
+    fn finished_early(&mut self) {
+        self.options.page_rows = Some(0);
+    }
+
+    /// Whether sorted rows were left for a later page.
+    pub fn has_more(&self) -> bool {
+        self.finished && self.options.page_rows == Some(0)
+    }
+
+    /// Feeds the rows of a collected FROM subquery to the block around it.
+    fn feed_collected(
+        &mut self,
+        program: &Program,
+        inner: Stage,
+        inner_block: &Block,
+        context: &Context<'_>,
+    ) -> Result<(), EvalError> {
+        let Some((source, rest)) = program.block.sources.split_first() else {
+            return Ok(());
+        };
+        let rows = inner_finish(inner, inner_block, context)?;
+        for (index, row) in rows.iter().enumerate() {
+            let operand: Operand<'_> = borrowed(row);
+            let mut number = 0;
+            let go_on = bind_rows(source, operand, rest, Env::default(), context, &mut |env| {
+                number += 1;
+                if let Some(filter) = &program.block.filter
+                    && !crate::eval::is_true(filter, env, context)?
+                {
+                    return Ok(true);
+                }
+                self.matched(program, env, context, (index as u64, index as u64, number - 1))
+            })?;
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The results so far, in order; they are handed over.
+    pub fn take(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// How many results are waiting to be taken.
+    pub fn ready(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Whether further input cannot change anything: TOP or LIMIT is reached.
+    pub fn is_done(&self) -> bool {
+        self.finished
+            || (self.window.is_full()
+                && (self.window.end == 0 || (matches!(self.stage.state, State::Stream) && self.inner.is_none())))
+    }
+
+    /// The rows counted against OFFSET, LIMIT and TOP so far, those of earlier pages included.
+    pub fn passed(&self) -> u64 {
+        self.window.passed
+    }
+}
+
+impl Program {
+    /// How the results of this program come out.
+    pub fn shape(&self) -> Shape {
+        let block = &self.block;
+        if !self.reads_documents {
+            Shape::Once
+        } else if block.grouping.is_some() || self.rank.is_some() || collected_source(block).is_some() {
+            Shape::Collect { incremental: false }
+        } else if block.distinct {
+            Shape::Collect { incremental: block.order.is_empty() }
+        } else if block.order.is_empty() {
+            Shape::Stream
+        } else {
+            Shape::Sort
+        }
+    }
+}
+
+/// The first source, if its rows are collected before the block around it sees them.
+fn collected_source(block: &Block) -> Option<&Block> {
+    match block.sources.first().map(|source| &source.rows) {
+        Some(SourceRows::Subquery(inner)) if block.collects_first => Some(inner),
+        _ => None,
+    }
+}
+
+fn inner_feed(inner: &mut Stage, block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<(), EvalError> {
+    for_each_match(block, env, context, &mut |env| {
+        if let (State::Group(Some(table)), Some(grouping)) = (&mut inner.state, &block.grouping) {
+            table.add(grouping, env, context, &mut inner.meter)?;
+        } else if let Some(value) = project(&block.projection, env, context)? {
+            inner.is_new(block, &value)?;
+        }
+        Ok(true)
+    })?;
+    Ok(())
+}
+
+fn inner_finish(inner: Stage, block: &Block, context: &Context<'_>) -> Result<Vec<Value>, EvalError> {
+    let mut seen = inner.seen;
+    if let (State::Group(Some(table)), Some(grouping)) = (inner.state, &block.grouping) {
+        let mut rows = Vec::new();
+        table.finish(grouping, &block.projection, Env::default(), context, &mut |value| {
+            if let Some(value) = value
+                && (!block.distinct || seen.insert(&value))
+            {
+                rows.push(value);
+            }
+            Ok(true)
+        })?;
+        return Ok(rows);
+    }
+    Ok(seen.into_values())
+}
+
+/// Refuses what JSON cannot say.
+pub(crate) fn check_finite(value: &Value) -> Result<(), EvalError> {
+    match value {
+        Value::Number(Number::Double(number)) if !number.is_finite() => Err(EvalError::NotFinite),
+        Value::Array(items) => items.iter().try_for_each(check_finite),
+        Value::Object(object) => object.iter().try_for_each(|(_, value)| check_finite(value)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,210 @@
+//! Sorted rows: all of them, or only as many as can still be wanted.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use orrery_model::Value;
+
+use super::resume::{ResumePoint, ResumeValue};
+use crate::ast::Direction;
+use crate::context::Context;
+use crate::error::EvalError;
+use crate::eval::{self, Env, project};
+use crate::limits;
+use crate::operand::{self, Operand};
+use crate::order;
+use crate::program::{Block, OrderKey};
+
+/// A row that came out of the sort.
+pub(super) struct SortedRow {
+    pub(super) position: ResumePoint,
+    pub(super) value: Value,
+    pub(super) input: u64,
+    pub(super) row: u32,
+}
+
+/// The direction of one sort key.
+#[derive(Clone, Copy)]
+struct Rule {
+    direction: Direction,
+    undefined_last: bool,
+}
+
+impl Rule {
+    fn compare(self, left: Option<&Value>, right: Option<&Value>) -> Ordering {
+        if self.undefined_last && left.is_some() != right.is_some() {
+            return left.is_none().cmp(&right.is_none());
+        }
+        self.directed(order::compare(left, right))
+    }
+
+    fn directed(self, ordering: Ordering) -> Ordering {
+        match self.direction {
+            Direction::Ascending => ordering,
+            Direction::Descending => ordering.reverse(),
+        }
+    }
+
+    /// How an operand stands to a place, in the order of the query.
+    fn compare_to(self, left: Option<&Value>, right: &ResumeValue) -> Ordering {
+        let right_undefined = *right == ResumeValue::Undefined;
+        if self.undefined_last && left.is_none() != right_undefined {
+            return left.is_none().cmp(&right_undefined);
+        }
+        self.directed(right.compare(left).reverse())
+    }
+}
+
+struct Entry {
+    rules: Arc<[Rule]>,
+    keys: Vec<Option<Value>>,
+    ordinal: u64,
+    input: u64,
+    row: u32,
+    value: Value,
+}
+
+impl Entry {
+    fn place(&self) -> (u64, u64, u32) {
+        (self.ordinal, self.input, self.row)
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let keys = self.rules.iter().zip(self.keys.iter().zip(&other.keys));
+        keys.map(|(rule, (left, right))| rule.compare(left.as_ref(), right.as_ref()))
+            .find(|ordering| ordering.is_ne())
+            .unwrap_or_else(|| self.place().cmp(&other.place()))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+/// Keeps the best rows. The heap has the worst of them on top.
+pub(super) struct Sorter {
+    rules: Arc<[Rule]>,
+    heap: BinaryHeap<Entry>,
+    /// How many rows can be wanted at most.
+    capacity: usize,
+    /// Whether rows beyond the capacity belong to later pages, rather than to nobody.
+    capacity_is_page: bool,
+    dropped: bool,
+    resume: Option<ResumePoint>,
+}
+
+impl Sorter {
+    /// `wanted` rows are left before TOP or LIMIT; `page` bounds this page, if there are pages.
+    pub(super) fn new(order: &[OrderKey], wanted: u64, page: Option<u64>, resume: Option<ResumePoint>) -> Self {
+        let rule = |key: &OrderKey| Rule { direction: key.direction, undefined_last: key.undefined_last };
+        let capacity = page.map_or(wanted, |page| page.min(wanted));
+        Self {
+            rules: order.iter().map(rule).collect(),
+            heap: BinaryHeap::new(),
+            capacity: usize::try_from(capacity).unwrap_or(usize::MAX),
+            capacity_is_page: page.is_some_and(|page| page < wanted),
+            dropped: false,
+            resume,
+        }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        block: &Block,
+        env: Env<'_>,
+        context: &Context<'_>,
+        (input, ordinal, row): (u64, u64, u32),
+    ) -> Result<(), EvalError> {
+        if self.capacity == 0 {
+            return Ok(());
+        }
+        let mut keys: Vec<Operand<'_>> = Vec::with_capacity(block.order.len());
+        for key in &block.order {
+            keys.push(eval::evaluate(&key.node, env, context)?);
+        }
+        if self.is_before_resume(&keys, ordinal, row) {
+            return Ok(());
+        }
+        let full = self.heap.len() >= self.capacity;
+        if full && !self.beats_worst(&keys, (ordinal, input, row)) {
+            // Whether the row exists at all is seen only when it is projected; a row too many here
+            // costs one empty page, a row too few would lose data.
+            self.dropped = true;
+            return Ok(());
+        }
+        let Some(value) = project(&block.projection, env, context)? else {
+            return Ok(());
+        };
+        if full {
+            self.heap.pop();
+            self.dropped = true;
+        }
+        let keys = keys.into_iter().map(operand::into_value).collect();
+        let rules = Arc::clone(&self.rules);
+        self.heap.push(Entry { rules, keys, ordinal, input, row, value });
+        if self.heap.len() > limits::SORT_ROWS_MAX {
+            return Err(EvalError::StateTooLarge { limit: limits::SORT_ROWS_MAX });
+        }
+        Ok(())
+    }
+
+    fn beats_worst(&self, keys: &[Operand<'_>], place: (u64, u64, u32)) -> bool {
+        let Some(worst) = self.heap.peek() else {
+            return true;
+        };
+        let pairs = self.rules.iter().zip(keys.iter().zip(&worst.keys));
+        pairs
+            .map(|(rule, (key, worst))| rule.compare(key.as_deref(), worst.as_ref()))
+            .find(|ordering| ordering.is_ne())
+            .unwrap_or_else(|| place.cmp(&worst.place()))
+            .is_lt()
+    }
+
+    fn is_before_resume(&self, keys: &[Operand<'_>], ordinal: u64, row: u32) -> bool {
+        let Some(resume) = &self.resume else {
+            return false;
+        };
+        let pairs = self.rules.iter().zip(keys.iter().zip(&resume.values));
+        let by_keys = pairs
+            .map(|(rule, (key, value))| rule.compare_to(key.as_deref(), value))
+            .find(|ordering| ordering.is_ne());
+        match (by_keys, resume.ordinal) {
+            (Some(ordering), _) => ordering.is_lt(),
+            (None, None) => false,
+            (None, Some(at)) => match (ordinal, row).cmp(&(at, resume.row)) {
+                Ordering::Less => true,
+                Ordering::Equal => resume.exclude,
+                Ordering::Greater => false,
+            },
+        }
+    }
+
+    /// The rows in order, and whether some were left for a later page.
+    pub(super) fn finish(self) -> (impl Iterator<Item = SortedRow>, bool) {
+        let rows = self.heap.into_sorted_vec().into_iter().map(|entry| SortedRow {
+            position: ResumePoint {
+                values: entry.keys.iter().map(|key| ResumeValue::of(key.as_ref())).collect(),
+                ordinal: Some(entry.ordinal),
+                row: entry.row,
+                exclude: true,
+            },
+            value: entry.value,
+            input: entry.input,
+            row: entry.row,
+        });
+        (rows, self.dropped && self.capacity_is_page)
+    }
+}

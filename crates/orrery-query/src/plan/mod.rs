@@ -1,0 +1,239 @@
+//! Query plans: what clients need to run a query range by range and merge the results themselves.
+//!
+//! A plan says which ranges to ask, which text to send there, and what is left to do with the rows:
+//! merge by order, add up aggregates, regroup, drop repetitions, skip and take.
+
+mod features;
+mod hybrid;
+mod rewrite;
+
+use orrery_model::partition_key::{EffectiveKey, PartitionKey, PartitionKeyDefinition};
+use orrery_model::{Object, Value};
+
+pub use features::Features;
+pub use hybrid::HybridSearchInfo;
+
+use crate::aggregate::Aggregate;
+use crate::ast::{Direction, Query};
+use crate::check;
+use crate::compile::{ComputedProperty, Parameters, Settings};
+use crate::context::Policies;
+use crate::error::QueryError;
+use crate::filter::{KeyRestriction, key_restriction};
+use crate::program::Program;
+
+/// What a query is planned against.
+#[derive(Clone, Copy)]
+pub struct PlanRequest<'r> {
+    pub parameters: &'r Parameters,
+    /// Absent for resources that are not partitioned.
+    pub definition: Option<&'r PartitionKeyDefinition>,
+    pub policies: &'r Policies,
+    pub computed: &'r [ComputedProperty],
+    /// What the client can do with a plan.
+    pub features: Features,
+}
+
+/// A query plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub info: PlanInfo,
+    /// The keys the query is restricted to.
+    pub restriction: KeyRestriction,
+    pub ranges: Vec<QueryRange>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanInfo {
+    Query(QueryInfo),
+    Hybrid(HybridSearchInfo),
+}
+
+/// A range of effective keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryRange {
+    pub min: EffectiveKey,
+    pub max: EffectiveKey,
+    pub min_inclusive: bool,
+    pub max_inclusive: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DistinctType {
+    #[default]
+    None,
+    /// Equal rows come one after the other.
+    Ordered,
+    Unordered,
+}
+
+/// What a client does with the rows of all ranges.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueryInfo {
+    pub distinct_type: DistinctType,
+    pub top: Option<u64>,
+    pub offset: Option<u64>,
+    pub limit: Option<u64>,
+    pub order_by: Vec<Direction>,
+    pub order_by_expressions: Vec<String>,
+    pub group_by_expressions: Vec<String>,
+    pub group_by_aliases: Vec<String>,
+    /// Only for `SELECT VALUE <aggregate>`.
+    pub aggregates: Vec<Aggregate>,
+    /// Each alias with its aggregate; none for a grouping key.
+    pub group_by_alias_to_aggregate: Vec<(String, Option<Aggregate>)>,
+    /// Empty: the original text is sent.
+    pub rewritten_query: String,
+    pub has_select_value: bool,
+    /// The alias of a count over distinct rows; empty for VALUE.
+    pub dcount_alias: Option<String>,
+    pub has_non_streaming_order_by: bool,
+}
+
+/// Plans a query text.
+pub fn plan(text: &str, request: PlanRequest<'_>) -> Result<Plan, Vec<QueryError>> {
+    let query = check::parse(text)?;
+    plan_query(&query, request)
+}
+
+/// Plans a checked query.
+pub fn plan_query(query: &Query, request: PlanRequest<'_>) -> Result<Plan, Vec<QueryError>> {
+    let settings =
+        Settings { parameters: request.parameters, computed: request.computed, policies: request.policies };
+    let program = Program::compile(query, settings)?;
+    let restriction = match request.definition {
+        Some(definition) => key_restriction(&program, definition),
+        None if program.reads_documents => KeyRestriction::All,
+        None => KeyRestriction::None,
+    };
+    let single_key = match (&restriction, request.definition) {
+        (KeyRestriction::None, _) => true,
+        (KeyRestriction::Keys(keys), Some(definition)) => keys.len() == 1 && definition.is_full(&keys[0]),
+        _ => false,
+    };
+    let info = if program.rank.is_some() {
+        PlanInfo::Hybrid(hybrid::info(query, &program, request.parameters))
+    } else {
+        PlanInfo::Query(rewrite::info(query, &program, single_key, request.parameters)?)
+    };
+    request.features.check(&info)?;
+    let ranges = ranges(&restriction, request.definition);
+    Ok(Plan { info, restriction, ranges })
+}
+
+fn ranges(restriction: &KeyRestriction, definition: Option<&PartitionKeyDefinition>) -> Vec<QueryRange> {
+    let point = |key: EffectiveKey| QueryRange { min: key.clone(), max: key, min_inclusive: true, max_inclusive: true };
+    let full =
+        || QueryRange { min: EffectiveKey::MIN, max: EffectiveKey::max(), min_inclusive: true, max_inclusive: false };
+    match (restriction, definition) {
+        (KeyRestriction::Keys(keys), Some(definition)) => {
+            let range = |key: &PartitionKey| {
+                let effective = definition.effective_key(key);
+                if definition.is_full(key) {
+                    return point(effective);
+                }
+                let max = effective.prefix_end();
+                QueryRange { min: effective, max, min_inclusive: true, max_inclusive: false }
+            };
+            let mut ranges: Vec<QueryRange> = keys.iter().map(range).collect();
+            ranges.sort_by(|a, b| a.min.as_bytes().cmp(b.min.as_bytes()));
+            // Distinct keys may share an effective key.
+            ranges.dedup();
+            ranges
+        }
+        (KeyRestriction::None, _) => vec![point(EffectiveKey::MIN)],
+        _ => vec![full()],
+    }
+}
+
+impl Plan {
+    /// The document clients get.
+    pub fn to_value(&self) -> Value {
+        let mut document = Object::new();
+        document.set("partitionedQueryExecutionInfoVersion", 2.into());
+        match &self.info {
+            PlanInfo::Query(info) => document.set("queryInfo", info.to_value()),
+            PlanInfo::Hybrid(info) => document.set("hybridSearchQueryInfo", info.to_value()),
+        }
+        let ranges: Vec<Value> = self.ranges.iter().map(QueryRange::to_value).collect();
+        document.set("queryRanges", ranges.into());
+        document.into()
+    }
+}
+
+impl QueryRange {
+    fn to_value(&self) -> Value {
+        let mut range = Object::new();
+        range.set("min", self.min.to_string().into());
+        range.set("max", self.max.to_string().into());
+        range.set("isMinInclusive", self.min_inclusive.into());
+        range.set("isMaxInclusive", self.max_inclusive.into());
+        range.into()
+    }
+}
+
+impl QueryInfo {
+    /// Whether rows of all ranges, one after the other, are the result as they are.
+    pub fn is_plain(&self) -> bool {
+        self.distinct_type == DistinctType::None
+            && self.top.is_none()
+            && self.offset.is_none()
+            && self.limit.is_none()
+            && self.order_by.is_empty()
+            && self.group_by_expressions.is_empty()
+            && self.group_by_aliases.is_empty()
+            && self.aggregates.is_empty()
+            && self.dcount_alias.is_none()
+    }
+
+    /// The `queryInfo` member, all fields present, in the order of the service.
+    pub fn to_value(&self) -> Value {
+        let mut info = Object::new();
+        let distinct = match self.distinct_type {
+            DistinctType::None => "None",
+            DistinctType::Ordered => "Ordered",
+            DistinctType::Unordered => "Unordered",
+        };
+        info.set("distinctType", distinct.into());
+        for (name, count) in [("top", self.top), ("offset", self.offset), ("limit", self.limit)] {
+            info.set(name, count_value(count));
+        }
+        info.set("orderBy", directions(&self.order_by));
+        info.set("orderByExpressions", strings(&self.order_by_expressions));
+        info.set("groupByExpressions", strings(&self.group_by_expressions));
+        info.set("groupByAliases", strings(&self.group_by_aliases));
+        let aggregates: Vec<Value> = self.aggregates.iter().map(|aggregate| aggregate.plan_name().into()).collect();
+        info.set("aggregates", aggregates.into());
+        let mut types = Object::new();
+        for (alias, aggregate) in &self.group_by_alias_to_aggregate {
+            types.set(alias.as_str(), aggregate.map_or(Value::Null, |aggregate| aggregate.plan_name().into()));
+        }
+        info.set("groupByAliasToAggregateType", types.into());
+        info.set("rewrittenQuery", self.rewritten_query.as_str().into());
+        info.set("hasSelectValue", self.has_select_value.into());
+        let dcount = self.dcount_alias.as_ref().map_or(Value::Null, |alias| {
+            let mut dcount = Object::new();
+            dcount.set("dCountAlias", alias.as_str().into());
+            dcount.into()
+        });
+        info.set("dCountInfo", dcount);
+        info.set("hasNonStreamingOrderBy", self.has_non_streaming_order_by.into());
+        info.into()
+    }
+}
+
+fn count_value(count: Option<u64>) -> Value {
+    count.and_then(|count| i64::try_from(count).ok()).map_or(Value::Null, Value::from)
+}
+
+fn strings(texts: &[String]) -> Value {
+    texts.iter().map(|text| Value::from(text.as_str())).collect::<Vec<_>>().into()
+}
+
+fn directions(directions: &[Direction]) -> Value {
+    let names = directions.iter().map(|direction| match direction {
+        Direction::Ascending => Value::from("Ascending"),
+        Direction::Descending => Value::from("Descending"),
+    });
+    names.collect::<Vec<_>>().into()
+}

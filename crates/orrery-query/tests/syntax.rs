@@ -1,0 +1,166 @@
+//! Texts that must and must not parse, and the canonical text of those that do.
+
+mod common;
+
+use common::{cases, text};
+use orrery_model::Value;
+use orrery_query::error::Code;
+use orrery_query::{check, parser, printer};
+
+#[test]
+fn accepted_texts_parse_and_print_canonically() {
+    let cases = cases("data/sql-accept.json");
+    assert_eq!(cases.len(), 140);
+    let mut compared = 0;
+    for case in &cases {
+        let query = text(case, "query");
+        let tree = parser::parse(query).unwrap_or_else(|error| panic!("{query}: {error}"));
+        let printed = printer::query(&tree);
+        // The reference prints on one line, writes every ASC, and leaves control escapes of string
+        // literals undecoded, which is its own affair.
+        if query.contains("\\u1234") {
+            continue;
+        }
+        assert_eq!(normalise(&printed), normalise(text(case, "canonical")), "{query}");
+        compared += 1;
+    }
+    assert_eq!(compared, 138);
+}
+
+fn normalise(text: &str) -> String {
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    joined.replace("( SELECT", "(SELECT").replace(" )", ")").replace(" ASC", "")
+}
+
+#[test]
+fn linq_texts_parse_and_check() {
+    let cases = cases("data/sql-accept-linq.json");
+    assert_eq!(cases.len(), 531);
+    for case in &cases {
+        let query = text(case, "query");
+        if let Err(errors) = check::parse(query) {
+            panic!("{query}: {errors:?}");
+        }
+    }
+}
+
+#[test]
+fn printing_is_stable() {
+    let mut texts: Vec<String> = Vec::new();
+    for file in ["data/sql-accept.json", "data/sql-accept-linq.json", "data/query-plans.json"] {
+        texts.extend(cases(file).iter().map(|case| text(case, "query").to_owned()));
+    }
+    for query in texts {
+        let Ok(tree) = parser::parse(&query) else { panic!("{query}") };
+        let printed = printer::query(&tree);
+        let again = parser::parse(&printed).unwrap_or_else(|error| panic!("{printed}: {error}"));
+        assert_eq!(printer::query(&again), printed, "{query}");
+    }
+}
+
+#[test]
+fn rejected_texts_do_not_parse() {
+    let cases = cases("data/sql-reject.json");
+    assert_eq!(cases.len(), 57);
+    for case in &cases {
+        let query = text(case, "query");
+        let error = parser::parse(query).expect_err(query);
+        assert!(matches!(error.code, Code::Sc(1001 | 1002 | 1010)), "{query}: {error:?}");
+        assert!(error.location.is_some(), "{query}");
+    }
+}
+
+/// Code and place of the first error.
+fn first_error(query: &str) -> (Code, u32, u32) {
+    let errors = check::parse(query).expect_err(query);
+    let location = errors[0].location.unwrap_or_default();
+    (errors[0].code, location.start, location.end)
+}
+
+#[test]
+fn errors_have_codes_and_places() {
+    assert_eq!(first_error("selectttt * from c"), (Code::Sc(1001), 0, 9));
+    assert_eq!(first_error("SELECT VALUE"), (Code::Sc(1002), 12, 12));
+    assert_eq!(first_error("SELECT /* x */ 1"), (Code::Sc(1001), 7, 8));
+    assert_eq!(first_error("SELECT * FROM @p"), (Code::Sc(1001), 14, 16));
+    // Places count UTF-16 units: the face takes two.
+    assert_eq!(first_error("SELECT '\u{1F600}', x FROM c"), (Code::Sc(2001), 13, 14));
+    assert_eq!(first_error("SELECT products.id FROM products p"), (Code::Sc(2001), 7, 15));
+    assert_eq!(first_error("SELECT c[1 + c.x] FROM c"), (Code::Sc(2990), 7, 17));
+    assert_eq!(first_error("SELECT RRF(1) FROM c"), (Code::Sc(2005), 7, 10));
+    assert_eq!(first_error("SELECT COUNT(1), c.x FROM c"), (Code::Sc(2102), 17, 20));
+}
+
+#[test]
+fn limits_hold() {
+    let too_long = format!("SELECT '{}'", "x".repeat(600_000));
+    assert!(check::parse(&too_long).is_err());
+    let joins = |count: usize| {
+        let joins: String = (0..count).map(|n| format!(" JOIN x{n} IN c.a")).collect();
+        check::parse(&format!("SELECT VALUE 1 FROM c{joins}"))
+    };
+    assert!(joins(10).is_ok());
+    assert!(joins(11).is_err());
+    let udfs = |count: usize| check::parse(&format!("SELECT {}", vec!["udf.f(1)"; count].join(", ")));
+    assert!(udfs(10).is_ok());
+    assert_eq!(udfs(11).unwrap_err()[0].code, Code::Sc(3005));
+    let members = |count: usize| check::parse(&format!("SELECT VALUE 1 IN ({})", vec!["1"; count].join(", ")));
+    assert!(members(16_000).is_ok());
+    assert!(members(16_001).is_err());
+    let terms = |count: usize| check::parse(&format!("SELECT VALUE {}", vec!["true"; count].join(" AND ")));
+    assert!(terms(500).is_ok());
+    assert!(terms(502).is_err());
+}
+
+#[test]
+fn deep_texts_are_refused_not_fatal() {
+    let nested = |open: &str, close: &str, count: usize| {
+        format!("SELECT VALUE {}1{}", open.repeat(count), close.repeat(count))
+    };
+    for count in [100, 500, 1_000, 50_000] {
+        for (open, close) in
+            [("(", ")"), ("[", "]"), ("NOT ", ""), ("- ", ""), ("{a:", "}"), ("ABS(", ")"), ("(SELECT VALUE ", ")"), ("1+(", ")"), ("true?", ":1")]
+        {
+            let _ = check::parse(&nested(open, close, count));
+        }
+        for operator in [" + ", " || ", " ?? ", " = ", ".a", "[0]"] {
+            let _ = check::parse(&format!("SELECT VALUE 1{}", format!("{operator}1").repeat(count)));
+            let _ = check::parse(&format!("SELECT VALUE c{} FROM c", operator.repeat(count)));
+        }
+    }
+    // What is generated by clients that put parentheses around every pair still fits.
+    let mut filter = String::from("(c.a = 1)");
+    for _ in 0..499 {
+        filter = format!("({filter} OR (c.a = 1))");
+    }
+    check::parse(&format!("SELECT * FROM c WHERE {filter}")).unwrap();
+}
+
+#[test]
+fn the_planner_errors_have_codes_and_places() {
+    let cases = cases("data/query-plan-errors.json");
+    assert_eq!(cases.len(), 20);
+    let mut compared = 0;
+    for case in &cases {
+        let query = text(case, "query");
+        let expected = &case.get("errors").and_then(Value::as_array).unwrap()[0];
+        if text(expected, "reason") == "aggregate-composition" {
+            continue;
+        }
+        let errors = check::parse(query).expect_err(query);
+        assert_eq!(errors.len(), 1, "{query}: {errors:?}");
+        let code = match errors[0].code {
+            Code::Sc(code) => Value::from(format!("SC{code}")),
+            Code::Number(code) => Value::from(i64::from(code)),
+            Code::None => Value::Null,
+        };
+        assert_eq!(expected.get("code"), Some(&code), "{query}: {errors:?}");
+        if let Some(start) = expected.get("start").and_then(Value::as_i64) {
+            let location = errors[0].location.unwrap();
+            let end = expected.get("end").and_then(Value::as_i64).unwrap();
+            assert_eq!((i64::from(location.start), i64::from(location.end)), (start, end), "{query}");
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, 15);
+}
