@@ -11,6 +11,7 @@ use orrery_model::{Error, ErrorKind, Object, Result, Value};
 use crate::catalog::{Catalog, Change, Container, DatabaseEntry, OfferOwner, Partition, already_exists};
 use crate::databases::{add_offer, check_account_size, check_etag};
 use crate::failure::store_failure;
+use crate::index::IndexState;
 use crate::items::body::parse_object;
 use crate::items::keys;
 use crate::items::statistics::Statistics;
@@ -141,17 +142,22 @@ impl Database {
     ) -> Result<MetadataReply> {
         let body = parse_object(body)?;
         trace.add(cost::metadata_write());
-        self.catalog
+        let replaced = self
+            .catalog
             .change(|change| {
                 let current = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, current.stamp)?;
                 let definition = current.definition.replace(&body)?;
-                let container = Container { definition, stamp: change.stamp, ..Container::clone(&current) };
+                let index = current.index.with_policy(&definition.indexing);
+                let container = Container { definition, stamp: change.stamp, index, ..Container::clone(&current) };
                 let reply = container_reply(&container, false);
                 change.put_container(container);
                 Ok(reply)
             })
-            .await
+            .await?;
+        // A changed indexing policy is worked on at once.
+        self.wake_maintenance();
+        Ok(replaced)
     }
 
     pub async fn delete_container(
@@ -263,6 +269,7 @@ fn new_container(
     ranges: Vec<EpkRange>,
     stores: &[PartitionRef],
 ) -> Container {
+    let index = IndexState::new(definition.indexing.clone());
     let partitions = (0u32..).zip(ranges).zip(stores).map(|((range_id, range), store)| Partition {
         range_id,
         range,
@@ -278,6 +285,7 @@ fn new_container(
         stamp: change.stamp,
         partitions: partitions.collect(),
         routing_version: 1,
+        index,
     }
 }
 

@@ -11,6 +11,7 @@ pub mod cost;
 mod databases;
 mod env;
 mod failure;
+mod index;
 mod items;
 mod maintenance;
 mod metadata;
@@ -75,6 +76,7 @@ pub struct Database {
     pub(crate) catalog: CatalogStore,
     pub(crate) options: Options,
     pub(crate) purges: PurgeSet,
+    pub(crate) index_rebuilds: index::rebuild::Progress,
     maintenance: maintenance::Maintenance,
 }
 
@@ -93,6 +95,7 @@ impl Database {
             catalog,
             options,
             purges: PurgeSet::default(),
+            index_rebuilds: index::rebuild::Progress::default(),
             maintenance: maintenance::Maintenance::default(),
         });
         database.remove_orphaned_partitions().await?;

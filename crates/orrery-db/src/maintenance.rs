@@ -75,6 +75,11 @@ impl Database {
         }
         let catalog = self.catalog.snapshot();
         for container in catalog.containers() {
+            if container.index.building.is_some() {
+                self.rebuild_index(container).await?;
+            } else if !container.index.retired.is_empty() && self.is_old(container.stamp.timestamp) {
+                self.remove_retired_generations(container).await?;
+            }
             let Some(default_ttl) = container.definition.default_ttl else { continue };
             for partition in &container.partitions {
                 self.sweep_own_lifetimes(container, partition).await?;
@@ -84,6 +89,11 @@ impl Database {
             }
         }
         Ok(())
+    }
+
+    /// Whether no query page that began before this second can still be running.
+    fn is_old(&self, second: i64) -> bool {
+        self.env.now_seconds() - second > 120
     }
 
     /// Items that name their own lifetime are found by their expiry entries.

@@ -18,6 +18,8 @@ use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, User
 use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_storage::PartitionRef;
 
+use crate::index::IndexState;
+
 pub(crate) use store::{CATALOG_PARTITION, CatalogStore, Change};
 
 /// One moment of the catalog.
@@ -64,6 +66,7 @@ pub struct Container {
     pub partitions: Vec<Partition>,
     /// Counts changes of `partitions`: the etag of the partition key range feed.
     pub routing_version: u64,
+    pub index: IndexState,
 }
 
 /// A physical partition as clients see it: a partition key range.
@@ -174,6 +177,11 @@ const OWNER_NOT_FOUND: &str = "Owner resource does not exist";
 /// The error for a metadata resource that does not exist.
 pub(crate) fn not_found() -> Error {
     Error::new(ErrorKind::NotFound, "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found")
+}
+
+/// A container that must still be there.
+pub(crate) fn existing(catalog: &Catalog, rid: ContainerRid) -> Result<&Arc<Container>> {
+    catalog.container_by_rid(rid).ok_or_else(not_found)
 }
 
 /// The error for a metadata resource whose id is taken.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use orrery_model::container::ContainerDefinition;
+use orrery_model::container::{ContainerDefinition, IndexingPolicy};
 use orrery_model::offer;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
 use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid};
@@ -15,6 +15,8 @@ use orrery_model::value;
 use orrery_storage::{PartitionId, PartitionRef};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use crate::index::{Generation, IndexState};
 
 use super::{
     Catalog, Container, DatabaseEntry, Offer, OfferOwner, Partition, Permission, PermissionMode, Stamp, User,
@@ -54,6 +56,21 @@ struct ContainerRecord {
     timestamp: i64,
     partitions: Vec<PartitionRecord>,
     routing_version: u64,
+    index: IndexRecord,
+}
+
+#[derive(Serialize, Deserialize)]
+struct IndexRecord {
+    serving: GenerationRecord,
+    building: Option<GenerationRecord>,
+    version: u64,
+    retired: Vec<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct GenerationRecord {
+    number: u32,
+    policy: Box<RawValue>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -136,7 +153,14 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
         since: partition.since,
         timestamp: partition.timestamp,
     });
+    let index = IndexRecord {
+        serving: generation(&container.index.serving),
+        building: container.index.building.as_deref().map(generation),
+        version: container.index.version,
+        retired: container.index.retired.clone(),
+    };
     encode(&ContainerRecord {
+        index,
         rid: container.rid.to_string(),
         definition,
         version: container.stamp.version,
@@ -144,6 +168,18 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
         partitions: partitions.collect(),
         routing_version: container.routing_version,
     })
+}
+
+fn generation(generation: &Generation) -> GenerationRecord {
+    let policy = RawValue::from_string(generation.policy.to_value().to_json()).expect("a value prints as JSON");
+    GenerationRecord { number: generation.number, policy }
+}
+
+fn load_generation(record: &GenerationRecord, definition: &ContainerDefinition) -> Result<Arc<Generation>, Detail> {
+    let policy = value::parse(record.policy.get().as_bytes())?;
+    let policy = policy.as_object().ok_or("an indexing policy is not an object")?;
+    let policy = IndexingPolicy::parse(policy, &definition.vector_embeddings)?;
+    Ok(Arc::new(Generation::new(record.number, policy)))
 }
 
 pub(super) fn offer_key(rid: OfferRid) -> Vec<u8> {
@@ -244,7 +280,14 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
             timestamp: partition.timestamp,
         });
     }
+    let index = IndexState {
+        serving: load_generation(&record.index.serving, &definition)?,
+        building: record.index.building.as_ref().map(|record| load_generation(record, &definition)).transpose()?,
+        version: record.index.version,
+        retired: record.index.retired,
+    };
     catalog.database_mut(&database_id).insert_container(Container {
+        index,
         rid,
         database_id: database_id.clone(),
         definition,

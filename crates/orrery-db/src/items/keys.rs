@@ -1,8 +1,10 @@
 //! Keys of one partition. Their byte order is the order of every scan.
 //!
+//! * `08` index version: what a write must know of the container's index.
 //! * `10` item: effective key, id. The item itself.
 //! * `18` rid: ordinal. The key of the item with this RID, for clients that address items by `_self`.
-//! * `20` index: path, value, effective key, id. One entry per indexed term.
+//! * `20` index: generation, path, value, effective key, id. One entry per indexed term (`index/encode.rs`).
+//! * `24` composite index: generation, number, values, effective key, id.
 //! * `30` feed: lsn, position in the transaction. The key of the item whose latest change this is.
 //! * `38` history: lsn, position. Every version, for as long as it is retained.
 //! * `40` unique: policy, effective key, hash of the value tuple. The id that holds it.
@@ -17,6 +19,8 @@
 use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use orrery_storage::{Key, KeyRange, Lsn};
 
+/// The key of the index version that writes are checked against.
+pub(crate) const INDEX_VERSION: [u8; 1] = [0x08];
 const ITEM: u8 = 0x10;
 const RID: u8 = 0x18;
 const FEED: u8 = 0x30;
@@ -25,12 +29,14 @@ const EXPIRY: u8 = 0x50;
 const STATISTICS: u8 = 0x60;
 const PURGE: u8 = 0x70;
 
-fn push_effective_key(key: &mut Key, effective: &EffectiveKey) {
+/// Appends an effective key in its escaped form.
+pub(crate) fn push_effective_key(key: &mut Key, effective: &EffectiveKey) {
     push_escaped(key, effective.as_bytes());
     key.extend_from_slice(&[0, 0]);
 }
 
-fn push_escaped(key: &mut Key, bytes: &[u8]) {
+/// Appends bytes in a form that keeps their order whatever follows.
+pub(crate) fn push_escaped(key: &mut Key, bytes: &[u8]) {
     for &byte in bytes {
         key.push(byte);
         if byte == 0 {
@@ -63,9 +69,19 @@ fn take_effective_key(bytes: &[u8]) -> Option<(EffectiveKey, &[u8])> {
 pub(crate) fn item(effective: &EffectiveKey, id: &str) -> Key {
     let mut key = Key::with_capacity(1 + 20 + id.len());
     key.push(ITEM);
-    push_effective_key(&mut key, effective);
-    key.extend_from_slice(id.as_bytes());
+    push_place(&mut key, effective, id);
     key
+}
+
+/// Appends what places an item: its effective key and id.
+pub(crate) fn push_place(key: &mut Key, effective: &EffectiveKey, id: &str) {
+    push_effective_key(key, effective);
+    key.extend_from_slice(id.as_bytes());
+}
+
+/// The key of the item at a place.
+pub(crate) fn item_at(place: &[u8]) -> Key {
+    [&[ITEM], place].concat()
 }
 
 /// The effective key and id that an item key was made of.

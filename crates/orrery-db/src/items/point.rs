@@ -224,20 +224,29 @@ impl Database {
                 actions: Arc::clone(&actions),
             };
             match orrery_storage::commit(&*self.store, partition.store, transaction).await {
-                Ok(committed) => {
+                Ok(committed) if !committed.out.stale => {
                     trace.served_by(partition, committed.lsn);
                     return Ok(committed.out);
                 }
+                Ok(_) if attempt < ROUTING_ATTEMPTS => {
+                    attempt += 1;
+                    container = self.current_container(&container)?;
+                }
+                Ok(_) => return Err(Error::new(ErrorKind::RetryWith, "The container's index is changing. Please retry.")),
                 Err(error) => {
                     let error = commit_failure(error);
                     if !self.may_route_again(&error, &mut attempt).await {
                         return Err(error);
                     }
-                    let current = self.catalog.snapshot().container_by_rid(container.rid).cloned();
-                    container = current.ok_or_else(crate::catalog::not_found)?;
+                    container = self.current_container(&container)?;
                 }
             }
         }
+    }
+
+    fn current_container(&self, container: &Container) -> Result<Arc<Container>> {
+        let current = self.catalog.snapshot().container_by_rid(container.rid).cloned();
+        current.ok_or_else(crate::catalog::not_found)
     }
 
     /// Whether the failure is a partition that has just split, so that a fresh look at the catalog may help.

@@ -23,6 +23,7 @@ use super::body::{PreparedItem, parse_object};
 use super::statistics::Statistics;
 use super::stored::{StoredItem, ordinal};
 use super::{document_value, keys};
+use crate::index;
 use crate::catalog::Container;
 use crate::cost;
 
@@ -79,6 +80,8 @@ pub(crate) struct ActionSuccess {
 pub(crate) struct TransactionOutcome {
     pub results: Vec<ActionResult>,
     pub failed: bool,
+    /// The container's index has changed since the transaction was made: make it again.
+    pub stale: bool,
 }
 
 /// A transaction on one logical partition.
@@ -104,6 +107,7 @@ impl Op for ItemTransaction {
 
     fn reads(&self, keys: &mut Vec<Key>) {
         keys.push(keys::statistics(&self.effective));
+        keys.push(keys::INDEX_VERSION.to_vec());
         let mut named: HashSet<&str> = HashSet::new();
         for action in self.actions.iter() {
             if named.insert(action.id.as_str()) {
@@ -121,6 +125,9 @@ impl Op for ItemTransaction {
     }
 
     fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<TransactionOutcome> {
+        if self.container.index.version < index::rebuild::version_in(view) {
+            return Decision::Reject(TransactionOutcome { results: Vec::new(), failed: true, stale: true });
+        }
         let mut working = Working::new(self, view, lsn);
         let mut results = Vec::with_capacity(self.actions.len());
         let mut failed = false;
@@ -137,7 +144,7 @@ impl Op for ItemTransaction {
                 break;
             }
         }
-        let outcome = TransactionOutcome { results, failed };
+        let outcome = TransactionOutcome { results, failed, stale: false };
         match working.into_writes() {
             Some(writes) if !failed => Decision::Write(writes, outcome),
             _ => Decision::Reject(outcome),
@@ -340,6 +347,7 @@ impl<'a> Working<'a> {
         if let Some(met) = met {
             self.remove_traces(&met.item, old_value.as_ref(), new.id.as_str());
         }
+        let old_entries = self.index_entries(met.map(|met| &met.item), old_value.as_ref(), new.id.as_str());
         let item_key = keys::item(&self.transaction.effective, new.id.as_str());
         let ordinal = match (met, effect) {
             (Some(met), Effect::Replaced) => met.item.ordinal,
@@ -366,6 +374,15 @@ impl<'a> Working<'a> {
         }
         for key in unique_keys {
             self.writes.insert(key, Some(Bytes::copy_from_slice(new.id.as_str().as_bytes())));
+        }
+        let new_entries = self.index_entries(Some(&item), Some(&new.value), new.id.as_str());
+        let kept_ordinal = effect == Effect::Replaced;
+        let added = new_entries.iter().filter(|key| !kept_ordinal || old_entries.binary_search(key).is_err());
+        for key in added {
+            self.writes.insert(key.clone(), Some(Bytes::copy_from_slice(&ordinal.to_be_bytes())));
+        }
+        for key in old_entries.into_iter().filter(|key| new_entries.binary_search(key).is_err()) {
+            self.writes.insert(key, None);
         }
         self.writes.insert(item_key, Some(item.encode()));
         Ok(ActionResult { outcome: Ok(ActionSuccess { effect, item }), charge })
@@ -410,12 +427,28 @@ impl<'a> Working<'a> {
         self.remove_traces(&met.item, value.as_ref(), &id);
         self.writes.insert(keys::item(&self.transaction.effective, &id), None);
         self.writes.insert(keys::rid(met.item.ordinal), None);
+        for key in self.index_entries(Some(&met.item), value.as_ref(), &id) {
+            self.writes.insert(key, None);
+        }
         if met.counted {
             self.statistics.items = self.statistics.items.saturating_sub(1);
             self.statistics.bytes = self.statistics.bytes.saturating_sub(met.item.body.len() as u64);
         }
         let charge = cost::delete(value.as_ref(), self.transaction.definition());
         ActionResult { outcome: Ok(ActionSuccess { effect: Effect::Deleted, item: met.item }), charge }
+    }
+
+    /// The index entries of a version, in every generation that is kept, sorted.
+    fn index_entries(&self, item: Option<&StoredItem>, value: Option<&Value>, id: &str) -> Vec<Key> {
+        let (Some(item), Some(value)) = (item, value) else { return Vec::new() };
+        let generations = self.transaction.container.index.generations();
+        let mut keys: Vec<Key> = generations
+            .flat_map(|generation| {
+                index::entries(generation, value, item.timestamp, &self.transaction.effective, id)
+            })
+            .collect();
+        keys.sort_unstable();
+        keys
     }
 
     /// Takes out what an item's version has left outside itself.

@@ -1,0 +1,102 @@
+//! An indexing policy as a tree of its paths, so that walking an item decides each place in one step.
+
+use orrery_model::container::{IndexPath, IndexStep, IndexingMode, IndexingPolicy, PathEnd};
+
+/// The policy's paths as a tree.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyTree {
+    nodes: Vec<Node>,
+    enabled: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    children: Vec<(IndexStep, usize)>,
+    /// What `/?` says of the scalar here.
+    scalar: Option<bool>,
+    /// What `/*` says of everything here and below.
+    subtree: Option<bool>,
+}
+
+/// A place in an item, as the policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    node: Option<usize>,
+    /// What the nearest `/*` above says.
+    inherited: bool,
+}
+
+impl PolicyTree {
+    pub(crate) fn new(policy: &IndexingPolicy) -> Self {
+        let enabled = policy.mode == IndexingMode::Consistent;
+        let mut tree = Self { nodes: vec![Node::default()], enabled };
+        // Where both lists name the same path the included one wins, so it is written last.
+        for path in &policy.excluded {
+            tree.add(path, false);
+        }
+        for path in policy.included.iter().filter(|path| path.tuple.is_empty()) {
+            tree.add(path, true);
+        }
+        for name in ["id", "_ts"] {
+            let node = tree.child_or_new(0, &IndexStep::Property(name.into()));
+            tree.nodes[node].scalar = Some(true);
+        }
+        tree
+    }
+
+    fn add(&mut self, path: &IndexPath, included: bool) {
+        let mut node = 0;
+        for step in &path.steps {
+            node = self.child_or_new(node, step);
+        }
+        match path.end {
+            PathEnd::Scalar => self.nodes[node].scalar = Some(included),
+            PathEnd::Subtree => self.nodes[node].subtree = Some(included),
+        }
+    }
+
+    fn child_or_new(&mut self, parent: usize, step: &IndexStep) -> usize {
+        if let Some((_, child)) = self.nodes[parent].children.iter().find(|(known, _)| known == step) {
+            return *child;
+        }
+        self.nodes.push(Node::default());
+        let child = self.nodes.len() - 1;
+        self.nodes[parent].children.push((step.clone(), child));
+        child
+    }
+
+    /// Whether there is an index at all.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    pub(crate) fn root(&self) -> Place {
+        Place { node: Some(0), inherited: self.nodes[0].subtree.unwrap_or(false) }
+    }
+
+    pub(crate) fn property(&self, place: Place, name: &str) -> Place {
+        self.step(place, |step| matches!(step, IndexStep::Property(known) if **known == *name))
+    }
+
+    pub(crate) fn element(&self, place: Place) -> Place {
+        self.step(place, |step| *step == IndexStep::Element)
+    }
+
+    fn step(&self, place: Place, is_it: impl Fn(&IndexStep) -> bool) -> Place {
+        let children = place.node.map_or(&[][..], |node| &self.nodes[node].children);
+        let node = children.iter().find(|(step, _)| is_it(step)).map(|(_, child)| *child);
+        let subtree = node.and_then(|node| self.nodes[node].subtree);
+        Place { node, inherited: subtree.unwrap_or(place.inherited) }
+    }
+
+    /// Whether the value at this place has a term.
+    pub(crate) fn indexes(&self, place: Place) -> bool {
+        let scalar = place.node.and_then(|node| self.nodes[node].scalar);
+        self.enabled && scalar.unwrap_or(place.inherited)
+    }
+
+    /// Whether anything at or below this place may have a term.
+    pub(crate) fn indexes_below(&self, place: Place) -> bool {
+        self.enabled && (place.inherited || place.node.is_some_and(|node| !self.nodes[node].children.is_empty()))
+    }
+}

@@ -1,0 +1,202 @@
+//! Filling a new generation of the index in the background after the policy was changed.
+//!
+//! First every partition learns the new index version, so that no write with the old view can slip past; then
+//! all items are gone through, a few in one operation, each adding the entries that its item lacks; at last
+//! the catalog lets the new generation serve. Every step can be repeated, so a restart begins again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_model::Result;
+use orrery_model::rid::ContainerRid;
+use orrery_storage::{Decision, Key, Lsn, Op, ReadRequest, Scan, View, Want, WriteSet};
+use parking_lot::Mutex;
+
+use super::{Generation, encode, entries};
+use crate::Database;
+use crate::catalog::{Container, Partition};
+use crate::failure::{commit_failure, store_failure};
+use crate::items::body::parse_object;
+use crate::items::keys;
+use crate::items::stored::StoredItem;
+
+/// Items in one operation.
+const ITEMS_AT_ONCE: usize = 64;
+/// Entries of a retired generation deleted at once.
+const DELETE_AT_ONCE: usize = 10_000;
+
+/// How far each rebuild is, in percent.
+#[derive(Debug, Default)]
+pub(crate) struct Progress(Mutex<HashMap<ContainerRid, u8>>);
+
+impl Progress {
+    fn set(&self, container: ContainerRid, percent: u8) {
+        self.0.lock().insert(container, percent);
+    }
+
+    fn done(&self, container: ContainerRid) {
+        self.0.lock().remove(&container);
+    }
+}
+
+/// The index version that the partition knows.
+pub(crate) fn version_in(view: &dyn View) -> u64 {
+    let bytes = view.get(&keys::INDEX_VERSION);
+    bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes)
+}
+
+impl Database {
+    /// How much of the container's index fits its policy, in percent.
+    pub fn index_progress(&self, container: &Container) -> u8 {
+        match container.index.building {
+            None => 100,
+            Some(_) => self.index_rebuilds.0.lock().get(&container.rid).copied().unwrap_or(0),
+        }
+    }
+
+    /// Fills the building generation, if there is one, and lets it serve.
+    pub(crate) async fn rebuild_index(&self, container: &Arc<Container>) -> Result<()> {
+        let Some(building) = container.index.building.clone() else { return Ok(()) };
+        self.index_rebuilds.set(container.rid, 0);
+        for partition in &container.partitions {
+            let op = SetIndexVersion { operation_id: self.operation_id(), version: container.index.version };
+            orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
+        }
+        let parts = container.partitions.len().max(1);
+        for (at, partition) in container.partitions.iter().enumerate() {
+            let (from, share) = (at * 100 / parts, 100 / parts);
+            self.fill_partition(container, partition, &building, from, share).await?;
+        }
+        let finished = self.catalog.change(|change| {
+            let current = Arc::clone(crate::catalog::existing(&change.catalog, container.rid)?);
+            // Another change of the policy meanwhile starts its own rebuild.
+            if current.index.version == container.index.version {
+                let index = current.index.finished();
+                change.put_container(Container { index, ..Container::clone(&current) });
+            }
+            Ok(())
+        });
+        finished.await?;
+        self.index_rebuilds.done(container.rid);
+        Ok(())
+    }
+
+    async fn fill_partition(
+        &self,
+        container: &Arc<Container>,
+        partition: &Partition,
+        building: &Arc<Generation>,
+        percent_from: usize,
+        percent_share: usize,
+    ) -> Result<()> {
+        let mut range = keys::items_in(&partition.range);
+        loop {
+            let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), ITEMS_AT_ONCE) };
+            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let Some(last) = page.entries.last().map(|entry| entry.key.clone()) else { return Ok(()) };
+            let op = FillIndex {
+                operation_id: self.operation_id(),
+                building: Arc::clone(building),
+                items: page.entries.into_iter().map(|entry| entry.key).collect(),
+            };
+            orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
+            // Hashed keys are spread evenly, so the place in the key space tells how far it is.
+            let done = keys::parse_item(&last).map_or(0, |(key, _)| usize::from(key.as_bytes().first().copied().unwrap_or(0)));
+            let percent = percent_from + percent_share * done.min(63) / 64;
+            self.index_rebuilds.set(container.rid, u8::try_from(percent.min(99)).unwrap_or(99));
+            if !page.more {
+                return Ok(());
+            }
+            range.start = [last.as_slice(), &[0]].concat();
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Deletes the entries of generations that no query can be using any more.
+    pub(crate) async fn remove_retired_generations(&self, container: &Arc<Container>) -> Result<()> {
+        for &generation in &container.index.retired {
+            for partition in &container.partitions {
+                for range in encode::generation_ranges(generation) {
+                    let delete = || self.store.delete_range(partition.store, range.clone(), DELETE_AT_ONCE);
+                    while delete().await.map_err(store_failure)? == DELETE_AT_ONCE {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        }
+        let gone = container.index.retired.clone();
+        self.catalog
+            .change(|change| {
+                let current = Arc::clone(crate::catalog::existing(&change.catalog, container.rid)?);
+                let mut index = current.index.clone();
+                index.retired.retain(|generation| !gone.contains(generation));
+                change.put_container(Container { index, ..Container::clone(&current) });
+                Ok(())
+            })
+            .await
+    }
+
+    fn operation_id(&self) -> u128 {
+        u128::from(self.env.random_u64()) << 64 | u128::from(self.env.random_u64())
+    }
+}
+
+/// Tells a partition the index version that its writers must know.
+struct SetIndexVersion {
+    operation_id: u128,
+    version: u64,
+}
+
+impl Op for SetIndexVersion {
+    type Out = ();
+
+    fn id(&self) -> u128 {
+        self.operation_id
+    }
+
+    fn reads(&self, keys: &mut Vec<Key>) {
+        keys.push(keys::INDEX_VERSION.to_vec());
+    }
+
+    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<()> {
+        if version_in(view) >= self.version {
+            return Decision::Reject(());
+        }
+        let mut writes = WriteSet::default();
+        writes.put(keys::INDEX_VERSION.to_vec(), Bytes::copy_from_slice(&self.version.to_be_bytes()));
+        Decision::Write(writes, ())
+    }
+}
+
+/// Adds the entries of some items to the building generation.
+struct FillIndex {
+    operation_id: u128,
+    building: Arc<Generation>,
+    items: Vec<Key>,
+}
+
+impl Op for FillIndex {
+    type Out = ();
+
+    fn id(&self) -> u128 {
+        self.operation_id
+    }
+
+    fn reads(&self, keys: &mut Vec<Key>) {
+        keys.extend(self.items.iter().cloned());
+    }
+
+    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<()> {
+        let mut writes = WriteSet::default();
+        for key in &self.items {
+            let item = view.get(key).and_then(|bytes| StoredItem::decode(&bytes));
+            let (Some(item), Some((effective, id))) = (item, keys::parse_item(key)) else { continue };
+            let Ok(value) = parse_object(&item.body) else { continue };
+            for entry in entries(&self.building, &value, item.timestamp, &effective, id) {
+                writes.put(entry, Bytes::copy_from_slice(&item.ordinal.to_be_bytes()));
+            }
+        }
+        if writes.puts.is_empty() { Decision::Reject(()) } else { Decision::Write(writes, ()) }
+    }
+}

@@ -1,0 +1,89 @@
+//! The index entries of an item.
+
+use orrery_model::Value;
+use orrery_model::container::IndexStep;
+use orrery_model::partition_key::EffectiveKey;
+use orrery_storage::Key;
+
+use super::Generation;
+use super::encode::{self, PathHash};
+use super::policy::{Place, PolicyTree};
+
+/// All keys that the item has in a generation, sorted, each once.
+///
+/// `timestamp` is the item's `_ts`, which is indexed though the stored body does not hold it.
+pub(crate) fn entries(
+    generation: &Generation,
+    item: &Value,
+    timestamp: i64,
+    effective: &EffectiveKey,
+    id: &str,
+) -> Vec<Key> {
+    let tree = &generation.tree;
+    if !tree.is_enabled() {
+        return Vec::new();
+    }
+    let mut walk = Walk { number: generation.number, tree, terms: Vec::with_capacity(16) };
+    walk.value(item, PathHash::ROOT, tree.root(), true);
+    let timestamp = Value::from(timestamp);
+    walk.value(&timestamp, PathHash::ROOT.property("_ts"), tree.property(tree.root(), "_ts"), false);
+    for (number, paths) in (0u32..).zip(&generation.policy.composite) {
+        let values = paths.iter().map(|path| {
+            (composite_value(&path.steps, item, &timestamp), path.descending)
+        });
+        walk.terms.push(encode::composite_term(generation.number, number, values));
+    }
+    let mut keys: Vec<Key> =
+        walk.terms.into_iter().map(|term| encode::entry(term, effective, id)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// The value that a composite index has for an item. What lies in arrays it does not have.
+fn composite_value<'v>(steps: &[IndexStep], item: &'v Value, timestamp: &'v Value) -> Option<&'v Value> {
+    if let [IndexStep::Property(name)] = steps
+        && **name == *"_ts"
+    {
+        return Some(timestamp);
+    }
+    steps.iter().try_fold(item, |value, step| match step {
+        IndexStep::Property(name) => value.get(name),
+        IndexStep::Element => None,
+    })
+}
+
+struct Walk<'a> {
+    number: u32,
+    tree: &'a PolicyTree,
+    terms: Vec<Key>,
+}
+
+impl Walk<'_> {
+    fn value(&mut self, value: &Value, path: PathHash, place: Place, is_root: bool) {
+        if !is_root && self.tree.indexes(place) {
+            self.terms.push(encode::term(self.number, path, value));
+        }
+        match value {
+            Value::Object(object) => {
+                for (name, member) in object.iter() {
+                    let place = self.tree.property(place, name);
+                    self.below(member, path.property(name), place);
+                }
+            }
+            Value::Array(items) => {
+                let place = self.tree.element(place);
+                for item in items {
+                    self.below(item, path.element(), place);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn below(&mut self, value: &Value, path: PathHash, place: Place) {
+        if self.tree.indexes(place) || self.tree.indexes_below(place) {
+            self.value(value, path, place, false);
+        }
+    }
+}
