@@ -63,7 +63,10 @@ impl Background {
         self.work.lock().stopping
     }
 
+    /// Makes all threads look around, at the store's health for example.
     pub(super) fn wake(&self) {
+        // Whoever holds the lock has looked already and is not waiting yet: it must not miss this.
+        drop(self.work.lock());
         self.changed.notify_all();
     }
 }

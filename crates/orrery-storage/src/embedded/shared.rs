@@ -110,6 +110,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Waiting {
     tasks: VecDeque<Task>,
+    /// The committer is to look around even if nothing waits.
+    woken: bool,
     /// Nobody takes tasks any more.
     closed: bool,
 }
@@ -307,12 +309,13 @@ impl Queue {
     /// if one is given.
     pub(super) fn take(&self, tasks_max: usize, patience: Option<Duration>) -> Vec<Task> {
         let mut waiting = self.waiting.lock();
-        if waiting.tasks.is_empty() {
+        if waiting.tasks.is_empty() && !waiting.woken {
             match patience {
                 Some(patience) => drop(self.arrived.wait_for(&mut waiting, patience)),
                 None => self.arrived.wait(&mut waiting),
             }
         }
+        waiting.woken = false;
         let count = waiting.tasks.len().min(tasks_max);
         waiting.tasks.drain(..count).collect()
     }
@@ -325,6 +328,7 @@ impl Queue {
     }
 
     pub(super) fn wake(&self) {
+        self.waiting.lock().woken = true;
         self.arrived.notify_one();
     }
 }
