@@ -210,14 +210,26 @@ impl Value {
         text
     }
 
+    /// Compact JSON text that reads back as this very value: minus zero, which is a partition key of its own,
+    /// keeps its sign.
+    pub fn to_exact_json(&self) -> String {
+        let mut text = String::with_capacity(128);
+        self.write(&mut text, Number::write_exact_json);
+        text
+    }
+
     /// Appends compact JSON text. Integral doubles print without a fraction, others in the
     /// shortest form that reads back the same, as the service prints query results.
     pub fn write_json(&self, out: &mut String) {
+        self.write(out, Number::write_json);
+    }
+
+    fn write(&self, out: &mut String, write_number: fn(Number, &mut String)) {
         match self {
             Self::Null => out.push_str("null"),
             Self::Bool(true) => out.push_str("true"),
             Self::Bool(false) => out.push_str("false"),
-            Self::Number(number) => number.write_json(out),
+            Self::Number(number) => write_number(*number, out),
             Self::String(text) => write_json_string(text, out),
             Self::Array(items) => {
                 out.push('[');
@@ -225,7 +237,7 @@ impl Value {
                     if index > 0 {
                         out.push(',');
                     }
-                    item.write_json(out);
+                    item.write(out, write_number);
                 }
                 out.push(']');
             }
@@ -237,7 +249,7 @@ impl Value {
                     }
                     write_json_string(name, out);
                     out.push(':');
-                    value.write_json(out);
+                    value.write(out, write_number);
                 }
                 out.push('}');
             }
@@ -323,6 +335,14 @@ impl Number {
                 write!(out, "{value}").expect("a String accepts every write");
             }
             Self::Double(value) => out.push_str(ryu_js::Buffer::new().format(value)),
+        }
+    }
+
+    fn write_exact_json(self, out: &mut String) {
+        match self {
+            // The JavaScript form of -0 is 0.
+            Self::Double(value) if value == 0.0 && value.is_sign_negative() => out.push_str("-0.0"),
+            _ => self.write_json(out),
         }
     }
 }
@@ -479,6 +499,8 @@ mod tests {
         );
         assert_eq!(round_trip("1.0"), "1");
         assert_eq!(round_trip("1e300"), "1e+300");
+        assert_eq!(round_trip("-0.0"), "0");
+        assert_eq!(parse(br#"{"a":[-0.0,-0,0.0,1.50]}"#).unwrap().to_exact_json(), r#"{"a":[-0.0,-0.0,0,1.5]}"#);
         assert_eq!(round_trip(r#""\u0001é\u007f""#), "\"\\u0001é\u{7f}\"");
     }
 

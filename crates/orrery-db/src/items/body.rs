@@ -46,7 +46,7 @@ impl PreparedItem {
                 object.remove(name);
             }
         }
-        let body = Bytes::from(value.to_json());
+        let body = Bytes::from(value.to_exact_json());
         if body.len() > ITEM_BYTES_MAX {
             return Err(too_large());
         }

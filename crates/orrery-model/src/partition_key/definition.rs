@@ -206,11 +206,12 @@ impl PartitionKeyDefinition {
     }
 
     /// Whether a checked key may share its place with another: the older hash sees only the first
-    /// 100 UTF-16 units of a string.
+    /// 100 UTF-16 units of a string, or 99 if a surrogate pair would be cut in half, so a string
+    /// of just that length is hashed like longer ones that begin with it.
     pub fn may_collide(&self, key: &PartitionKey) -> bool {
-        let is_cut = |text: &str| text.len() > 100 && text.encode_utf16().count() > 100;
+        let is_full = |text: &str| text.len() >= 99 && text.encode_utf16().count() >= 99;
         self.version == KeyVersion::V1
-            && key.0.iter().any(|part| matches!(part, KeyPart::String(text) if is_cut(text)))
+            && key.0.iter().any(|part| matches!(part, KeyPart::String(text) if is_full(text)))
     }
 
     /// Everything that a full or partial key can name.
