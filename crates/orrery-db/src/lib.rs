@@ -41,7 +41,7 @@ pub use items::transaction::Effect;
 pub use metadata::{MetadataPage, MetadataReply, PageRequest};
 pub use offers::OfferReply;
 pub use permissions::PermissionReply;
-pub use queries::{QueryOptions, QueryPage, QueryRequest};
+pub use queries::{QueryMetrics, QueryOptions, QueryPage, QueryRequest};
 pub use resource_token::{Access, Grant};
 pub use trace::{Served, Trace};
 

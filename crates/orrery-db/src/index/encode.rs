@@ -239,6 +239,24 @@ pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<V
     })
 }
 
+/// Whether every entry that the test selects satisfies it: nothing was cut or rounded in the encoding.
+pub(crate) fn is_exact(test: &Test) -> bool {
+    let plain = |value: &Value| match value {
+        Value::Number(number) => number.as_f64().abs() < 9_007_199_254_740_992.0,
+        Value::String(text) => text.len() < STRING_BYTES_MAX,
+        Value::Null | Value::Bool(_) => true,
+        Value::Array(_) | Value::Object(_) => false,
+    };
+    match test {
+        Test::Equal(value) | Test::NotEqual(value) => plain(value),
+        Test::In(values) => values.iter().all(plain),
+        Test::Range { low, high } => [low, high].into_iter().flatten().all(|bound| plain(&bound.value)),
+        Test::Prefix(text) => text.len() < STRING_BYTES_MAX,
+        Test::StringScan => false,
+        Test::Type(_) => true,
+    }
+}
+
 fn is_cut(value: &Value) -> bool {
     matches!(value, Value::String(text) if text.len() > STRING_BYTES_MAX)
 }

@@ -7,21 +7,26 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use orrery_model::partition_key::EpkRange;
+use orrery_model::partition_key::{EpkRange, PartitionKeyDefinition};
 use orrery_model::rid::ItemRid;
 use orrery_model::session::SessionToken;
-use orrery_model::{Error, Result};
+use orrery_model::{Error, ErrorKind, Result, Value};
+use orrery_query::ast::Query;
 use orrery_query::context::{Context, Policies, Random, Work};
-use orrery_query::pipeline::{Options, Output, Pipeline, ResumePoint, Row, Shape};
+use orrery_query::filter::{KeyRestriction, key_restriction};
+use orrery_query::pipeline::{Options, Output, Pipeline, ResumePoint, ResumeValue, Row, Shape};
 use orrery_query::{EvalError, Program};
-use orrery_storage::{Key, ReadRequest, Scan};
+use orrery_storage::{Direction, Key, KeyRange, ReadRequest};
 
-use super::position::Position;
+use super::access::{self, Candidate, Offers, Sequence, SequenceBy};
+use super::metrics::QueryMetrics;
+use super::position::{Area, Position};
+use super::reader::{Flow, Found, Reader, sequence_from};
 use super::request::{QueryRequest, policies};
+use super::shortcut;
 use crate::catalog::{Container, Partition};
+use crate::items::document_value;
 use crate::items::feed::FeedScope;
-use crate::items::point::decode;
-use crate::items::{document_value, keys};
 use crate::metadata::PageRequest;
 use crate::{Database, Trace, continuation, cost};
 
@@ -29,13 +34,11 @@ use crate::{Database, Trace, continuation, cost};
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Rows in a page when the server may decide.
 const PAGE_ROWS_MAX: usize = 1000;
-/// Items fetched from the store at once; between two fetches other requests get their turn.
-const SCAN_ENTRIES: usize = 256;
 /// A page that has read for so long ends early, if its shape allows that.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
 /// A query that cannot end early fails after so long.
-const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
-/// Rows of work that one fetched page of items may cause by its joins.
+const QUERY_TIME_MAX: Duration = Duration::from_secs(60);
+/// Rows of work that the joins of one fetch of items may cause.
 const WORK_ROWS_MAX: u64 = 50_000_000;
 
 /// How a client wants its query to be run.
@@ -49,6 +52,8 @@ pub struct QueryOptions {
     pub cross_partition: bool,
     /// The longest continuation token that the client takes, in bytes.
     pub token_bytes_max: Option<usize>,
+    /// Go through all items, whatever the index offers: for comparing the two.
+    pub without_index: bool,
 }
 
 /// Rows of a query.
@@ -60,6 +65,7 @@ pub struct QueryPage {
     pub continuation: Option<String>,
     /// Whether rows are sorted, with ties in the order of their RIDs.
     pub is_sorted: bool,
+    pub metrics: QueryMetrics,
 }
 
 impl Database {
@@ -70,11 +76,13 @@ impl Database {
         options: &QueryOptions,
         request: &QueryRequest,
     ) -> Result<QueryPage> {
+        let started = Instant::now();
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
         let rows_max = options.page.count_max(100, PAGE_ROWS_MAX)?;
         let query = request.query()?;
         let program = request.program(&query, &container.definition)?;
-        let range = options.scope.range(&container)?;
+        let compiled = started.elapsed();
+        let windows = Windows::find(&container, options, &program)?;
         let secret = self.catalog.snapshot().secret;
         let token_scope = token_scope(&container, request);
         let from = match &options.page.continuation {
@@ -83,29 +91,32 @@ impl Database {
         };
         let policies = policies(&container.definition);
         let random = Random::new(self.env.random_u64());
+        let reader =
+            Reader { database: self, container: &container, session: options.session.as_ref(), windows: &windows.ranges };
         let mut run = Run {
-            database: self,
-            container: &container,
+            reader,
             options,
-            range,
             now_ms: self.env.now_ms(),
             random: &random,
             policies: &policies,
-            started: Instant::now(),
+            started,
             rows_max,
-            items_read: 0,
-            bytes_read: 0,
+            metrics: QueryMetrics { compile_time: compiled, ..QueryMetrics::default() },
         };
-        let (outputs, next) = match program.shape() {
-            Shape::Stream => run.stream(trace, program, from).await?,
-            Shape::Sort => run.sort(trace, program, from, request.resume_filter.as_ref()).await?,
-            Shape::Once | Shape::Collect { .. } => {
-                let is_ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
-                run.collect(trace, program, from, is_ranked).await?
-            }
+        let offers = match options.without_index {
+            true => Offers::default(),
+            false => access::offers(
+                &container.index.serving,
+                &container.definition,
+                &query,
+                &program,
+                &windows.ranges,
+                windows.are_points,
+                &run.context(None),
+            ),
         };
-        let is_sorted = query.order_by.is_some();
-        let mut page = QueryPage { is_sorted, ..QueryPage::default() };
+        let (outputs, next) = run.page(trace, &query, program, from, offers, request).await?;
+        let mut page = QueryPage { is_sorted: query.order_by.is_some(), ..QueryPage::default() };
         for output in &outputs {
             if page.count > 0 {
                 page.rows.push(b',');
@@ -113,9 +124,12 @@ impl Database {
             page.rows.extend_from_slice(output.value.to_json().as_bytes());
             page.count += 1;
         }
-        trace.add(cost::query(trace.served.len(), run.items_read, run.bytes_read, page.rows.len()));
-        page.continuation =
-            next.map(|position| continuation::seal(&secret, &token_scope, &position.encode()));
+        let metrics = &mut run.metrics;
+        (metrics.output_items, metrics.output_bytes) = (page.count as u64, page.rows.len() as u64);
+        metrics.total_time = started.elapsed();
+        trace.add(cost::query(trace.served.len(), metrics.items_read, metrics.bytes_read, page.rows.len()));
+        page.continuation = next.map(|position| continuation::seal(&secret, &token_scope, &position.encode()));
+        page.metrics = run.metrics;
         Ok(page)
     }
 }
@@ -125,108 +139,218 @@ fn token_scope(container: &Container, request: &QueryRequest) -> String {
     format!("query/{}/{}", container.rid, request.text)
 }
 
+/// The keys that can match, by the request's scope and by the filter.
+struct Windows {
+    ranges: Vec<EpkRange>,
+    /// Each is a single, complete key.
+    are_points: bool,
+}
+
+impl Windows {
+    fn find(container: &Container, options: &QueryOptions, program: &Program) -> Result<Self> {
+        let definition = &container.definition.partition_key;
+        let scope = options.scope.range(container)?;
+        let restriction = key_restriction(program, definition);
+        check_crossing(options, definition, &restriction)?;
+        let scope_is_point = options.scope.partition_key.as_ref().is_some_and(|key| definition.is_full(key));
+        let mut windows = match &restriction {
+            KeyRestriction::All => Self { ranges: vec![scope.clone()], are_points: scope_is_point },
+            KeyRestriction::None => Self { ranges: Vec::new(), are_points: true },
+            KeyRestriction::Keys(keys) => {
+                let ranges = keys.iter().map(|key| definition.prefix_range(key));
+                let mut ranges: Vec<EpkRange> = ranges.filter_map(|range| range.intersect(&scope)).collect();
+                ranges.sort_by(|a, b| a.min.cmp(&b.min));
+                ranges.dedup();
+                Self { ranges, are_points: scope_is_point || keys.iter().all(|key| definition.is_full(key)) }
+            }
+        };
+        windows.ranges.retain(|range| !range.is_empty());
+        Ok(windows)
+    }
+}
+
+/// Refuses a query that would have to visit several keys without being allowed to.
+fn check_crossing(
+    options: &QueryOptions,
+    definition: &PartitionKeyDefinition,
+    restriction: &KeyRestriction,
+) -> Result<()> {
+    let scope = &options.scope;
+    let is_scoped = scope.partition_key.is_some() || scope.range_id.is_some() || scope.window.is_some();
+    let names_one_key = match restriction {
+        KeyRestriction::None => true,
+        KeyRestriction::Keys(keys) => keys.len() == 1 && definition.is_full(&keys[0]),
+        KeyRestriction::All => false,
+    };
+    if options.cross_partition || is_scoped || names_one_key {
+        return Ok(());
+    }
+    Err(Error::bad_request(
+        "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+    ))
+}
+
 /// One page of one query.
 struct Run<'a> {
-    database: &'a Database,
-    container: &'a Arc<Container>,
+    reader: Reader<'a>,
     options: &'a QueryOptions,
-    range: EpkRange,
     now_ms: i64,
     random: &'a Random,
     policies: &'a Policies,
     started: Instant,
     rows_max: usize,
-    items_read: u64,
-    bytes_read: u64,
+    metrics: QueryMetrics,
 }
 
-/// What the reader of items says after each one.
-enum Flow {
-    GoOn,
-    Stop,
+/// The rows of a page and where the next one begins.
+type PageRows = (Vec<Output>, Option<Position>);
+
+/// How the items of a page are found.
+enum Path {
+    /// All items, in key order.
+    Items,
+    /// Items by index entries, in the order of the entries.
+    Entries(usize, Candidate),
+    /// Items by a set of index entries that may name one several times; in key order.
+    Set(usize, Candidate),
+    /// Items in the order of the query.
+    Sequence(Sequence),
+}
+
+impl Path {
+    fn number(&self) -> Option<usize> {
+        match self {
+            Self::Entries(number, _) | Self::Set(number, _) => Some(*number),
+            Self::Items | Self::Sequence(_) => None,
+        }
+    }
 }
 
 impl Run<'_> {
+    async fn page(
+        &mut self,
+        trace: &mut Trace,
+        query: &Query,
+        program: Arc<Program>,
+        from: Option<Position>,
+        offers: Offers,
+        request: &QueryRequest,
+    ) -> Result<PageRows> {
+        if offers.is_empty {
+            self.reader = Reader { windows: &[], ..self.reader };
+        }
+        match program.shape() {
+            Shape::Stream => self.stream(trace, program, from, offers).await,
+            Shape::Sort => self.sort(trace, program, from, offers, request.resume_filter.as_ref()).await,
+            Shape::Once | Shape::Collect { .. } => {
+                if from.is_none()
+                    && let Some(output) = self.count_by_index(trace, query, &offers).await?
+                {
+                    return Ok((vec![output], None));
+                }
+                let is_ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
+                self.collect(trace, program, from, offers, is_ranked).await
+            }
+        }
+    }
+
     /// Rows as the items come; the next page begins at the item where this one ends.
     async fn stream(
         &mut self,
         trace: &mut Trace,
         program: Arc<Program>,
         from: Option<Position>,
-    ) -> Result<(Vec<Output>, Option<Position>)> {
-        let (start, skip_rows, passed) = match from {
-            None => (Key::new(), 0, 0),
-            Some(Position::Stream { key, skip_rows, passed }) => (key, skip_rows, passed),
+        offers: Offers,
+    ) -> Result<PageRows> {
+        let start = match from {
+            None => StreamStart::default(),
+            Some(Position::Stream { key, skip_rows, passed, path, area }) => {
+                StreamStart { key, skip_rows, passed, path: Some(path), area }
+            }
             Some(_) => return Err(continuation::invalid()),
         };
+        let path = match start.path {
+            None => self.choose(trace, offers.candidates, None).await?,
+            Some(None) => Path::Items,
+            Some(Some(number)) => {
+                let candidate = offers.candidates.into_iter().nth(number).ok_or_else(continuation::invalid)?;
+                path_of(number, candidate)
+            }
+        };
+        self.metrics.note(&path.label());
+        let (skip_rows, passed) = (start.skip_rows, start.passed);
         let mut pipeline = Pipeline::new(program, Options { passed, skip_rows, ..Options::default() });
         let mut outputs: Vec<Output> = Vec::new();
         let mut next = None;
-        let mut bytes = 0;
-        let (rows_max, started) = (self.rows_max, self.started);
-        if !pipeline.is_done() {
-            self.feed(trace, &mut pipeline, start, |pipeline, key| {
-                // The window has counted all rows of this item, also those that do not fit the page.
-                let new = pipeline.take();
-                let before = pipeline.passed() - new.len() as u64;
-                for (counted, output) in (before..).zip(new) {
-                    if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
-                        let skip_rows = output.row;
-                        next = Some(Position::Stream { key: key.clone(), skip_rows, passed: counted });
-                        return Flow::Stop;
-                    }
-                    bytes += output.value.to_json().len();
-                    outputs.push(output);
-                }
-                if pipeline.is_done() {
-                    return Flow::Stop;
-                }
-                if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX || started.elapsed() > PAGE_TIME_MAX {
-                    let key = [key.as_slice(), &[0]].concat();
-                    next = Some(Position::Stream { key, skip_rows: 0, passed: pipeline.passed() });
-                    return Flow::Stop;
-                }
-                Flow::GoOn
-            })
-            .await?;
+        if pipeline.is_done() {
+            return Ok((outputs, None));
         }
+        let mut bytes = 0;
+        let (rows_max, started, number) = (self.rows_max, self.started, path.number());
+        let feed = self.feed(trace, &mut pipeline, &path, &start, |pipeline, found, partition| {
+            // The window has counted all rows of this item, also those that do not fit the page.
+            let area = number.map(|_| Area { min: partition.range.min.clone(), max: partition.range.max.clone() });
+            let new = pipeline.take();
+            let before = pipeline.passed() - new.len() as u64;
+            for (passed, output) in (before..).zip(new) {
+                if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
+                    let (key, skip_rows) = (found.mark.clone(), output.row);
+                    next = Some(Position::Stream { key, skip_rows, passed, path: number, area });
+                    return Flow::Stop;
+                }
+                bytes += output.value.to_json().len();
+                outputs.push(output);
+            }
+            if pipeline.is_done() {
+                return Flow::Stop;
+            }
+            if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX || started.elapsed() > PAGE_TIME_MAX {
+                let key = [found.mark.as_slice(), &[0]].concat();
+                let passed = pipeline.passed();
+                next = Some(Position::Stream { key, skip_rows: 0, passed, path: number, area });
+                return Flow::Stop;
+            }
+            Flow::GoOn
+        });
+        feed.await?;
         Ok((outputs, next))
     }
 
-    /// All items are read; only one page of rows is kept.
+    /// Only one page of rows is kept, and if the index has the order only a page of items is read.
     async fn sort(
         &mut self,
         trace: &mut Trace,
         program: Arc<Program>,
         from: Option<Position>,
-        resume_filter: Option<&orrery_model::Value>,
-    ) -> Result<(Vec<Output>, Option<Position>)> {
+        offers: Offers,
+        resume_filter: Option<&Value>,
+    ) -> Result<PageRows> {
         let (resume, passed, returned) = match from {
-            None => (Self::resume_point(resume_filter)?, 0, 0),
+            None => (resume_point(resume_filter)?, 0, 0),
             Some(Position::Sorted { point, passed }) => (Some(point), passed, 0),
-            Some(Position::Counted { returned }) => (Self::resume_point(resume_filter)?, 0, returned),
+            Some(Position::Counted { returned }) => (resume_point(resume_filter)?, 0, returned),
             Some(Position::Stream { .. }) => return Err(continuation::invalid()),
         };
+        let path = self.choose(trace, offers.candidates, offers.sequence).await?;
+        self.metrics.note(&path.label());
         let skipped = usize::try_from(returned).unwrap_or(usize::MAX);
         let page_rows = Some(self.rows_max.saturating_add(skipped));
-        let mut pipeline =
-            Pipeline::new(program, Options { passed, page_rows, resume, ..Options::default() });
+        let options = Options { passed, page_rows, resume: resume.clone(), ..Options::default() };
+        let mut pipeline = Pipeline::new(program, options);
         if !pipeline.is_done() {
-            self.feed(trace, &mut pipeline, Key::new(), |_, _| Flow::GoOn).await?;
+            match &path {
+                Path::Sequence(sequence) => {
+                    self.feed_sequence(trace, &mut pipeline, sequence, resume.as_ref()).await?;
+                }
+                path => {
+                    self.feed(trace, &mut pipeline, path, &StreamStart::default(), |_, _, _| Flow::GoOn).await?;
+                }
+            }
         }
-        let context = self.context(None);
-        pipeline.finish(&context).map_err(evaluation_failure)?;
+        pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
         let all = pipeline.take();
         let total = all.len();
-        let mut outputs = Vec::new();
-        let mut bytes = 0;
-        for output in all.into_iter().skip(skipped) {
-            if outputs.len() >= self.rows_max || bytes >= PAGE_BYTES_MAX {
-                break;
-            }
-            bytes += output.value.to_json().len();
-            outputs.push(output);
-        }
+        let (outputs, _) = cut_page(all.into_iter().skip(skipped), self.rows_max);
         let cut = total - skipped.min(total) - outputs.len();
         let next = (cut > 0 || pipeline.has_more()).then(|| {
             let counted = Position::Counted { returned: returned + outputs.len() as u64 };
@@ -242,109 +366,364 @@ impl Run<'_> {
         Ok((outputs, next))
     }
 
-    /// All items are read, all rows made, and those of earlier pages left out.
+    /// All rows are made, and those of earlier pages left out.
     async fn collect(
         &mut self,
         trace: &mut Trace,
         program: Arc<Program>,
         from: Option<Position>,
+        offers: Offers,
         is_ranked: bool,
-    ) -> Result<(Vec<Output>, Option<Position>)> {
+    ) -> Result<PageRows> {
         let returned = match from {
             None => 0,
             Some(Position::Counted { returned }) => returned,
             Some(_) => return Err(continuation::invalid()),
         };
-
         let reads = program.shape() != Shape::Once;
         let mut pipeline = Pipeline::new(program, Options::default());
         if reads && !pipeline.is_done() {
-            self.feed(trace, &mut pipeline, Key::new(), |_, _| Flow::GoOn).await?;
-        } else if let Some(partition) = self.container.partitions_in(&self.range).next() {
-            let nothing = ReadRequest::Get(Vec::new());
-            self.database.read_partition(trace, partition, self.options.session.as_ref(), nothing).await?;
+            let path = self.choose(trace, offers.candidates, None).await?;
+            self.metrics.note(&path.label());
+            self.feed(trace, &mut pipeline, &path, &StreamStart::default(), |_, _, _| Flow::GoOn).await?;
         }
-        let context = self.context(None);
-        pipeline.finish(&context).map_err(evaluation_failure)?;
-        let all = pipeline.take();
-        let mut outputs: Vec<Output> = Vec::new();
-        let mut bytes = 0;
-        let mut more = false;
+        if trace.served.is_empty() {
+            self.touch(trace).await?;
+        }
+        pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
         // Ranked rows come in one page: clients that merge them look at the first page only.
         let rows_max = if is_ranked { usize::MAX } else { self.rows_max };
-        for output in all.into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX)) {
-            if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
-                more = true;
-                break;
-            }
-            bytes += output.value.to_json().len();
-            outputs.push(output);
-        }
+        let all = pipeline.take().into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX));
+        let (outputs, more) = cut_page(all, rows_max);
         let next = more.then(|| Position::Counted { returned: returned + outputs.len() as u64 });
         Ok((outputs, next))
     }
 
-    fn resume_point(filter: Option<&orrery_model::Value>) -> Result<Option<ResumePoint>> {
-        let Some(filter) = filter else { return Ok(None) };
-        let point = ResumePoint::parse(filter, |rid| ItemRid::parse(rid).map(ItemRid::ordinal));
-        point.map(Some).ok_or_else(|| Error::bad_request("The query's resumeFilter is malformed."))
+    /// A query that reads no items still answers with the session of a partition.
+    async fn touch(&self, trace: &mut Trace) -> Result<()> {
+        let range = self.options.scope.range(self.reader.container)?;
+        if let Some(partition) = self.reader.container.partitions_in(&range).next() {
+            let nothing = ReadRequest::Get(Vec::new());
+            self.reader.database.read_partition(trace, partition, self.reader.session, nothing).await?;
+        }
+        Ok(())
     }
 
-    fn context<'c>(&'c self, work: Option<&'c Work>) -> Context<'c> {
+    /// Answers `COUNT` from the index alone, where that is exact.
+    async fn count_by_index(&mut self, trace: &mut Trace, query: &Query, offers: &Offers) -> Result<Option<Output>> {
+        let container = self.reader.container;
+        // Expired and purged items still have entries.
+        let entries_are_items =
+            container.definition.default_ttl.is_none() && self.reader.database.purges.is_idle();
+        let [candidate] = offers.candidates.as_slice() else { return Ok(None) };
+        let Some(shape) = shortcut::count_of_filter(query).filter(|_| {
+            entries_are_items && candidate.is_exact && !candidate.repeats && candidate.is_narrow
+        }) else {
+            return Ok(None);
+        };
+        let mut count = 0;
+        for partition in self.reader.partitions() {
+            count += self.reader.count_entries(trace, &partition, candidate).await?;
+        }
+        self.metrics.note(&format!("count of {}", candidate.label));
+        Ok(Some(Output { value: shape.value(count), input: 0, row: 0, position: None, passed: 1 }))
+    }
+
+    /// Chooses the access path: the index order, the candidate with the fewest entries, or all items.
+    async fn choose(
+        &mut self,
+        trace: &mut Trace,
+        candidates: Vec<Candidate>,
+        sequence: Option<Sequence>,
+    ) -> Result<Path> {
+        let Some(partition) = self.reader.partitions().into_iter().next() else { return Ok(Path::Items) };
+        let mut best: Option<(usize, usize, Candidate)> = None;
+        let several = candidates.len() > 1 || sequence.is_some();
+        for (number, candidate) in candidates.into_iter().enumerate() {
+            let needs_probe = several || !candidate.is_selective || !candidate.is_narrow;
+            let probed = if needs_probe { self.reader.probe(trace, &partition, &candidate).await? } else { 0 };
+            let many = needs_probe && Reader::is_many(probed);
+            if many && !(candidate.is_selective && candidate.is_narrow) {
+                continue;
+            }
+            if best.as_ref().is_none_or(|(fewest, ..)| probed < *fewest) {
+                best = Some((probed, number, candidate));
+            }
+        }
+        Ok(match (best, sequence) {
+            (Some((probed, number, candidate)), None) => {
+                let _ = probed;
+                path_of(number, candidate)
+            }
+            (Some((probed, number, candidate)), Some(sequence)) => match Reader::is_many(probed) {
+                true => Path::Sequence(sequence),
+                false => path_of(number, candidate),
+            },
+            (None, Some(sequence)) => Path::Sequence(sequence),
+            (None, None) => Path::Items,
+        })
+    }
+
+    pub(super) fn context<'c>(&'c self, work: Option<&'c Work>) -> Context<'c> {
         Context { work, ..Context::new(self.now_ms, self.random, self.policies) }
     }
 
-    /// Reads the items in range from `start` on and feeds them, until `after_each` has enough.
+    /// Reads items along the path and feeds them, until `after_each` has enough.
     async fn feed(
         &mut self,
         trace: &mut Trace,
         pipeline: &mut Pipeline,
-        start: Key,
-        mut after_each: impl FnMut(&mut Pipeline, &Key) -> Flow,
+        path: &Path,
+        start: &StreamStart,
+        mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Flow,
     ) -> Result<()> {
-        let partitions: Vec<Partition> = self.container.partitions_in(&self.range).cloned().collect();
+        let partitions = self.reader.partitions();
+        if partitions.is_empty() {
+            self.touch(trace).await?;
+        }
         for partition in &partitions {
-            let own = partition.range.intersect(&self.range).expect("it overlaps");
-            let mut range = keys::items_in(&own);
-            range.start = range.start.max(start.clone());
-            while !range.is_empty() {
-                let scan = Scan::forward(range.clone(), SCAN_ENTRIES);
-                let session = self.options.session.as_ref();
-                let page =
-                    self.database.read_partition(trace, partition, session, ReadRequest::Scan(scan)).await?;
-                let work = Work::new(WORK_ROWS_MAX);
-                for entry in &page.entries {
-                    let item = decode(&entry.value)?;
-                    let Some((effective, _)) = keys::parse_item(&entry.key) else { continue };
-                    if !self.database.is_visible(self.container, partition, &effective, &item) {
-                        continue;
-                    }
-                    let document = document_value(&item, self.container.rid)?;
-                    self.items_read += 1;
-                    self.bytes_read += item.body.len() as u64;
-                    let context = self.context(Some(&work));
-                    pipeline
-                        .feed(Row { document: &document, ordinal: item.ordinal }, &context)
-                        .map_err(evaluation_failure)?;
-                    if let Flow::Stop = after_each(pipeline, &entry.key) {
+            // Entries are ordered inside one partition; where the last page stopped holds for the partition it
+            // was in, and for what that has been split into since.
+            let resumed = match &start.area {
+                Some(area) if partition.range.max <= area.min => continue,
+                Some(area) if partition.range.min >= area.max => &NO_KEY,
+                _ => &start.key,
+            };
+            let candidate = match path {
+                Path::Entries(_, candidate) => Some(candidate),
+                _ => None,
+            };
+            let mut item_set = None;
+            if let Path::Set(_, candidate) = path {
+                let set = self.reader.item_set(trace, partition, candidate).await?;
+                item_set = set.map(|set| set.into_iter().filter(|key| key >= resumed).collect::<Vec<Key>>());
+            }
+            let ranges = match (candidate, &item_set) {
+                (_, Some(_)) => Vec::new(),
+                (Some(candidate), None) => ranges_from(&candidate.ranges, resumed),
+                (None, None) => self.reader.item_ranges(partition, resumed),
+            };
+            for keys in item_set.unwrap_or_default().chunks(256) {
+                let items = self.reader.load(trace, partition, keys.to_vec()).await?;
+                let found = keys.iter().zip(items).filter_map(|(key, item)| {
+                    Some(Found { item: item?, mark: key.clone(), run: Vec::new() })
+                });
+                let flow = self.feed_batch(pipeline, found, |pipeline, found| after_each(pipeline, found, partition))?;
+                if flow != Flow::GoOn {
+                    return Ok(());
+                }
+                tokio::task::yield_now().await;
+            }
+            for mut range in ranges {
+                while !range.is_empty() {
+                    let found = match candidate {
+                        Some(_) => {
+                            let direction = Direction::Forward;
+                            self.reader.fetch_entries(trace, partition, &mut range, direction, None).await?
+                        }
+                        None => self.reader.fetch_items(trace, partition, &mut range).await?,
+                    };
+                    let found = found.into_iter();
+                    let flow =
+                        self.feed_batch(pipeline, found, |pipeline, found| after_each(pipeline, found, partition))?;
+                    if flow != Flow::GoOn {
                         return Ok(());
                     }
+                    tokio::task::yield_now().await;
                 }
-                if self.started.elapsed() > QUERY_TIME_MAX {
-                    return Err(Error::new(
-                        orrery_model::ErrorKind::Timeout,
-                        "The query took longer than a request may take.",
-                    ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads items in the order of the query, of each partition only as many as can be in the page.
+    async fn feed_sequence(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        sequence: &Sequence,
+        resume: Option<&ResumePoint>,
+    ) -> Result<()> {
+        let encoded = resume.and_then(|point| sequence.encode(point));
+        let only_undefined = sequence.lacks_undefined
+            && resume.is_some_and(|point| point.values.first() == Some(&ResumeValue::Undefined));
+        let partitions = self.reader.partitions();
+        let is_alone = partitions.len() == 1;
+        for partition in &partitions {
+            let mut range = sequence_from(sequence, encoded.as_deref());
+            if only_undefined {
+                range.end = Some(range.start.clone());
+            }
+            // An item whose rows come too late for the page ends the partition, once the run of equal values
+            // is over: ties are ordered by what the index does not know. A lone partition can stop even
+            // earlier, as soon as the page is full.
+            let lost_before = pipeline.rows_lost();
+            let mut last_run: Option<Vec<u8>> = None;
+            let mut settled = false;
+            while !range.is_empty() && !settled {
+                let composite = sequence.composite();
+                let found =
+                    self.reader.fetch_entries(trace, partition, &mut range, sequence.direction, composite).await?;
+                let flow = self.feed_batch_until(pipeline, found.into_iter(), |pipeline, found| {
+                    let is_new_run = last_run.as_ref() != Some(&found.run);
+                    let is_over = pipeline.rows_lost() > lost_before || is_alone && pipeline.is_settled();
+                    if is_new_run && last_run.is_some() && is_over {
+                        return false;
+                    }
+                    last_run = Some(found.run.clone());
+                    true
+                })?;
+                settled = flow == Flow::Stop;
+                tokio::task::yield_now().await;
+            }
+            if sequence.lacks_undefined && !settled {
+                self.feed_without(trace, pipeline, partition, sequence).await?;
+            }
+        }
+        if trace.served.is_empty() {
+            self.touch(trace).await?;
+        }
+        Ok(())
+    }
+
+    /// Feeds the items that lack the property of a sequence.
+    async fn feed_without(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        partition: &Partition,
+        sequence: &Sequence,
+    ) -> Result<()> {
+        let SequenceBy::Path(path) = &sequence.by else { return Ok(()) };
+        let names: Vec<&str> = path
+            .0
+            .iter()
+            .filter_map(|step| match step {
+                orrery_query::filter::PathStep::Name(name) => Some(&**name),
+                orrery_query::filter::PathStep::Element => None,
+            })
+            .collect();
+        for mut range in self.reader.item_ranges(partition, &NO_KEY) {
+            while !range.is_empty() {
+                let found = self.reader.fetch_items(trace, partition, &mut range).await?;
+                let mut without = Vec::new();
+                for found in found {
+                    let value = document_value(&found.item, self.reader.container.rid)?;
+                    if value.at_path(&names).is_none() {
+                        without.push(found);
+                    }
                 }
-                match page.entries.last() {
-                    Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                    _ => break,
-                }
+                self.feed_batch(pipeline, without.into_iter(), |_, _| Flow::GoOn)?;
+                self.check_time()?;
                 tokio::task::yield_now().await;
             }
         }
         Ok(())
     }
+
+    fn feed_batch(
+        &mut self,
+        pipeline: &mut Pipeline,
+        found: impl Iterator<Item = Found>,
+        mut after_each: impl FnMut(&mut Pipeline, &Found) -> Flow,
+    ) -> Result<Flow> {
+        let work = Work::new(WORK_ROWS_MAX);
+        for found in found {
+            self.feed_one(pipeline, &found, &work)?;
+            let flow = after_each(pipeline, &found);
+            if flow != Flow::GoOn {
+                return Ok(flow);
+            }
+        }
+        self.check_time()?;
+        Ok(Flow::GoOn)
+    }
+
+    /// Feeds items as long as `before_each` lets them pass.
+    fn feed_batch_until(
+        &mut self,
+        pipeline: &mut Pipeline,
+        found: impl Iterator<Item = Found>,
+        mut before_each: impl FnMut(&mut Pipeline, &Found) -> bool,
+    ) -> Result<Flow> {
+        let work = Work::new(WORK_ROWS_MAX);
+        for found in found {
+            if !before_each(pipeline, &found) {
+                return Ok(Flow::Stop);
+            }
+            self.feed_one(pipeline, &found, &work)?;
+        }
+        self.check_time()?;
+        Ok(Flow::GoOn)
+    }
+
+    fn feed_one(&mut self, pipeline: &mut Pipeline, found: &Found, work: &Work) -> Result<()> {
+        let document = document_value(&found.item, self.reader.container.rid)?;
+        self.metrics.items_read += 1;
+        self.metrics.bytes_read += found.item.body.len() as u64;
+        let row = Row { document: &document, ordinal: found.item.ordinal };
+        pipeline.feed(row, &self.context(Some(work))).map_err(evaluation_failure)
+    }
+
+    fn check_time(&self) -> Result<()> {
+        match self.started.elapsed() > QUERY_TIME_MAX {
+            true => Err(Error::new(ErrorKind::Timeout, "The query took longer than a request may take.")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Where a stream goes on.
+#[derive(Default)]
+struct StreamStart {
+    key: Key,
+    skip_rows: u32,
+    passed: u64,
+    /// The access path of the earlier pages; `None` = this is the first.
+    path: Option<Option<usize>>,
+    area: Option<Area>,
+}
+
+static NO_KEY: Key = Key::new();
+
+impl Path {
+    fn label(&self) -> String {
+        match self {
+            Self::Items => "all items".to_owned(),
+            Self::Entries(_, candidate) | Self::Set(_, candidate) => candidate.label.clone(),
+            Self::Sequence(sequence) => sequence.label.clone(),
+        }
+    }
+}
+
+fn path_of(number: usize, candidate: Candidate) -> Path {
+    if candidate.repeats { Path::Set(number, candidate) } else { Path::Entries(number, candidate) }
+}
+
+/// The parts of the ranges from `start` on.
+fn ranges_from(ranges: &[KeyRange], start: &Key) -> Vec<KeyRange> {
+    let rest = ranges.iter().map(|range| KeyRange { start: range.start.clone().max(start.clone()), end: range.end.clone() });
+    rest.filter(|range| !range.is_empty()).collect()
+}
+
+/// The rows that fit a page, and whether some were left.
+fn cut_page(all: impl Iterator<Item = Output>, rows_max: usize) -> (Vec<Output>, bool) {
+    let mut outputs: Vec<Output> = Vec::new();
+    let mut bytes = 0;
+    for output in all {
+        if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
+            return (outputs, true);
+        }
+        bytes += output.value.to_json().len();
+        outputs.push(output);
+    }
+    (outputs, false)
+}
+
+fn resume_point(filter: Option<&Value>) -> Result<Option<ResumePoint>> {
+    let Some(filter) = filter else { return Ok(None) };
+    let point = ResumePoint::parse(filter, |rid| ItemRid::parse(rid).map(ItemRid::ordinal));
+    point.map(Some).ok_or_else(|| Error::bad_request("The query's resumeFilter is malformed."))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is used as a function of the error")]

@@ -1,9 +1,15 @@
 //! Queries: from a request body to pages of rows.
 
+mod access;
 mod execute;
 mod metadata;
+mod metrics;
+mod plan;
 mod position;
+mod reader;
 mod request;
+mod shortcut;
 
 pub use execute::{QueryOptions, QueryPage};
+pub use metrics::QueryMetrics;
 pub use request::QueryRequest;

@@ -1,10 +1,12 @@
 //! Where the next page of a query begins, as its continuation token carries it.
 //!
-//! A JSON object, because sort values are JSON: `{"k":"<base64 item key>","s":rows,"p":passed}` for streams,
+//! A JSON object, because sort values are JSON: `{"k":"<base64 key>","s":rows,"p":passed}` for streams,
+//! with `"i":candidate,"a":"<min>","b":"<max>"` if they follow the index,
 //! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned}` for rows that must be made again.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use orrery_model::partition_key::EffectiveKey;
 use orrery_model::value::{self, Value};
 use orrery_model::{Object, Result};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
@@ -16,11 +18,26 @@ use crate::continuation::invalid;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Position {
     /// At an item, some of whose rows were returned.
-    Stream { key: Key, skip_rows: u32, passed: u64 },
+    Stream {
+        key: Key,
+        skip_rows: u32,
+        passed: u64,
+        /// Which of the filter's index candidates was followed; none = all items.
+        path: Option<usize>,
+        /// Where in the key space an index entry was: entries are ordered inside a partition only.
+        area: Option<Area>,
+    },
     /// After a row in sort order.
     Sorted { point: ResumePoint, passed: u64 },
     /// After so many rows.
     Counted { returned: u64 },
+}
+
+/// The range of a partition, which outlives its split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Area {
+    pub min: EffectiveKey,
+    pub max: EffectiveKey,
 }
 
 impl Position {
@@ -28,10 +45,17 @@ impl Position {
         let mut object = Object::new();
         let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
         match self {
-            Self::Stream { key, skip_rows, passed } => {
+            Self::Stream { key, skip_rows, passed, path, area } => {
                 object.set("k", Value::from(URL_SAFE_NO_PAD.encode(key)));
                 object.set("s", number(u64::from(*skip_rows)));
                 object.set("p", number(*passed));
+                if let Some(path) = path {
+                    object.set("i", number(*path as u64));
+                }
+                if let Some(area) = area {
+                    object.set("a", Value::from(area.min.to_string()));
+                    object.set("b", Value::from(area.max.to_string()));
+                }
             }
             Self::Sorted { point, passed } => {
                 object.set("v", point.values.iter().map(ResumeValue::to_value).collect::<Vec<_>>().into());
@@ -57,7 +81,11 @@ impl Position {
         let passed = number("p")?;
         if let Some(text) = value.get("k").and_then(Value::as_str) {
             let skip_rows = u32::try_from(number("s")?).ok()?;
-            return Some(Self::Stream { key: URL_SAFE_NO_PAD.decode(text).ok()?, skip_rows, passed });
+            let bound = |name: &str| EffectiveKey::parse(value.get(name)?.as_str()?).ok();
+            let area = bound("a").zip(bound("b")).map(|(min, max)| Area { min, max });
+            let path = number("i").and_then(|path| usize::try_from(path).ok());
+            let key = URL_SAFE_NO_PAD.decode(text).ok()?;
+            return Some(Self::Stream { key, skip_rows, passed, path, area });
         }
         let values =
             value.get("v")?.as_array()?.iter().map(ResumeValue::parse).collect::<Option<Vec<_>>>()?;
@@ -80,7 +108,14 @@ mod tests {
             exclude: true,
         };
         for position in [
-            Position::Stream { key: vec![0x10, 0, 0xFF], skip_rows: 3, passed: 9 },
+            Position::Stream { key: vec![0x10, 0, 0xFF], skip_rows: 3, passed: 9, path: None, area: None },
+            Position::Stream {
+                key: vec![0x20],
+                skip_rows: 0,
+                passed: 0,
+                path: Some(2),
+                area: Some(Area { min: EffectiveKey::MIN, max: EffectiveKey::max() }),
+            },
             Position::Sorted { point, passed: 4 },
             Position::Counted { returned: 12 },
         ] {

@@ -150,11 +150,16 @@ impl Call<'_> {
             scope: self.scope()?,
             page: self.page()?,
             cross_partition: headers::flag(headers, headers::ENABLE_CROSS_PARTITION),
+            without_index: false,
             token_bytes_max: token_kb.map(|limit| limit.saturating_mul(1024)),
         };
         let page = self.database.query_items(trace, at.pair(), &options, &self.query()?).await?;
         let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
+        let reply = match headers::flag(headers, headers::POPULATE_QUERY_METRICS) {
+            true => reply.with("x-ms-documentdb-query-metrics", page.metrics.to_header()),
+            false => reply,
+        };
         if !page.is_sorted {
             return Ok(reply);
         }
@@ -175,8 +180,9 @@ impl Call<'_> {
     }
 
     fn plan_query(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
-        let _ = (trace, at);
-        Err(Error::not_implemented("Query plans are not supported."))
+        let features = self.header(headers::QUERY_FEATURES);
+        let plan = self.database.plan_query(trace, at.pair(), &self.query()?, features)?;
+        Ok(Reply::json(StatusCode::OK, plan.to_json()))
     }
 
     async fn batch(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {

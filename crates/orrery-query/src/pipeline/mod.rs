@@ -54,6 +54,8 @@ pub struct Output {
     pub row: u32,
     /// Its place in the order, for shape [`Shape::Sort`].
     pub position: Option<ResumePoint>,
+    /// What [`Options::passed`] has to be for a page that begins after this row.
+    pub passed: u64,
 }
 
 /// How results come out and how a later page resumes.
@@ -71,11 +73,14 @@ pub enum Shape {
 /// Where a run begins and how much it keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Rows that earlier pages let pass: counted before OFFSET, LIMIT and TOP.
+    /// Rows that earlier pages let pass, as their last [`Output::passed`] says. Where input goes on
+    /// from a place they count against OFFSET, LIMIT and TOP; where all of it is fed again they are
+    /// made again and left out.
     pub passed: u64,
     /// Rows of the first fed document that an earlier page has already returned.
     pub skip_rows: u32,
-    /// How many sorted rows this page can return; the rest is dropped and [`Pipeline::has_more`].
+    /// How many sorted rows this page can return. It keeps fewer if they are large; either way
+    /// [`Pipeline::has_more`] tells that rows were left.
     pub page_rows: Option<usize>,
     /// Sorted rows before this place are left out.
     pub resume: Option<ResumePoint>,
@@ -102,8 +107,13 @@ struct Window {
 }
 
 impl Window {
-    fn new(block: &Block, passed: u64) -> Self {
-        Self { passed, offset: block.offset.unwrap_or(0), end: block.rows_max().unwrap_or(u64::MAX) }
+    fn new(program: &Program, passed: u64) -> Self {
+        let block = &program.block;
+        let (offset, end) = (block.offset.unwrap_or(0), block.rows_max().unwrap_or(u64::MAX));
+        match program.shape() {
+            Shape::Stream | Shape::Sort => Self { passed, offset, end },
+            Shape::Once | Shape::Collect { .. } => Self { passed: 0, offset: offset.max(passed), end },
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -157,15 +167,17 @@ impl Stage {
 impl Pipeline {
     pub fn new(program: Arc<Program>, options: Options) -> Self {
         let block = &program.block;
-        let window = Window::new(block, options.passed);
+        let window = Window::new(&program, options.passed);
         let state = if let Some(ranking) = &program.rank {
             State::Rank(RankedRows::new(ranking))
         } else if block.order.is_empty() {
             State::Stream
         } else {
-            let remaining = (!block.distinct).then(|| window.end.saturating_sub(window.passed)).unwrap_or(u64::MAX);
+            let remaining = if block.distinct { u64::MAX } else { window.end.saturating_sub(window.passed) };
             let skipped = window.offset.saturating_sub(window.passed);
-            let page = options.page_rows.filter(|_| !block.distinct).map(|rows| skipped.saturating_add(rows as u64));
+            // Distinct rows are counted after the sort, so all of them are kept.
+            let page =
+                options.page_rows.filter(|_| !block.distinct).map(|rows| skipped.saturating_add(rows as u64));
             State::Sort(Sorter::new(&block.order, remaining, page, options.resume.clone()))
         };
         let stage = Stage::new(block, state);
@@ -232,7 +244,7 @@ impl Pipeline {
                     return Ok(false);
                 }
                 if let Some(value) = project(&block.projection, env, context)? {
-                    self.emit(block, Output { value, input, row, position: None })?;
+                    self.emit(block, value, (input, row), None)?;
                 }
                 Ok(!self.window.is_full())
             }
@@ -240,10 +252,16 @@ impl Pipeline {
     }
 
     /// Lets a row through DISTINCT and the window.
-    fn emit(&mut self, block: &Block, output: Output) -> Result<(), EvalError> {
-        if self.stage.is_new(block, &output.value)? && self.window.admit() {
-            check_finite(&output.value)?;
-            self.outputs.push(output);
+    fn emit(
+        &mut self,
+        block: &Block,
+        value: Value,
+        (input, row): (u64, u32),
+        position: Option<ResumePoint>,
+    ) -> Result<(), EvalError> {
+        if self.stage.is_new(block, &value)? && self.window.admit() {
+            check_finite(&value)?;
+            self.outputs.push(Output { value, input, row, position, passed: self.window.passed });
         }
         Ok(())
     }
@@ -269,7 +287,7 @@ impl Pipeline {
                 if let (Some(grouping), Some(table)) = (&block.grouping, table) {
                     table.finish(grouping, &block.projection, Env::default(), context, &mut |value| {
                         if let Some(value) = value {
-                            self.emit(block, Output { value, input: 0, row: 0, position: None })?;
+                            self.emit(block, value, (0, 0), None)?;
                         }
                         Ok(!self.window.is_full())
                     })?;
@@ -279,7 +297,7 @@ impl Pipeline {
             State::Rank(ranked) => {
                 if let Some(ranking) = &program.rank {
                     for value in ranked.finish(ranking, context)? {
-                        self.emit(block, Output { value, input: 0, row: 0, position: None })?;
+                        self.emit(block, value, (0, 0), None)?;
                     }
                 }
             }
@@ -298,7 +316,7 @@ impl Pipeline {
                 self.finished_early();
                 return Ok(());
             }
-            self.emit(block, Output { value, input, row, position: Some(position) })?;
+            self.emit(block, value, (input, row), Some(position))?;
         }
         if dropped && !self.window.is_full() {
             self.finished_early();
@@ -360,7 +378,23 @@ impl Pipeline {
     pub fn is_done(&self) -> bool {
         self.finished
             || (self.window.is_full()
-                && (self.window.end == 0 || (matches!(self.stage.state, State::Stream) && self.inner.is_none())))
+                && (self.window.end == 0
+                    || (matches!(self.stage.state, State::Stream) && self.inner.is_none())))
+    }
+
+    /// For input that comes in the order of the query: whether documents that sort after all fed so far
+    /// cannot change this page any more.
+    pub fn is_settled(&self) -> bool {
+        matches!(&self.stage.state, State::Sort(sorter) if sorter.is_settled())
+    }
+
+    /// How many rows came too late in the order to enter this page. Input that comes in order can stop
+    /// after one of them.
+    pub fn rows_lost(&self) -> u64 {
+        match &self.stage.state {
+            State::Sort(sorter) => sorter.lost,
+            _ => 0,
+        }
     }
 
     /// The rows counted against OFFSET, LIMIT and TOP so far, those of earlier pages included.
@@ -395,7 +429,12 @@ fn collected_source(block: &Block) -> Option<&Block> {
     }
 }
 
-fn inner_feed(inner: &mut Stage, block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<(), EvalError> {
+fn inner_feed(
+    inner: &mut Stage,
+    block: &Block,
+    env: Env<'_>,
+    context: &Context<'_>,
+) -> Result<(), EvalError> {
     for_each_match(block, env, context, &mut |env| {
         if let (State::Group(Some(table)), Some(grouping)) = (&mut inner.state, &block.grouping) {
             table.add(grouping, env, context, &mut inner.meter)?;

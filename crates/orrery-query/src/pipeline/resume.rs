@@ -53,7 +53,8 @@ impl ResumeValue {
                     "object" => false,
                     _ => return None,
                 };
-                let half = |name: &str| object.get(name)?.as_i64().map(|half| u128::from(half.cast_unsigned()));
+                let half =
+                    |name: &str| object.get(name)?.as_i64().map(|half| u128::from(half.cast_unsigned()));
                 Some(Self::Hash { array, hash: half("high")? << 64 | half("low")? })
             }
             scalar => Some(Self::Scalar(scalar.clone())),
@@ -67,7 +68,9 @@ impl ResumeValue {
             Self::Scalar(value) => value.clone(),
             Self::Hash { array, hash } => {
                 let mut object = Object::new();
-                let half = |bits: u128| Value::from(u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0).cast_signed());
+                let half = |bits: u128| {
+                    Value::from(u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0).cast_signed())
+                };
                 object.set("type", if *array { "array" } else { "object" }.into());
                 object.set("low", half(*hash));
                 object.set("high", half(*hash >> 64));

@@ -63,6 +63,7 @@ struct Entry {
     input: u64,
     row: u32,
     value: Value,
+    bytes: usize,
 }
 
 impl Entry {
@@ -103,12 +104,27 @@ pub(super) struct Sorter {
     /// Whether rows beyond the capacity belong to later pages, rather than to nobody.
     capacity_is_page: bool,
     dropped: bool,
+    /// Rows that came too late in the order to enter the page.
+    pub(super) lost: u64,
     resume: Option<ResumePoint>,
+    bytes: usize,
+    /// Whether there are pages: then rows that take too much memory are left to the next one.
+    paged: bool,
 }
 
 impl Sorter {
+    /// Whether rows that sort after all those seen so far cannot change the page.
+    pub(super) fn is_settled(&self) -> bool {
+        self.heap.len() >= self.capacity && (self.dropped || !self.capacity_is_page)
+    }
+
     /// `wanted` rows are left before TOP or LIMIT; `page` bounds this page, if there are pages.
-    pub(super) fn new(order: &[OrderKey], wanted: u64, page: Option<u64>, resume: Option<ResumePoint>) -> Self {
+    pub(super) fn new(
+        order: &[OrderKey],
+        wanted: u64,
+        page: Option<u64>,
+        resume: Option<ResumePoint>,
+    ) -> Self {
         let rule = |key: &OrderKey| Rule { direction: key.direction, undefined_last: key.undefined_last };
         let capacity = page.map_or(wanted, |page| page.min(wanted));
         Self {
@@ -117,7 +133,10 @@ impl Sorter {
             capacity: usize::try_from(capacity).unwrap_or(usize::MAX),
             capacity_is_page: page.is_some_and(|page| page < wanted),
             dropped: false,
+            lost: 0,
             resume,
+            bytes: 0,
+            paged: page.is_some(),
         }
     }
 
@@ -143,19 +162,38 @@ impl Sorter {
             // Whether the row exists at all is seen only when it is projected; a row too many here
             // costs one empty page, a row too few would lose data.
             self.dropped = true;
+            self.lost += 1;
             return Ok(());
         }
         let Some(value) = project(&block.projection, env, context)? else {
             return Ok(());
         };
         if full {
-            self.heap.pop();
-            self.dropped = true;
+            self.drop_worst();
         }
+        let bytes = order::bytes(&value);
+        self.bytes += bytes;
         let keys = keys.into_iter().map(operand::into_value).collect();
         let rules = Arc::clone(&self.rules);
-        self.heap.push(Entry { rules, keys, ordinal, input, row, value });
-        if self.heap.len() > limits::SORT_ROWS_MAX {
+        self.heap.push(Entry { rules, keys, ordinal, input, row, value, bytes });
+        self.keep_bounded()
+    }
+
+    fn drop_worst(&mut self) {
+        if let Some(worst) = self.heap.pop() {
+            self.bytes -= worst.bytes;
+        }
+        self.dropped = true;
+    }
+
+    fn keep_bounded(&mut self) -> Result<(), EvalError> {
+        while self.paged && self.bytes > limits::SORTED_PAGE_BYTES_MAX && self.heap.len() > 1 {
+            // From here on a row must beat the worst one kept, or it would come before a dropped one.
+            self.drop_worst();
+            self.capacity = self.heap.len();
+            self.capacity_is_page = true;
+        }
+        if self.heap.len() > limits::SORT_ROWS_MAX || self.bytes > limits::SORT_BYTES_MAX {
             return Err(EvalError::StateTooLarge { limit: limits::SORT_ROWS_MAX });
         }
         Ok(())

@@ -1,0 +1,333 @@
+//! How a query finds its items: by going through all of them, or by the index.
+//!
+//! The filter gives a condition that every match satisfies; each part of it that the index can answer is a
+//! candidate. The most selective one, found by looking at the first entries of each, leads the page; the
+//! whole filter is evaluated on every item that it leads to.
+
+use orrery_model::container::{self, ContainerDefinition};
+use orrery_model::partition_key::EpkRange;
+use orrery_model::Value;
+use orrery_query::Program;
+use orrery_query::pipeline::{ResumePoint, ResumeValue};
+use orrery_query::ast::{Direction as Order, Query};
+use orrery_query::check::indexes;
+use orrery_query::context::Context;
+use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
+use orrery_storage::{Direction, Key, KeyRange};
+
+use crate::index::{Generation, encode};
+
+/// Keys that a filter may name before narrowing the index to each of them costs more than it saves.
+const POINTS_MAX: usize = 64;
+
+/// A part of the filter that the index can answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    /// Disjoint, in order.
+    pub ranges: Vec<KeyRange>,
+    /// An item may have several entries in the ranges.
+    pub repeats: bool,
+    /// Every entry is a match: nothing of the filter is left to check.
+    pub is_exact: bool,
+    /// Worth following even if it leads to many items.
+    pub is_selective: bool,
+    /// The ranges hold entries of the wanted keys only.
+    pub is_narrow: bool,
+    /// For the explanation: `/path = …`.
+    pub label: String,
+}
+
+/// The index in the order of the query.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sequence {
+    generation: u32,
+    /// The property, or the number of the composite index.
+    pub by: SequenceBy,
+    pub range: KeyRange,
+    pub direction: Direction,
+    /// Whether items may be missing from the index, to be looked for when it is exhausted.
+    pub lacks_undefined: bool,
+    pub label: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum SequenceBy {
+    Path(IndexPath),
+    Composite {
+        number: u32,
+        /// Which of its values are inverted.
+        descending: Vec<bool>,
+    },
+}
+
+impl Sequence {
+    /// The beginning of all entries with the sort values of this place, if their encoding is known.
+    pub(crate) fn encode(&self, point: &ResumePoint) -> Option<Key> {
+        let scalars = point.values.iter().map(|value| match value {
+            ResumeValue::Undefined => Some(None),
+            ResumeValue::Scalar(value) => Some(Some(value)),
+            ResumeValue::Hash { .. } => None,
+        });
+        let scalars = scalars.collect::<Option<Vec<Option<&Value>>>>()?;
+        match &self.by {
+            SequenceBy::Path(path) => {
+                let value = (*scalars.first()?)?;
+                Some(encode::term(self.generation, encode::PathHash::of(path), value))
+            }
+            SequenceBy::Composite { number, descending } => {
+                let values = scalars.into_iter().zip(descending.iter().copied());
+                Some(encode::composite_term(self.generation, *number, values))
+            }
+        }
+    }
+
+    /// Which values of a composite entry are inverted.
+    pub(crate) fn composite(&self) -> Option<&[bool]> {
+        match &self.by {
+            SequenceBy::Path(_) => None,
+            SequenceBy::Composite { descending, .. } => Some(descending),
+        }
+    }
+}
+
+/// All that the index offers to a query.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Offers {
+    pub candidates: Vec<Candidate>,
+    pub sequence: Option<Sequence>,
+    /// The filter contradicts itself.
+    pub is_empty: bool,
+}
+
+/// Finds what the index offers.
+pub(crate) fn offers(
+    generation: &Generation,
+    definition: &ContainerDefinition,
+    query: &Query,
+    program: &Program,
+    windows: &[EpkRange],
+    points: bool,
+    context: &Context<'_>,
+) -> Offers {
+    if !generation.tree.is_enabled() {
+        return Offers::default();
+    }
+    let condition = index_condition(program, context);
+    let finder = Finder { generation, windows, points };
+    let candidates = match &condition {
+        IndexCondition::All | IndexCondition::None => Vec::new(),
+        IndexCondition::And(parts) => parts.iter().filter_map(|part| finder.candidate(part, false)).collect(),
+        part => finder.candidate(part, true).into_iter().collect(),
+    };
+    Offers {
+        candidates,
+        sequence: finder.sequence(query, definition, &condition),
+        is_empty: condition == IndexCondition::None,
+    }
+}
+
+struct Finder<'a> {
+    generation: &'a Generation,
+    windows: &'a [EpkRange],
+    /// The windows are single keys.
+    points: bool,
+}
+
+impl Finder<'_> {
+    fn candidate(&self, condition: &IndexCondition, is_whole: bool) -> Option<Candidate> {
+        match condition {
+            IndexCondition::Term { path, test, exact } => self.term(path, test, is_whole && *exact),
+            IndexCondition::Or(parts) => {
+                let parts: Vec<Candidate> =
+                    parts.iter().map(|part| self.candidate(part, false)).collect::<Option<_>>()?;
+                let is_selective = parts.iter().all(|part| part.is_selective);
+                let is_narrow = parts.iter().all(|part| part.is_narrow);
+                let labels: Vec<&str> = parts.iter().map(|part| part.label.as_str()).collect();
+                let label = labels.join(" or ");
+                let mut ranges: Vec<KeyRange> = parts.into_iter().flat_map(|part| part.ranges).collect();
+                ranges.sort_by(|a, b| a.start.cmp(&b.start));
+                merge_overlapping(&mut ranges);
+                Some(Candidate { ranges, repeats: true, is_exact: false, is_selective, is_narrow, label })
+            }
+            // One of several conditions that must all hold is enough to find the items.
+            IndexCondition::And(parts) => {
+                let parts = parts.iter().filter_map(|part| self.candidate(part, false));
+                parts.min_by_key(|part| (!part.is_narrow, !part.is_selective, part.repeats))
+            }
+            IndexCondition::All | IndexCondition::None => None,
+        }
+    }
+
+    fn term(&self, path: &IndexPath, test: &Test, is_exact: bool) -> Option<Candidate> {
+        if !is_indexed(self.generation, path) {
+            return None;
+        }
+        let ranges = encode::ranges(self.generation.number, path, test)?;
+        let is_point = matches!(test, Test::Equal(_) | Test::In(_));
+        let is_narrowed = is_point && self.points && self.windows.len() * ranges.len() <= POINTS_MAX;
+        let ranges = if is_narrowed {
+            let narrowed = ranges.iter().flat_map(|range| {
+                self.windows.iter().map(|window| encode::within(range, &window.min))
+            });
+            narrowed.collect()
+        } else {
+            ranges
+        };
+        let in_array = path.0.contains(&PathStep::Element);
+        let is_selective = !matches!(test, Test::NotEqual(_) | Test::StringScan | Test::Type(_));
+        Some(Candidate {
+            ranges,
+            repeats: in_array && !matches!(test, Test::Equal(_)),
+            is_exact: is_exact && !in_array && encode::is_exact(test),
+            is_narrow: is_narrowed || !self.points,
+            is_selective,
+            label: format!("{path} {}", describe(test)),
+        })
+    }
+
+    fn sequence(
+        &self,
+        query: &Query,
+        definition: &ContainerDefinition,
+        condition: &IndexCondition,
+    ) -> Option<Sequence> {
+        let single_source = query.from.as_ref().is_some_and(|from| from.sources.len() == 1 && !from.sources[0].iterate);
+        // Inside one logical partition its items are fewer than the index entries of all.
+        let plain = !self.points && single_source && !query.select.distinct && query.group_by.is_empty();
+        let keys = indexes::order_paths(query).filter(|keys| plain && !keys.is_empty())?;
+        if keys.len() > 1 {
+            return self.composite_sequence(&keys);
+        }
+        let (text, order) = &keys[0];
+        // A computed property has no entries.
+        let path = property_path(text).filter(|path| !is_computed(path, definition))?;
+        if !is_indexed(self.generation, &path) {
+            return None;
+        }
+        let is_defined = implies_defined(condition, &path);
+        let direction = if *order == Order::Ascending { Direction::Forward } else { Direction::Backward };
+        // Items without the property come first in ascending order, and the index does not know them.
+        if direction == Direction::Forward && !is_defined {
+            return None;
+        }
+        let range = self.sequence_range(condition, &path);
+        Some(Sequence {
+            range: range.unwrap_or_else(|| encode::path_range(self.generation.number, &path)),
+            direction,
+            lacks_undefined: !is_defined,
+            label: format!("{path} in order"),
+            generation: self.generation.number,
+            by: SequenceBy::Path(path),
+        })
+    }
+
+    /// The part of the path's entries that the filter leaves, if it speaks about the same path.
+    fn sequence_range(&self, condition: &IndexCondition, path: &IndexPath) -> Option<KeyRange> {
+        let terms = match condition {
+            IndexCondition::And(parts) => parts.as_slice(),
+            part => std::slice::from_ref(part),
+        };
+        terms.iter().find_map(|term| match term {
+            IndexCondition::Term { path: own, test, .. } if own == path => {
+                let mut ranges = encode::ranges(self.generation.number, path, test)?;
+                if ranges.len() == 1 { ranges.pop() } else { None }
+            }
+            _ => None,
+        })
+    }
+
+    fn composite_sequence(&self, keys: &[(String, Order)]) -> Option<Sequence> {
+        let composites = (0u32..).zip(&self.generation.policy.composite);
+        composites.into_iter().find_map(|(number, paths)| {
+            let same_paths = paths.len() == keys.len()
+                && paths.iter().zip(keys).all(|(path, (text, _))| path.as_str().trim_end_matches("/?") == text);
+            let no_arrays = paths.iter().all(|path| !path.steps.contains(&container::IndexStep::Element));
+            let flips: Vec<bool> = paths
+                .iter()
+                .zip(keys)
+                .map(|(path, (_, order))| path.descending != (*order == Order::Descending))
+                .collect();
+            let direction = match (flips.iter().all(|flip| !flip), flips.iter().all(|flip| *flip)) {
+                (true, _) => Direction::Forward,
+                (_, true) => Direction::Backward,
+                _ => return None,
+            };
+            (same_paths && no_arrays).then(|| Sequence {
+                range: encode::composite_range(self.generation.number, number),
+                direction,
+                generation: self.generation.number,
+                by: SequenceBy::Composite {
+                    number,
+                    descending: paths.iter().map(|path| path.descending).collect(),
+                },
+                lacks_undefined: false,
+                label: format!("composite index {number} in order"),
+            })
+        })
+    }
+}
+
+/// Whether the condition can only hold for items that have the path.
+fn implies_defined(condition: &IndexCondition, path: &IndexPath) -> bool {
+    match condition {
+        IndexCondition::Term { path: own, test, .. } => own == path && *test != Test::Type(TypeTest::NotDefined),
+        IndexCondition::And(parts) => parts.iter().any(|part| implies_defined(part, path)),
+        IndexCondition::Or(parts) => parts.iter().all(|part| implies_defined(part, path)),
+        IndexCondition::All | IndexCondition::None => false,
+    }
+}
+
+/// Whether values at this path have entries in the generation.
+pub(crate) fn is_indexed(generation: &Generation, path: &IndexPath) -> bool {
+    let tree = &generation.tree;
+    let place = path.0.iter().fold(tree.root(), |place, step| match step {
+        PathStep::Name(name) => tree.property(place, name),
+        PathStep::Element => tree.element(place),
+    });
+    tree.indexes(place)
+}
+
+/// Reads `/a/"b c"` as property names; paths into arrays are not for sorting.
+fn property_path(text: &str) -> Option<IndexPath> {
+    let path = container::IndexPath::parse(&format!("{text}/?")).ok()?;
+    let steps = path.steps.into_iter().map(|step| match step {
+        container::IndexStep::Property(name) => Some(PathStep::Name(name)),
+        container::IndexStep::Element => None,
+    });
+    steps.collect::<Option<Vec<_>>>().filter(|steps| !steps.is_empty()).map(IndexPath)
+}
+
+fn is_computed(path: &IndexPath, definition: &ContainerDefinition) -> bool {
+    let first = path.0.first();
+    definition
+        .computed_properties
+        .iter()
+        .any(|property| matches!(first, Some(PathStep::Name(name)) if **name == *property.name))
+}
+
+fn merge_overlapping(ranges: &mut Vec<KeyRange>) {
+    ranges.dedup_by(|next, kept| {
+        let overlaps = kept.end.as_ref().is_none_or(|end| next.start < *end);
+        if overlaps && kept.end.is_some() && (next.end.is_none() || next.end > kept.end) {
+            kept.end.clone_from(&next.end);
+        }
+        overlaps
+    });
+}
+
+fn describe(test: &Test) -> String {
+    match test {
+        Test::Equal(value) => format!("= {}", value.to_json()),
+        Test::In(values) => format!("in {} values", values.len()),
+        Test::NotEqual(value) => format!("!= {}", value.to_json()),
+        Test::Range { low, high } => {
+            let side = |bound: &Option<orrery_query::filter::Bound>| {
+                bound.as_ref().map_or_else(String::new, |bound| bound.value.to_json())
+            };
+            format!("between {} and {}", side(low), side(high))
+        }
+        Test::Prefix(text) => format!("begins with {text:?}"),
+        Test::StringScan => "is a string".to_owned(),
+        Test::Type(test) => format!("is {test:?}"),
+    }
+}

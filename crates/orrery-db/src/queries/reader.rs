@@ -1,0 +1,258 @@
+//! Fetching the items of a query, batch by batch, along one of its access paths.
+
+use std::collections::BTreeSet;
+
+use orrery_model::Result;
+use orrery_model::partition_key::{EffectiveKey, EpkRange};
+use orrery_storage::{Direction, Entry, Key, KeyRange, ReadPage, ReadRequest, Scan, Want};
+
+use super::access::{Candidate, Sequence};
+use crate::catalog::{Container, Partition};
+use crate::index::encode;
+use crate::items::keys;
+use crate::items::point::decode;
+use crate::items::stored::StoredItem;
+use crate::{Database, Trace};
+use orrery_model::session::SessionToken;
+
+/// Items or entries fetched from the store at once; between two fetches other requests get their turn.
+const FETCH_ENTRIES: usize = 256;
+/// Items that a set of entries may name before going through everything is the better way.
+const SET_ITEMS_MAX: usize = 200_000;
+/// Entries looked at to judge a candidate.
+const PROBE_ENTRIES: usize = 128;
+
+/// What a query needs to read a container.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    pub database: &'a Database,
+    pub container: &'a Container,
+    pub session: Option<&'a SessionToken>,
+    /// The keys that can match, sorted and disjoint.
+    pub windows: &'a [EpkRange],
+}
+
+/// An item on its way into the pipeline.
+pub(crate) struct Found {
+    pub item: StoredItem,
+    /// Where a later page goes on: the key of the item, or of its index entry.
+    pub mark: Key,
+    /// Items with the same sort values share this; empty if the access path has no order.
+    pub run: Vec<u8>,
+}
+
+/// What the consumer says after each item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    GoOn,
+    /// Nothing more is wanted of this partition.
+    NextPartition,
+    Stop,
+}
+
+impl Reader<'_> {
+    pub(crate) fn partitions(&self) -> Vec<Partition> {
+        let any = |partition: &&Partition| self.windows.iter().any(|window| partition.range.overlaps(window));
+        self.container.partitions.iter().filter(any).cloned().collect()
+    }
+
+    fn contains(&self, effective: &EffectiveKey) -> bool {
+        let after = self.windows.partition_point(|window| window.min <= *effective);
+        after > 0 && self.windows[after - 1].contains(effective)
+    }
+
+    async fn read(&self, trace: &mut Trace, partition: &Partition, request: ReadRequest) -> Result<ReadPage> {
+        self.database.read_partition(trace, partition, self.session, request).await
+    }
+
+    /// The ranges of item keys in a partition, from `start` on.
+    pub(crate) fn item_ranges(&self, partition: &Partition, start: &Key) -> Vec<KeyRange> {
+        let windows = self.windows.iter().filter_map(|window| partition.range.intersect(window));
+        let ranges = windows.map(|window| {
+            let mut range = keys::items_in(&window);
+            range.start = range.start.max(start.clone());
+            range
+        });
+        ranges.filter(|range| !range.is_empty()).collect()
+    }
+
+    /// One fetch of items in key order. The range is moved on; an empty range means it is exhausted.
+    pub(crate) async fn fetch_items(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        range: &mut KeyRange,
+    ) -> Result<Vec<Found>> {
+        let scan = Scan::forward(range.clone(), FETCH_ENTRIES);
+        let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+        advance(range, &page, Direction::Forward);
+        let mut found = Vec::with_capacity(page.entries.len());
+        for entry in page.entries {
+            let Some((effective, _)) = keys::parse_item(&entry.key) else { continue };
+            let item = decode(&entry.value)?;
+            if self.database.is_visible(self.container, partition, &effective, &item) {
+                found.push(Found { item, mark: entry.key, run: Vec::new() });
+            }
+        }
+        Ok(found)
+    }
+
+    /// One fetch of items by their index entries, in the order of the index.
+    pub(crate) async fn fetch_entries(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        range: &mut KeyRange,
+        direction: Direction,
+        composite: Option<&[bool]>,
+    ) -> Result<Vec<Found>> {
+        let scan = Scan { direction, want: Want::Keys, ..Scan::forward(range.clone(), FETCH_ENTRIES) };
+        let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+        advance(range, &page, direction);
+        let mut places = Vec::with_capacity(page.entries.len());
+        for Entry { key: mark, .. } in page.entries {
+            let parsed = match composite {
+                None => encode::parse_entry(&mark).map(|(value, item)| (value.to_vec(), item)),
+                Some(descending) => encode::parse_composite_entry(&mark, descending)
+                    .map(|(at, item)| (mark[..at].to_vec(), item)),
+            };
+            let Some((run, item_key)) = parsed else { continue };
+            if keys::parse_item(&item_key).is_some_and(|(effective, _)| self.contains(&effective)) {
+                places.push((mark, run, item_key));
+            }
+        }
+        let item_keys = places.iter().map(|(_, _, key)| key.clone()).collect();
+        let items = self.load(trace, partition, item_keys).await?;
+        let found = places.into_iter().zip(items).filter_map(|((mark, run, _), item)| {
+            Some(Found { item: item?, mark, run })
+        });
+        Ok(found.collect())
+    }
+
+    /// The items at these keys that readers may see.
+    pub(crate) async fn load(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        item_keys: Vec<Key>,
+    ) -> Result<Vec<Option<StoredItem>>> {
+        if item_keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let page = self.read(trace, partition, ReadRequest::Get(item_keys.clone())).await?;
+        let mut items = Vec::with_capacity(item_keys.len());
+        for (key, value) in item_keys.iter().zip(page.values) {
+            let item = value.map(|value| decode(&value)).transpose()?;
+            let visible = item.filter(|item| {
+                keys::parse_item(key)
+                    .is_some_and(|(effective, _)| self.database.is_visible(self.container, partition, &effective, item))
+            });
+            items.push(visible);
+        }
+        Ok(items)
+    }
+
+    /// The keys of all items that a candidate names in a partition, each once and in order, or `None` if there
+    /// are too many to hold.
+    pub(crate) async fn item_set(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        candidate: &Candidate,
+    ) -> Result<Option<BTreeSet<Key>>> {
+        let mut set = BTreeSet::new();
+        for range in &candidate.ranges {
+            let mut range = range.clone();
+            while !range.is_empty() {
+                let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), FETCH_ENTRIES * 4) };
+                let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+                advance(&mut range, &page, Direction::Forward);
+                for (_, item_key) in page.entries.iter().filter_map(|entry| encode::parse_entry(&entry.key)) {
+                    if keys::parse_item(&item_key).is_some_and(|(effective, _)| self.contains(&effective)) {
+                        set.insert(item_key);
+                    }
+                }
+                if set.len() > SET_ITEMS_MAX {
+                    return Ok(None);
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(Some(set))
+    }
+
+    /// Counts the entries of a candidate without looking at items.
+    pub(crate) async fn count_entries(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        candidate: &Candidate,
+    ) -> Result<u64> {
+        let mut count = 0;
+        for range in &candidate.ranges {
+            let mut range = range.clone();
+            while !range.is_empty() {
+                let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), FETCH_ENTRIES * 16) };
+                let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+                advance(&mut range, &page, Direction::Forward);
+                let inside = page.entries.iter().filter(|entry| {
+                    encode::parse_entry(&entry.key).is_some_and(|(_, item_key)| {
+                        keys::parse_item(&item_key).is_some_and(|(effective, _)| self.contains(&effective))
+                    })
+                });
+                count += inside.count() as u64;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(count)
+    }
+
+    /// How many entries a candidate has in a partition, counting only so far as to judge it.
+    pub(crate) async fn probe(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        candidate: &Candidate,
+    ) -> Result<usize> {
+        let mut count = 0;
+        for range in candidate.ranges.iter().filter(|range| !range.is_empty()) {
+            let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), PROBE_ENTRIES - count) };
+            count += self.read(trace, partition, ReadRequest::Scan(scan)).await?.entries.len();
+            if count >= PROBE_ENTRIES {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Whether a probe saw only the beginning.
+    pub(crate) fn is_many(probed: usize) -> bool {
+        probed >= PROBE_ENTRIES
+    }
+}
+
+/// Moves a range behind what a page has returned.
+fn advance(range: &mut KeyRange, page: &ReadPage, direction: Direction) {
+    match (page.entries.last(), direction) {
+        (Some(last), Direction::Forward) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
+        (Some(last), Direction::Backward) if page.more => range.end = Some(last.key.clone()),
+        _ => range.end = Some(range.start.clone()),
+    }
+}
+
+/// The part of a sequence that is left after a resume point with this encoded value.
+pub(crate) fn sequence_from(sequence: &Sequence, encoded: Option<&[u8]>) -> KeyRange {
+    let mut range = sequence.range.clone();
+    let Some(encoded) = encoded else { return range };
+    let run = KeyRange::prefix(encoded);
+    match sequence.direction {
+        Direction::Forward => range.start = range.start.max(run.start),
+        Direction::Backward => {
+            range.end = match (range.end, run.end) {
+                (Some(end), Some(run_end)) => Some(end.min(run_end)),
+                (end, run_end) => end.or(run_end),
+            };
+        }
+    }
+    range
+}
