@@ -1,1 +1,52 @@
-fn main() {}
+//! The `orrery` command: reads the command line and the configuration, starts what was asked for, and turns
+//! every failure into one sentence and an exit code.
+//!
+//! Exit codes: 0 done, 1 not found or refused, 2 bad usage, 3 internal.
+
+mod assembly;
+mod banner;
+mod cli;
+mod failure;
+mod key_hash;
+mod keys;
+mod serve;
+mod settings;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use cli::{Cli, Command, KeyCommand};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    // The message of a panic is printed by the hook; what is left is the exit code.
+    let result = std::panic::catch_unwind(run)
+        .unwrap_or_else(|_| Err(Failure::internal("orrery stopped through a fault of its own")));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(message) = &failure.message {
+                // If standard error is gone, the exit code still tells.
+                writeln!(std::io::stderr(), "orrery: {message}").ok();
+            }
+            ExitCode::from(failure.exit_code)
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    // Clap prints help and usage errors by itself, with the exit codes 0 and 2.
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match cli.command {
+        Command::Serve(arguments) => {
+            let sources = matches.subcommand_matches("serve");
+            serve::run(settings::resolve(*arguments, sources)?)
+        }
+        Command::Key { command: KeyCommand::Hash } => {
+            key_hash::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
+        }
+    }
+}

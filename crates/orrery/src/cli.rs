@@ -1,0 +1,164 @@
+//! The command line. Every option of `serve` can also be set by an environment variable and in the
+//! configuration file, where it has the same name.
+
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A partitioned JSON document database that speaks the wire protocol of Azure Cosmos DB for NoSQL.
+#[derive(Parser)]
+#[command(
+    name = "orrery",
+    version,
+    about,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Serve a database until interrupted.
+    ///
+    /// HTTP, HTTPS and HTTP/2 share one port. On a loopback address the well-known key of emulators is
+    /// accepted, so that SDKs connect without any set-up; on other addresses a key is made on first start and
+    /// kept with the data.
+    ///
+    /// An option is looked for on the command line, then in its environment variable, then in the
+    /// configuration file (under the same name, without dashes in front).
+    #[command(
+        after_help = "The variable ORRERY_LOG chooses what is logged to standard error, for example debug or \
+                      warn,orrery_gateway=debug. SIGTERM and Ctrl-C let requests finish; a second one does not."
+    )]
+    Serve(Box<ServeArguments>),
+    /// Work with partition keys.
+    #[command(arg_required_else_help = true)]
+    Key {
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Compute where partition key values land.
+    ///
+    /// Reads one JSON object a line from standard input: {"kind":"Hash","version":2,"pk":[42]}. The kind is Hash
+    /// or MultiHash, the version 1 or 2, and {} in pk stands for a missing property. Writes one line for each:
+    /// {"epk":"…"} with the effective partition key, or {"error":"…"}; the exit code is then 1.
+    Hash,
+}
+
+#[derive(Args)]
+pub(crate) struct ServeArguments {
+    /// The address to listen on: address and port, or a port of 127.0.0.1. Port 0 takes a free one.
+    /// [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS", env = "ORRERY_LISTEN")]
+    pub(crate) listen: Option<String>,
+
+    /// The directory that holds the data; made if it does not exist. [default: orrery in the user's data
+    /// directory, such as ~/.local/share/orrery]
+    #[arg(long, value_name = "DIRECTORY", env = "ORRERY_DATA")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Keep everything in memory and forget it at the end.
+    #[arg(long, env = "ORRERY_IN_MEMORY", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    pub(crate) in_memory: Option<bool>,
+
+    /// A configuration file in TOML.
+    #[arg(long, value_name = "FILE", env = "ORRERY_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// When a write is on disk: `always` before it is acknowledged, `relaxed:MS` at most so many milliseconds
+    /// later. [default: always]
+    #[arg(long, value_name = "WHEN", env = "ORRERY_DURABILITY")]
+    pub(crate) durability: Option<String>,
+
+    /// Memory for caching what is read from disk, in MB. [default: 64]
+    #[arg(long, value_name = "MB", env = "ORRERY_CACHE_MB")]
+    pub(crate) cache_mb: Option<u64>,
+
+    /// The account key: base64 of 64 bytes. Better given in the variable or in a file, because others on this
+    /// machine can see command lines.
+    #[arg(long, value_name = "BASE64", env = "ORRERY_KEY", hide_env_values = true, help_heading = "Keys")]
+    pub(crate) key: Option<String>,
+
+    /// A file with the account key.
+    #[arg(long, value_name = "FILE", env = "ORRERY_KEY_FILE", help_heading = "Keys")]
+    pub(crate) key_file: Option<PathBuf>,
+
+    /// A second key with the same rights, for changing keys without a pause.
+    #[arg(
+        long,
+        value_name = "BASE64",
+        env = "ORRERY_SECONDARY_KEY",
+        hide_env_values = true,
+        help_heading = "Keys"
+    )]
+    pub(crate) secondary_key: Option<String>,
+
+    /// A key that allows reading only. May be given several times, or several separated by commas.
+    #[arg(
+        long,
+        value_name = "BASE64",
+        env = "ORRERY_READ_ONLY_KEY",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Keys"
+    )]
+    pub(crate) read_only_key: Option<Vec<String>>,
+
+    /// Accept the well-known key of emulators on any address. Everyone who can reach the port can then do
+    /// everything.
+    #[arg(long, env = "ORRERY_ALLOW_WELL_KNOWN_KEY", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Keys")]
+    pub(crate) allow_well_known_key: Option<bool>,
+
+    /// Accept signatures of any date. For machines whose clocks drift.
+    #[arg(long, env = "ORRERY_NO_CLOCK_CHECK", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Keys")]
+    pub(crate) no_clock_check: Option<bool>,
+
+    /// The TLS certificate in PEM form, with its chain. Without it one is made and kept with the data.
+    #[arg(long, value_name = "FILE", env = "ORRERY_CERT", help_heading = "Network")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// The private key of the certificate.
+    #[arg(long, value_name = "FILE", env = "ORRERY_CERT_KEY", help_heading = "Network")]
+    pub(crate) cert_key: Option<PathBuf>,
+
+    /// A further name or address for the certificate that is made. May be given several times, or several
+    /// separated by commas.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "ORRERY_CERT_NAME",
+        value_delimiter = ',',
+        help_heading = "Network"
+    )]
+    pub(crate) cert_name: Option<Vec<String>>,
+
+    /// Serve plain HTTP only.
+    #[arg(long, env = "ORRERY_NO_TLS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Network")]
+    pub(crate) no_tls: Option<bool>,
+
+    /// Connections that may be open at once. [default: half of the files that the process may open, at most
+    /// 10000]
+    #[arg(long, value_name = "NUMBER", env = "ORRERY_CONNECTIONS_MAX", help_heading = "Network")]
+    pub(crate) connections_max: Option<usize>,
+
+    /// How the lines at start-up are written.
+    #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}

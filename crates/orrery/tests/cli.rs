@@ -1,0 +1,369 @@
+//! The command as users meet it: help, messages, exit codes, signals.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a test waits for at most; only failures take that long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The command with an environment that says nothing.
+fn orrery(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
+    command.args(arguments).env_clear().stdin(Stdio::null());
+    command
+}
+
+fn run(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// One sentence on standard error, nothing on standard output.
+fn assert_refused(command: &mut Command, exit_code: i32, fragments: &[&str]) {
+    let (code, stdout, stderr) = run(command);
+    assert_eq!(code, exit_code, "{stderr}");
+    assert_eq!(stdout, "");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("orrery: "), "{stderr}");
+    for fragment in fragments {
+        assert!(stderr.contains(fragment), "{fragment} is missing in: {stderr}");
+    }
+}
+
+/// A running server, killed at the end of its test.
+struct Server {
+    child: Child,
+    ready: serde_json::Value,
+}
+
+impl Server {
+    /// Starts with `--output json` and a free port, and waits until it is ready.
+    fn start(arguments: &[&str]) -> Self {
+        let mut all = vec!["serve", "--listen", "127.0.0.1:0", "--output", "json"];
+        all.extend_from_slice(arguments);
+        Self::spawn(orrery(&all).env("ORRERY_LOG", "warn"))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let mut message = String::new();
+            child.stderr.as_mut().unwrap().read_to_string(&mut message).unwrap();
+            panic!("the server did not start: {message}");
+        }
+        Self { child, ready: serde_json::from_str(&line).unwrap() }
+    }
+
+    fn port(&self) -> u16 {
+        u16::try_from(self.ready["port"].as_u64().unwrap()).unwrap()
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port())).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn wait(&mut self) -> (i32, String) {
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begin.elapsed() < PATIENCE, "the server does not stop");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut message = String::new();
+        self.child.stderr.as_mut().unwrap().read_to_string(&mut message).unwrap();
+        (status.code().unwrap_or(-1), message)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn help_tells_what_there_is() {
+    let (code, stdout, _) = run(&mut orrery(&["--help"]));
+    assert_eq!(code, 0);
+    for fragment in ["Azure Cosmos DB", "Usage: orrery <COMMAND>", "  serve ", "  key ", "--version"] {
+        assert!(stdout.contains(fragment), "{fragment} is missing in:\n{stdout}");
+    }
+    let (code, stdout, _) = run(&mut orrery(&["serve", "--help"]));
+    assert_eq!(code, 0);
+    let options = [
+        "listen",
+        "data",
+        "in-memory",
+        "config",
+        "durability",
+        "cache-mb",
+        "key",
+        "key-file",
+        "secondary-key",
+        "read-only-key",
+        "allow-well-known-key",
+        "no-clock-check",
+        "cert",
+        "cert-key",
+        "cert-name",
+        "no-tls",
+        "connections-max",
+        "output",
+    ];
+    for option in options {
+        let variable = format!("[env: ORRERY_{}", option.to_uppercase().replace('-', "_"));
+        assert!(stdout.contains(&format!("--{option}")), "--{option} is missing in:\n{stdout}");
+        assert!(stdout.contains(&variable), "{variable} is missing in:\n{stdout}");
+    }
+    assert!(stdout.contains("[default: 127.0.0.1:8081]"), "{stdout}");
+    assert!(stdout.lines().all(|line| line.chars().count() <= 100), "{stdout}");
+
+    let (code, stdout, _) = run(&mut orrery(&["key", "hash", "--help"]));
+    assert_eq!(code, 0);
+    assert!(stdout.contains("MultiHash"), "{stdout}");
+    let (code, stdout, _) = run(&mut orrery(&["--version"]));
+    assert_eq!((code, stdout.as_str()), (0, concat!("orrery ", env!("CARGO_PKG_VERSION"), "\n")));
+}
+
+#[test]
+fn keys_in_the_environment_are_not_shown_by_help() {
+    let mut command = orrery(&["serve", "--help"]);
+    let (_, stdout, _) = run(command.env("ORRERY_KEY", "c2VjcmV0").env("ORRERY_READ_ONLY_KEY", "c2VjcmV0"));
+    assert!(stdout.contains("ORRERY_KEY") && !stdout.contains("c2VjcmV0"), "{stdout}");
+}
+
+#[test]
+fn wrong_usage_ends_with_code_2() {
+    for arguments in
+        [&[][..], &["unknown"], &["serve", "--unknown"], &["key"], &["serve", "--cache-mb", "many"]]
+    {
+        let (code, stdout, stderr) = run(&mut orrery(arguments));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{arguments:?}");
+        assert!(stderr.contains("Usage") || stderr.contains("For more information"), "{stderr}");
+    }
+    assert_refused(&mut orrery(&["serve", "--in-memory", "--listen", "nowhere"]), 2, &["listen \"nowhere\""]);
+    assert_refused(&mut orrery(&["serve", "--in-memory", "--data", "x"]), 2, &["exclude each other"]);
+    assert_refused(&mut orrery(&["serve", "--in-memory", "--key", "AAAA"]), 2, &["key: ", "64 bytes"]);
+    assert_refused(&mut orrery(&["serve", "--in-memory", "--cert", "x.pem"]), 2, &["cert-key"]);
+    assert_refused(&mut orrery(&["serve"]), 2, &["no home directory", "--data"]);
+    let mut wrong_filter = orrery(&["serve", "--in-memory"]);
+    assert_refused(wrong_filter.env("ORRERY_LOG", "x=y=z"), 2, &["ORRERY_LOG"]);
+    let well_known =
+        "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+    let public = &["serve", "--in-memory", "--listen", "0.0.0.0:0", "--key", well_known];
+    assert_refused(&mut orrery(public), 2, &["well-known key", "--allow-well-known-key"]);
+}
+
+#[test]
+fn wrong_configuration_names_the_key_and_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orrery.toml");
+    let check = |content: &str, fragments: &[&str]| {
+        std::fs::write(&path, content).unwrap();
+        assert_refused(&mut orrery(&["serve", "--config", text(&path)]), 2, fragments);
+    };
+    check("in-memory = true\nlisen = \"x\"\n", &["orrery.toml, line 2", "unknown field `lisen`"]);
+    check("cache-mb = \"many\"\n", &["line 1", "invalid type"]);
+    check("listen = \"nowhere\"\nin-memory = true\n", &["listen \"nowhere\""]);
+    check("= 1\n", &["line 1"]);
+    check("in-memory = true\ndata = \"x\"\n", &["exclude each other"]);
+    let missing = directory.path().join("missing.toml");
+    assert_refused(&mut orrery(&["serve", "--config", text(&missing)]), 2, &["missing.toml cannot be read"]);
+}
+
+#[test]
+fn flags_win_over_variables_and_variables_over_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orrery.toml");
+    let data = |name: &str| directory.path().join(name);
+    let content = format!("listen = \"127.0.0.1:0\"\nno-tls = true\ndata = '{}'\n", text(&data("file")));
+    std::fs::write(&path, content).unwrap();
+    let start = |arguments: &[&str], variable: Option<&Path>| {
+        let mut command = orrery(&["serve", "--output", "json", "--config", text(&path)]);
+        command.args(arguments);
+        if let Some(variable) = variable {
+            command.env("ORRERY_DATA", variable);
+        }
+        Server::spawn(&mut command).ready.clone()
+    };
+    let from_file = start(&[], None);
+    assert_eq!(from_file["data"], text(&data("file")));
+    assert_eq!(from_file["tls"], false);
+    assert_eq!(start(&[], Some(&data("variable")))["data"], text(&data("variable")));
+    let from_flag = start(&["--data", text(&data("flag")), "--no-tls=false"], Some(&data("variable")));
+    assert_eq!(from_flag["data"], text(&data("flag")));
+    assert_eq!(from_flag["tls"], true);
+    // Memory and a directory are one setting with two forms.
+    assert_eq!(start(&["--in-memory"], Some(&data("variable")))["data"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_port_in_use_is_one_sentence() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let arguments = ["serve", "--in-memory", "--listen", &address];
+    assert_refused(&mut orrery(&arguments), 1, &[&format!("the address {address} is in use")]);
+}
+
+#[test]
+fn a_data_directory_in_use_is_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let _first = Server::start(&["--data", text(directory.path())]);
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", text(directory.path())];
+    assert_refused(&mut orrery(&arguments), 1, &["in use by another process"]);
+}
+
+#[test]
+fn unusable_files_are_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "not a key").unwrap();
+    let serve = |arguments: &[&str]| {
+        let mut command = orrery(&["serve", "--listen", "127.0.0.1:0"]);
+        command.args(arguments);
+        command
+    };
+    assert_refused(&mut serve(&["--data", text(&file)]), 1, &["cannot be made"]);
+    assert_refused(&mut serve(&["--in-memory", "--key-file", text(&file)]), 2, &["key file", "base64"]);
+    let certificate = ["--in-memory", "--cert", text(&file), "--cert-key", text(&file)];
+    assert_refused(&mut serve(&certificate), 1, &["holds no certificate"]);
+    assert_refused(&mut serve(&["--in-memory", "--cert-name", "not a name"]), 1, &["\"not a name\""]);
+}
+
+#[test]
+fn the_start_is_announced() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("new");
+    let mut command = orrery(&["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let announced: Vec<String> = lines.by_ref().take(6).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(announced[0].starts_with(concat!("Orrery ", env!("CARGO_PKG_VERSION"), " is ready after ")));
+    let line = |name: &str| announced.iter().find(|line| line.trim_start().starts_with(name)).unwrap();
+    assert!(line("Endpoint").contains("http://127.0.0.1:"), "{announced:?}");
+    assert!(line("Connection string").contains("AccountEndpoint=http://127.0.0.1:"), "{announced:?}");
+    assert!(line("Connection string").contains(";AccountKey=C2y6yDjf5/"), "{announced:?}");
+    assert!(line("Data").contains(text(&data)), "{announced:?}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
+
+#[test]
+fn it_answers_once_it_says_so() {
+    let server = Server::start(&["--in-memory"]);
+    assert!(server.get("/_orrery/health").starts_with("HTTP/1.1 200"));
+    // An unsigned request is refused, as by the service.
+    assert!(server.get("/").starts_with("HTTP/1.1 401"));
+    let pem = server.get("/_explorer/emulator.pem");
+    assert!(pem.contains("-----BEGIN CERTIFICATE-----") && !pem.contains("PRIVATE"), "{pem}");
+    assert!(server.ready["readyAfterMs"].as_i64().is_some());
+}
+
+#[test]
+fn signals_end_it_with_code_0() {
+    for signal in ["-TERM", "-INT"] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = Server::start(&["--data", text(directory.path())]);
+        // A connection that asks for nothing does not hold up the end.
+        let _idle = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        server.get("/_orrery/health");
+        server.signal(signal);
+        assert_eq!(server.wait(), (0, String::new()), "{signal}");
+        // The directory is free again.
+        Server::start(&["--data", text(directory.path())]);
+    }
+}
+
+#[test]
+fn the_certificate_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let certificate = || Server::start(&["--data", text(directory.path())]).get("/_explorer/emulator.pem");
+    let body = |answer: String| answer.split("\r\n\r\n").nth(1).unwrap().to_owned();
+    assert_eq!(body(certificate()), body(certificate()));
+}
+
+#[test]
+fn keys_are_never_logged() {
+    let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ==";
+    let mut command = orrery(&["serve", "--listen", "127.0.0.1:0", "--output", "json", "--in-memory"]);
+    let mut server = Server::spawn(command.env("ORRERY_LOG", "trace").env("ORRERY_KEY", key));
+    server.get("/dbs");
+    server.signal("-TERM");
+    let (code, log) = server.wait();
+    assert_eq!(code, 0);
+    assert!(!log.is_empty() && !log.contains(key) && !server.ready.to_string().contains(key));
+}
+
+#[test]
+fn key_hash_agrees_with_the_clients() {
+    let vectors: serde_json::Value = serde_json::from_str(include_str!("data/epk.json")).unwrap();
+    let cases = vectors["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 151);
+    // The text of the file rather than the parsed value, which would not keep numbers like -0.0 as they are.
+    let lines = include_str!("data/epk.json").lines();
+    let input: String = lines
+        .filter_map(|line| line.starts_with("{\"kind\":\"").then(|| line.trim_end_matches(',')))
+        .filter(|line| line.contains("\"pk\":"))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let mut child = orrery(&["key", "hash"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let answers: Vec<serde_json::Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(answers.len(), cases.len());
+    for (answer, case) in answers.iter().zip(cases) {
+        assert_eq!(answer["epk"], case["epk"], "{case}");
+    }
+}
+
+#[test]
+fn key_hash_answers_bad_lines_and_ends_with_code_1() {
+    let mut child = orrery(&["key", "hash"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = "nonsense\n{\"kind\":\"Hash\",\"version\":2,\"pk\":[\"redmond\"]}\n";
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stderr, b"");
+    let lines: Vec<&str> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0].starts_with("{\"error\":\""));
+    assert_eq!(lines[1], "{\"epk\":\"22E342F38A486A088463DFF7838A5963\"}");
+}
