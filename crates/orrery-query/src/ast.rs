@@ -134,20 +134,51 @@ pub enum ExprKind {
     Identifier(Box<str>),
     /// With its leading `@`.
     Parameter(Box<str>),
-    Member { base: Box<Expr>, name: Box<str>, quoted: bool },
-    Index { base: Box<Expr>, index: Box<Expr> },
+    Member {
+        base: Box<Expr>,
+        name: Box<str>,
+        quoted: bool,
+    },
+    Index {
+        base: Box<Expr>,
+        index: Box<Expr>,
+    },
     Array(Vec<Expr>),
     Object(Vec<(Box<str>, Expr)>),
-    Unary { operator: UnaryOperator, operand: Box<Expr> },
-    Binary { operator: BinaryOperator, left: Box<Expr>, right: Box<Expr> },
+    Unary {
+        operator: UnaryOperator,
+        operand: Box<Expr>,
+    },
+    Binary {
+        operator: BinaryOperator,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
     /// A left-associative chain of one logical operator, flattened so that long filters stay shallow.
-    Logical { operator: LogicalOperator, operands: Vec<Expr> },
+    Logical {
+        operator: LogicalOperator,
+        operands: Vec<Expr>,
+    },
     Conditional(Box<[Expr; 3]>),
-    Between { not: bool, operands: Box<[Expr; 3]> },
-    In { not: bool, operand: Box<Expr>, members: Vec<Expr> },
-    Like { not: bool, operands: Box<[Expr; 2]>, escape: Option<Box<str>> },
+    Between {
+        not: bool,
+        operands: Box<[Expr; 3]>,
+    },
+    In {
+        not: bool,
+        operand: Box<Expr>,
+        members: Vec<Expr>,
+    },
+    Like {
+        not: bool,
+        operands: Box<[Expr; 2]>,
+        escape: Option<Box<str>>,
+    },
     Call(Box<Call>),
-    Subquery { kind: SubqueryKind, query: Box<Query> },
+    Subquery {
+        kind: SubqueryKind,
+        query: Box<Query>,
+    },
     /// Text that clients replace before they send a rewritten query back; never parsed.
     Placeholder(Box<str>),
 }
@@ -244,7 +275,12 @@ impl BinaryOperator {
     pub fn is_comparison(self) -> bool {
         matches!(
             self,
-            Self::Equal | Self::NotEqual | Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual
+            Self::Equal
+                | Self::NotEqual
+                | Self::Less
+                | Self::LessOrEqual
+                | Self::Greater
+                | Self::GreaterOrEqual
         )
     }
 }
@@ -269,7 +305,9 @@ impl Expr {
             ExprKind::Unary { operand, .. } => vec![operand],
             ExprKind::Binary { left, right, .. } => vec![left, right],
             ExprKind::Logical { operands, .. } => operands.iter().collect(),
-            ExprKind::Conditional(parts) | ExprKind::Between { operands: parts, .. } => parts.iter().collect(),
+            ExprKind::Conditional(parts) | ExprKind::Between { operands: parts, .. } => {
+                parts.iter().collect()
+            }
             ExprKind::In { operand, members, .. } => std::iter::once(&**operand).chain(members).collect(),
             ExprKind::Like { operands, .. } => operands.iter().collect(),
             ExprKind::Call(call) => call.arguments.iter().collect(),

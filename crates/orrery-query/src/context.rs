@@ -21,13 +21,9 @@ pub enum DistanceFunction {
 impl DistanceFunction {
     /// Reads the name as policies and options spell it, in any case.
     pub fn parse(name: &str) -> Option<Self> {
-        [
-            ("cosine", Self::Cosine),
-            ("dotproduct", Self::DotProduct),
-            ("euclidean", Self::Euclidean),
-        ]
-        .into_iter()
-        .find_map(|(known, function)| known.eq_ignore_ascii_case(name).then_some(function))
+        [("cosine", Self::Cosine), ("dotproduct", Self::DotProduct), ("euclidean", Self::Euclidean)]
+            .into_iter()
+            .find_map(|(known, function)| known.eq_ignore_ascii_case(name).then_some(function))
     }
 
     /// Whether a smaller result means more alike.
@@ -131,7 +127,15 @@ impl Work {
 impl<'c> Context<'c> {
     pub fn new(now_ms: i64, random: &'c Random, policies: &'c Policies) -> Self {
         let language = policies.default_language.as_deref().unwrap_or(DEFAULT_LANGUAGE);
-        Self { now_ms, random, policies, language, distance: DistanceFunction::default(), udf: None, work: None }
+        Self {
+            now_ms,
+            random,
+            policies,
+            language,
+            distance: DistanceFunction::default(),
+            udf: None,
+            work: None,
+        }
     }
 
     #[must_use]

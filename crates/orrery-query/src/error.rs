@@ -98,6 +98,11 @@ pub enum EvalError {
     /// Grouping, sorting or distinct rows need more memory than a query may use.
     #[error("the query needs to hold more than {limit} cells, which is more than allowed")]
     StateTooLarge { limit: usize },
+    /// An expression builds a value larger than allowed.
+    #[error(
+        "an expression of the query makes a value of more than {limit} bytes, which is more than allowed"
+    )]
+    ValueTooLarge { limit: usize },
     /// One page of the query took more rows of work than allowed.
     #[error("the query takes more work than one request may use")]
     WorkExceeded,

@@ -13,8 +13,10 @@ use crate::ast::{BinaryOperator, LogicalOperator};
 use crate::context::Context;
 use crate::error::EvalError;
 use crate::like::Pattern;
+use crate::limits;
 use crate::operand::{Operand, borrowed, owned};
 use crate::operator;
+use crate::order;
 use crate::program::{FunctionCall, Members, Node, Projection, Step};
 use crate::subquery;
 
@@ -50,7 +52,9 @@ pub(crate) fn evaluate<'e>(node: &'e Node, env: Env<'e>, context: &Context<'_>) 
     match node {
         Node::Constant(value) => Ok(value.as_ref().map(Cow::Borrowed)),
         Node::Slot(slot) => Ok(env.get(*slot).map(Cow::Borrowed)),
-        Node::Path { slot, steps } => Ok(env.get(*slot).and_then(|value| walk(value, steps)).map(Cow::Borrowed)),
+        Node::Path { slot, steps } => {
+            Ok(env.get(*slot).and_then(|value| walk(value, steps)).map(Cow::Borrowed))
+        }
         Node::Member { .. } | Node::Element { .. } => member(node, env, context),
         Node::Array(items) => array(items, env, context),
         Node::Object(members) => object(members, env, context).map(owned),
@@ -71,9 +75,7 @@ pub(crate) fn evaluate<'e>(node: &'e Node, env: Env<'e>, context: &Context<'_>) 
         }
         Node::Call(call) => function(call, env, context),
         Node::Udf { name, arguments } => udf(name, arguments, env, context),
-        Node::Subquery { kind, block } => {
-            Ok(subquery::evaluate(*kind, block, env, context)?.map(Cow::Owned))
-        }
+        Node::Subquery { kind, block } => Ok(subquery::evaluate(*kind, block, env, context)?.map(Cow::Owned)),
     }
 }
 
@@ -138,8 +140,10 @@ fn member<'e>(node: &'e Node, env: Env<'e>, context: &Context<'_>) -> Evaluated<
 #[inline(never)]
 fn array<'e>(items: &'e [Node], env: Env<'e>, context: &Context<'_>) -> Evaluated<'e> {
     let mut values = Vec::with_capacity(items.len());
+    let mut size = Size::default();
     for item in items {
         if let Some(value) = evaluate(item, env, context)? {
+            size.add(&value)?;
             values.push(value.into_owned());
         }
     }
@@ -149,12 +153,29 @@ fn array<'e>(items: &'e [Node], env: Env<'e>, context: &Context<'_>) -> Evaluate
 #[inline(never)]
 fn object(members: &[(Box<str>, Node)], env: Env<'_>, context: &Context<'_>) -> Result<Object, EvalError> {
     let mut values = Vec::with_capacity(members.len());
+    let mut size = Size::default();
     for (name, node) in members {
         if let Some(value) = evaluate(node, env, context)? {
+            size.add(&value)?;
             values.push((name.clone(), value.into_owned()));
         }
     }
     Ok(Object::from_members(values))
+}
+
+/// Adds up what a constructor copies. A short text can name a large property many times, and do so
+/// with the result again: without a bound that exhausts memory.
+#[derive(Default)]
+struct Size(usize);
+
+impl Size {
+    fn add(&mut self, value: &Value) -> Result<(), EvalError> {
+        self.0 += order::bytes(value);
+        if self.0 > limits::VALUE_BYTES_MAX {
+            return Err(EvalError::ValueTooLarge { limit: limits::VALUE_BYTES_MAX });
+        }
+        Ok(())
+    }
 }
 
 #[inline(never)]
@@ -170,6 +191,12 @@ fn binary<'e>(
         return if left.is_some() { Ok(left) } else { evaluate(right, env, context) };
     }
     let right = evaluate(right, env, context)?;
+    if let (BinaryOperator::Concat, Some(Value::String(left)), Some(Value::String(right))) =
+        (operator, left.as_deref(), right.as_deref())
+        && left.len() + right.len() > limits::VALUE_BYTES_MAX
+    {
+        return Err(EvalError::ValueTooLarge { limit: limits::VALUE_BYTES_MAX });
+    }
     Ok(match (left.as_deref(), right.as_deref()) {
         (Some(left), Some(right)) => operator::binary(operator, left, right).map(Cow::Owned),
         _ => None,
@@ -226,12 +253,15 @@ fn membership<'e>(
         return Ok(None);
     };
     let found = match members {
-        Members::Constant { values, .. } if values.len() <= LINEAR_MAX => values.iter().any(|member| *member == *value),
+        Members::Constant { values, .. } if values.len() <= LINEAR_MAX => values.contains(&*value),
         Members::Constant { set, .. } => set.contains(&value),
         Members::Computed(nodes) => {
             let mut found = false;
             for node in nodes {
-                found = found || evaluate(node, env, context)?.as_deref() == Some(&*value);
+                if evaluate(node, env, context)?.as_deref() == Some(&*value) {
+                    found = true;
+                    break;
+                }
             }
             found
         }
@@ -275,7 +305,11 @@ fn function<'e>(call: &'e FunctionCall, env: Env<'e>, context: &Context<'_>) -> 
     if let Some(path) = &call.path {
         narrowed.language = context.policies.language(path);
     }
-    (call.function.body)(&narrowed, &operands)
+    let result = (call.function.body)(&narrowed, &operands)?;
+    if let Some(Cow::Owned(value)) = &result {
+        Size::default().add(value)?;
+    }
+    Ok(result)
 }
 
 #[inline(never)]

@@ -68,7 +68,8 @@ impl GroupTable {
         }
         let hash = order::hash_operands(keys.iter().map(Option::as_deref));
         let places = self.places.entry(hash).or_default();
-        let same = |group: &Group| group.keys.iter().zip(&keys).all(|(known, key)| known.as_ref() == key.as_deref());
+        let same =
+            |group: &Group| group.keys.iter().zip(&keys).all(|(known, key)| known.as_ref() == key.as_deref());
         if let Some(place) = places.iter().find(|&&place| same(&self.groups[place])) {
             return Ok(*place);
         }
@@ -92,7 +93,8 @@ impl GroupTable {
         for group in self.groups {
             let results = group.accumulators.into_iter().map(Accumulator::finish);
             let values: Vec<Option<Value>> = group.keys.into_iter().chain(results).collect();
-            let operands: Vec<Operand<'_>> = values.iter().map(|value| value.as_ref().and_then(borrowed)).collect();
+            let operands: Vec<Operand<'_>> =
+                values.iter().map(|value| value.as_ref().and_then(borrowed)).collect();
             let bound = Env::bind(&env, &grouping.slots, &operands);
             if !take(project(projection, bound, context)?)? {
                 break;

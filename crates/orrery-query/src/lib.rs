@@ -3,10 +3,12 @@
 //! Everything here is pure: no clock, no disk, no randomness of its own. A caller fetches documents
 //! and feeds them to a [`pipeline`]; the current time is an argument.
 
+pub mod advice;
 pub mod aggregate;
 pub mod ast;
 pub mod check;
 pub mod compile;
+pub mod computed;
 pub mod condition;
 pub mod context;
 pub mod error;
@@ -25,6 +27,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod printer;
 pub mod program;
+pub mod request;
 mod subquery;
 
 pub use condition::{Condition, parse_condition};
@@ -32,3 +35,4 @@ pub use context::Context;
 pub use error::{EvalError, QueryError};
 pub use pipeline::Pipeline;
 pub use program::Program;
+pub use request::QueryRequest;

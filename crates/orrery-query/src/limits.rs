@@ -9,6 +9,8 @@ pub const TEXT_BYTES_MAX: usize = 512 * 1024;
 pub const JOINS_MAX: usize = 10;
 /// Calls of user-defined functions in one query text.
 pub const UDF_CALLS_MAX: usize = 10;
+/// Aggregates in a query whose results clients merge.
+pub const MERGED_AGGREGATES_MAX: usize = 21;
 /// Members of one IN list.
 pub const IN_MEMBERS_MAX: usize = 16_000;
 /// Operands of AND and OR in one query.
@@ -26,3 +28,9 @@ pub const EXPRESSION_DEPTH_MAX: usize = 128;
 pub const NESTING_MAX: usize = 200;
 /// Rows that one subquery may produce for one document.
 pub const SUBQUERY_ROWS_MAX: usize = 500_000;
+/// Bytes of rows that such a sort may hold.
+pub const SORT_BYTES_MAX: usize = 256 << 20;
+/// Bytes of sorted rows that are kept for one page; at least one row always is.
+pub const SORTED_PAGE_BYTES_MAX: usize = 16 << 20;
+/// Bytes of one string, array or object that an expression builds.
+pub const VALUE_BYTES_MAX: usize = 32 << 20;

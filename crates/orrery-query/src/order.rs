@@ -76,13 +76,26 @@ pub fn hash_operands<'v>(operands: impl Iterator<Item = Option<&'v Value>>) -> u
     join(state)
 }
 
-/// Scalars and containers in a value: what memory bounds count.
+/// Scalars and containers in a value, long strings counting more than once: what memory bounds
+/// are counted in.
 pub fn cells(value: &Value) -> usize {
     match value {
+        Value::String(text) => 1 + text.len() / 256,
         Value::Array(items) => 1 + items.iter().map(cells).sum::<usize>(),
         Value::Object(object) => 1 + object.iter().map(|(_, value)| cells(value)).sum::<usize>(),
         _ => 1,
     }
+}
+
+/// About how many bytes a value takes in memory.
+pub fn bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(bytes).sum(),
+            Value::Object(object) => object.iter().map(|(name, value)| 16 + name.len() + bytes(value)).sum(),
+            _ => 0,
+        }
 }
 
 fn join((low, high): Seed) -> u128 {
@@ -99,9 +112,9 @@ fn hash_seeded(value: &Value, seed: Seed) -> Seed {
         Value::Bool(false) => mix(FALSE, seed),
         Value::Bool(true) => mix(TRUE, seed),
         Value::Number(number) => {
-            // Adding zero turns -0 into 0, which it equals. The last eight bytes hold what a
-            // 64-bit integer has beyond a double; values are compared as doubles here.
-            let mut bytes = [0; 16];
+            // Adding zero turns -0 into 0, which it equals. The last two bytes hold what a 64-bit
+            // integer has beyond a double; values are compared as doubles here.
+            let mut bytes = [0; 10];
             bytes[..8].copy_from_slice(&(number.as_f64() + 0.0).to_bits().to_le_bytes());
             murmur(&bytes, mix(NUMBER, seed))
         }

@@ -10,8 +10,8 @@ use orrery_model::Number;
 use orrery_model::value::write_json_string;
 
 use crate::ast::{
-    Collection, Count, CountValue, Direction, Expr, ExprKind, Literal, LogicalOperator, OrderBy, Query, Selection,
-    Source, Step, SubqueryKind, UnaryOperator,
+    Collection, Count, CountValue, Direction, Expr, ExprKind, Literal, LogicalOperator, OrderBy, Query,
+    Selection, Source, Step, SubqueryKind, UnaryOperator,
 };
 
 /// The canonical text of a query.
@@ -195,7 +195,9 @@ impl Printer {
     fn expr(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Literal(literal) => self.literal(literal),
-            ExprKind::Identifier(name) | ExprKind::Parameter(name) | ExprKind::Placeholder(name) => self.push(name),
+            ExprKind::Identifier(name) | ExprKind::Parameter(name) | ExprKind::Placeholder(name) => {
+                self.push(name);
+            }
             ExprKind::Member { base, name, quoted } => {
                 self.base(base);
                 if *quoted {

@@ -88,8 +88,15 @@ pub(crate) struct Ranking {
 #[derive(Debug)]
 pub(crate) enum RankComponent {
     /// The text and the terms looked for; `path` finds the language in the policy.
-    FullText { text: Node, terms: Vec<Value>, path: Option<String> },
-    Vector { score: Node, direction: Direction },
+    FullText {
+        text: Node,
+        terms: Vec<Value>,
+        path: Option<String>,
+    },
+    Vector {
+        score: Node,
+        direction: Direction,
+    },
 }
 
 /// A scalar expression.
@@ -98,21 +105,58 @@ pub(crate) enum Node {
     Constant(Option<Value>),
     Slot(usize),
     /// A property path below a slot.
-    Path { slot: usize, steps: Vec<Step> },
-    Member { base: Box<Node>, name: Box<str> },
-    Element { base: Box<Node>, index: usize },
+    Path {
+        slot: usize,
+        steps: Vec<Step>,
+    },
+    Member {
+        base: Box<Node>,
+        name: Box<str>,
+    },
+    Element {
+        base: Box<Node>,
+        index: usize,
+    },
     Array(Vec<Node>),
     Object(Vec<(Box<str>, Node)>),
-    Unary { operator: UnaryOperator, operand: Box<Node> },
-    Binary { operator: BinaryOperator, left: Box<Node>, right: Box<Node> },
-    Logical { operator: LogicalOperator, operands: Vec<Node> },
+    Unary {
+        operator: UnaryOperator,
+        operand: Box<Node>,
+    },
+    Binary {
+        operator: BinaryOperator,
+        left: Box<Node>,
+        right: Box<Node>,
+    },
+    Logical {
+        operator: LogicalOperator,
+        operands: Vec<Node>,
+    },
     Conditional(Box<[Node; 3]>),
-    Between { not: bool, operands: Box<[Node; 3]> },
-    In { not: bool, operand: Box<Node>, members: Members },
-    Like { not: bool, operands: Box<[Node; 2]>, escape: Option<char>, pattern: Option<Pattern> },
+    Between {
+        not: bool,
+        operands: Box<[Node; 3]>,
+    },
+    In {
+        not: bool,
+        operand: Box<Node>,
+        members: Members,
+    },
+    Like {
+        not: bool,
+        operands: Box<[Node; 2]>,
+        escape: Option<char>,
+        pattern: Option<Pattern>,
+    },
     Call(Box<FunctionCall>),
-    Udf { name: Box<str>, arguments: Vec<Node> },
-    Subquery { kind: SubqueryKind, block: Box<Block> },
+    Udf {
+        name: Box<str>,
+        arguments: Vec<Node>,
+    },
+    Subquery {
+        kind: SubqueryKind,
+        block: Box<Block>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +168,10 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) enum Members {
     /// All constant: looked up by hash.
-    Constant { values: Vec<Value>, set: DistinctValues },
+    Constant {
+        values: Vec<Value>,
+        set: DistinctValues,
+    },
     Computed(Vec<Node>),
 }
 

@@ -1,4 +1,5 @@
 //! Every query case, run over one partition in memory.
+#![allow(clippy::unwrap_used, clippy::pedantic, reason = "tests may be blunt")]
 
 mod common;
 
@@ -25,7 +26,8 @@ impl UdfCaller for KnownFunctions {
             }
             "GetMaxNutritionValue" => {
                 let nutrients = arguments[0].as_array().unwrap_or(&[]);
-                let values = nutrients.iter().filter_map(|nutrient| nutrient.get("nutritionValue")?.as_number());
+                let values =
+                    nutrients.iter().filter_map(|nutrient| nutrient.get("nutritionValue")?.as_number());
                 Ok(values.map(orrery_model::Number::as_f64).reduce(f64::max).map(Value::from))
             }
             _ => Err(EvalError::UdfFailed(format!("the function {name} does not exist"))),
@@ -33,10 +35,37 @@ impl UdfCaller for KnownFunctions {
     }
 }
 
-const FAMILIES: [&str; 31] = [
-    "aggregate", "array", "bitwise", "computed", "conditional", "datetime", "distinct", "error", "from", "fulltext",
-    "groupby", "join", "lexical", "like", "math", "offsetlimit", "operator", "orderby", "parameter", "scalar",
-    "select", "spatial", "string", "subquery", "syntax", "top", "typecheck", "udf", "vector", "where", "",
+const FAMILIES: [&str; 30] = [
+    "aggregate",
+    "array",
+    "bitwise",
+    "computed",
+    "conditional",
+    "datetime",
+    "distinct",
+    "error",
+    "from",
+    "fulltext",
+    "groupby",
+    "join",
+    "lexical",
+    "like",
+    "math",
+    "offsetlimit",
+    "operator",
+    "orderby",
+    "parameter",
+    "scalar",
+    "select",
+    "spatial",
+    "string",
+    "subquery",
+    "syntax",
+    "top",
+    "typecheck",
+    "udf",
+    "vector",
+    "where",
 ];
 
 fn composites(case: &Value) -> Vec<Vec<indexes::CompositePath>> {
@@ -73,7 +102,8 @@ fn check_case(case: &Value, datasets: &Value) -> Result<(), String> {
     let rows = result.map_err(|failure| format!("failed: {}", failure.message()))?;
     let expected = case.get("expected").and_then(Value::as_array).unwrap();
     let ordered = case.get("ordered").and_then(Value::as_bool).unwrap();
-    let tolerance = case.get("tolerance").and_then(Value::as_number).map_or(0.0, orrery_model::Number::as_f64);
+    let tolerance =
+        case.get("tolerance").and_then(Value::as_number).map_or(0.0, orrery_model::Number::as_f64);
     let unordered = case.get("unorderedArrays").and_then(Value::as_array).unwrap_or(&[]);
     let unordered: Vec<&str> = unordered.iter().filter_map(Value::as_str).collect();
     if same_rows(&rows, expected, ordered, tolerance, &unordered) {
@@ -97,7 +127,14 @@ fn check_failure(expected: &Value, failure: &Failure) -> Result<(), String> {
     let all_text: String = errors
         .iter()
         .map(|error| text(error, "message").to_owned())
-        .chain(parsed.get("Errors").and_then(Value::as_array).unwrap_or(&[]).iter().filter_map(|error| error.as_str().map(str::to_owned)))
+        .chain(
+            parsed
+                .get("Errors")
+                .and_then(Value::as_array)
+                .unwrap_or(&[])
+                .iter()
+                .filter_map(|error| error.as_str().map(str::to_owned)),
+        )
         .chain(std::iter::once(message.clone()))
         .collect();
     if !all_text.contains(wanted) {
@@ -116,11 +153,15 @@ fn all_cases_hold() {
     let datasets = read("cases/datasets.json");
     let mut count = 0;
     let mut failures = Vec::new();
-    for family in FAMILIES.iter().filter(|family| !family.is_empty()) {
+    for family in FAMILIES {
         for case in common::cases(&format!("cases/{family}.json")) {
             count += 1;
             if let Err(reason) = check_case(&case, &datasets) {
-                failures.push(format!("{family}: {}\n    {}\n    {reason}", text(&case, "name"), text(&case, "query")));
+                failures.push(format!(
+                    "{family}: {}\n    {}\n    {reason}",
+                    text(&case, "name"),
+                    text(&case, "query")
+                ));
             }
         }
     }

@@ -1,4 +1,5 @@
 //! Texts that must and must not parse, and the canonical text of those that do.
+#![allow(clippy::unwrap_used, clippy::pedantic, reason = "tests may be blunt")]
 
 mod common;
 
@@ -104,7 +105,8 @@ fn limits_hold() {
     let udfs = |count: usize| check::parse(&format!("SELECT {}", vec!["udf.f(1)"; count].join(", ")));
     assert!(udfs(10).is_ok());
     assert_eq!(udfs(11).unwrap_err()[0].code, Code::Sc(3005));
-    let members = |count: usize| check::parse(&format!("SELECT VALUE 1 IN ({})", vec!["1"; count].join(", ")));
+    let members =
+        |count: usize| check::parse(&format!("SELECT VALUE 1 IN ({})", vec!["1"; count].join(", ")));
     assert!(members(16_000).is_ok());
     assert!(members(16_001).is_err());
     let terms = |count: usize| check::parse(&format!("SELECT VALUE {}", vec!["true"; count].join(" AND ")));
@@ -118,9 +120,17 @@ fn deep_texts_are_refused_not_fatal() {
         format!("SELECT VALUE {}1{}", open.repeat(count), close.repeat(count))
     };
     for count in [100, 500, 1_000, 50_000] {
-        for (open, close) in
-            [("(", ")"), ("[", "]"), ("NOT ", ""), ("- ", ""), ("{a:", "}"), ("ABS(", ")"), ("(SELECT VALUE ", ")"), ("1+(", ")"), ("true?", ":1")]
-        {
+        for (open, close) in [
+            ("(", ")"),
+            ("[", "]"),
+            ("NOT ", ""),
+            ("- ", ""),
+            ("{a:", "}"),
+            ("ABS(", ")"),
+            ("(SELECT VALUE ", ")"),
+            ("1+(", ")"),
+            ("true?", ":1"),
+        ] {
             let _ = check::parse(&nested(open, close, count));
         }
         for operator in [" + ", " || ", " ?? ", " = ", ".a", "[0]"] {
@@ -163,4 +173,58 @@ fn the_planner_errors_have_codes_and_places() {
         compared += 1;
     }
     assert_eq!(compared, 15);
+}
+
+#[test]
+fn computed_properties_are_checked() {
+    use orrery_query::computed::{ComputedProperty, check_all};
+    let parse = ComputedProperty::parse;
+    assert!(parse("lower", "SELECT VALUE LOWER(c.name) FROM c").is_ok());
+    for text in [
+        "SELECT LOWER(c.name) FROM c",
+        "SELECT VALUE 1",
+        "SELECT VALUE x FROM x IN c.a",
+        "SELECT VALUE c.x FROM c WHERE c.y = 1",
+        "SELECT TOP 1 VALUE c.x FROM c",
+        "SELECT VALUE COUNT(1) FROM c",
+        "SELECT VALUE EXISTS(SELECT VALUE x FROM x IN c.a) FROM c",
+        "SELECT VALUE udf.f(c.x) FROM c",
+        "SELECT VALUE GetCurrentTimestamp() FROM c",
+        "SELECT VALUE ST_ISVALID(c.p) FROM c",
+        "SELECT VALUE c.x FROM c ORDER BY c.x",
+    ] {
+        assert!(parse("p", text).is_err(), "{text}");
+    }
+    assert!(parse("_ts", "SELECT VALUE c.x FROM c").is_err());
+    let a = parse("a", "SELECT VALUE c.x FROM c").unwrap();
+    let b = parse("b", "SELECT VALUE c.a + 1 FROM c").unwrap();
+    assert!(check_all(std::slice::from_ref(&a)).is_ok());
+    assert!(check_all(&[a.clone(), b]).is_err());
+    assert!(check_all(&[a.clone(), a.clone()]).is_err());
+    assert!(check_all(&vec![a; 21]).is_err());
+}
+
+#[test]
+fn advice_is_given_on_filters() {
+    let advice = |filter: &str| {
+        let query = parser::parse(&format!("SELECT * FROM c WHERE {filter}")).unwrap();
+        orrery_query::advice::advice(&query)
+    };
+    assert!(advice("c.a = 1").is_empty());
+    assert_eq!(advice("CONTAINS(c.a, 'x') AND UPPER(c.b) = 'X'"), ["QA1002", "QA1006"]);
+    assert_eq!(advice("STARTSWITH(c.a, 'x', true)"), ["QA1003"]);
+    assert!(advice("STARTSWITH(c.a, 'x')").is_empty());
+    assert_eq!(advice("EXISTS(SELECT VALUE t FROM t IN c.a WHERE ENDSWITH(t, 'x'))"), ["QA1004"]);
+}
+
+#[test]
+fn requests_are_read() {
+    use orrery_query::request::{InvalidRequest, QueryRequest};
+    let read = |text: &str| QueryRequest::parse(&orrery_model::value::parse(text.as_bytes()).unwrap());
+    let request =
+        read(r#"{"query":"SELECT @a","parameters":[{"name":"@a","value":1},{"name":"@b"}]}"#).unwrap();
+    assert_eq!(request.parameters, [("@a".to_owned(), Value::from(1))]);
+    assert!(read(r#"{"query":"SELECT 1","parameters":null}"#).unwrap().parameters.is_empty());
+    assert_eq!(read(r#"{"parameters":[]}"#), Err(InvalidRequest::NoText));
+    assert_eq!(read(r#"{"query":"SELECT 1","parameters":[1]}"#), Err(InvalidRequest::Parameters));
 }

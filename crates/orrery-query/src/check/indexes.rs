@@ -15,7 +15,10 @@ pub fn check_composite_order(query: &Query, composites: &[Vec<CompositePath>]) -
     };
     let served = composites.iter().any(|index| {
         let same_paths = index.len() == keys.len()
-            && index.iter().zip(&keys).all(|((indexed, _), (wanted, _))| indexed.trim_end_matches("/?") == wanted);
+            && index
+                .iter()
+                .zip(&keys)
+                .all(|((indexed, _), (wanted, _))| indexed.trim_end_matches("/?") == wanted);
         let same = index.iter().zip(&keys).filter(|((_, indexed), (_, wanted))| indexed == wanted).count();
         same_paths && (same == 0 || same == keys.len())
     });

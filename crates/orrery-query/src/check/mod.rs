@@ -11,7 +11,8 @@ pub(crate) use rank::split_weights;
 
 use crate::aggregate::Aggregate;
 use crate::ast::{
-    Call, Collection, Count, CountValue, Expr, ExprKind, Literal, OrderBy, Query, Selection, Source, Span, Step,
+    Call, Collection, Count, CountValue, Expr, ExprKind, Literal, OrderBy, Query, Selection, Source, Span,
+    Step,
 };
 use crate::error::{Code, QueryError};
 use crate::functions;
@@ -147,7 +148,11 @@ impl Checker<'_> {
             if query.select.top.is_some() {
                 self.report_text("'TOP' cannot be combined with the 'OFFSET LIMIT' clause.");
             }
-            self.count(&offset_limit.offset, 2062, "The OFFSET count value exceeds the maximum allowed value.");
+            self.count(
+                &offset_limit.offset,
+                2062,
+                "The OFFSET count value exceeds the maximum allowed value.",
+            );
             self.count(&offset_limit.limit, 2061, "The LIMIT count value exceeds the maximum allowed value.");
         }
     }
@@ -185,7 +190,8 @@ impl Checker<'_> {
         }
         if let Some(alias) = source_alias(source) {
             if self.current().aliases.iter().any(|known| known == alias) {
-                let message = format!("The input alias '{alias}' is specified more than once in the FROM clause.");
+                let message =
+                    format!("The input alias '{alias}' is specified more than once in the FROM clause.");
                 self.report_text(message);
             }
             let alias = alias.to_owned();
@@ -276,7 +282,9 @@ impl Checker<'_> {
                     );
                 }
                 if order_by.items.len() > 1 {
-                    self.report_text("The VectorDistance function must be the only item of the ORDER BY clause.");
+                    self.report_text(
+                        "The VectorDistance function must be the only item of the ORDER BY clause.",
+                    );
                 }
             } else if path_root(&item.expr).is_none() && !is_call_to(&item.expr, "_FULLTEXTSCORE") {
                 self.errors.push(QueryError::new(
@@ -405,8 +413,7 @@ impl Checker<'_> {
             }
         }
         if call.arguments.iter().any(has_aggregate_or_subquery) {
-            let message =
-                "Cannot perform an aggregate function on an expression containing an aggregate or a subquery.";
+            let message = "Cannot perform an aggregate function on an expression containing an aggregate or a subquery.";
             self.report(2101, expr.span, message);
         }
         for argument in &call.arguments {

@@ -21,7 +21,11 @@ impl Checker<'_> {
                 self.report(2223, source.span, message);
             }
             if let Some(joined) = from.sources.get(1) {
-                self.report(2224, joined.span, "The JOIN operator is not allowed with the ORDER BY RANK clause.");
+                self.report(
+                    2224,
+                    joined.span,
+                    "The JOIN operator is not allowed with the ORDER BY RANK clause.",
+                );
             }
             if matches!(source.collection, Collection::Subquery(_)) {
                 let message = "Subqueries in the FROM clause are not allowed with the ORDER BY RANK clause.";

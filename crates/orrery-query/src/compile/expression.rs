@@ -16,7 +16,7 @@ use crate::printer;
 use crate::program::{DOCUMENT, FunctionCall, Members, Node, Step};
 
 /// Functions whose result is not a matter of their arguments alone.
-const NOT_DETERMINISTIC: [&str; 9] = [
+pub(crate) const NOT_DETERMINISTIC: [&str; 9] = [
     "GETCURRENTDATETIME",
     "GETCURRENTTIMESTAMP",
     "GETCURRENTTICKS",
@@ -73,7 +73,9 @@ impl Compiler<'_> {
                 Node::Logical { operator: *operator, operands: self.exprs(operands) }
             }
             ExprKind::Conditional(parts) => Node::Conditional(self.three(parts)),
-            ExprKind::Between { not, operands } => Node::Between { not: *not, operands: self.three(operands) },
+            ExprKind::Between { not, operands } => {
+                Node::Between { not: *not, operands: self.three(operands) }
+            }
             ExprKind::In { not, operand, members } => {
                 let operand = self.boxed(operand);
                 Node::In { not: *not, operand, members: self.members(members) }
@@ -192,9 +194,10 @@ impl Compiler<'_> {
         let Selection::Value(expr) = &property.query.select.selection else {
             return None;
         };
-        let alias = property.query.from.as_ref().and_then(|from| {
-            from.sources.first().and_then(crate::check::source_alias).map(str::to_owned)
-        });
+        let alias =
+            property.query.from.as_ref().and_then(|from| {
+                from.sources.first().and_then(crate::check::source_alias).map(str::to_owned)
+            });
         let outer = std::mem::take(&mut self.scopes);
         self.scopes.push(super::Scope {
             aliases: alias.into_iter().map(|alias| (alias, DOCUMENT)).collect(),
@@ -234,17 +237,18 @@ impl Compiler<'_> {
     /// The metric of a VectorDistance call: its options, else the policy of its path.
     fn distance(&self, arguments: &[Node], path: Option<&str>) -> DistanceFunction {
         let named = match arguments.get(3) {
-            Some(Node::Constant(Some(options))) => options
-                .get("distanceFunction")
-                .and_then(Value::as_str)
-                .and_then(DistanceFunction::parse),
+            Some(Node::Constant(Some(options))) => {
+                options.get("distanceFunction").and_then(Value::as_str).and_then(DistanceFunction::parse)
+            }
             _ => None,
         };
         // The policy path may be of either vector.
         let second = || arguments.get(1).and_then(policy_path);
         named.unwrap_or_else(|| {
             let path = path.map(str::to_owned).or_else(second);
-            path.map_or_else(DistanceFunction::default, |path| self.settings.policies.distance_function(&path))
+            path.map_or_else(DistanceFunction::default, |path| {
+                self.settings.policies.distance_function(&path)
+            })
         })
     }
 
@@ -263,7 +267,8 @@ impl Compiler<'_> {
         };
         let known = group.aggregates.iter().find(|(known, _)| *known == text).map(|(_, slot)| *slot);
         let slot = known.unwrap_or_else(|| {
-            let argument = call.arguments.first().map_or(Node::Constant(None), |argument| self.expr(argument));
+            let argument =
+                call.arguments.first().map_or(Node::Constant(None), |argument| self.expr(argument));
             let slot = self.slot();
             group.aggregates.push((text, slot));
             group.compiled.push((aggregate, argument));
@@ -294,7 +299,9 @@ impl Compiler<'_> {
 fn is_foldable(node: &Node) -> bool {
     let constant = |node: &Node| matches!(node, Node::Constant(_));
     match node {
-        Node::Constant(_) | Node::Slot(_) | Node::Path { .. } | Node::Udf { .. } | Node::Subquery { .. } => false,
+        Node::Constant(_) | Node::Slot(_) | Node::Path { .. } | Node::Udf { .. } | Node::Subquery { .. } => {
+            false
+        }
         Node::Member { base, .. } | Node::Element { base, .. } => constant(base),
         Node::Array(items) | Node::Logical { operands: items, .. } => items.iter().all(constant),
         Node::Object(members) => members.iter().all(|(_, value)| constant(value)),

@@ -6,24 +6,22 @@
 mod expression;
 mod ranking;
 
+pub(crate) use expression::NOT_DETERMINISTIC;
+
 use orrery_model::Value;
 
 use crate::ast::{self, Collection, Count, CountValue, Direction, Query, Selection};
 use crate::check::{self, is_call_to};
+pub use crate::computed::ComputedProperty;
 use crate::context::Policies;
 use crate::error::{Code, QueryError};
-use crate::program::{Block, DOCUMENT, Grouping, Node, OrderKey, Program, Projection, Source, SourceRows, Step};
+use crate::program::{
+    Block, DOCUMENT, Grouping, Node, OrderKey, Program, Projection, Source, SourceRows, Step,
+};
 use crate::{limits, printer};
 
 /// The values of a query's parameters, by name with the leading `@`.
 pub type Parameters = [(String, Value)];
-
-/// A property that queries see but items do not hold.
-#[derive(Clone, Debug)]
-pub struct ComputedProperty {
-    pub name: String,
-    pub query: Query,
-}
 
 /// What a query text is compiled against.
 #[derive(Clone, Copy)]
@@ -122,11 +120,8 @@ impl<'s> Compiler<'s> {
         let ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
         let grouped = check::is_grouped(query);
         let order = if ranked || grouped { Vec::new() } else { self.order(query) };
-        let (projection, grouping) = if grouped {
-            self.grouped_projection(query, keys)
-        } else {
-            (self.projection(query, row), None)
-        };
+        let (projection, grouping) =
+            if grouped { self.grouped_projection(query, keys) } else { (self.projection(query, row), None) };
         // ORDER BY RANK scores rows in the scope of this block.
         if !(ranked && top_level) {
             self.scopes.pop();

@@ -48,7 +48,11 @@ pub enum IndexCondition {
     None,
     And(Vec<IndexCondition>),
     Or(Vec<IndexCondition>),
-    Term { path: IndexPath, test: Test, exact: bool },
+    Term {
+        path: IndexPath,
+        test: Test,
+        exact: bool,
+    },
 }
 
 /// What an index is asked about the values at a path.
@@ -59,7 +63,10 @@ pub enum Test {
     /// Defined and different.
     NotEqual(Value),
     /// Values of the bounds' type between them; a missing bound is the end of the type.
-    Range { low: Option<Bound>, high: Option<Bound> },
+    Range {
+        low: Option<Bound>,
+        high: Option<Bound>,
+    },
     /// Strings that begin so.
     Prefix(Box<str>),
     /// Strings; each distinct one has to be looked at.
@@ -198,7 +205,8 @@ impl Analysis<'_> {
                 // A source gives rows only where its path is defined, and elements only of arrays.
                 SourceRows::Value(node) => {
                     if let Some(path) = slots.path(node) {
-                        let test = Test::Type(if source.iterate { TypeTest::Array } else { TypeTest::Defined });
+                        let test =
+                            Test::Type(if source.iterate { TypeTest::Array } else { TypeTest::Defined });
                         parts.push(IndexCondition::Term { path, test, exact: false });
                     }
                 }
@@ -217,7 +225,7 @@ impl Analysis<'_> {
         match node {
             Node::Constant(Some(Value::Bool(flag))) if *flag == wanted => IndexCondition::All,
             Node::Constant(_) => IndexCondition::None,
-            Node::Path { .. } | Node::Slot(_) => self.term(node, Test::Equal(wanted.into()), slots),
+            Node::Path { .. } | Node::Slot(_) => term(node, Test::Equal(wanted.into()), slots),
             Node::Unary { operator: UnaryOperator::Not, operand } => self.predicate(operand, !wanted, slots),
             Node::Logical { operator, operands } => {
                 let parts = operands.iter().map(|operand| self.predicate(operand, wanted, slots)).collect();
@@ -232,19 +240,19 @@ impl Analysis<'_> {
             }
             Node::Between { not, operands } if *not != wanted => self.between(operands, slots),
             Node::In { not, operand, members: Members::Constant { values, .. } } if *not != wanted => {
-                let condition = self.term(operand, Test::In(values.clone()), slots);
+                let condition = term(operand, Test::In(values.clone()), slots);
                 let complex = values.iter().any(|value| matches!(value, Value::Array(_) | Value::Object(_)));
                 if complex { condition.inexact() } else { condition }
             }
             Node::Like { not, operands, pattern: Some(pattern), .. } if *not != wanted => {
                 let (prefix, whole) = pattern.prefix();
                 if pattern.is_literal() {
-                    return self.term(&operands[0], Test::Equal(prefix.into()), slots);
+                    return term(&operands[0], Test::Equal(prefix.into()), slots);
                 }
                 if prefix.is_empty() {
-                    return self.term(&operands[0], Test::StringScan, slots).inexact();
+                    return term(&operands[0], Test::StringScan, slots).inexact();
                 }
-                let condition = self.term(&operands[0], Test::Prefix(prefix.into()), slots);
+                let condition = term(&operands[0], Test::Prefix(prefix.into()), slots);
                 if whole { condition } else { condition.inexact() }
             }
             Node::Call(call) => self.call(call, wanted, slots),
@@ -255,18 +263,8 @@ impl Analysis<'_> {
         }
     }
 
-    fn term(&self, node: &Node, test: Test, slots: &Slots) -> IndexCondition {
-        match slots.path(node) {
-            Some(path) if !path.0.is_empty() => {
-                // An element found anywhere says little about the one that was meant.
-                let exact = !path.0.contains(&PathStep::Element);
-                IndexCondition::Term { path, test, exact }
-            }
-            _ => IndexCondition::All,
-        }
-    }
-
-    /// The value of an expression that is the same for every document of this run.
+    /// The operand of an expression that is the same for every document of this run.
+    #[expect(clippy::option_option, reason = "not constant, constantly undefined, or a value")]
     fn constant(&self, node: &Node) -> Option<Option<Value>> {
         match node {
             Node::Constant(value) => Some(value.clone()),
@@ -310,7 +308,7 @@ impl Analysis<'_> {
             _ => Test::Range { low: Some(Bound { value, inclusive: true }), high: None },
         };
         let complex = matches!(&test, Test::Equal(Value::Array(_) | Value::Object(_)));
-        let condition = self.term(path, test, slots);
+        let condition = term(path, test, slots);
         if complex { condition.inexact() } else { condition }
     }
 
@@ -327,7 +325,7 @@ impl Analysis<'_> {
             return IndexCondition::None;
         }
         let bound = |value| Some(Bound { value, inclusive: true });
-        self.term(&operands[0], Test::Range { low: bound(low), high: bound(high) }, slots)
+        term(&operands[0], Test::Range { low: bound(low), high: bound(high) }, slots)
     }
 
     fn call(&self, call: &FunctionCall, wanted: bool, slots: &Slots) -> IndexCondition {
@@ -338,8 +336,8 @@ impl Analysis<'_> {
                 return IndexCondition::All;
             };
             return match (wanted, test) {
-                (true, test) => self.term(path, Test::Type(test), slots),
-                (false, TypeTest::Defined) => self.term(path, Test::Type(TypeTest::NotDefined), slots),
+                (true, test) => term(path, Test::Type(test), slots),
+                (false, TypeTest::Defined) => term(path, Test::Type(TypeTest::NotDefined), slots),
                 (false, _) => IndexCondition::All,
             };
         }
@@ -350,22 +348,24 @@ impl Analysis<'_> {
         let plain = matches!(flag, None | Some(Some(Some(Value::Bool(false)))));
         match (name, arguments) {
             ("STARTSWITH", [path, prefix, ..]) => match self.constant(prefix) {
-                Some(Some(Value::String(prefix))) if plain => self.term(path, Test::Prefix(prefix), slots),
-                Some(Some(Value::String(_))) => self.term(path, Test::StringScan, slots).inexact(),
+                Some(Some(Value::String(prefix))) if plain => term(path, Test::Prefix(prefix), slots),
+                Some(Some(Value::String(_))) => term(path, Test::StringScan, slots).inexact(),
                 Some(_) => IndexCondition::None,
                 None => IndexCondition::All,
             },
             ("STRINGEQUALS", [path, text, ..]) => match self.constant(text) {
-                Some(Some(Value::String(text))) if plain => self.term(path, Test::Equal(Value::String(text)), slots),
-                Some(Some(Value::String(_))) => self.term(path, Test::StringScan, slots).inexact(),
+                Some(Some(Value::String(text))) if plain => {
+                    term(path, Test::Equal(Value::String(text)), slots)
+                }
+                Some(Some(Value::String(_))) => term(path, Test::StringScan, slots).inexact(),
                 Some(_) => IndexCondition::None,
                 None => IndexCondition::All,
             },
             ("CONTAINS" | "ENDSWITH" | "REGEXMATCH", [path, ..]) => {
-                self.term(path, Test::StringScan, slots).inexact()
+                term(path, Test::StringScan, slots).inexact()
             }
             ("ARRAY_CONTAINS", [Node::Constant(Some(Value::Array(values))), path]) => {
-                self.term(path, Test::In(values.clone()), slots)
+                term(path, Test::In(values.clone()), slots)
             }
             ("ARRAY_CONTAINS", [path, value, ..]) if plain => self.array_contains(path, value, slots),
             _ => IndexCondition::All,
@@ -381,6 +381,17 @@ impl Analysis<'_> {
             }
             _ => IndexCondition::All,
         }
+    }
+}
+
+fn term(node: &Node, test: Test, slots: &Slots) -> IndexCondition {
+    match slots.path(node) {
+        Some(path) if !path.0.is_empty() => {
+            // An element found anywhere says little about the one that was meant.
+            let exact = !path.0.contains(&PathStep::Element);
+            IndexCondition::Term { path, test, exact }
+        }
+        _ => IndexCondition::All,
     }
 }
 

@@ -29,7 +29,7 @@ pub fn key_restriction(program: &Program, definition: &PartitionKeyDefinition) -
     let paths = definition.paths().iter().map(|path| path.segments().to_vec()).collect();
     let keys = Keys { paths };
     let mut slots = Slots::of(&program.block);
-    keys.restriction(keys.block(&program.block, &mut slots, true))
+    restriction(keys.block(&program.block, &mut slots, true))
 }
 
 struct Keys {
@@ -42,47 +42,6 @@ type Alternatives = Vec<Vec<Option<KeyPart>>>;
 impl Keys {
     fn everything(&self) -> Alternatives {
         vec![vec![None; self.paths.len()]]
-    }
-
-    fn restriction(&self, alternatives: Alternatives) -> KeyRestriction {
-        if alternatives.is_empty() {
-            return KeyRestriction::None;
-        }
-        let mut keys = Vec::with_capacity(alternatives.len());
-        for alternative in alternatives {
-            let prefix: Vec<KeyPart> = alternative.into_iter().map_while(|part| part).collect();
-            if prefix.is_empty() {
-                return KeyRestriction::All;
-            }
-            keys.push(PartitionKey::new(prefix));
-        }
-        keys.sort();
-        // A key under a prefix that is listed too adds nothing.
-        keys.dedup_by(|key, prefix| key.starts_with(prefix));
-        KeyRestriction::Keys(keys)
-    }
-
-    fn both(&self, left: &Alternatives, right: &Alternatives) -> Alternatives {
-        if left.len().saturating_mul(right.len()) > ALTERNATIVES_MAX {
-            // Either side alone is still a valid restriction.
-            return if left.len() <= right.len() { left.clone() } else { right.clone() };
-        }
-        let mut combined = Alternatives::new();
-        for a in left {
-            for b in right {
-                let parts = a.iter().zip(b).map(|(a, b)| match (a, b) {
-                    (Some(a), Some(b)) if a != b => Err(()),
-                    (Some(part), _) | (None, Some(part)) => Ok(Some(part.clone())),
-                    (None, None) => Ok(None),
-                });
-                if let Ok(parts) = parts.collect::<Result<Vec<_>, ()>>()
-                    && !combined.contains(&parts)
-                {
-                    combined.push(parts);
-                }
-            }
-        }
-        combined
     }
 
     fn either(&self, mut left: Alternatives, right: Alternatives) -> Alternatives {
@@ -107,11 +66,11 @@ impl Keys {
                 slots.extend(inner);
                 let collected = outermost && index == 0 && block.collects_first;
                 let inner = self.block(inner, slots, collected);
-                found = self.both(&found, &inner);
+                found = both(&found, &inner);
             }
         }
         if let Some(filter) = &block.filter {
-            found = self.both(&found, &self.predicate(filter, true, slots));
+            found = both(&found, &self.predicate(filter, true, slots));
         }
         found
     }
@@ -126,10 +85,12 @@ impl Keys {
             Node::Logical { operator, operands } => {
                 let all = (*operator == LogicalOperator::And) == wanted;
                 let mut operands = operands.iter();
-                let first = operands.next().map_or_else(|| self.everything(), |node| self.predicate(node, wanted, slots));
+                let first = operands
+                    .next()
+                    .map_or_else(|| self.everything(), |node| self.predicate(node, wanted, slots));
                 operands.fold(first, |found, node| {
                     let next = self.predicate(node, wanted, slots);
-                    if all { self.both(&found, &next) } else { self.either(found, next) }
+                    if all { both(&found, &next) } else { self.either(found, next) }
                 })
             }
             Node::Binary { operator, left, right } if operator.is_comparison() => {
@@ -172,7 +133,7 @@ impl Keys {
         for side in [left, right] {
             if let Node::Subquery { kind: SubqueryKind::Scalar, block } = side {
                 slots.extend(block);
-                found = self.both(&found, &self.block(block, slots, false));
+                found = both(&found, &self.block(block, slots, false));
             }
         }
         found
@@ -192,14 +153,22 @@ impl Keys {
     }
 
     /// Where the path has one of these values, if it is a path of the key.
-    fn points<'v>(&self, node: &Node, values: impl Iterator<Item = &'v Value>, slots: &Slots) -> Alternatives {
+    fn points<'v>(
+        &self,
+        node: &Node,
+        values: impl Iterator<Item = &'v Value>,
+        slots: &Slots,
+    ) -> Alternatives {
         let path = slots.path(node);
         // Paths with fixed indexes are never key paths: those go through objects only.
         let indexed = matches!(node, Node::Path { steps, .. } if steps.iter().any(|step| matches!(step, crate::program::Step::Index(_))));
         let place = path.filter(|_| !indexed).and_then(|path| {
             self.paths.iter().position(|key| {
                 key.len() == path.0.len()
-                    && key.iter().zip(&path.0).all(|(name, step)| matches!(step, PathStep::Name(step) if step == name))
+                    && key
+                        .iter()
+                        .zip(&path.0)
+                        .all(|(name, step)| matches!(step, PathStep::Name(step) if step == name))
             })
         });
         let Some(place) = place else {
@@ -218,6 +187,47 @@ impl Keys {
         }
         alternatives
     }
+}
+
+fn restriction(alternatives: Alternatives) -> KeyRestriction {
+    if alternatives.is_empty() {
+        return KeyRestriction::None;
+    }
+    let mut keys = Vec::with_capacity(alternatives.len());
+    for alternative in alternatives {
+        let prefix: Vec<KeyPart> = alternative.into_iter().map_while(|part| part).collect();
+        if prefix.is_empty() {
+            return KeyRestriction::All;
+        }
+        keys.push(PartitionKey::new(prefix));
+    }
+    keys.sort();
+    // A key under a prefix that is listed too adds nothing.
+    keys.dedup_by(|key, prefix| key.starts_with(prefix));
+    KeyRestriction::Keys(keys)
+}
+
+fn both(left: &Alternatives, right: &Alternatives) -> Alternatives {
+    if left.len().saturating_mul(right.len()) > ALTERNATIVES_MAX {
+        // Either side alone is still a valid restriction.
+        return if left.len() <= right.len() { left.clone() } else { right.clone() };
+    }
+    let mut combined = Alternatives::new();
+    for a in left {
+        for b in right {
+            let parts = a.iter().zip(b).map(|(a, b)| match (a, b) {
+                (Some(a), Some(b)) if a != b => Err(()),
+                (Some(part), _) | (None, Some(part)) => Ok(Some(part.clone())),
+                (None, None) => Ok(None),
+            });
+            if let Ok(parts) = parts.collect::<Result<Vec<_>, ()>>()
+                && !combined.contains(&parts)
+            {
+                combined.push(parts);
+            }
+        }
+    }
+    combined
 }
 
 fn key_part(value: &Value) -> KeyPart {

@@ -102,7 +102,9 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::In) => (Infix::In, PREDICATE),
             TokenKind::Keyword(Keyword::Like) => (Infix::Like, PREDICATE),
             TokenKind::Keyword(Keyword::Not) => match self.kind_after(1) {
-                TokenKind::Keyword(Keyword::Between | Keyword::In | Keyword::Like) => (Infix::Negated, PREDICATE),
+                TokenKind::Keyword(Keyword::Between | Keyword::In | Keyword::Like) => {
+                    (Infix::Negated, PREDICATE)
+                }
                 _ => return None,
             },
             _ => return None,
@@ -375,7 +377,11 @@ impl Parser<'_> {
         }
         if self.kind_after(1) == TokenKind::Symbol(Symbol::ParenOpen) {
             if self.kind_after(2) == TokenKind::Keyword(Keyword::Select) {
-                let kinds = [("ALL", SubqueryKind::All), ("FIRST", SubqueryKind::First), ("LAST", SubqueryKind::Last)];
+                let kinds = [
+                    ("ALL", SubqueryKind::All),
+                    ("FIRST", SubqueryKind::First),
+                    ("LAST", SubqueryKind::Last),
+                ];
                 let found = kinds.into_iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
                 if let Some((_, kind)) = found {
                     return self.subquery(kind);

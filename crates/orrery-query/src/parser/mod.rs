@@ -7,8 +7,8 @@
 mod expression;
 
 use crate::ast::{
-    Collection, Count, CountValue, Direction, Expr, ExprKind, From, Name, OffsetLimit, OrderBy, OrderItem, Query,
-    Select, SelectItem, Selection, Source, Span, Step,
+    Collection, Count, CountValue, Direction, Expr, ExprKind, From, Name, OffsetLimit, OrderBy, OrderItem,
+    Query, Select, SelectItem, Selection, Source, Span, Step,
 };
 use crate::error::{Code, Location, QueryError};
 use crate::lexer::{self, Keyword, Symbol, Token, TokenKind};
@@ -130,6 +130,7 @@ impl<'t> Parser<'t> {
 
     /// The error for the current token being where it is.
     #[cold]
+    #[expect(clippy::unnecessary_box_returns, reason = "errors travel boxed")]
     fn unexpected(&self) -> Box<QueryError> {
         let token = self.token();
         let location = Some(location(self.text, token.span));
@@ -150,6 +151,7 @@ impl<'t> Parser<'t> {
     }
 
     #[cold]
+    #[expect(clippy::unnecessary_box_returns, reason = "errors travel boxed")]
     fn too_deep() -> Box<QueryError> {
         Box::new(QueryError::text("The SQL query exceeded the maximum allowed nesting of expressions."))
     }
@@ -195,15 +197,16 @@ impl<'t> Parser<'t> {
         }
         let select = Select { distinct: false, top: None, selection: Selection::Star(start) };
         let mut depth = 0;
-        let from = self.from_clause(&mut depth)?;
+        let from = self.source_clause(&mut depth)?;
         let filter = self.where_clause(&mut depth)?;
         let span = start.to(self.last_span());
-        let query = Query { select, from, filter, group_by: Vec::new(), order_by: None, offset_limit: None, span };
+        let query =
+            Query { select, from, filter, group_by: Vec::new(), order_by: None, offset_limit: None, span };
         Ok(Node { part: query, depth })
     }
 
     fn clauses(&mut self, select: Select, start: Span, depth: &mut usize) -> Parsed<Query> {
-        let from = self.from_clause(depth)?;
+        let from = self.source_clause(depth)?;
         let filter = self.where_clause(depth)?;
         let group_by = self.group_by_clause(depth)?;
         let order_by = self.order_by_clause(depth)?;
@@ -283,7 +286,7 @@ impl<'t> Parser<'t> {
         Ok(Count { value, span })
     }
 
-    fn from_clause(&mut self, depth: &mut usize) -> Parsed<Option<From>> {
+    fn source_clause(&mut self, depth: &mut usize) -> Parsed<Option<From>> {
         if !self.take_keyword(Keyword::From) {
             return Ok(None);
         }

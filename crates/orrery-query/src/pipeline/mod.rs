@@ -40,7 +40,9 @@ use crate::subquery::{bind_rows, for_each_match};
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     pub document: &'a Value,
-    /// The document's number in its resource id, or any number in the order wanted for ties.
+    /// The document's number in its resource id: rows that sort alike come in this order. It must be
+    /// unique among the rows of a run, over all partitions that are fed, or a page that resumes after
+    /// a tie could lose rows.
     pub ordinal: u64,
 }
 

@@ -53,7 +53,8 @@ impl Features {
     /// Refuses a plan that needs more than this.
     pub(super) fn check(self, info: &PlanInfo) -> Result<(), Vec<QueryError>> {
         let needed = needed(info);
-        let missing = NAMES.iter().filter(|(_, feature)| needed.0 & feature.0 != 0 && self.0 & feature.0 == 0);
+        let missing =
+            NAMES.iter().filter(|(_, feature)| needed.0 & feature.0 != 0 && self.0 & feature.0 == 0);
         let lines: Vec<String> = missing
             .map(|(name, _)| format!("Query contained {name}, which the calling client does not support."))
             .collect();

@@ -3,7 +3,8 @@
 use orrery_model::{Number, Object, Value};
 
 use super::rewrite::{
-    aliased, call, conjunction, count, expr, filter_placeholder, first_rows, ordered_selection, payload, root_alias,
+    aliased, call, conjunction, count, expr, filter_placeholder, first_rows, ordered_selection, payload,
+    root_alias,
 };
 use super::{QueryInfo, count_value};
 use crate::ast::{BinaryOperator, Direction, Expr, ExprKind, Literal, OrderBy, OrderItem, Query, Selection};
@@ -49,7 +50,7 @@ impl HybridSearchInfo {
 struct Component {
     score: Expr,
     direction: Direction,
-    fallback: f64,
+    fallback: Number,
     /// Written in the text; refused there for vector distances.
     written_direction: Option<Direction>,
     /// The text and terms, if this is a full-text component.
@@ -77,7 +78,11 @@ pub(super) fn info(query: &Query, program: &Program, parameters: &Parameters) ->
     let take = top.or_else(|| window.and_then(|clause| resolve_count(&clause.limit, parameters)));
     let requires_global_statistics = components.iter().any(|component| component.full_text.is_some());
     HybridSearchInfo {
-        global_statistics_query: if requires_global_statistics { statistics(query, &components) } else { String::new() },
+        global_statistics_query: if requires_global_statistics {
+            statistics(query, &components)
+        } else {
+            String::new()
+        },
         component_queries: (0..components.len())
             .map(|index| component_query(query, &components, index, skip, take))
             .collect(),
@@ -91,7 +96,12 @@ pub(super) fn info(query: &Query, program: &Program, parameters: &Parameters) ->
     }
 }
 
-fn component(score: &Expr, compiled: &RankComponent, texts: &mut usize, parameters: &Parameters) -> Component {
+fn component(
+    score: &Expr,
+    compiled: &RankComponent,
+    texts: &mut usize,
+    parameters: &Parameters,
+) -> Component {
     let arguments = match &score.kind {
         ExprKind::Call(call) => &call.arguments[..],
         _ => &[],
@@ -102,7 +112,9 @@ fn component(score: &Expr, compiled: &RankComponent, texts: &mut usize, paramete
             *texts += 1;
             let terms = terms(listed, parameters);
             let placeholder = |name: &str| {
-                expr(ExprKind::Placeholder(format!("{{documentdb-formattablehybridsearchquery-{name}}}").into()))
+                expr(ExprKind::Placeholder(
+                    format!("{{documentdb-formattablehybridsearchquery-{name}}}").into(),
+                ))
             };
             let score = call(
                 "_FullTextScore",
@@ -117,7 +129,7 @@ fn component(score: &Expr, compiled: &RankComponent, texts: &mut usize, paramete
             Component {
                 score,
                 direction: Direction::Descending,
-                fallback: -1.0,
+                fallback: Number::Int(-1),
                 written_direction: Some(Direction::Descending),
                 full_text: Some((text.clone(), terms)),
             }
@@ -128,7 +140,8 @@ fn component(score: &Expr, compiled: &RankComponent, texts: &mut usize, paramete
                 RankComponent::FullText { .. } => Direction::Descending,
             };
             // The worst possible score of either order.
-            let fallback = if direction == Direction::Ascending { f64::MAX } else { f64::MIN };
+            let worst = if direction == Direction::Ascending { f64::MAX } else { f64::MIN };
+            let fallback = Number::Double(worst);
             Component { score: score.clone(), direction, fallback, written_direction: None, full_text: None }
         }
     }
@@ -141,7 +154,8 @@ fn terms(listed: &[Expr], parameters: &Parameters) -> Vec<Expr> {
         match &term.kind {
             ExprKind::Array(items) => terms.extend(items.iter().cloned()),
             ExprKind::Parameter(name) => {
-                let value = parameters.iter().find(|(known, _)| known.as_str() == &**name).map(|(_, value)| value);
+                let value =
+                    parameters.iter().find(|(known, _)| known.as_str() == &**name).map(|(_, value)| value);
                 match value {
                     Some(Value::Array(items)) => terms.extend(items.iter().map(literal)),
                     _ => terms.push(term.clone()),
@@ -168,14 +182,15 @@ fn literal(value: &Value) -> Expr {
 
 /// Counts documents, words and hits over all documents the filter keeps.
 fn statistics(query: &Query, components: &[Component]) -> String {
-    let entries = components.iter().filter_map(|component| component.full_text.as_ref()).map(|(text, terms)| {
-        let words = call("SUM", vec![call("_FullTextWordCount", vec![text.clone()])]);
-        let hits = terms.iter().map(|term| {
-            call("COUNTIF", vec![call("FullTextContains", vec![text.clone(), term.clone()])])
+    let entries =
+        components.iter().filter_map(|component| component.full_text.as_ref()).map(|(text, terms)| {
+            let words = call("SUM", vec![call("_FullTextWordCount", vec![text.clone()])]);
+            let hits = terms.iter().map(|term| {
+                call("COUNTIF", vec![call("FullTextContains", vec![text.clone(), term.clone()])])
+            });
+            let hits = expr(ExprKind::Array(hits.collect()));
+            expr(ExprKind::Object(vec![("totalWordCount".into(), words), ("hitCounts".into(), hits)]))
         });
-        let hits = expr(ExprKind::Array(hits.collect()));
-        expr(ExprKind::Object(vec![("totalWordCount".into(), words), ("hitCounts".into(), hits)]))
-    });
     let one = expr(ExprKind::Literal(Literal::Number(Number::Int(1))));
     let mut counting = query.clone();
     counting.select.distinct = false;
@@ -203,11 +218,10 @@ fn component_query(
     });
     let root = root_alias(query);
     let scores = components.iter().map(|component| {
-        let number = if component.fallback == -1.0 { Number::Int(-1) } else { Number::Double(component.fallback) };
         expr(ExprKind::Binary {
             operator: BinaryOperator::Coalesce,
             left: Box::new(component.score.clone()),
-            right: Box::new(expr(ExprKind::Literal(Literal::Number(number)))),
+            right: Box::new(expr(ExprKind::Literal(Literal::Number(component.fallback)))),
         })
     });
     let payload = expr(ExprKind::Object(vec![

@@ -122,9 +122,18 @@ pub fn plan_query(query: &Query, request: PlanRequest<'_>) -> Result<Plan, Vec<Q
 }
 
 fn ranges(restriction: &KeyRestriction, definition: Option<&PartitionKeyDefinition>) -> Vec<QueryRange> {
-    let point = |key: EffectiveKey| QueryRange { min: key.clone(), max: key, min_inclusive: true, max_inclusive: true };
-    let full =
-        || QueryRange { min: EffectiveKey::MIN, max: EffectiveKey::max(), min_inclusive: true, max_inclusive: false };
+    let point = |key: EffectiveKey| QueryRange {
+        min: key.clone(),
+        max: key,
+        min_inclusive: true,
+        max_inclusive: true,
+    };
+    let full = || QueryRange {
+        min: EffectiveKey::MIN,
+        max: EffectiveKey::max(),
+        min_inclusive: true,
+        max_inclusive: false,
+    };
     match (restriction, definition) {
         (KeyRestriction::Keys(keys), Some(definition)) => {
             let range = |key: &PartitionKey| {
@@ -202,11 +211,13 @@ impl QueryInfo {
         info.set("orderByExpressions", strings(&self.order_by_expressions));
         info.set("groupByExpressions", strings(&self.group_by_expressions));
         info.set("groupByAliases", strings(&self.group_by_aliases));
-        let aggregates: Vec<Value> = self.aggregates.iter().map(|aggregate| aggregate.plan_name().into()).collect();
+        let aggregates: Vec<Value> =
+            self.aggregates.iter().map(|aggregate| aggregate.plan_name().into()).collect();
         info.set("aggregates", aggregates.into());
         let mut types = Object::new();
         for (alias, aggregate) in &self.group_by_alias_to_aggregate {
-            types.set(alias.as_str(), aggregate.map_or(Value::Null, |aggregate| aggregate.plan_name().into()));
+            types
+                .set(alias.as_str(), aggregate.map_or(Value::Null, |aggregate| aggregate.plan_name().into()));
         }
         info.set("groupByAliasToAggregateType", types.into());
         info.set("rewrittenQuery", self.rewritten_query.as_str().into());

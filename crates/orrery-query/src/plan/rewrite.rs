@@ -3,8 +3,8 @@
 use super::{DistinctType, QueryInfo};
 use crate::aggregate::Aggregate;
 use crate::ast::{
-    self, Call, Collection, Count, CountValue, Expr, ExprKind, Literal, LogicalOperator, Name, OffsetLimit, Query,
-    Selection, SelectItem, Span,
+    self, Call, Collection, Count, CountValue, Expr, ExprKind, Literal, LogicalOperator, Name, OffsetLimit,
+    Query, SelectItem, Selection, Span,
 };
 use crate::check::{aggregate_of, has_aggregate, is_grouped, source_alias};
 use crate::compile::{Parameters, resolve_count};
@@ -57,6 +57,14 @@ pub(super) fn info(
             // One logical partition can evaluate any composition, and its text needs no rewriting.
             Err(_) if single_key => return Ok(QueryInfo { has_select_value, ..QueryInfo::default() }),
             Err(error) => return Err(vec![error]),
+        }
+        let count =
+            info.group_by_alias_to_aggregate.iter().filter(|(_, aggregate)| aggregate.is_some()).count();
+        if count > limits::MERGED_AGGREGATES_MAX && !single_key {
+            return Err(vec![QueryError::text(format!(
+                "The query has more aggregates than a cross-partition query may have. The allowed limit is {}.",
+                limits::MERGED_AGGREGATES_MAX
+            ))]);
         }
     } else {
         if query.select.distinct {
@@ -213,7 +221,8 @@ fn aggregates(query: &Query, info: &mut QueryInfo, rewritten: &mut Query) -> Res
                 info.group_by_aliases.push(name.clone());
                 let aggregate = partial.as_ref().map(|(aggregate, _)| *aggregate);
                 info.group_by_alias_to_aggregate.push((name.clone(), aggregate));
-                let value = partial.map_or_else(|| item.expr.clone(), |(_, members)| expr(ExprKind::Object(members)));
+                let value =
+                    partial.map_or_else(|| item.expr.clone(), |(_, members)| expr(ExprKind::Object(members)));
                 members.push((name.into(), value));
             }
             expr(ExprKind::Object(members))

@@ -1,6 +1,8 @@
 //! What the test files share: reading data, running queries over rows in memory, comparing results.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod client;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -31,7 +33,9 @@ pub fn parameters(case: &Value) -> Vec<(String, Value)> {
     let listed = case.get("parameters").and_then(Value::as_array).unwrap_or(&[]);
     listed
         .iter()
-        .map(|parameter| (text(parameter, "name").to_owned(), parameter.get("value").cloned().unwrap_or_default()))
+        .map(|parameter| {
+            (text(parameter, "name").to_owned(), parameter.get("value").cloned().unwrap_or_default())
+        })
         .collect()
 }
 
@@ -61,10 +65,7 @@ pub fn computed(case: &Value) -> Vec<ComputedProperty> {
     let listed = case.get("computedProperties").and_then(Value::as_array).unwrap_or(&[]);
     listed
         .iter()
-        .map(|property| ComputedProperty {
-            name: text(property, "name").to_owned(),
-            query: check::parse(text(property, "query")).unwrap(),
-        })
+        .map(|property| ComputedProperty::parse(text(property, "name"), text(property, "query")).unwrap())
         .collect()
 }
 
@@ -108,7 +109,12 @@ pub fn compile(query: &str, setup: &Setup<'_>) -> Result<Arc<Program>, Failure> 
     Program::compile(&query, settings).map(Arc::new).map_err(Failure::Query)
 }
 
-pub fn run_with(query: &str, rows: &[Value], setup: &Setup<'_>, options: Options) -> Result<Vec<Output>, Failure> {
+pub fn run_with(
+    query: &str,
+    rows: &[Value],
+    setup: &Setup<'_>,
+    options: Options,
+) -> Result<Vec<Output>, Failure> {
     let program = compile(query, setup)?;
     let random = Random::new(7);
     let mut context = Context::new(NOW_MS, &random, &setup.policies);
@@ -136,7 +142,9 @@ pub fn same(left: &Value, right: &Value, tolerance: f64, unordered: &[&str]) -> 
     match (left, right) {
         (Value::Number(a), Value::Number(b)) => {
             let (a, b) = (Number::as_f64(*a), Number::as_f64(*b));
-            left == right || (a - b).abs() <= tolerance * a.abs().max(b.abs()) || (tolerance > 0.0 && (a - b).abs() < 1e-12)
+            left == right
+                || (a - b).abs() <= tolerance * a.abs().max(b.abs())
+                || (tolerance > 0.0 && (a - b).abs() < 1e-12)
         }
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b, tolerance, unordered))
