@@ -1,0 +1,198 @@
+//! Batches: all or nothing on one logical partition. Bulk requests: each operation for itself.
+
+use bytes::Bytes;
+use orrery_db::{BatchKind, BatchOperation, BatchOutcome, Effect, ItemOptions, Trace};
+use orrery_model::{Charge, ErrorKind, Value};
+
+use crate::common::{BY_PK, ENGINES, Engine, everything, PLACE, World, check, key, parse, with_key};
+
+#[tokio::test]
+async fn a_batch_lands_whole_or_not_at_all() {
+    let steps = r#"
+        batch ["a"] [{"operationType":"Create","resourceBody":{"id":"1","pk":"a"}},{"operationType":"Upsert","resourceBody":{"id":"2","pk":"a"}},{"operationType":"Upsert","resourceBody":{"id":"1","pk":"a","n":1}},{"operationType":"Read","id":"1"},{"operationType":"Replace","id":"2","resourceBody":{"id":"2","pk":"a","n":2}},{"operationType":"Patch","id":"2","resourceBody":{"operations":[{"op":"incr","path":"/n","value":5}]}},{"operationType":"Delete","id":"1"}] => 201 201 200 200 200 200 204
+        read ["a"] 2                           => read {"id":"2","pk":"a","n":7}
+        read ["a"] 1                           => NotFound
+        usage                                  => 1 items 25 bytes
+        # Whatever fails, wherever it stands, undoes the rest.
+        batch ["a"] [{"operationType":"Create","resourceBody":{"id":"1","pk":"a"}},{"operationType":"Create","resourceBody":{"id":"2","pk":"a"}},{"operationType":"Create","resourceBody":{"id":"3","pk":"a"}}] => 424 Conflict 424
+        batch ["a"] [{"operationType":"Delete","id":"2"},{"operationType":"Replace","id":"2","resourceBody":{"id":"2","pk":"a"}}] => 424 NotFound
+        batch ["a"] [{"operationType":"Read","id":"9"},{"operationType":"Delete","id":"2"}] => NotFound 424
+        batch ["a"] [{"operationType":"Delete","id":"2"},{"operationType":"Patch","id":"2","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}}] => 424 NotFound
+        batch ["a"] [{"operationType":"Upsert","resourceBody":{"id":"5","pk":"a"}},{"operationType":"Patch","id":"2","resourceBody":{"operations":[{"op":"remove","path":"/no"}]}}] => 424 BadRequest
+        batch ["a"] [{"operationType":"Upsert","resourceBody":{"id":"5","pk":"a"}},{"operationType":"Upsert","resourceBody":{"id":"6","pk":"a","ttl":0}}] => 424 BadRequest
+        batch ["a"] [{"operationType":"Upsert","resourceBody":{"id":"5","pk":"a"}},{"operationType":"Replace","id":"2","resourceBody":{"id":"3","pk":"a"}}] => 424 BadRequest
+        batch ["a"] [{"operationType":"Upsert","resourceBody":{"id":"5","pk":"a"}},{"operationType":"Delete"}] => 424 BadRequest
+        batch ["a"] [{"operationType":"Upsert","resourceBody":{"id":"5","pk":"a"}},{"operationType":"Create"}] => 424 BadRequest
+        feed -                                 => 2
+        read ["a"] 2                           => read {"id":"2","pk":"a","n":7}
+        # The same id again and again, in one batch.
+        batch ["a"] [{"operationType":"Delete","id":"2"},{"operationType":"Create","resourceBody":{"id":"2","pk":"a"}},{"operationType":"Delete","id":"2"},{"operationType":"Create","resourceBody":{"id":"2","pk":"a","n":9}}] => 204 201 204 201
+        read ["a"] 2                           => read {"id":"2","pk":"a","n":9}
+        restart
+        feed ["a"]                             => 2
+    "#;
+    check(BY_PK, steps).await;
+}
+
+#[tokio::test]
+async fn etags_are_checked_inside_a_batch() {
+    let steps = r#"
+        create ["a"] {"id":"1","pk":"a"} => created as first
+        create ["a"] {"id":"2","pk":"a"} => created as second
+        batch ["a"] [{"operationType":"Replace","id":"1","resourceBody":{"id":"1","pk":"a"},"ifMatch":"$first"},{"operationType":"Delete","id":"2","ifMatch":"$first"}] => 424 PreconditionFailed
+        # A read that finds nothing new does not end the batch.
+        batch ["a"] [{"operationType":"Read","id":"1","ifNoneMatch":"$first"},{"operationType":"Delete","id":"2","ifMatch":"$second"}] => 304 204
+        # The first operation has given the item a new etag.
+        batch ["a"] [{"operationType":"Replace","id":"1","resourceBody":{"id":"1","pk":"a"},"ifMatch":"$first"},{"operationType":"Replace","id":"1","resourceBody":{"id":"1","pk":"a"},"ifMatch":"$first"}] => 424 PreconditionFailed
+        batch ["a"] [{"operationType":"Replace","id":"1","resourceBody":{"id":"1","pk":"a"},"ifMatch":"$first"},{"operationType":"Read","id":"1","ifNoneMatch":"$first"}] => 200 200
+        batch ["a"] [{"operationType":"Upsert","resourceBody":{"id":"3","pk":"a"},"ifMatch":"$first"}] => 201
+    "#;
+    check(BY_PK, steps).await;
+}
+
+#[tokio::test]
+async fn a_batch_has_one_key_and_a_bounded_length() {
+    let operation = |n: usize| format!(r#"{{"operationType":"Upsert","resourceBody":{{"id":"{n}","pk":"a"}}}}"#);
+    let list = |count: usize| (0..count).map(operation).collect::<Vec<_>>().join(",");
+    let steps = format!(
+        r#"
+        batch ["a"] [{{"operationType":"Create","resourceBody":{{"id":"1","pk":"a"}}}},{{"operationType":"Create","resourceBody":{{"id":"2","pk":"b"}}}}] => PartitionKeyMismatch
+        batch ["a"] []         => BadRequest "Batch request has no operations."
+        batch ["a"] [{many}]   => BadRequest "Batch request has more operations than what is supported."
+        batch - [{one}]        => BadRequest "PartitionKey value must be supplied"
+        usage                  => 0 items 0 bytes
+        batch ["a"] [{all}]    => {created}
+        batch ["a"] [{all}]    => {replaced}
+        raw 10                 => 100
+    "#,
+        many = list(101),
+        one = list(1),
+        all = list(100),
+        created = vec!["201"; 100].join(" "),
+        replaced = vec!["200"; 100].join(" "),
+    );
+    check(BY_PK, &steps).await;
+}
+
+#[tokio::test]
+async fn bulk_operations_stand_for_themselves() {
+    let steps = r#"
+        create ["a"] {"id":"1","pk":"a"} => created
+        bulk - [{"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},{"operationType":"Create","partitionKey":"[\"b\"]","resourceBody":{"id":"1","pk":"b"}},{"operationType":"Create","partitionKey":"[\"b\"]","resourceBody":{"id":"1","pk":"c"}},{"operationType":"Read","partitionKey":"[\"a\"]","id":"1"},{"operationType":"Delete","partitionKey":"[{}]","id":"1"},{"operationType":"Upsert","resourceBody":{"id":"2","pk":"a"}},{"operationType":"Create","partitionKey":"[\"a\",\"b\"]","resourceBody":{"id":"3","pk":"a"}},{"operationType":"Patch","partitionKey":"[\"a\"]","id":"1","resourceBody":{"operations":[{"op":"set","path":"/n","value":1}]}}] => Conflict 201 PartitionKeyMismatch 200 NotFound BadRequest BadRequest 200
+        feed -                           => 1 1
+        bulk - []                        => BadRequest "Batch request has no operations."
+        # A key in the header holds for all operations: none may name another.
+        bulk ["a"] [{"operationType":"Upsert","resourceBody":{"id":"2","pk":"a"}},{"operationType":"Upsert","partitionKey":"[\"b\"]","resourceBody":{"id":"2","pk":"b"}},{"operationType":"Upsert","partitionKey":"[\"a\"]","resourceBody":{"id":"3","pk":"a"}}] => 201 PartitionKeyMismatch 201
+        feed -                           => 1 1 2 3
+    "#;
+    check(BY_PK, steps).await;
+}
+
+#[tokio::test]
+async fn results_tell_what_each_operation_did_and_cost() {
+    let world = World::memory().await;
+    world.create_container(BY_PK).await;
+    let operation = |kind, id: &str, body: Option<&str>| BatchOperation {
+        kind,
+        id: Some(id.to_owned()),
+        body: body.map(|body| Bytes::copy_from_slice(body.as_bytes())),
+        if_match: None,
+        if_none_match: None,
+        partition_key: None,
+    };
+    let operations = [
+        operation(BatchKind::Create, "1", Some(r#"{"id":"1","pk":"a","n":1}"#)),
+        operation(BatchKind::Read, "1", None),
+        operation(BatchKind::Replace, "1", Some(r#"{"id":"1","pk":"a","n":2}"#)),
+        operation(BatchKind::Read, "1", None),
+        operation(BatchKind::Delete, "1", None),
+    ];
+    let mut trace = Trace::default();
+    let results =
+        world.database.execute_batch(&mut trace, PLACE, &with_key(r#"["a"]"#), &operations).await.unwrap();
+    let replies: Vec<_> = results
+        .iter()
+        .map(|result| match &result.outcome {
+            BatchOutcome::Done(reply) => reply,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let effects: Vec<Effect> = replies.iter().map(|reply| reply.effect).collect();
+    assert_eq!(effects, [Effect::Created, Effect::Read, Effect::Replaced, Effect::Read, Effect::Deleted]);
+    let number = |at: usize| parse(&replies[at].document()).get("n").and_then(Value::as_i64);
+    assert_eq!((number(1), number(3)), (Some(1), Some(2)));
+    assert_eq!(replies[0].etag, replies[1].etag);
+    assert_ne!(replies[0].etag, replies[2].etag);
+    assert_eq!(replies[2].etag, replies[3].etag);
+    assert_eq!(trace.charge, results.iter().map(|result| result.charge).sum::<Charge>());
+    assert!(results.iter().all(|result| result.charge > Charge::ZERO));
+    // One transaction, one position.
+    assert_eq!(trace.session_token().unwrap().to_string(), "0:0#1");
+}
+
+#[tokio::test]
+async fn bulk_reaches_all_partitions() {
+    for engine in ENGINES {
+        let world = World::with_partitions(engine, 4).await;
+        world.create_container(BY_PK).await;
+        let create = |n: usize| BatchOperation {
+            kind: BatchKind::Create,
+            id: None,
+            body: Some(Bytes::from(format!(r#"{{"id":"{n}","pk":{n}}}"#))),
+            if_match: None,
+            if_none_match: None,
+            partition_key: Some(key(&format!("[{n}]"))),
+        };
+        let operations: Vec<_> = (0..100).map(create).collect();
+        let mut trace = Trace::default();
+        let options = ItemOptions::default();
+        let results = world.database.execute_bulk(&mut trace, PLACE, &options, &operations).await.unwrap();
+        assert!(results.iter().all(|result| matches!(result.outcome, BatchOutcome::Done(_))));
+        assert_eq!(trace.served.len(), 4, "all partitions took part");
+        assert_eq!(world.feed(&everything(), 1000).await.unwrap().len(), 100);
+        let again = world.database.execute_bulk(&mut trace, PLACE, &options, &operations).await.unwrap();
+        for result in again {
+            let BatchOutcome::Failed(error) = result.outcome else { panic!("it exists") };
+            assert_eq!(error.kind, ErrorKind::Conflict);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_batches_keep_their_sums() {
+    // Money moves between accounts of one key; each batch takes and gives, and the sum never changes.
+    for engine in [Engine::Memory, Engine::Embedded] {
+        let world = World::open(engine, crate::common::quiet_options()).await;
+        world.create_container(BY_PK).await;
+        for n in 0..4 {
+            world.create(&format!(r#"{{"id":"{n}","pk":"a","sum":100}}"#)).await;
+        }
+        let mut tasks = Vec::new();
+        for task in 0..8_usize {
+            let database = std::sync::Arc::clone(&world.database);
+            tasks.push(tokio::spawn(async move {
+                for step in 0..20_usize {
+                    let (from, to) = ((task + step) % 4, (task + step + 1 + step % 3) % 4);
+                    let transfer = |id: usize, by: i64| BatchOperation {
+                        kind: BatchKind::Patch,
+                        id: Some(id.to_string()),
+                        body: Some(Bytes::from(format!(r#"[{{"op":"incr","path":"/sum","value":{by}}}]"#))),
+                        if_match: None,
+                        if_none_match: None,
+                        partition_key: None,
+                    };
+                    let operations = [transfer(from, -1), transfer(to, 1)];
+                    let mut trace = Trace::default();
+                    let options = with_key(r#"["a"]"#);
+                    database.execute_batch(&mut trace, PLACE, &options, &operations).await.unwrap();
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let items = world.feed(&everything(), 10).await.unwrap();
+        let sum: i64 = items.iter().map(|item| item.get("sum").and_then(Value::as_i64).unwrap()).sum();
+        assert_eq!(sum, 400);
+    }
+}

@@ -1,0 +1,202 @@
+//! What the tests of the database share: a clock that only they move, randomness that a seed repeats, and
+//! databases on both stores of this process.
+
+pub mod env;
+pub mod raw;
+pub mod script;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_db::{Database, FeedScope, ItemOptions, Options, PageRequest, Trace};
+use orrery_model::offer::Throughput;
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::{Result, Value};
+use orrery_storage::{Embedded, EmbeddedOptions, Memory, PartitionStore};
+use tempfile::TempDir;
+
+pub use env::TestEnv;
+pub use script::{Script, check};
+
+/// The database and the container that most tests work in.
+pub const DATABASE: &str = "db";
+pub const CONTAINER: &str = "items";
+pub const PLACE: (&str, &str) = (DATABASE, CONTAINER);
+
+/// A partition key definition with one path, as most clients send it.
+pub const BY_PK: &str = r#""partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}"#;
+
+/// Which store a test runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    Memory,
+    Embedded,
+}
+
+pub const ENGINES: [Engine; 2] = [Engine::Memory, Engine::Embedded];
+
+/// A running database and what it runs on.
+pub struct World {
+    pub env: Arc<TestEnv>,
+    pub database: Arc<Database>,
+    pub store: Arc<dyn PartitionStore>,
+    options: Options,
+    directory: Option<TempDir>,
+}
+
+/// Background work is done when a test asks for it.
+pub fn quiet_options() -> Options {
+    Options { sweep_interval_ms: 24 * 3_600_000, ..Options::default() }
+}
+
+impl World {
+    pub async fn memory() -> Self {
+        Self::open(Engine::Memory, quiet_options()).await
+    }
+
+    /// A database whose containers have this many partitions.
+    pub async fn with_partitions(engine: Engine, count: u32) -> Self {
+        Self::open(engine, Options { partitions_at_creation: Some(count), ..quiet_options() }).await
+    }
+
+    pub async fn open(engine: Engine, options: Options) -> Self {
+        let directory = (engine == Engine::Embedded).then(|| TempDir::new().unwrap());
+        let store: Arc<dyn PartitionStore> = match &directory {
+            None => Arc::new(Memory::new()),
+            Some(directory) => Arc::new(open_embedded(directory)),
+        };
+        let env = Arc::new(TestEnv::new(7));
+        let database = Database::open(Arc::clone(&store), env.clone(), options.clone()).await.unwrap();
+        Self { env, database, store, options, directory }
+    }
+
+    /// Ends the database and opens it again in the same store. The memory store itself lives on.
+    pub async fn restart(self) -> Self {
+        self.restart_with(|_| ()).await
+    }
+
+    pub async fn restart_with(self, change: impl FnOnce(&mut Options)) -> Self {
+        let Self { env, database, store, mut options, directory } = self;
+        change(&mut options);
+        let store: Arc<dyn PartitionStore> = match &directory {
+            None => store,
+            Some(directory) => {
+                database.close().await.unwrap();
+                drop((database, store));
+                Arc::new(open_embedded(directory))
+            }
+        };
+        let database = Database::open(Arc::clone(&store), env.clone(), options.clone()).await.unwrap();
+        Self { env, database, store, options, directory }
+    }
+
+    /// Makes the container of most tests, with this partition key and whatever else is given.
+    pub async fn create_container(&self, members: &str) -> Value {
+        let mut trace = Trace::default();
+        let body = format!(r#"{{"id":"{DATABASE}"}}"#);
+        // A test may make a second container in the same database.
+        drop(self.database.create_database(&mut trace, body.as_bytes(), None).await);
+        self.create_named(CONTAINER, members, None).await.unwrap()
+    }
+
+    pub async fn create_named(
+        &self,
+        id: &str,
+        members: &str,
+        throughput: Option<Throughput>,
+    ) -> Result<Value> {
+        let body = format!(r#"{{"id":"{id}",{members}}}"#);
+        let mut trace = Trace::default();
+        let reply = self.database.create_container(&mut trace, DATABASE, body.as_bytes(), throughput).await?;
+        Ok(reply.value)
+    }
+
+    /// Replaces the definition of the container of most tests.
+    pub async fn replace_container(&self, members: &str) -> Result<Value> {
+        let body = format!(r#"{{"id":"{CONTAINER}",{members}}}"#);
+        let mut trace = Trace::default();
+        let reply = self.database.replace_container(&mut trace, PLACE, body.as_bytes(), None).await?;
+        Ok(reply.value)
+    }
+
+    /// Creates an item whose key is its own `pk`.
+    pub async fn create(&self, body: &str) -> Value {
+        let mut trace = Trace::default();
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let reply = self.database.create_item(&mut trace, PLACE, &ItemOptions::default(), &body).await;
+        parse(&reply.unwrap().document())
+    }
+
+    /// All items of a scope, in pages of this size, by the read feed.
+    pub async fn feed(&self, scope: &FeedScope, page_size: i64) -> Result<Vec<Value>> {
+        let mut items = Vec::new();
+        let mut continuation = None;
+        loop {
+            let page = self.feed_page(scope, page_size, continuation).await?;
+            assert!(page.0.len() <= usize::try_from(page_size).unwrap_or(usize::MAX));
+            items.extend(page.0);
+            continuation = page.1;
+            if continuation.is_none() {
+                return Ok(items);
+            }
+        }
+    }
+
+    pub async fn feed_page(
+        &self,
+        scope: &FeedScope,
+        page_size: i64,
+        continuation: Option<String>,
+    ) -> Result<(Vec<Value>, Option<String>)> {
+        let request = PageRequest { items_max: Some(page_size), continuation };
+        let mut trace = Trace::default();
+        let page = self.database.read_items(&mut trace, PLACE, None, scope, None, &request).await?;
+        let text = [b"[", page.documents.as_slice(), b"]"].concat();
+        let items = parse(&text).as_array().unwrap().to_vec();
+        assert_eq!(items.len(), page.count);
+        Ok((items, page.continuation))
+    }
+
+    /// Items and bytes of all partitions together.
+    pub async fn usage(&self) -> (u64, u64) {
+        let usages = self.database.container_usage(DATABASE, CONTAINER).await.unwrap();
+        usages.iter().fold((0, 0), |(items, bytes), (_, usage)| (items + usage.items, bytes + usage.bytes))
+    }
+}
+
+fn open_embedded(directory: &TempDir) -> Embedded {
+    Embedded::open(directory.path(), EmbeddedOptions::default()).unwrap()
+}
+
+pub fn parse(text: &[u8]) -> Value {
+    orrery_model::value::parse(text).unwrap()
+}
+
+pub fn key(header: &str) -> PartitionKey {
+    PartitionKey::parse_header(header.as_bytes()).unwrap()
+}
+
+/// The options of a request with this partition key header.
+pub fn with_key(header: &str) -> ItemOptions {
+    ItemOptions { partition_key: Some(key(header)), ..ItemOptions::default() }
+}
+
+/// The ids of items or rows, in order.
+pub fn ids(items: &[Value]) -> Vec<&str> {
+    items.iter().map(|item| item.get("id").and_then(Value::as_str).unwrap()).collect()
+}
+
+/// The whole container.
+pub fn everything() -> FeedScope {
+    FeedScope::default()
+}
+
+/// The item without what the server adds.
+pub fn user_part(item: &Value) -> Value {
+    let mut item = item.clone();
+    let object = item.as_object_mut().unwrap();
+    for name in ["_rid", "_self", "_etag", "_attachments", "_ts"] {
+        assert!(object.remove(name).is_some(), "the item lacks {name}");
+    }
+    item
+}

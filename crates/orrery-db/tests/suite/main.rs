@@ -1,0 +1,21 @@
+//! The database as its callers see it, on the stores of this process.
+//!
+//! Most tests are scripts (see `common::script`): a container, a list of steps, and what each must answer.
+
+#![allow(unreachable_pub, reason = "a test binary has no outside")]
+
+mod common;
+
+mod batches;
+mod containers;
+mod counters;
+mod feeds;
+mod items;
+mod lifetimes;
+mod model;
+mod offers;
+mod permissions;
+mod purges;
+mod queries;
+mod sessions;
+mod unique_keys;
