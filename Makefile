@@ -1,0 +1,61 @@
+# Orrery: the commands of daily work. `make` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
+SDKS := python javascript go java rust
+
+.PHONY: help setup build run test test-rust test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench fuzz footprint clean
+
+help: ## Lists the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+
+setup: ## Installs what building and testing need, if it is missing
+	@scripts/setup.sh build
+
+build: setup ## Builds the server
+	$(CARGO) build --release --locked -p orrery
+
+run: build ## Builds and starts the server on its embedded store
+	$(TARGET_DIR)/release/orrery serve
+
+test: lint test-rust test-sdk ## Runs every test: lints, the workspace, the official SDKs
+
+lint: setup ## Checks formatting and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+test-rust: setup ## Runs the tests of the workspace
+	$(CARGO) test --workspace --locked
+
+test-sdk: $(SDKS:%=test-sdk-%) ## Runs the suites of the official SDKs against the built server
+
+$(SDKS:%=test-sdk-%): test-sdk-%: test-binary
+	@scripts/setup.sh $*
+	ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) tests/sdk/$*/run
+
+.PHONY: test-binary
+test-binary: setup
+	$(CARGO) build --locked -p orrery
+
+fmt: ## Formats the sources
+	$(CARGO) fmt --all
+
+soak: setup ## Repeats the crash and model tests for longer
+	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
+
+bench: setup ## Measures the storage engine
+	$(CARGO) run --release --locked -p orrery-storage --example bench
+
+fuzz: ## Fuzzes each parser for a minute
+	scripts/fuzz.sh
+
+footprint: setup ## Prints binary size, start-up time and idle memory, and fails beyond their limits
+	scripts/footprint.sh
+
+clean: ## Removes build output
+	$(CARGO) clean

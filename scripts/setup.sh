@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what one part of the work needs, if it is missing: `setup.sh build|python|javascript|go|java|rust`.
+# Uses the system's packages; says what is wanted where it cannot install.
+set -euo pipefail
+
+part=${1:-build}
+
+package() { # Debian package
+    if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
+        echo "setup: installing $1"
+        apt-get install -y -qq "$1" >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq "$1" >/dev/null; }
+    fi
+}
+
+install() { # command, Debian package
+    command -v "$1" >/dev/null && return
+    package "$2"
+    command -v "$1" >/dev/null || { echo "setup: please install '$1' (Debian package $2)" >&2; exit 1; }
+}
+
+case $part in
+    build | rust)
+        install cc gcc
+        if ! command -v cargo >/dev/null; then
+            echo "setup: please install the Rust toolchain named in rust-toolchain.toml with rustup" >&2
+            exit 1
+        fi
+        ;;
+    python)
+        install python3 python3
+        python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
+        ;;
+    javascript)
+        install node nodejs
+        install npm npm
+        ;;
+    go) install go golang-go ;;
+    java)
+        install javac default-jdk-headless
+        install mvn maven
+        ;;
+    *)
+        echo "setup: unknown part '$part'" >&2
+        exit 2
+        ;;
+esac
