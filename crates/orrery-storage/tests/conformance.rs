@@ -1,5 +1,7 @@
 //! Every store of this crate against the conformance suite.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+
 #[macro_use]
 mod suite;
 

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use super::layout::{self, Slot};
 use super::shared::{Shared, Task};
 use super::{journal, tree};
-use crate::contract::{Direction, Key, KeyRange, Scan, Want};
+use crate::contract::{Direction, KeyRange, Scan, Want};
 use crate::transaction::panic_text;
 
 /// Sealed memtables that may wait for the disk before writers have to.
@@ -36,7 +37,7 @@ struct Work {
     /// Journals whose memtables are sealed, oldest first.
     sealed_journals: VecDeque<PathBuf>,
     merge_due: bool,
-    dead_slots: VecDeque<Slot>,
+    dead_slots: Vec<Slot>,
     /// Why tables cannot be merged any more.
     merge_fault: Option<String>,
     stopping: bool,
@@ -50,7 +51,7 @@ impl Background {
     }
 
     pub(super) fn sweep(&self, slot: Slot) {
-        self.work.lock().dead_slots.push_back(slot);
+        self.work.lock().dead_slots.push(slot);
         self.changed.notify_all();
     }
 
@@ -128,7 +129,7 @@ pub(super) fn run_flusher(shared: &Arc<Shared>) {
 pub(super) fn run_merger(shared: &Arc<Shared>) {
     run_guarded(shared, "merging tables", || {
         loop {
-            let (merge, dead_slot) = {
+            let (merge, dead_slots) = {
                 let mut work = shared.background.work.lock();
                 while !work.merge_due
                     && work.dead_slots.is_empty()
@@ -140,7 +141,7 @@ pub(super) fn run_merger(shared: &Arc<Shared>) {
                 if work.stopping || shared.health.is_failed() {
                     return Ok(());
                 }
-                (std::mem::take(&mut work.merge_due), work.dead_slots.pop_front())
+                (std::mem::take(&mut work.merge_due), std::mem::take(&mut work.dead_slots))
             };
             if merge {
                 while merge_once(shared)? {
@@ -149,9 +150,7 @@ pub(super) fn run_merger(shared: &Arc<Shared>) {
                 shared.background.changed.notify_all();
                 request_collection(shared);
             }
-            if let Some(slot) = dead_slot {
-                sweep(shared, slot)?;
-            }
+            sweep(shared, dead_slots)?;
         }
     });
 }
@@ -174,43 +173,52 @@ fn merge_once(shared: &Shared) -> Result<bool, String> {
     }
 }
 
-/// Removes all that a destroyed partition held. Interrupted, it begins again at the next start: the record
-/// of the dead slot goes last.
-fn sweep(shared: &Shared, slot: Slot) -> Result<(), String> {
-    shared.tree.drop_slot_tables(slot).map_err(|error| format!("{error:?}"))?;
-    let scan = Scan {
-        range: KeyRange::all(),
-        direction: Direction::Forward,
-        entries_max: SWEEP_ENTRIES,
-        bytes_max: usize::MAX,
-        want: Want::Keys,
-    };
-    loop {
-        let page = match shared.tree.pin().scan(slot, &scan) {
-            Ok(page) => page,
-            Err(fault @ tree::Fault::Damaged(_)) => {
-                // Rubbish that cannot be read cannot be removed either. It is out of everyone's way.
-                let error = shared.explain(fault);
-                tracing::warn!(%error, slot = slot.0, "entries of a destroyed partition remain");
+/// Removes all that destroyed partitions held. Interrupted, it begins again at the next start: the record of
+/// a dead slot goes last. Small partitions share a batch, so that dropping hundreds costs few flushes.
+fn sweep(shared: &Shared, slots: Vec<Slot>) -> Result<(), String> {
+    let mut keys = Vec::new();
+    for slot in slots {
+        shared.tree.drop_slot_tables(slot).map_err(|error| format!("{error:?}"))?;
+        loop {
+            let scan = Scan {
+                range: KeyRange::all(),
+                direction: Direction::Forward,
+                entries_max: SWEEP_ENTRIES.saturating_sub(keys.len()).max(1),
+                bytes_max: usize::MAX,
+                want: Want::Keys,
+            };
+            let page = match shared.tree.pin().scan(slot, &scan) {
+                Ok(page) => page,
+                Err(fault @ tree::Fault::Damaged(_)) => {
+                    // Rubbish that cannot be read cannot be removed either. It is out of everyone's way.
+                    let error = shared.explain(fault);
+                    tracing::warn!(%error, slot = slot.0, "entries of a destroyed partition remain");
+                    break;
+                }
+                Err(tree::Fault::Io(error)) => return Err(error),
+            };
+            keys.extend(page.entries.iter().map(|entry| slot.key(&entry.key)));
+            if !page.more {
+                keys.push(layout::dead_slot_key(slot));
+                break;
+            }
+            if !remove(shared, std::mem::take(&mut keys)) {
                 return Ok(());
             }
-            Err(tree::Fault::Io(error)) => return Err(error),
-        };
-        let keys: Vec<Key> = page.entries.into_iter().map(|entry| entry.key).collect();
-        let last = !page.more;
-        let (reply, done) = oneshot::channel();
-        if shared.queue.push(Task::Sweep { slot, keys, last, reply }, usize::MAX).is_err() {
-            return Ok(());
-        }
-        // Waiting for each batch keeps the sweep from crowding out commits. An error means that the store is
-        // closing or offline.
-        if last || !matches!(done.blocking_recv(), Ok(Ok(()))) {
-            return Ok(());
-        }
-        if shared.tree.is_stopping() {
-            return Ok(());
         }
     }
+    remove(shared, keys);
+    Ok(())
+}
+
+/// Waits for each batch, so that a sweep does not crowd out commits. `false`: the store is closing.
+fn remove(shared: &Shared, keys: Vec<Bytes>) -> bool {
+    if keys.is_empty() {
+        return true;
+    }
+    let (reply, done) = oneshot::channel();
+    let queued = shared.queue.push(Task::Sweep { keys, reply }, usize::MAX).is_ok();
+    queued && matches!(done.blocking_recv(), Ok(Ok(()))) && !shared.tree.is_stopping()
 }
 
 /// Between two groups the committer lets go of what the change has replaced.

@@ -185,12 +185,9 @@ impl Committer {
                 let result = result.and_then(|(found, _)| group.delete_present(&shared, found.slot, &keys));
                 Answer::Deleted(reply, result)
             }
-            Task::Sweep { slot, keys, last, reply } => {
+            Task::Sweep { keys, reply } => {
                 for key in keys {
-                    group.overlay.put(slot.key(&key), None);
-                }
-                if last {
-                    group.overlay.put(layout::dead_slot_key(slot), None);
+                    group.overlay.put(key, None);
                 }
                 Answer::Done(reply, Ok(()))
             }

@@ -67,6 +67,13 @@ impl Journal {
         Ok(Self { file, path, number, records: 0, synced: 0, buffer: Vec::new() })
     }
 
+    /// Goes on with a journal that was found to be empty.
+    pub(super) fn reuse(directory: &Path, number: u64) -> io::Result<Self> {
+        let path = layout::journal_path(directory, number);
+        let file = OpenOptions::new().append(true).open(&path)?;
+        Ok(Self { file, path, number, records: 0, synced: 0, buffer: Vec::new() })
+    }
+
     pub(super) fn number(&self) -> u64 {
         self.number
     }

@@ -137,17 +137,21 @@ fn open_tree(directory: &Path, options: &EmbeddedOptions) -> Result<Tree, OpenEr
         return Err(OpenError::Damaged { file, detail });
     }
     let open = || Tree::open(&path, options.cache_bytes, options.table_bytes);
-    let detail = match catch_unwind(AssertUnwindSafe(open)) {
+    let error = match catch_unwind(AssertUnwindSafe(open)) {
         Ok(Ok(tree)) => return Ok(tree),
-        Ok(Err(lsm_tree::Error::Io(source))) if source.kind() != std::io::ErrorKind::UnexpectedEof => {
-            return Err(OpenError::Io { path, source });
+        Ok(Err(error)) => error,
+        Err(payload) => {
+            let text = panic_text(payload.as_ref());
+            lsm_tree::Error::Io(std::io::Error::new(std::io::ErrorKind::InvalidData, text))
         }
-        Ok(Err(error)) => format!("{error:?}"),
-        Err(payload) => panic_text(payload.as_ref()).to_owned(),
     };
-    Err(match verify::find_damaged_table(&tables) {
-        Some((file, found)) => OpenError::Damaged { file, detail: format!("{found} ({detail})") },
-        None => OpenError::Damaged { file: path, detail },
+    // Whatever went wrong, a damaged table is the likeliest reason, even for an invalid argument.
+    if let Some((file, found)) = verify::find_damaged_table(&tables) {
+        return Err(OpenError::Damaged { file, detail: format!("{found} ({error:?})") });
+    }
+    Err(match Fault::from(error) {
+        Fault::Damaged(detail) => OpenError::Damaged { file: path, detail },
+        Fault::Io(detail) => OpenError::Io { path, source: std::io::Error::other(detail) },
     })
 }
 
@@ -156,7 +160,7 @@ fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathB
     let found = journals(directory)?;
     check_complete(directory, tree, &found)?;
     let mut sealed = Vec::new();
-    let mut next = 1;
+    let (mut next, mut reuse) = (1, false);
     for (place, (number, path)) in found.iter().enumerate() {
         let newest = place + 1 == found.len();
         let mut apply = |sequence, changes| tree.replay(sequence, changes);
@@ -169,9 +173,10 @@ fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathB
             );
             cut_end(path, replayed.torn_bytes).map_err(OpenError::io(path))?;
         }
-        // An empty journal gives its number to its successor: every number that is used up has left its
-        // mark in the tree, so that a missing journal is noticed.
-        if replayed.records == 0 {
+        // An empty journal is used on: every number that is used up has left its mark in the tree, so that a
+        // missing journal is noticed.
+        reuse = replayed.records == 0;
+        if reuse {
             next = *number;
             continue;
         }
@@ -179,7 +184,8 @@ fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathB
         tree.seal_memtable();
         sealed.push(path.clone());
     }
-    let journal = Journal::create(directory, next).map_err(OpenError::io(directory))?;
+    let journal = if reuse { Journal::reuse(directory, next) } else { Journal::create(directory, next) };
+    let journal = journal.map_err(OpenError::io(directory))?;
     Ok((journal, sealed))
 }
 

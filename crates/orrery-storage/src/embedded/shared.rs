@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
@@ -85,11 +86,9 @@ pub(super) enum Task {
         keys: Vec<Key>,
         reply: Reply<usize>,
     },
-    /// Removes entries of a destroyed partition; `last` = there are no more.
+    /// Removes these keys of the tree: what destroyed partitions left behind.
     Sweep {
-        slot: Slot,
-        keys: Vec<Key>,
-        last: bool,
+        keys: Vec<Bytes>,
         reply: Reply<()>,
     },
     /// Let go of what the tree keeps for readers that are gone.

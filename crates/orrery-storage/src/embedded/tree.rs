@@ -30,11 +30,14 @@ use parking_lot::Mutex;
 
 use super::journal::Change;
 use super::layout::Slot;
-use crate::contract::{Direction, Entry, ReadPage, Scan, StoreError, Want};
+use crate::contract::{Direction, Entry, KeyRange, ReadPage, Scan, StoreError, Want};
 use crate::transaction::panic_text;
 
 /// Files of tables that stay open. Well below the usual limit of 1,024 per process, which sockets share.
 const OPEN_FILES_MAX: usize = 256;
+
+/// "Input/output error", which has no kind of its own.
+const EIO: i32 = 5;
 
 pub(super) struct Tree {
     lsm: AnyTree,
@@ -173,7 +176,14 @@ impl Tree {
 
     /// Drops tables that hold nothing but entries of this slot.
     pub(super) fn drop_slot_tables(&self, slot: Slot) -> Result<(), lsm_tree::Error> {
-        self.lsm.drop_range(slot.key(&[])..Slot(slot.0 + 1).key(&[]))
+        let (start, end) = slot.range(&KeyRange::all());
+        let version = self.lsm.current_version();
+        let inside = |range: &lsm_tree::KeyRange| range.min()[..] >= start[..] && range.max()[..] < end[..];
+        // Without this look even dropping nothing would write a new list of tables.
+        if version.iter_tables().any(|table| inside(&table.metadata.key_range)) {
+            self.lsm.drop_range(start..end)?;
+        }
+        Ok(())
     }
 
     /// Makes running merges give up, so that closing does not wait for them.
@@ -322,10 +332,12 @@ pub(super) enum Fault {
 
 impl From<lsm_tree::Error> for Fault {
     fn from(error: lsm_tree::Error) -> Self {
+        use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         match error {
-            // A table that is shorter than its index says, or whose medium cannot be read.
+            // A table that is shorter than its index says, points nowhere, or cannot be read by its device.
             lsm_tree::Error::Io(error)
-                if error.kind() == std::io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(5) =>
+                if matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+                    || error.raw_os_error() == Some(EIO) =>
             {
                 Self::Damaged(error.to_string())
             }

@@ -1,13 +1,14 @@
 //! Random operations against a naive map.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 
 use bytes::Bytes;
 use orrery_storage::{Direction, ReadRequest, Want};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::*;
 
@@ -182,10 +183,12 @@ async fn run_steps(constructor: Constructor, steps: &[Step]) {
 }
 
 pub(crate) async fn random_operations(constructor: Constructor) {
-    // Cases are made by proptest but run here: its own runner does not know of async code. The seed is
-    // fixed unless PROPTEST_RNG_SEED says otherwise; a failure prints the case.
-    let mut runner = TestRunner::new(Config::default());
-    let cases = std::env::var("ORRERY_RANDOM_CASES").map_or(25, |cases| cases.parse().expect("a number"));
+    // Cases are made by proptest but run here: its own runner does not know of async code. A failure prints
+    // the seed, which ORRERY_RANDOM_SEED takes back.
+    let from_env = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let seed = from_env("ORRERY_RANDOM_SEED").unwrap_or_else(|| RandomState::new().hash_one("seed"));
+    let cases = from_env("ORRERY_RANDOM_CASES").unwrap_or(25);
+    let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
     for _ in 0..cases {
         let steps = prop::collection::vec(any_step(), 1..60).new_tree(&mut runner).unwrap().current();
         let outcome = tokio::spawn({
@@ -193,7 +196,7 @@ pub(crate) async fn random_operations(constructor: Constructor) {
             async move { run_steps(constructor, &steps).await }
         });
         if let Err(error) = outcome.await {
-            panic!("{error}\nthe steps were {steps:#?}");
+            panic!("{error}\nseed {seed}, the steps were {steps:#?}");
         }
     }
 }
