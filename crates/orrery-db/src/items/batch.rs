@@ -70,8 +70,6 @@ impl Database {
         for (at, operation) in operations.iter().enumerate() {
             match prepare(&container, &key, operation) {
                 Ok(action) => actions.push(action),
-                // A foreign key makes the whole request wrong; any other fault is the operation's own.
-                Err(error) if error.kind == key_mismatch().kind => return Err(error),
                 Err(error) => return Ok(failed_at(at, operations.len(), &error, Vec::new())),
             }
         }
@@ -133,6 +131,10 @@ impl Database {
         operation: &BatchOperation,
     ) -> Result<BatchResult> {
         let key = required_key(operation.partition_key.as_ref().or(options.partition_key.as_ref()))?;
+        // The caller may be allowed no other key than the one in the header.
+        if options.partition_key.as_ref().is_some_and(|header| header != key) {
+            return Err(key_mismatch());
+        }
         let key = container.definition.partition_key.check_full(key)?;
         let action = prepare(container, &key, operation)?;
         let outcome = self.run_transaction(trace, container, key, vec![action]).await?;
@@ -195,15 +197,7 @@ fn prepare(container: &Container, key: &PartitionKey, operation: &BatchOperation
             let item = item()?;
             (item.id.clone(), ActionKind::Upsert(item))
         }
-        BatchKind::Replace => {
-            let (id, item) = (named_id()?, item()?);
-            if item.id != id {
-                return Err(Error::bad_request(
-                    "The id in the resource body does not match the id of the operation. Ensure that both are the same.",
-                ));
-            }
-            (id, ActionKind::Replace(item))
-        }
+        BatchKind::Replace => (named_id()?, ActionKind::Replace(item()?)),
         BatchKind::Patch => (named_id()?, patch_action(container, body()?)?),
         BatchKind::Delete => (named_id()?, ActionKind::Delete),
         BatchKind::Read => (named_id()?, ActionKind::Read),

@@ -56,8 +56,7 @@ impl PreparedItem {
     fn new(definition: &ContainerDefinition, value: Value, body: Bytes) -> Result<Self> {
         let id = ItemId::from_body(value.as_object().ok_or_else(not_an_object)?)?;
         let ttl = item_ttl(&value)?;
-        let unique_hashes =
-            definition.unique_keys.iter().map(|paths| unique_hash(&value, paths)).collect::<Result<_>>()?;
+        let unique_hashes = unique_hashes(definition, &value)?;
         Ok(Self { id, value, body, ttl, unique_hashes })
     }
 }
@@ -103,6 +102,11 @@ fn item_ttl(value: &Value) -> Result<Option<i32>> {
             i32::MAX
         ))),
     }
+}
+
+/// For each unique key of the container: the hash of an item's values.
+pub(crate) fn unique_hashes(definition: &ContainerDefinition, value: &Value) -> Result<Vec<[u8; 32]>> {
+    definition.unique_keys.iter().map(|paths| unique_hash(value, paths)).collect()
 }
 
 /// The values at the paths, encoded so that equal tuples and only they give equal bytes, then hashed to

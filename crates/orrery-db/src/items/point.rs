@@ -93,11 +93,6 @@ impl Database {
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
         let (key, new) = prepare(&container, options, body)?;
         let id = self.item_id(trace, &container, &key, database, item).await?;
-        if new.id != id {
-            return Err(Error::bad_request(
-                "The id in the request body does not match the id of the item that is replaced. Ensure that both are the same.",
-            ));
-        }
         self.write_item(trace, &container, key, id, ActionKind::Replace(new), options).await
     }
 
@@ -297,7 +292,7 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<StoredItem> {
 }
 
 /// Whether the item is really the key's own and not of another key with the same hash.
-fn has_key(container: &Container, key: &PartitionKey, item: &StoredItem) -> bool {
+pub(crate) fn has_key(container: &Container, key: &PartitionKey, item: &StoredItem) -> bool {
     let definition = &container.definition.partition_key;
     !definition.may_collide(key)
         || parse_object(&item.body)

@@ -23,6 +23,8 @@ use crate::{Database, Trace, cost};
 
 /// Items removed in one transaction of the background work.
 const REMOVE_AT_ONCE: usize = 50;
+/// Marks of unfinished purges read at once.
+const LOAD_AT_ONCE: usize = 1000;
 
 /// The logical partitions with a purge under way, so that readers need not look into the statistics.
 #[derive(Debug, Default)]
@@ -112,13 +114,20 @@ impl Database {
     pub(crate) async fn load_purges(&self) -> Result<()> {
         for container in self.catalog.snapshot().containers() {
             for partition in &container.partitions {
-                let scan = Scan::forward(keys::purges(), usize::MAX);
-                let page =
-                    self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
-                for entry in page.entries {
-                    let lsn = entry.value.as_ref().try_into().map_or(Lsn::MAX, u64::from_be_bytes);
-                    if let Some(effective) = keys::parse_purge(&entry.key) {
-                        self.purges.insert(partition.store.id, effective, lsn);
+                let mut range = keys::purges();
+                loop {
+                    let scan = Scan::forward(range.clone(), LOAD_AT_ONCE);
+                    let page =
+                        self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+                    for entry in &page.entries {
+                        let lsn = entry.value.as_ref().try_into().map_or(Lsn::MAX, u64::from_be_bytes);
+                        if let Some(effective) = keys::parse_purge(&entry.key) {
+                            self.purges.insert(partition.store.id, effective, lsn);
+                        }
+                    }
+                    match page.entries.last() {
+                        Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
+                        _ => break,
                     }
                 }
             }

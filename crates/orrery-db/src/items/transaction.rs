@@ -5,7 +5,8 @@
 //! partition) is in the same write set. Actions see the effects of earlier ones; the first that fails ends
 //! the transaction and nothing is written.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use orrery_query::Condition;
 use orrery_query::context::{Policies, Random};
 use orrery_storage::{Decision, Key, Lsn, Op, View, WriteSet};
 
-use super::body::{PreparedItem, parse_object};
+use super::body::{PreparedItem, parse_object, unique_hashes};
 use super::statistics::Statistics;
 use super::stored::{StoredItem, ordinal};
 use super::{document_value, keys};
@@ -32,6 +33,7 @@ use crate::cost;
 pub(crate) enum ActionKind {
     Create(PreparedItem),
     Upsert(PreparedItem),
+    /// The new version may have another id: the item is renamed and keeps its RID.
     Replace(PreparedItem),
     Patch {
         patch: Patch,
@@ -116,6 +118,9 @@ impl Op for ItemTransaction {
             if let ActionKind::Create(item) | ActionKind::Upsert(item) | ActionKind::Replace(item) =
                 &action.kind
             {
+                if named.insert(item.id.as_str()) {
+                    keys.push(keys::item(&self.effective, item.id.as_str()));
+                }
                 keys.extend(self.unique_keys_of(&item.unique_hashes));
             }
         }
@@ -133,16 +138,17 @@ impl Op for ItemTransaction {
         let mut failed = false;
         for (position, action) in self.actions.iter().enumerate() {
             let position = u16::try_from(position).expect("a batch has at most a hundred operations");
-            match working.run(action, position) {
-                Ok(result) => {
-                    failed = result.outcome.is_err();
-                    results.push(result);
-                }
-                Err(MissingReads(keys)) => return Decision::NeedReads(keys),
-            }
-            if failed {
+            let result = working.run(action, position);
+            failed = result.outcome.is_err();
+            results.push(result);
+            // While reads are missing a failure says nothing yet, and later actions may need reads as well.
+            if failed && working.missing.borrow().is_empty() {
                 break;
             }
+        }
+        let missing = working.missing.take();
+        if !missing.is_empty() {
+            return Decision::NeedReads(missing.into_iter().collect());
         }
         let outcome = TransactionOutcome { results, failed, stale: false };
         match working.into_writes() {
@@ -167,9 +173,6 @@ impl ItemTransaction {
     }
 }
 
-/// Keys that turned out to be needed while deciding.
-struct MissingReads(Vec<Key>);
-
 /// The state of the logical partition as the transaction has changed it so far.
 struct Working<'a> {
     transaction: &'a ItemTransaction,
@@ -177,10 +180,14 @@ struct Working<'a> {
     lsn: Lsn,
     statistics: Statistics,
     writes: BTreeMap<Key, Option<Bytes>>,
+    /// Keys that turned out to be needed while deciding. They count as absent so that all of them are found in
+    /// one go, however long the batch; then everything is decided again with their values.
+    missing: RefCell<BTreeSet<Key>>,
 }
 
 /// An item in the store that this transaction meets.
 struct Met {
+    id: Box<str>,
     item: StoredItem,
     /// Neither expired nor purged.
     visible: bool,
@@ -192,7 +199,14 @@ impl<'a> Working<'a> {
     fn new(transaction: &'a ItemTransaction, view: &'a dyn View, lsn: Lsn) -> Self {
         let statistics = view.get(&keys::statistics(&transaction.effective));
         let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
-        Self { transaction, view, lsn, statistics, writes: BTreeMap::new() }
+        Self {
+            transaction,
+            view,
+            lsn,
+            statistics,
+            writes: BTreeMap::new(),
+            missing: RefCell::default(),
+        }
     }
 
     fn into_writes(mut self) -> Option<WriteSet> {
@@ -212,27 +226,30 @@ impl<'a> Working<'a> {
         Some(writes)
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MissingReads> {
+    fn get(&self, key: &[u8]) -> Option<Bytes> {
         match self.writes.get(key) {
-            Some(written) => Ok(written.clone()),
-            None if self.view.has_read(key) => Ok(self.view.get(key)),
-            None => Err(MissingReads(vec![key.to_vec()])),
+            Some(written) => written.clone(),
+            None if self.view.has_read(key) => self.view.get(key),
+            None => {
+                self.missing.borrow_mut().insert(key.to_vec());
+                None
+            }
         }
     }
 
-    fn meet(&self, id: &str) -> Result<Option<Met>, MissingReads> {
-        let Some(bytes) = self.get(&keys::item(&self.transaction.effective, id))? else { return Ok(None) };
+    fn meet(&self, id: &str) -> Option<Met> {
+        let bytes = self.get(&keys::item(&self.transaction.effective, id))?;
         let item = StoredItem::decode(&bytes).expect("the store holds items of a known format");
         let definition = self.transaction.definition();
         let purged = item.lsn <= self.statistics.purged_to;
         let expired = item.is_expired(definition.default_ttl, self.transaction.now_seconds());
-        Ok(Some(Met { item, visible: !purged && !expired, counted: !purged }))
+        Some(Met { id: id.into(), item, visible: !purged && !expired, counted: !purged })
     }
 
-    fn run(&mut self, action: &Action, position: u16) -> Result<ActionResult, MissingReads> {
-        let met = self.meet(action.id.as_str())?;
+    fn run(&mut self, action: &Action, position: u16) -> ActionResult {
+        let met = self.meet(action.id.as_str());
         if let Some(result) = self.foreign_key(action, met.as_ref()) {
-            return Ok(result);
+            return result;
         }
         let visible = met.as_ref().is_some_and(|met| met.visible);
         let size = met.as_ref().map_or(0, |met| met.item.body.len());
@@ -241,33 +258,43 @@ impl<'a> Working<'a> {
             && let Some(met) = &met
             && let Some(error) = precondition(action, &met.item)
         {
-            return Ok(refuse(error));
+            return refuse(error);
         }
         match (&action.kind, met) {
-            (ActionKind::Create(_), Some(met)) if met.visible => Ok(refuse(id_exists())),
+            (ActionKind::Create(_), Some(met)) if met.visible => refuse(id_exists()),
             (ActionKind::Create(item) | ActionKind::Upsert(item), met) => {
                 self.put(item, met.as_ref(), position)
             }
-            (ActionKind::Replace(item), Some(met)) if met.visible => self.put(item, Some(&met), position),
+            (ActionKind::Replace(item), Some(met)) if met.visible => {
+                if item.id != action.id
+                    && let Some(other) = self.meet(item.id.as_str())
+                {
+                    if other.visible {
+                        return refuse(id_exists());
+                    }
+                    self.delete(other);
+                }
+                self.put(item, Some(&met), position)
+            }
             (ActionKind::Patch { patch, condition }, Some(met)) if met.visible => {
                 match self.patched(patch, condition.as_ref(), &met.item) {
                     Ok(item) => {
-                        let mut result = self.put(&item, Some(&met), position)?;
+                        let mut result = self.put(&item, Some(&met), position);
                         result.charge += cost::patch_operations(patch.len());
-                        Ok(result)
+                        result
                     }
-                    Err(error) => Ok(refuse(error)),
+                    Err(error) => refuse(error),
                 }
             }
-            (ActionKind::Delete, Some(met)) if met.visible => Ok(self.delete(met)),
-            (ActionKind::Sweep, Some(met)) if !met.visible => Ok(self.delete(met)),
+            (ActionKind::Delete, Some(met)) if met.visible => self.delete(met),
+            (ActionKind::Sweep, Some(met)) if !met.visible => self.delete(met),
             // Written anew or removed meanwhile: nothing to do, and no reason to fail the others.
             (ActionKind::Sweep, _) => {
                 let success = ActionSuccess { effect: Effect::NotModified, item: StoredItem::default() };
-                Ok(ActionResult { outcome: Ok(success), charge: Charge::ZERO })
+                ActionResult { outcome: Ok(success), charge: Charge::ZERO }
             }
-            (ActionKind::Read, Some(met)) if met.visible => Ok(read(action, met.item)),
-            _ => Ok(ActionResult { outcome: Err(item_not_found()), charge: cost::missing_item() }),
+            (ActionKind::Read, Some(met)) if met.visible => read(action, met.item),
+            _ => ActionResult { outcome: Err(item_not_found()), charge: cost::missing_item() },
         }
     }
 
@@ -319,14 +346,11 @@ impl<'a> Working<'a> {
         new: &PreparedItem,
         met: Option<&Met>,
         position: u16,
-    ) -> Result<ActionResult, MissingReads> {
+    ) -> ActionResult {
         let effect = if met.is_some_and(|met| met.visible) { Effect::Replaced } else { Effect::Created };
+        let old_id = met.map_or(new.id.as_str(), |met| &met.id);
         let old_value = met.and_then(|met| parse_object(&met.item.body).ok());
         let unique_keys = self.transaction.unique_keys_of(&new.unique_hashes);
-        let unread: Vec<Key> = unique_keys.iter().filter(|key| !self.knows(key)).cloned().collect();
-        if !unread.is_empty() {
-            return Err(MissingReads(unread));
-        }
         let charge = cost::write(
             new.body.len(),
             old_value.as_ref().filter(|_| effect == Effect::Replaced),
@@ -334,20 +358,21 @@ impl<'a> Working<'a> {
             self.transaction.definition(),
         );
         for key in &unique_keys {
-            if let Some(holder) = self.get(key)?
+            if let Some(holder) = self.get(key)
                 && holder != new.id.as_str().as_bytes()
-                && self.holds_tuple(&holder)?
+                && holder != old_id.as_bytes()
+                && self.holds_tuple(&holder)
             {
-                return Ok(ActionResult { outcome: Err(unique_violation()), charge: cost::refused_write(0) });
+                return ActionResult { outcome: Err(unique_violation()), charge: cost::refused_write(0) };
             }
         }
         if let Some(error) = self.count(new.body.len(), met) {
-            return Ok(ActionResult { outcome: Err(error), charge: cost::refused_write(0) });
+            return ActionResult { outcome: Err(error), charge: cost::refused_write(0) };
         }
         if let Some(met) = met {
-            self.remove_traces(&met.item, old_value.as_ref(), new.id.as_str());
+            self.remove_traces(&met.item, old_value.as_ref(), old_id);
         }
-        let old_entries = self.index_entries(met.map(|met| &met.item), old_value.as_ref(), new.id.as_str());
+        let old_entries = self.index_entries(met.map(|met| &met.item), old_value.as_ref(), old_id);
         let item_key = keys::item(&self.transaction.effective, new.id.as_str());
         let ordinal = match (met, effect) {
             (Some(met), Effect::Replaced) => met.item.ordinal,
@@ -360,6 +385,10 @@ impl<'a> Working<'a> {
                 ordinal
             }
         };
+        if old_id != new.id.as_str() {
+            self.writes.insert(keys::item(&self.transaction.effective, old_id), None);
+            self.writes.insert(keys::rid(ordinal), Some(Bytes::copy_from_slice(&item_key)));
+        }
         let item = StoredItem {
             lsn: self.lsn,
             position,
@@ -385,17 +414,13 @@ impl<'a> Working<'a> {
             self.writes.insert(key, None);
         }
         self.writes.insert(item_key, Some(item.encode()));
-        Ok(ActionResult { outcome: Ok(ActionSuccess { effect, item }), charge })
-    }
-
-    fn knows(&self, key: &[u8]) -> bool {
-        self.writes.contains_key(key) || self.view.has_read(key)
+        ActionResult { outcome: Ok(ActionSuccess { effect, item }), charge }
     }
 
     /// Whether the item that reserved a unique tuple still lives.
-    fn holds_tuple(&self, holder: &[u8]) -> Result<bool, MissingReads> {
+    fn holds_tuple(&self, holder: &[u8]) -> bool {
         let id = std::str::from_utf8(holder).expect("the store holds ids as text");
-        Ok(self.meet(id)?.is_some_and(|met| met.visible))
+        self.meet(id).is_some_and(|met| met.visible)
     }
 
     /// Adjusts the counters for an item of this size, unless the logical partition would be too large.
@@ -462,15 +487,10 @@ impl<'a> Working<'a> {
         if definition.unique_keys.is_empty() {
             return;
         }
-        let old = value.and_then(|value| PreparedItem::from_value(definition, value.clone()).ok());
-        let hashes = old.map(|old| old.unique_hashes).unwrap_or_default();
+        let hashes = value.and_then(|value| unique_hashes(definition, value).ok()).unwrap_or_default();
         for key in self.transaction.unique_keys_of(&hashes) {
             // An expired item may have lost its tuple to another one already.
-            let is_ours = match self.get(&key) {
-                Ok(holder) => holder.is_some_and(|holder| holder == id.as_bytes()),
-                Err(MissingReads(_)) => true,
-            };
-            if is_ours {
+            if self.get(&key).is_some_and(|holder| holder == id.as_bytes()) {
                 self.writes.insert(key, None);
             }
         }

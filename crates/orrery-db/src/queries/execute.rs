@@ -91,8 +91,14 @@ impl Database {
         };
         let policies = policies(&container.definition);
         let random = Random::new(self.env.random_u64());
-        let reader =
-            Reader { database: self, container: &container, session: options.session.as_ref(), windows: &windows.ranges };
+        let definition = &container.definition.partition_key;
+        let reader = Reader {
+            database: self,
+            container: &container,
+            session: options.session.as_ref(),
+            windows: &windows.ranges,
+            only: options.scope.partition_key.as_ref().filter(|key| definition.may_collide(key)),
+        };
         let mut run = Run {
             reader,
             options,
@@ -412,9 +418,10 @@ impl Run<'_> {
     /// Answers `COUNT` from the index alone, where that is exact.
     async fn count_by_index(&mut self, trace: &mut Trace, query: &Query, offers: &Offers) -> Result<Option<Output>> {
         let container = self.reader.container;
-        // Expired and purged items still have entries.
-        let entries_are_items =
-            container.definition.default_ttl.is_none() && self.reader.database.purges.is_idle();
+        // Expired and purged items still have entries, and so have those of other keys in the same place.
+        let entries_are_items = container.definition.default_ttl.is_none()
+            && self.reader.database.purges.is_idle()
+            && self.reader.only.is_none();
         let [candidate] = offers.candidates.as_slice() else { return Ok(None) };
         let Some(shape) = shortcut::count_of_filter(query).filter(|_| {
             entries_are_items && candidate.is_exact && !candidate.repeats && candidate.is_narrow

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use orrery_model::Result;
-use orrery_model::partition_key::{EffectiveKey, EpkRange};
+use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
 use orrery_storage::{Direction, Entry, Key, KeyRange, ReadPage, ReadRequest, Scan, Want};
 
 use super::access::{Candidate, Sequence};
 use crate::catalog::{Container, Partition};
 use crate::index::encode;
 use crate::items::keys;
-use crate::items::point::decode;
+use crate::items::point::{decode, has_key};
 use crate::items::stored::StoredItem;
 use crate::{Database, Trace};
 use orrery_model::session::SessionToken;
@@ -30,6 +30,8 @@ pub(crate) struct Reader<'a> {
     pub session: Option<&'a SessionToken>,
     /// The keys that can match, sorted and disjoint.
     pub windows: &'a [EpkRange],
+    /// The one key that is meant, where other keys may share its place.
+    pub only: Option<&'a PartitionKey>,
 }
 
 /// An item on its way into the pipeline.
@@ -61,6 +63,11 @@ impl Reader<'_> {
         after > 0 && self.windows[after - 1].contains(effective)
     }
 
+    fn shows(&self, partition: &Partition, effective: &EffectiveKey, item: &StoredItem) -> bool {
+        self.database.is_visible(self.container, partition, effective, item)
+            && self.only.is_none_or(|key| has_key(self.container, key, item))
+    }
+
     async fn read(&self, trace: &mut Trace, partition: &Partition, request: ReadRequest) -> Result<ReadPage> {
         self.database.read_partition(trace, partition, self.session, request).await
     }
@@ -90,7 +97,7 @@ impl Reader<'_> {
         for entry in page.entries {
             let Some((effective, _)) = keys::parse_item(&entry.key) else { continue };
             let item = decode(&entry.value)?;
-            if self.database.is_visible(self.container, partition, &effective, &item) {
+            if self.shows(partition, &effective, &item) {
                 found.push(Found { item, mark: entry.key, run: Vec::new() });
             }
         }
@@ -144,8 +151,7 @@ impl Reader<'_> {
         for (key, value) in item_keys.iter().zip(page.values) {
             let item = value.map(|value| decode(&value)).transpose()?;
             let visible = item.filter(|item| {
-                keys::parse_item(key)
-                    .is_some_and(|(effective, _)| self.database.is_visible(self.container, partition, &effective, item))
+                keys::parse_item(key).is_some_and(|(effective, _)| self.shows(partition, &effective, item))
             });
             items.push(visible);
         }

@@ -19,7 +19,6 @@ async fn items_are_created_read_replaced_and_deleted() {
         read ["a"] 2                                     => NotFound
         replace ["a"] 1 {"id":"1","pk":"a","n":3}        => replaced {"id":"1","pk":"a","n":3}
         replace ["a"] 2 {"id":"2","pk":"a"}              => NotFound
-        replace ["a"] 1 {"id":"2","pk":"a"}              => BadRequest
         replace ["a"] 1 {"pk":"a"}                       => BadRequest "'id; '"
         upsert ["a"] {"id":"1","pk":"a","n":4}           => replaced {"id":"1","pk":"a","n":4}
         upsert ["a"] {"id":"3","pk":"a"}                 => created
@@ -34,6 +33,33 @@ async fn items_are_created_read_replaced_and_deleted() {
         feed -                                           => 1 1 3
     "#;
     check(BY_PK, steps).await;
+}
+
+#[tokio::test]
+async fn a_replacement_with_another_id_renames_the_item() {
+    let members = format!(r#"{BY_PK},"defaultTtl":-1,"uniqueKeyPolicy":{{"uniqueKeys":[{{"paths":["/u"]}}]}}"#);
+    let steps = r#"
+        create ["a"] {"id":"1","pk":"a","u":1}                 => created as first
+        create ["a"] {"id":"2","pk":"a","u":2}                 => created
+        replace ["a"] 1 {"id":"2","pk":"a","u":1}              => Conflict "already exists"
+        replace ["a"] 1 {"id":"3","pk":"a","u":2}              => Conflict "Unique index"
+        replace ["a"] 1 {"id":"3","pk":"a","u":1} if-match="x" => PreconditionFailed
+        replace ["a"] 1 {"id":"3","pk":"a","u":1,"ttl":10} if-match=$first => replaced {"id":"3","pk":"a","u":1,"ttl":10}
+        read ["a"] 1                                           => NotFound
+        read ["a"] 3                                           => read
+        create ["a"] {"id":"1","pk":"a","u":1}                 => Conflict "Unique index"
+        create ["a"] {"id":"1","pk":"a","u":3}                 => created
+        # Over the remains of an expired item, and back, in one batch.
+        clock 10
+        replace ["a"] 2 {"id":"3","pk":"a","u":1}              => replaced
+        batch ["a"] [{"operationType":"Replace","id":"3","resourceBody":{"id":"4","pk":"a","u":1}},{"operationType":"Replace","id":"1","resourceBody":{"id":"3","pk":"a","u":2}},{"operationType":"Read","id":"1"}] => 424 424 NotFound
+        batch ["a"] [{"operationType":"Replace","id":"3","resourceBody":{"id":"4","pk":"a","u":1}},{"operationType":"Replace","id":"1","resourceBody":{"id":"3","pk":"a","u":2}},{"operationType":"Replace","id":"4","resourceBody":{"id":"1","pk":"a","u":3}}] => 200 200 200
+        read ["a"] 1                                           => read {"id":"1","pk":"a","u":3}
+        read ["a"] 3                                           => read {"id":"3","pk":"a","u":2}
+        feed -                                                 => 1 3
+        raw 40                                                 => 2
+    "#;
+    check(&members, steps).await;
 }
 
 #[tokio::test]
@@ -116,9 +142,9 @@ async fn the_key_in_the_header_must_be_the_one_in_the_item() {
         create [null] {"id":"1"}               => PartitionKeyMismatch
         create ["1"] {"id":"1","pk":1}         => PartitionKeyMismatch
         create [0] {"id":"1","pk":-0.0}        => PartitionKeyMismatch
-        create ["a","b"] {"id":"1","pk":"a"}   => BadRequest "doesn't correspond to definition"
-        create ["a"] {"id":"1","pk":{"x":1}}   => BadRequest
-        create ["a"] {"id":"1","pk":["a"]}     => BadRequest
+        create ["a","b"] {"id":"1","pk":"a"}   => PartitionKeyMismatch "doesn't correspond to definition"
+        create ["a"] {"id":"1","pk":{"x":1}}   => PartitionKeyMismatch
+        create ["a"] {"id":"1","pk":["a"]}     => PartitionKeyMismatch
         # Without a header the item's own key is taken.
         create - {"id":"1","pk":"a"}           => created
         replace ["b"] 1 {"id":"1","pk":"a"}    => PartitionKeyMismatch
@@ -126,8 +152,12 @@ async fn the_key_in_the_header_must_be_the_one_in_the_item() {
         read - 1                               => BadRequest "PartitionKey value must be supplied"
         delete - 1                             => BadRequest "PartitionKey value must be supplied"
         patch - 1 [{"op":"set","path":"/n","value":1}] => BadRequest "PartitionKey value must be supplied"
-        read ["a","b"] 1                       => BadRequest "doesn't correspond to definition"
+        read ["a","b"] 1                       => PartitionKeyMismatch "doesn't correspond to definition"
         usage                                  => 1 items 19 bytes
+        # What is no scalar is no key: the service files such items under undefined.
+        create [{}] {"id":"2","pk":{"x":1}}    => created
+        create [{}] {"id":"3","pk":["a"]}      => created
+        feed [{}]                              => 2 3
     "#;
     check(BY_PK, steps).await;
 }
@@ -140,20 +170,20 @@ async fn hierarchical_keys_are_full_for_items_and_partial_for_feeds() {
         create ["a","b",{}] {"id":"1","t":"a","u":{"v":"b"}}           => created
         create ["a",{},5] {"id":"1","t":"a","u":"no object","w":5}     => created
         create [null,{},{}] {"id":"2","t":null}                        => created
-        create ["a","b"] {"id":"3","t":"a","u":{"v":"b"}}              => BadRequest "doesn't correspond to definition"
+        create ["a","b"] {"id":"3","t":"a","u":{"v":"b"}}              => PartitionKeyMismatch "doesn't correspond to definition"
         create ["a","b","x"] {"id":"3","t":"a","u":{"v":"b"},"w":"c"}  => PartitionKeyMismatch
         read ["a","b","c"] 1                                           => read {"id":"1","t":"a","u":{"v":"b"},"w":"c"}
         read ["a","b",{}] 1                                            => read {"id":"1","t":"a","u":{"v":"b"}}
-        read ["a","b"] 1                                               => BadRequest
-        delete ["a"] 1                                                 => BadRequest
-        purge ["a"]                                                    => BadRequest
-        batch ["a","b"] [{"operationType":"Read","id":"1"}]            => BadRequest
+        read ["a","b"] 1                                               => PartitionKeyMismatch
+        delete ["a"] 1                                                 => PartitionKeyMismatch
+        purge ["a"]                                                    => PartitionKeyMismatch
+        batch ["a","b"] [{"operationType":"Read","id":"1"}]            => PartitionKeyMismatch
         feed ["a"]                                                     => 1 1 1
         feed ["a","b"]                                                 => 1 1
         feed ["a","b","c"]                                             => 1
         feed ["b"]                                                     =>
         feed [null]                                                    => 2
-        feed ["a","b","c","d"]                                         => BadRequest
+        feed ["a","b","c","d"]                                         => PartitionKeyMismatch
         query ["a","b"] SELECT VALUE COUNT(1) FROM c                   => [2]
     "#;
     check(members, steps).await;
@@ -188,6 +218,9 @@ async fn long_keys_of_the_old_hash_share_places_but_not_items() {
         feed -                                                        => 1 2 3
         query ["{second}"] SELECT VALUE c.id FROM c                   => ["2"]
         query ["{base}"] SELECT VALUE c.id FROM c                     => ["3"]
+        query ["{second}"] SELECT VALUE COUNT(1) FROM c WHERE c.id >= "0" => [1]
+        query ["{second}"] SELECT VALUE c.id FROM c WHERE c.id = "1"  => []
+        query ["{first}"] SELECT VALUE c.id FROM c ORDER BY c.id      => ["1"]
         purge ["{first}"]                                             => NotImplemented
         delete ["{first}"] 1                                          => deleted
         create ["{second}"] {{"id":"1","pk":"{second}"}}              => created
@@ -368,6 +401,15 @@ async fn items_come_back_as_they_were_written() {
     let catalog = world.database.catalog();
     let definition = &catalog.container(DATABASE, CONTAINER).unwrap().definition.partition_key;
     assert_eq!(definition.extract(&parse(&patched.document())).unwrap(), crate::common::key("[-0.0]"));
+
+    // So does it under another id.
+    let renamed = Bytes::from_static(br#"{"id":"renamed","pk":"a"}"#);
+    let at = (DATABASE, CONTAINER, "1");
+    let renamed = world.database.replace_item(&mut trace, at, &with_key(r#"["a"]"#), &renamed).await.unwrap();
+    assert_eq!(rid(&parse(&renamed.document()), "_rid"), rid(&value, "_rid"));
+    let back = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
+    let at = (DATABASE, CONTAINER, "renamed");
+    world.database.replace_item(&mut trace, at, &with_key(r#"["a"]"#), &back).await.unwrap();
 
     // A new life is a new RID.
     world.database.delete_item(&mut trace, (DATABASE, CONTAINER, "1"), &with_key(r#"["a"]"#)).await.unwrap();

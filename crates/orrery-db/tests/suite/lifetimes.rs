@@ -120,12 +120,6 @@ async fn a_changed_default_holds_for_items_that_are_there() {
         feed -                                        => 1 3
         define {BY_PK},"defaultTtl":100
         feed -                                        => 1 3
-        define {BY_PK},"defaultTtl":30
-        feed -                                        => 3
-        # Nothing was swept yet: switched off, all are there again.
-        define {BY_PK}
-        feed -                                        => 1 2 3
-        define {BY_PK},"defaultTtl":100
         maintain
         raw 10                                        => 2
         feed -                                        => 1 3

@@ -1,7 +1,8 @@
 //! What really lies in the store, below everything that readers see.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use orrery_model::container::IndexingMode;
 use orrery_storage::{KeyRange, ReadRequest, Scan};
 
 use super::{CONTAINER, DATABASE, World};
@@ -9,6 +10,8 @@ use super::{CONTAINER, DATABASE, World};
 /// Prefixes of the keys of a partition, as `items/keys.rs` freezes them.
 pub const ITEM: u8 = 0x10;
 pub const RID: u8 = 0x18;
+pub const INDEX: u8 = 0x20;
+pub const COMPOSITE_INDEX: u8 = 0x24;
 pub const FEED: u8 = 0x30;
 pub const UNIQUE: u8 = 0x40;
 pub const EXPIRY: u8 = 0x50;
@@ -69,6 +72,14 @@ pub async fn check_consistency(world: &World) -> Result<(), String> {
             // Policy, effective key and hash, then who holds the tuple: some item must have that id.
             !of(ITEM).any(|item| item.key.ends_with(&entry.value))
         });
+        // Index entries hold the ordinal of their item, by which it is found in the entries by RID.
+        let ordinals: HashSet<&[u8]> = of(RID).map(|entry| &entry.key[1..]).collect();
+        let indexed: HashSet<&[u8]> = of(INDEX).map(|entry| &entry.value[..]).collect();
+        let composite: HashSet<&[u8]> = of(COMPOSITE_INDEX).map(|entry| &entry.value[..]).collect();
+        let unindexed = match container.definition.indexing.mode {
+            IndexingMode::None => 0,
+            _ => ordinals.difference(&indexed).count(),
+        };
         let policies = container.definition.unique_keys.len();
         let checks = [
             ("counted items", usage.items, items as u64),
@@ -76,6 +87,8 @@ pub async fn check_consistency(world: &World) -> Result<(), String> {
             ("entries by RID", of(RID).count() as u64, items as u64),
             ("feed entries", of(FEED).count() as u64, items as u64),
             ("expiry entries", of(EXPIRY).count() as u64, own_ttl.count() as u64),
+            ("items without index entries", unindexed as u64, 0),
+            ("index entries without an item", indexed.union(&composite).filter(|ordinal| !ordinals.contains(**ordinal)).count() as u64, 0),
             ("unique tuples without an item", dangling.count() as u64, 0),
             ("unique tuples beyond those of items", (of(UNIQUE).count().saturating_sub(items * policies)) as u64, 0),
         ];
