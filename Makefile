@@ -49,7 +49,7 @@ soak: setup ## Repeats the crash and model tests for longer
 	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
 
 bench: setup ## Measures the storage engine
-	$(CARGO) run --release --locked -p orrery-storage --example bench
+	$(CARGO) run --release --locked -p orrery-storage --example store_bench
 
 fuzz: ## Fuzzes each parser for a minute
 	scripts/fuzz.sh
