@@ -147,7 +147,7 @@ impl Database {
         let token = resource_token::issue(&secret, permission, expires, self.env.random_u64());
         let mut object = Object::new();
         object.set("id", Value::from(&*permission.id));
-        object.set("permissionMode", Value::from(permission.mode.as_str()));
+        object.set("permissionMode", Value::from(&*permission.mode_text));
         object.set("resource", Value::from(&*permission.resource));
         if let Some(key) = &permission.partition_key {
             object.set("resourcePartitionKey", key.to_value());
@@ -163,6 +163,7 @@ impl Database {
 struct Wanted {
     id: ResourceName,
     mode: PermissionMode,
+    mode_text: String,
     resource: String,
     partition_key: Option<PartitionKey>,
 }
@@ -171,12 +172,10 @@ impl Wanted {
     fn parse(body: &[u8]) -> Result<Self> {
         let body = parse_object(body)?;
         let object = body.as_object().expect("it is an object");
-        let mode = match body.get("permissionMode").and_then(Value::as_str) {
-            Some(mode) if mode.eq_ignore_ascii_case("all") => PermissionMode::All,
-            Some(mode) if mode.eq_ignore_ascii_case("read") => PermissionMode::Read,
-            Some(_) => return Err(Error::bad_request("The permissionMode must be 'All' or 'Read'.")),
-            None => return Err(missing_properties(&["permissionMode"])),
-        };
+        let mode_text = body.get("permissionMode").and_then(Value::as_str);
+        let mode_text = mode_text.ok_or_else(|| missing_properties(&["permissionMode"]))?;
+        let mode = PermissionMode::parse(mode_text)
+            .ok_or_else(|| Error::bad_request("The permissionMode must be 'All' or 'Read'."))?;
         let resource =
             body.get("resource").and_then(Value::as_str).ok_or_else(|| missing_properties(&["resource"]))?;
         if resource_token::Target::parse(resource).is_none() {
@@ -188,7 +187,13 @@ impl Wanted {
             None | Some(Value::Null) => None,
             Some(key) => Some(PartitionKey::parse_header(key.to_json().as_bytes())?),
         };
-        Ok(Self { id: ResourceName::from_body(object)?, mode, resource: resource.to_owned(), partition_key })
+        Ok(Self {
+            id: ResourceName::from_body(object)?,
+            mode,
+            mode_text: mode_text.to_owned(),
+            resource: resource.to_owned(),
+            partition_key,
+        })
     }
 
     fn permission(self, rid: PermissionRid, stamp: crate::catalog::Stamp) -> Permission {
@@ -196,6 +201,7 @@ impl Wanted {
             rid,
             id: self.id.as_str().into(),
             mode: self.mode,
+            mode_text: self.mode_text.into(),
             resource: self.resource.into(),
             partition_key: self.partition_key,
             stamp,

@@ -22,6 +22,7 @@ pub struct Trace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     pub range_id: u32,
+    pub version: u64,
     pub lsn: Lsn,
 }
 
@@ -38,14 +39,18 @@ impl Trace {
     pub(crate) fn served_by(&mut self, partition: &Partition, lsn: Lsn) {
         match self.served.iter_mut().find(|served| served.range_id == partition.range_id) {
             Some(served) => served.lsn = served.lsn.max(lsn),
-            None => self.served.push(Served { range_id: partition.range_id, lsn }),
+            None => {
+                let version = partition.session_version();
+                self.served.push(Served { range_id: partition.range_id, version, lsn });
+            }
         }
     }
 
     /// The session token of the response, if a partition took part.
     pub fn session_token(&self) -> Option<SessionToken> {
+        let entries = self.served.iter();
         let entries: Vec<_> =
-            self.served.iter().map(|served| SessionEntry::new(served.range_id, 0, served.lsn)).collect();
+            entries.map(|served| SessionEntry::new(served.range_id, served.version, served.lsn)).collect();
         (!entries.is_empty()).then_some(SessionToken { entries })
     }
 }

@@ -94,6 +94,10 @@ pub fn window(headers: &HeaderMap) -> Result<Option<EpkRange>> {
     if text(headers, READ_KEY_TYPE) == Some("EffectivePartitionKey") {
         return Err(Error::bad_request("One of the input values is invalid."));
     }
+    // A client that asks for the empty prefix of a key sends two empty bounds, which the service refuses.
+    if start.is_some_and(|start| end.is_some_and(|end| start.trim().eq_ignore_ascii_case(end.trim()))) {
+        return Err(Error::bad_request("One of the input values is invalid."));
+    }
     let end = end.map(str::trim).filter(|end| !end.is_empty());
     EpkRange::parse(start.unwrap_or("").trim(), end.unwrap_or("FF")).map(Some)
 }

@@ -109,6 +109,8 @@ pub struct Permission {
     pub rid: PermissionRid,
     pub id: Box<str>,
     pub mode: PermissionMode,
+    /// The mode as the client spelt it, which it gets back.
+    pub mode_text: Box<str>,
     /// The link as the client gave it.
     pub resource: Box<str>,
     pub partition_key: Option<PartitionKey>,
@@ -251,6 +253,16 @@ impl Stamp {
     }
 }
 
+impl Partition {
+    /// The version in session tokens. A partition made later has a greater one, so that what clients have seen
+    /// of an earlier container of the same name, or of an earlier life of a server without disk, is never
+    /// ahead of it. The sum stays below 2^53: one client reads it as a double.
+    pub fn session_version(&self) -> u64 {
+        let made = u64::try_from(self.timestamp).unwrap_or(0).min(u64::from(u32::MAX));
+        (made << 20) + u64::from(self.store.id.0 & 0xF_FFFF)
+    }
+}
+
 impl Container {
     /// The partition that owns this effective key.
     pub fn partition_of(&self, effective: &EffectiveKey) -> &Partition {
@@ -314,10 +326,9 @@ impl User {
 }
 
 impl PermissionMode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "Read",
-            Self::All => "All",
-        }
+    /// Clients write it in either case: `All` and `all`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let modes = [("Read", Self::Read), ("All", Self::All)];
+        modes.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, mode)| mode)
     }
 }

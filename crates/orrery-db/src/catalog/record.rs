@@ -209,7 +209,7 @@ pub(super) fn user(user: &User) -> Vec<u8> {
     let permissions = user.permissions.values().map(|permission| PermissionRecord {
         rid: permission.rid.to_string(),
         id: permission.id.to_string(),
-        mode: permission.mode.as_str().to_owned(),
+        mode: permission.mode_text.to_string(),
         resource: permission.resource.to_string(),
         partition_key: permission.partition_key.as_ref().map(PartitionKey::to_json),
         version: permission.stamp.version,
@@ -316,7 +316,8 @@ fn add_user(catalog: &mut Catalog, record: UserRecord) -> Result<(), Detail> {
         let permission = Permission {
             rid: PermissionRid::parse(&permission.rid).ok_or("a permission's RID is malformed")?,
             id: permission.id.into(),
-            mode: if permission.mode == "All" { PermissionMode::All } else { PermissionMode::Read },
+            mode: PermissionMode::parse(&permission.mode).ok_or("a permission's mode is unknown")?,
+            mode_text: permission.mode.into(),
             resource: permission.resource.into(),
             partition_key,
             stamp: Stamp { version: permission.version, timestamp: permission.timestamp },

@@ -96,7 +96,7 @@ impl Database {
 fn session_ahead(session: Option<&SessionToken>, partition: &Partition, lsn: Lsn) -> Option<Lsn> {
     let lineage = std::iter::once(partition.range_id).chain(partition.parents.iter().rev().copied());
     let entry = session?.entry_for(lineage)?;
-    entry.is_ahead_of(0, lsn).then_some(entry.lsn.max(1))
+    entry.is_ahead_of(partition.session_version(), lsn).then_some(entry.lsn.max(1))
 }
 
 /// The key that a request must carry.

@@ -3,7 +3,7 @@
 
 use super::encode;
 use super::{EffectiveKey, EpkRange, KeyPart, PartitionKey};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::path::KeyPath;
 use crate::value::{Object, Value};
 
@@ -71,9 +71,10 @@ impl PartitionKeyDefinition {
         let version = match definition.get("version") {
             // Every client that hashes takes a missing version for 1.
             None | Some(Value::Null) => KeyVersion::V1,
-            Some(version) => match version.as_i64() {
-                Some(1) => KeyVersion::V1,
-                Some(2) => KeyVersion::V2,
+            Some(version) => match (version.as_i64(), version.as_str()) {
+                // The Java client writes the name of its constant.
+                (Some(1), _) | (_, Some("V1")) => KeyVersion::V1,
+                (Some(2), _) | (_, Some("V2")) => KeyVersion::V2,
                 _ => {
                     return Err(Error::bad_request(
                         "The partition key definition version is invalid. Valid versions are 1 and 2.",
@@ -139,20 +140,17 @@ impl PartitionKeyDefinition {
         self.system_key
     }
 
-    /// The key of an item. What is missing, or hidden behind something that is not an object, is
-    /// undefined; objects and arrays are refused.
+    /// The key of an item. What is missing, hidden behind something that is not an object, or not a
+    /// scalar itself is undefined: clients send `[{}]` for such items and the service stores them.
     pub fn extract(&self, item: &Value) -> Result<PartitionKey> {
         let parts = self.paths.iter().map(|path| match path.value_in(item) {
-            None => Ok(KeyPart::Undefined),
-            Some(Value::Null) => Ok(KeyPart::Null),
-            Some(Value::Bool(flag)) => Ok(KeyPart::Bool(*flag)),
-            Some(Value::Number(number)) => Ok(KeyPart::Number(number.as_f64())),
-            Some(Value::String(text)) => Ok(KeyPart::String(text.clone())),
-            Some(Value::Array(_) | Value::Object(_)) => Err(Error::bad_request(format!(
-                "The partition key value at path '{path}' must be a string, a number, a boolean or null."
-            ))),
+            None | Some(Value::Array(_) | Value::Object(_)) => KeyPart::Undefined,
+            Some(Value::Null) => KeyPart::Null,
+            Some(Value::Bool(flag)) => KeyPart::Bool(*flag),
+            Some(Value::Number(number)) => KeyPart::Number(number.as_f64()),
+            Some(Value::String(text)) => KeyPart::String(text.clone()),
         });
-        let key = PartitionKey(parts.collect::<Result<_>>()?);
+        let key = PartitionKey(parts.collect());
         self.check_lengths(&key)?;
         Ok(key)
     }
@@ -163,7 +161,7 @@ impl PartitionKeyDefinition {
             return Ok(PartitionKey(vec![KeyPart::Undefined]));
         }
         if key.0.len() != self.paths.len() {
-            return Err(Error::bad_request(MISMATCH));
+            return Err(Error::new(ErrorKind::PartitionKeyMismatch, MISMATCH));
         }
         self.check_lengths(key)?;
         Ok(key.clone())
