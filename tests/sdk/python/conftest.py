@@ -113,9 +113,14 @@ def new_container(database):
 def headers():
     """A response hook that remembers the headers of the last answer."""
 
-    class Hook(dict):
+    class Hook:
+        def __init__(self):
+            self._headers = {}
+
         def __call__(self, answer, _body=None):
-            # Not `self.clear` first: paged calls look for that method and call it themselves.
-            self.update({name.lower(): value for name, value in answer.items()})
+            self._headers = {name.lower(): value for name, value in answer.items()}
+
+        def __getitem__(self, name):
+            return self._headers[name]
 
     return Hook()

@@ -22,8 +22,9 @@ async function main() {
     ? { endpoint: process.env.ORRERY_ENDPOINT, stop: async () => {} }
     : await server.start();
   try {
-    const reporter = process.stdout.isTTY ? "spec" : "dot";
-    const child = spawn(process.execPath, ["--test", `--test-reporter=${reporter}`, ...wanted, ...files], {
+    const chosen = wanted.some((argument) => argument.startsWith("--test-reporter"));
+    const reporter = chosen ? [] : [`--test-reporter=${process.stdout.isTTY ? "spec" : "dot"}`];
+    const child = spawn(process.execPath, ["--test", ...reporter, ...wanted, ...files], {
       stdio: "inherit",
       env: { ...process.env, ORRERY_ENDPOINT: running.endpoint },
     });

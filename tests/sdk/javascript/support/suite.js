@@ -12,7 +12,10 @@ const endpoint = process.env.ORRERY_ENDPOINT;
 
 const unique = (prefix = "it") => `${prefix}-${randomUUID()}`;
 
+// Everything is tidied up after the last test of the file, not where it was made: a hook set inside
+// another hook would run at once.
 const opened = [];
+const databases = [];
 
 function openClient(options = {}) {
   const credentials = options.resourceTokens || options.permissionFeed ? {} : { key: KEY };
@@ -21,7 +24,8 @@ function openClient(options = {}) {
   return client;
 }
 
-after(() => {
+after(async () => {
+  for (const database of databases) await database.delete().catch(() => {});
   for (const client of opened) client.dispose();
 });
 
@@ -29,7 +33,7 @@ after(() => {
 async function openDatabase(options = {}) {
   const client = openClient(options);
   const { database } = await client.databases.create({ id: unique("db") });
-  after(() => database.delete().catch(() => {}));
+  databases.push(database);
   return { client, database };
 }
 
