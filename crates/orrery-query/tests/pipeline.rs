@@ -286,25 +286,59 @@ fn top_stops_early_and_keeps_little() {
     assert_eq!((fed, pipeline.ready()), (2, 2));
 }
 
+/// The deepest text of each kind that is accepted also compiles, runs, plans and prints on a small
+/// stack.
 #[test]
 fn deepest_expressions_evaluate() {
+    let document = parse(r#"{"x":-1,"a":[1],"s":"x"}"#);
+    for (open, close) in [
+        ("ABS(", ")"),
+        ("[", "]"),
+        ("{k: ", "}"),
+        ("1 + (", ")"),
+        ("(", ") + 1"),
+        ("- ", ""),
+        ("NOT ", ""),
+        ("true ? ", " : 1"),
+        ("1 ?? (", ")"),
+        ("c.x IN (", ")"),
+        ("c.s LIKE (", ")"),
+        ("c.x BETWEEN 1 AND (", ")"),
+        ("true AND (false OR ", ")"),
+        ("(SELECT VALUE ", ")"),
+        ("(SELECT VALUE t FROM t IN ARRAY(SELECT VALUE ", "))"),
+        ("EXISTS(SELECT VALUE 1 WHERE ", ")"),
+        ("ARRAY(SELECT VALUE t FROM t IN c.a JOIN (SELECT VALUE ", ") u)"),
+        ("udf.f(", ")"),
+    ] {
+        let text =
+            |count: usize| format!("SELECT VALUE {}c.x{} FROM c", open.repeat(count), close.repeat(count));
+        let Some(count) = (1..200).rev().find(|count| orrery_query::check::parse(&text(*count)).is_ok())
+        else {
+            continue;
+        };
+        let query = text(count);
+        let _ = run(&query, std::slice::from_ref(&document), &no_setup());
+        let setup = no_setup();
+        let request = orrery_query::plan::PlanRequest {
+            parameters: &setup.parameters,
+            definition: None,
+            policies: &setup.policies,
+            computed: &[],
+            features: orrery_query::plan::Features::ALL,
+        };
+        let _ = orrery_query::plan::plan(&query, request);
+        let filter = format!("SELECT * FROM c WHERE {}c.x{}", open.repeat(count), close.repeat(count));
+        let _ = run(&filter, std::slice::from_ref(&document), &no_setup());
+    }
     let nested =
         |count: usize| format!("SELECT VALUE {}c.x{} FROM c", "ABS(".repeat(count), ")".repeat(count));
-    let document = parse(r#"{"x":-1}"#);
-    assert_eq!(
-        json(
-            &run(&nested(120), std::slice::from_ref(&document), &no_setup())
-                .map_err(|failure| failure.message())
-                .unwrap()
-        ),
-        "[1]"
-    );
-    let levels = 15;
-    let nested = format!("SELECT VALUE {}c.x{} FROM c", "(SELECT VALUE ".repeat(levels), ")".repeat(levels));
-    assert_eq!(
-        json(&run(&nested, &[document], &no_setup()).map_err(|failure| failure.message()).unwrap()),
-        "[-1]"
-    );
+    let rows =
+        run(&nested(120), std::slice::from_ref(&document), &no_setup()).map_err(|failure| failure.message());
+    assert_eq!(json(&rows.unwrap()), "[1]");
+    let nested = format!("SELECT VALUE {}c.x{} FROM c", "(SELECT VALUE ".repeat(15), ")".repeat(15));
+    let rows = run(&nested, &[document], &no_setup()).map_err(|failure| failure.message());
+    assert_eq!(json(&rows.unwrap()), "[-1]");
 }
 
 #[test]
@@ -437,4 +471,23 @@ fn runs_can_move_between_threads() {
     check::<Pipeline>();
     share::<orrery_query::Program>();
     share::<Context<'_>>();
+}
+
+#[test]
+fn whole_documents_can_be_left_to_the_caller() {
+    let documents = documents();
+    let options = Options { documents_by_reference: true, ..Options::default() };
+    let rows = run_with("SELECT * FROM c WHERE c.n = 2", &documents, &no_setup(), options.clone());
+    let rows = rows.map_err(|failure| failure.message()).unwrap();
+    let inputs: Vec<u64> = rows.iter().map(|row| row.input).collect();
+    assert_eq!(inputs, [2, 5, 8, 11, 14]);
+    assert!(rows.iter().all(|row| row.value == Value::Null));
+    for query in
+        ["SELECT c.id FROM c", "SELECT DISTINCT * FROM c", "SELECT * FROM c.tags", "SELECT VALUE c FROM c"]
+    {
+        let rows = run_with(query, &documents, &no_setup(), options.clone())
+            .map_err(|failure| failure.message())
+            .unwrap();
+        assert!(rows.iter().all(|row| row.value != Value::Null), "{query}");
+    }
 }

@@ -296,3 +296,12 @@ fn fused_ranking_is_planned() {
     }
     orrery_query::check::parse(&info.global_statistics_query).unwrap();
 }
+
+#[test]
+fn the_document_has_all_fields_in_order() {
+    let plan = plan_keyed("SELECT * FROM c", &["/pk"], Features::NONE).unwrap();
+    assert_eq!(
+        plan.to_value().to_json(),
+        r#"{"partitionedQueryExecutionInfoVersion":2,"queryInfo":{"distinctType":"None","top":null,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],"groupByAliases":[],"aggregates":[],"groupByAliasToAggregateType":{},"rewrittenQuery":"","hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false},"queryRanges":[{"min":"","max":"FF","isMinInclusive":true,"isMaxInclusive":false}]}"#
+    );
+}

@@ -3,10 +3,15 @@
 
 mod common;
 
-use common::{Setup, run};
-use orrery_model::{Object, value};
+use common::{Setup, compile, run};
+use orrery_model::partition_key::PartitionKeyDefinition;
+use orrery_model::{Object, Value, value};
+use orrery_query::context::{Context, Random};
+use orrery_query::filter::{
+    IndexCondition, KeyRestriction, PathStep, Test, TypeTest, index_condition, key_restriction,
+};
 use orrery_query::plan::{Features, PlanRequest, plan};
-use orrery_query::{check, parse_condition, parser, printer};
+use orrery_query::{check, order, parse_condition, parser, printer};
 use proptest::prelude::*;
 
 /// Words that make texts look like queries.
@@ -172,8 +177,210 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
+/// Filters over a few properties, of the kinds an index can and cannot answer.
+fn filter() -> impl Strategy<Value = String> {
+    let path = || prop::sample::select(vec!["c.a", "c.b", "c.o.a", "c.l[0]", "c[\"a\"]"]);
+    let constant = || {
+        prop::sample::select(vec![
+            "1",
+            "2",
+            "-1",
+            "1.5",
+            "'a'",
+            "'ab'",
+            "''",
+            "true",
+            "false",
+            "null",
+            "undefined",
+            "[1]",
+            "{x: 1}",
+        ])
+    };
+    let comparison = prop::sample::select(vec!["=", "!=", "<", "<=", ">", ">="]);
+    let leaf = prop_oneof![
+        (path(), comparison.clone(), constant())
+            .prop_map(|(path, operator, value)| format!("{path} {operator} {value}")),
+        (constant(), comparison, path())
+            .prop_map(|(value, operator, path)| format!("{value} {operator} {path}")),
+        (path(), constant(), constant()).prop_map(|(path, a, b)| format!("({path} IN ({a}, {b}))")),
+        (path(), constant(), constant()).prop_map(|(path, a, b)| format!("({path} NOT IN ({a}, {b}))")),
+        (path(), constant(), constant()).prop_map(|(path, a, b)| format!("({path} BETWEEN {a} AND {b})")),
+        (path(), prop::sample::select(vec!["'a%'", "'a_'", "'ab'", "'%b'", "'[ab]%'"]))
+            .prop_map(|(path, pattern)| format!("({path} LIKE {pattern})")),
+        (path(), constant()).prop_map(|(path, value)| format!("STARTSWITH({path}, {value})")),
+        (path(), constant()).prop_map(|(path, value)| format!("STRINGEQUALS({path}, {value}, true)")),
+        (path(), constant()).prop_map(|(path, value)| format!("ARRAY_CONTAINS([{value}, 'a', 1], {path})")),
+        constant().prop_map(|value| format!("ARRAY_CONTAINS(c.l, {value})")),
+        constant().prop_map(|value| format!(
+            "EXISTS(SELECT VALUE t FROM t IN c.l WHERE t = {value} OR t.a = {value})"
+        )),
+        constant().prop_map(|value| format!("(SELECT VALUE 1 WHERE c.a = {value}) = 1")),
+        (
+            prop::sample::select(vec![
+                "IS_DEFINED",
+                "IS_NULL",
+                "IS_BOOL",
+                "IS_NUMBER",
+                "IS_STRING",
+                "IS_ARRAY",
+                "IS_OBJECT",
+                "IS_PRIMITIVE"
+            ]),
+            path()
+        )
+            .prop_map(|(function, path)| format!("{function}({path})")),
+        path().prop_map(str::to_owned),
+        constant().prop_map(str::to_owned),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a}) AND ({b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a}) OR ({b})")),
+            inner.prop_map(|a| format!("NOT ({a})")),
+        ]
+    })
+}
+
+fn document() -> impl Strategy<Value = Value> {
+    let scalar = || {
+        prop::sample::select(vec![
+            "1",
+            "2",
+            "-1",
+            "1.5",
+            "\"a\"",
+            "\"ab\"",
+            "\"b\"",
+            "\"\"",
+            "true",
+            "false",
+            "null",
+            "[1]",
+            "{\"x\":1}",
+        ])
+    };
+    let member = |name: &'static str| {
+        prop::option::of(scalar()).prop_map(move |value| value.map(|value| format!("\"{name}\":{value}")))
+    };
+    let list = prop::option::of(prop::collection::vec(
+        prop_oneof![
+            scalar().prop_map(str::to_owned),
+            scalar().prop_map(|value| format!("{{\"a\":{value}}}"))
+        ],
+        0..3,
+    ))
+    .prop_map(|items| items.map(|items| format!("\"l\":[{}]", items.join(","))));
+    let nested =
+        prop::option::of(scalar()).prop_map(|value| value.map(|value| format!("\"o\":{{\"a\":{value}}}")));
+    (member("a"), member("b"), list, nested).prop_map(|(a, b, list, nested)| {
+        let members: Vec<String> = [a, b, list, nested].into_iter().flatten().collect();
+        value::parse(format!("{{{}}}", members.join(",")).as_bytes()).unwrap()
+    })
+}
+
+/// The values at a path, every element of arrays for itself; none if it is undefined.
+fn values_at<'v>(value: &'v Value, steps: &[PathStep]) -> Vec<&'v Value> {
+    match steps.split_first() {
+        None => vec![value],
+        Some((PathStep::Name(name), rest)) => {
+            value.get(name).map(|value| values_at(value, rest)).unwrap_or_default()
+        }
+        Some((PathStep::Element, rest)) => {
+            value.as_array().unwrap_or(&[]).iter().flat_map(|item| values_at(item, rest)).collect()
+        }
+    }
+}
+
+/// Answers a condition as an index would.
+fn satisfies(document: &Value, condition: &IndexCondition) -> bool {
+    match condition {
+        IndexCondition::All => true,
+        IndexCondition::None => false,
+        IndexCondition::And(parts) => parts.iter().all(|part| satisfies(document, part)),
+        IndexCondition::Or(parts) => parts.iter().any(|part| satisfies(document, part)),
+        IndexCondition::Term { path, test, .. } => {
+            let values = values_at(document, &path.0);
+            if *test == Test::Type(TypeTest::NotDefined) {
+                return values.is_empty();
+            }
+            values.into_iter().any(|value| passes(value, test))
+        }
+    }
+}
+
+fn passes(value: &Value, test: &Test) -> bool {
+    let same_type = |other: &Value| std::mem::discriminant(value) == std::mem::discriminant(other);
+    match test {
+        Test::Equal(wanted) => value == wanted,
+        Test::NotEqual(unwanted) => value != unwanted,
+        Test::In(wanted) => wanted.contains(value),
+        Test::Range { low, high } => {
+            let above = low.as_ref().is_none_or(|low| {
+                let order = order::compare(Some(value), Some(&low.value));
+                same_type(&low.value) && (order.is_gt() || (low.inclusive && order.is_eq()))
+            });
+            let below = high.as_ref().is_none_or(|high| {
+                let order = order::compare(Some(value), Some(&high.value));
+                same_type(&high.value) && (order.is_lt() || (high.inclusive && order.is_eq()))
+            });
+            above && below
+        }
+        Test::Prefix(prefix) => value.as_str().is_some_and(|text| text.starts_with(&**prefix)),
+        Test::StringScan => value.as_str().is_some(),
+        Test::Type(TypeTest::Defined) => true,
+        Test::Type(TypeTest::NotDefined) => false,
+        Test::Type(TypeTest::Null) => matches!(value, Value::Null),
+        Test::Type(TypeTest::Bool) => value.as_bool().is_some(),
+        Test::Type(TypeTest::Number) => value.as_number().is_some(),
+        Test::Type(TypeTest::String) => value.as_str().is_some(),
+        Test::Type(TypeTest::Array) => value.as_array().is_some(),
+        Test::Type(TypeTest::Object) => value.as_object().is_some(),
+        Test::Type(TypeTest::Primitive) => !matches!(value, Value::Array(_) | Value::Object(_)),
+    }
+}
+
+/// Whether the document can be where the restriction looks.
+fn is_covered(document: &Value, restriction: &KeyRestriction, definition: &PartitionKeyDefinition) -> bool {
+    // An item with an array or object as key does not exist.
+    let Ok(key) = definition.extract(document) else { return true };
+    match restriction {
+        KeyRestriction::All => true,
+        KeyRestriction::None => false,
+        KeyRestriction::Keys(keys) => keys.iter().any(|prefix| key.starts_with(prefix)),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What a filter keeps, the index condition and the key restriction keep too; an exact condition
+    /// keeps nothing else.
+    #[test]
+    fn analysis_never_loses_a_document(filter in filter(), documents in prop::collection::vec(document(), 1..8)) {
+        let setup = Setup::of(&Object::new().into());
+        let query = format!("SELECT * FROM c WHERE {filter}");
+        let program = compile(&query, &setup).map_err(|failure| failure.message()).unwrap();
+        let random = Random::new(1);
+        let context = Context::new(0, &random, &setup.policies);
+        let condition = index_condition(&program, &context);
+        let single = PartitionKeyDefinition::with_paths(&["/a"]).unwrap();
+        let hierarchical = PartitionKeyDefinition::with_paths(&["/b", "/o/a"]).unwrap();
+        for document in &documents {
+            let kept = !run(&query, std::slice::from_ref(document), &setup).map_err(|failure| failure.message()).unwrap().is_empty();
+            let found = satisfies(document, &condition);
+            prop_assert!(!kept || found, "{} is lost by {:?}", document.to_json(), condition);
+            prop_assert!(kept || !found || !condition.is_exact(), "{} is kept by exact {:?}", document.to_json(), condition);
+            for definition in [&single, &hierarchical] {
+                let restriction = key_restriction(&program, definition);
+                prop_assert!(!kept || is_covered(document, &restriction, definition), "{} is not in {:?}", document.to_json(), restriction);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_text_is_survived(text in "\\PC{0,200}") {

@@ -324,6 +324,10 @@ impl Analysis<'_> {
         {
             return IndexCondition::None;
         }
+        // Arrays and objects stand in no order.
+        if matches!(low, Value::Array(_) | Value::Object(_)) {
+            return IndexCondition::None;
+        }
         let bound = |value| Some(Bound { value, inclusive: true });
         term(&operands[0], Test::Range { low: bound(low), high: bound(high) }, slots)
     }

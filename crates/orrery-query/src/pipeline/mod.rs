@@ -33,7 +33,7 @@ use crate::eval::{Env, project};
 use crate::group::GroupTable;
 use crate::operand::{Operand, borrowed};
 use crate::order;
-use crate::program::{Block, DOCUMENT, Program, SourceRows};
+use crate::program::{Block, DOCUMENT, Program, Projection, SourceRows};
 use crate::subquery::{bind_rows, for_each_match};
 
 /// A document to evaluate.
@@ -86,6 +86,9 @@ pub struct Options {
     pub page_rows: Option<usize>,
     /// Sorted rows before this place are left out.
     pub resume: Option<ResumePoint>,
+    /// Where a streamed row is the document as it was fed ([`Program::returns_documents`]), leave its
+    /// value null: the caller has the document, and its text, under [`Output::input`].
+    pub documents_by_reference: bool,
 }
 
 /// One run of a program.
@@ -245,7 +248,9 @@ impl Pipeline {
                 if self.window.is_full() {
                     return Ok(false);
                 }
-                if let Some(value) = project(&block.projection, env, context)? {
+                if self.options.documents_by_reference && program.returns_documents() {
+                    self.emit(block, Value::Null, (input, row), None)?;
+                } else if let Some(value) = project(&block.projection, env, context)? {
                     self.emit(block, value, (input, row), None)?;
                 }
                 Ok(!self.window.is_full())
@@ -406,6 +411,16 @@ impl Pipeline {
 }
 
 impl Program {
+    /// Whether every row is a fed document, unchanged: `SELECT * FROM c`, streamed or sorted.
+    pub fn returns_documents(&self) -> bool {
+        let block = &self.block;
+        matches!(block.projection, Projection::Row(DOCUMENT))
+            && block.sources.is_empty()
+            && !block.distinct
+            && block.grouping.is_none()
+            && self.rank.is_none()
+    }
+
     /// How the results of this program come out.
     pub fn shape(&self) -> Shape {
         let block = &self.block;
