@@ -285,7 +285,9 @@ pub trait PartitionStore: Send + Sync + 'static {
     /// All partitions, in no particular order.
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>>;
 
-    /// Makes an empty partition at epoch 0 whose numbers continue after `lsn`. Does nothing if it exists.
+    /// Makes an empty partition at epoch 0 whose numbers continue after `lsn`. If it exists it keeps what it
+    /// has, and its numbers continue after the larger of its own and `lsn`: the children of a split are
+    /// filled first and learn at the switch how far their parent came.
     fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Moves the epoch on, so that commits and reads with `partition` fail as fenced. Waits for commits

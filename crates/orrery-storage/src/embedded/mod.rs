@@ -138,3 +138,74 @@ impl Drop for Embedded {
         self.threads.stop(&self.shared);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::layout::Slot;
+    use super::*;
+    use crate::contract::{Entry, KeyRange, PartitionId, PartitionRef, PartitionStore, Scan};
+
+    fn entries_in_tree(store: &Embedded) -> Vec<Vec<u8>> {
+        let scan = Scan { bytes_max: usize::MAX, ..Scan::forward(KeyRange::all(), usize::MAX) };
+        let (start, end) = (Slot::STORE.key(&[]), Slot(u32::MAX).key(&[]));
+        let page = store.shared.tree.pin().scan_full(start, end, &scan).unwrap();
+        page.entries.into_iter().map(|entry| entry.key).collect()
+    }
+
+    /// Whether in the memtable, in tables of their own or in shared ones, and over a restart in between.
+    #[tokio::test]
+    async fn destroyed_partitions_leave_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        let sizes = EmbeddedOptions { memtable_bytes: 64 << 10, table_bytes: 64 << 10, ..Default::default() };
+        let mut store = Embedded::open(&path, sizes.clone()).unwrap();
+        let partitions = [(1, 2000), (2, 5), (3, 2000), (4, 0)];
+        for (id, entries) in partitions {
+            let partition = PartitionRef { id: PartitionId(id), epoch: 0 };
+            store.create(partition.id, 0).await.unwrap();
+            let entry = |key: u32| Entry { key: key.to_be_bytes().to_vec(), value: vec![7; 100].into() };
+            store.bulk_load(partition, (0..entries).map(entry).collect()).await.unwrap();
+        }
+        for (id, _) in partitions {
+            store.destroy(PartitionId(id)).await.unwrap();
+            if id == 2 {
+                drop(store);
+                store = Embedded::open(&path, sizes.clone()).unwrap();
+            }
+        }
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while entries_in_tree(&store) != [b"J", b"N"] {
+            assert!(std::time::Instant::now() < deadline, "{} entries remain", entries_in_tree(&store).len());
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Old lists of tables and their memtables must not pile up while nobody reads them.
+    #[tokio::test]
+    async fn nothing_is_kept_for_readers_that_are_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = Limits { snapshot_age_max: std::time::Duration::ZERO, ..Limits::COMMON };
+        let sizes =
+            EmbeddedOptions { memtable_bytes: 16 << 10, table_bytes: 64 << 10, limits, ..Default::default() };
+        let store = Embedded::open(directory.path().join("data"), sizes).unwrap();
+        let partition = PartitionRef { id: PartitionId(1), epoch: 0 };
+        store.create(partition.id, 0).await.unwrap();
+        // Never dropped, but too old at once.
+        let mut forgotten = Vec::new();
+        for round in 0..200_u32 {
+            forgotten.push(store.snapshot(partition).await.unwrap());
+            let entry =
+                |key: u32| Entry { key: (key + round).to_be_bytes().to_vec(), value: vec![7; 100].into() };
+            store.bulk_load(partition, (0..20).map(entry).collect()).await.unwrap();
+        }
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while store.shared.tree.kept_lists() > 2 {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "{} lists are kept",
+                store.shared.tree.kept_lists()
+            );
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -174,6 +174,12 @@ impl Tree {
         self.lsm.get_version_history_lock().maintenance(path, oldest)
     }
 
+    /// How many outdated lists of tables are kept for readers.
+    #[cfg(test)]
+    pub(super) fn kept_lists(&self) -> usize {
+        self.lsm.version_free_list_len()
+    }
+
     /// Drops tables that hold nothing but entries of this slot.
     pub(super) fn drop_slot_tables(&self, slot: Slot) -> Result<(), lsm_tree::Error> {
         let (start, end) = slot.range(&KeyRange::all());

@@ -143,10 +143,16 @@ impl PartitionStore for Memory {
     fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             self.open()?;
-            self.partitions.write().entry(id).or_insert_with(|| {
+            let mut partitions = self.partitions.write();
+            let partition = partitions.entry(id).or_insert_with(|| {
                 let state = State { epoch: 0, lsn, table: Table::default(), gone: false };
                 Arc::new(Partition { state: RwLock::new(state), progress: watch::Sender::new(Some(lsn)) })
             });
+            let mut state = partition.state.write();
+            if lsn > state.lsn {
+                state.lsn = lsn;
+                partition.progress.send_replace(Some(lsn));
+            }
             Ok(())
         })
     }
