@@ -34,18 +34,15 @@ impl PreparedItem {
         if text.len() > ITEM_BYTES_MAX {
             return Err(too_large());
         }
-        let value = parse_object(text)?;
+        let mut value = parse_object(text)?;
         let body = without_system_properties(text, &value)?;
+        remove_system_properties(&mut value);
         Self::new(definition, value, body)
     }
 
     /// Checks an item that the server itself has put together (a patch, a script).
     pub(crate) fn from_value(definition: &ContainerDefinition, mut value: Value) -> Result<Self> {
-        if let Some(object) = value.as_object_mut() {
-            for name in SYSTEM_PROPERTIES {
-                object.remove(name);
-            }
-        }
+        remove_system_properties(&mut value);
         let body = Bytes::from(value.to_exact_json());
         if body.len() > ITEM_BYTES_MAX {
             return Err(too_large());
@@ -156,6 +153,15 @@ fn canonical(value: &Value) -> Value {
         }
         Value::Number(number) => Value::from(number.as_f64() + 0.0),
         other => other.clone(),
+    }
+}
+
+/// What the client says of them has no effect: neither stored nor indexed.
+fn remove_system_properties(value: &mut Value) {
+    if let Some(object) = value.as_object_mut() {
+        for name in SYSTEM_PROPERTIES {
+            object.remove(name);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! databases on both stores of this process.
 
 pub mod env;
+pub mod faulty;
 pub mod raw;
 pub mod script;
 
@@ -65,6 +66,15 @@ impl World {
             None => Arc::new(Memory::new()),
             Some(directory) => Arc::new(open_embedded(directory)),
         };
+        Self::start(store, options, directory).await
+    }
+
+    /// A database on a store that the test keeps a hand on.
+    pub async fn on(store: Arc<dyn PartitionStore>, options: Options) -> Self {
+        Self::start(store, options, None).await
+    }
+
+    async fn start(store: Arc<dyn PartitionStore>, options: Options, directory: Option<TempDir>) -> Self {
         let env = Arc::new(TestEnv::new(7));
         let database = Database::open(Arc::clone(&store), env.clone(), options.clone()).await.unwrap();
         Self { env, database, store, options, directory }
