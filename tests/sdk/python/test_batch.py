@@ -136,9 +136,10 @@ def test_too_large(container, key):
 
 
 def test_another_partition_key_is_refused(container, key):
-    with pytest.raises((exceptions.CosmosHttpResponseError, exceptions.CosmosBatchOperationError)) as caught:
-        container.execute_item_batch([("create", ({"id": "a", "pk": "another"},))], key)
-    assert caught.value.status_code == 400
+    operations = [("create", ({"id": "a", "pk": key},)), ("create", ({"id": "b", "pk": "another"},))]
+    with pytest.raises(exceptions.CosmosBatchOperationError) as caught:
+        container.execute_item_batch(operations, key)
+    assert [result["statusCode"] for result in caught.value.operation_responses] == [424, 400]
 
 
 def test_unique_ids_in_one_batch(container, key):

@@ -99,10 +99,18 @@ def test_replace_of_a_missing_item(container):
         container.replace_item(name, {"id": name, "pk": "a"})
 
 
-def test_replace_cannot_rename(container):
+def test_replace_can_rename(container):
     created = container.create_item({"id": unique(), "pk": "a"})
-    with fails(400):
-        container.replace_item(created["id"], {"id": unique("other"), "pk": "a"})
+    other = unique("renamed")
+    replaced = container.replace_item(created["id"], {"id": other, "pk": "a", "value": 2})
+    assert replaced["id"] == other
+    assert replaced["_rid"] == created["_rid"]
+    assert container.read_item(other, "a") == replaced
+    with fails(404):
+        container.read_item(created["id"], "a")
+    third = container.create_item({"id": unique(), "pk": "a"})
+    with fails(409):
+        container.replace_item(third["id"], {"id": other, "pk": "a"})
 
 
 def test_delete(container, headers):

@@ -60,7 +60,7 @@ def test_permission_lifecycle(user, guarded):
     body = {"id": "p", "permissionMode": PermissionMode.Read, "resource": guarded.container_link}
     permission = user.create_permission(body)
     assert permission.id == "p"
-    assert permission.permission_mode == "Read"
+    assert permission.permission_mode == PermissionMode.Read
     token = permission.properties["_token"]
     assert token.startswith("type=resource&ver=1")
     assert user.get_permission("p").properties["_token"]
@@ -68,9 +68,9 @@ def test_permission_lifecycle(user, guarded):
     with fails(409):
         user.create_permission(body)
     replaced = user.replace_permission("p", {**body, "permissionMode": PermissionMode.All})
-    assert replaced.permission_mode == "All"
+    assert replaced.permission_mode == PermissionMode.All
     upserted = user.upsert_permission({**body, "permissionMode": PermissionMode.Read})
-    assert upserted.permission_mode == "Read"
+    assert upserted.permission_mode == PermissionMode.Read
     user.delete_permission("p")
     with fails(404):
         user.get_permission("p")

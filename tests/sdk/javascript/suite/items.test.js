@@ -70,7 +70,11 @@ describe("items", () => {
     const replaced = await item.replace({ id: resource.id, pk: "a", value: 2 });
     assert.equal(replaced.statusCode, 200);
     assert.equal(replaced.resource.value, 2);
-    await fails(item.replace({ id: unique("other"), pk: "a" }), 400);
+    const other = unique("renamed");
+    const renamed = await item.replace({ id: other, pk: "a", value: 3 });
+    assert.equal(renamed.resource._rid, resource._rid);
+    assert.equal((await item.read()).statusCode, 404);
+    assert.equal((await container.item(other, "a").read()).resource.value, 3);
   });
 
   it("are deleted", async () => {
