@@ -18,4 +18,5 @@ mod permissions;
 mod purges;
 mod queries;
 mod sessions;
+mod splits;
 mod unique_keys;

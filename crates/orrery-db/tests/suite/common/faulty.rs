@@ -1,0 +1,115 @@
+//! A store that stops taking commits after a number of them: what a crash in the middle of something looks
+//! like to whoever opens the data next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use orrery_storage::{
+    BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Lsn, PartitionId, PartitionInfo, PartitionRef,
+    PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError,
+};
+
+pub struct Faulty {
+    inner: Arc<dyn PartitionStore>,
+    commits_left: AtomicI64,
+    creates_left: AtomicI64,
+}
+
+impl Faulty {
+    pub fn new(inner: Arc<dyn PartitionStore>) -> Self {
+        Self { inner, commits_left: AtomicI64::new(i64::MAX), creates_left: AtomicI64::new(i64::MAX) }
+    }
+
+    /// Lets so many commits pass and no more.
+    pub fn fail_after_commits(&self, count: i64) {
+        self.commits_left.store(count, Ordering::SeqCst);
+    }
+
+    /// Lets so many partitions be made and no more.
+    pub fn fail_after_creates(&self, count: i64) {
+        self.creates_left.store(count, Ordering::SeqCst);
+    }
+}
+
+impl PartitionStore for Faulty {
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+
+    fn commit(
+        &self,
+        partition: PartitionRef,
+        op: Box<dyn ErasedOp>,
+    ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
+        if self.commits_left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Box::pin(async { Err(CommitError::Unavailable("it was told to fail".to_owned())) });
+        }
+        self.inner.commit(partition, op)
+    }
+
+    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
+        if self.creates_left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Box::pin(async { Err(StoreError::Unavailable("it was told to fail".to_owned())) });
+        }
+        self.inner.create(id, lsn)
+    }
+
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
+        self.inner.partitions()
+    }
+
+    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        self.inner.retire(partition)
+    }
+
+    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.destroy(id)
+    }
+
+    fn read(
+        &self,
+        partition: PartitionRef,
+        request: ReadRequest,
+    ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+        self.inner.read(partition, request)
+    }
+
+    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
+        self.inner.snapshot(partition)
+    }
+
+    fn bulk_load(
+        &self,
+        partition: PartitionRef,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.bulk_load(partition, entries)
+    }
+
+    fn delete_range(
+        &self,
+        partition: PartitionRef,
+        range: KeyRange,
+        entries_max: usize,
+    ) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.inner.delete_range(partition, range, entries_max)
+    }
+
+    fn wait_lsn(
+        &self,
+        id: PartitionId,
+        after: Lsn,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        self.inner.wait_lsn(id, after, timeout)
+    }
+
+    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.inner.size_bytes(id)
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.close()
+    }
+}

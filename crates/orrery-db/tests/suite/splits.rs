@@ -1,0 +1,183 @@
+//! Partitions split while readers and writers go on, and nothing is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use orrery_db::{Database, ItemOptions, PageRequest, QueryOptions, QueryRequest, RangesPage, Trace};
+use orrery_model::{ErrorKind, Value};
+
+use crate::common::{BY_PK, DATABASE, ENGINES, Engine, PLACE, World, everything, parse, raw, with_key};
+
+fn container(world: &World) -> Arc<orrery_db::Container> {
+    Arc::clone(world.database.catalog().container(DATABASE, "items").unwrap())
+}
+
+async fn write(database: &Database, key: u64, id: u64, version: u64) {
+    let body = format!(r#"{{"id":"{id}","pk":"k{key}","version":{version},"tag":"t{}"}}"#, id % 5);
+    let options = with_key(&format!(r#"["k{key}"]"#));
+    database.upsert_item(&mut Trace::default(), PLACE, &options, &Bytes::from(body)).await.unwrap();
+}
+
+async fn query(world: &World, text: &str, page_size: i64) -> Vec<Value> {
+    let request = QueryRequest { text: text.to_owned(), parameters: Vec::new(), resume_filter: None };
+    let mut options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
+    let mut rows = Vec::new();
+    loop {
+        options.page = PageRequest { items_max: Some(page_size), ..options.page };
+        let page = world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
+        let text = [b"[".as_slice(), &page.rows, b"]"].concat();
+        rows.extend(parse(&text).as_array().unwrap().to_vec());
+        match page.continuation {
+            Some(token) => options.page.continuation = Some(token),
+            None => return rows,
+        }
+    }
+}
+
+/// Splits every partition of the container once.
+async fn split_all(world: &World) {
+    for partition in &container(world).partitions {
+        world.database.split_partition(container(world).rid, partition.range_id).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_while_partitions_split_under_load() {
+    for engine in ENGINES {
+        let world = World::with_partitions(engine, 1).await;
+        let policy = r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/tag"},{"path":"/version","order":"descending"}]]}"#;
+        world.create_container(&format!("{BY_PK},{policy}")).await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (0..4u64)
+            .map(|writer| {
+                let (database, stop) = (Arc::clone(&world.database), Arc::clone(&stop));
+                tokio::spawn(async move {
+                    // Each writer owns its items, so the last version it wrote is the one that must be there.
+                    let mut last = BTreeMap::new();
+                    let mut version = 0;
+                    while !stop.load(Ordering::Relaxed) || version < 200 {
+                        version += 1;
+                        let (key, id) = (version % 23, writer * 1000 + version % 97);
+                        write(&database, key, id, version).await;
+                        last.insert((key, id), version);
+                        if version % 7 == 0 {
+                            let options = with_key(&format!(r#"["k{key}"]"#));
+                            let id_text = id.to_string();
+                            let place = (PLACE.0, PLACE.1, id_text.as_str());
+                            database.delete_item(&mut Trace::default(), place, &options).await.unwrap();
+                            last.remove(&(key, id));
+                        }
+                    }
+                    last
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            split_all(&world).await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let mut expected = BTreeMap::new();
+        for writer in writers {
+            expected.extend(writer.await.unwrap());
+        }
+        assert_eq!(container(&world).partitions.len(), 8, "{engine:?}");
+
+        let found = |items: &[Value]| -> BTreeMap<(u64, u64), u64> {
+            let number = |text: &str| text.parse::<u64>().unwrap();
+            let row = |item: &Value| {
+                let key = number(&item.get("pk").unwrap().as_str().unwrap()[1..]);
+                let id = number(item.get("id").unwrap().as_str().unwrap());
+                ((key, id), u64::try_from(item.get("version").unwrap().as_i64().unwrap()).unwrap())
+            };
+            items.iter().map(row).collect()
+        };
+        let items = world.feed(&everything(), 13).await.unwrap();
+        assert_eq!((items.len(), found(&items)), (expected.len(), expected.clone()), "{engine:?}");
+        for text in [
+            "SELECT * FROM c WHERE c.version >= 0",
+            "SELECT * FROM c WHERE c.version >= 0 ORDER BY c.version DESC",
+            "SELECT * FROM c ORDER BY c.tag, c.version DESC",
+        ] {
+            let rows = query(&world, text, 17).await;
+            assert_eq!((rows.len(), found(&rows)), (expected.len(), expected.clone()), "{engine:?} {text}");
+        }
+        raw::check_consistency(&world).await.unwrap();
+        let world = world.restart().await;
+        assert_eq!(found(&world.feed(&everything(), -1).await.unwrap()), expected, "{engine:?} after a restart");
+    }
+}
+
+#[tokio::test]
+async fn a_query_goes_on_through_splits() {
+    let world = World::with_partitions(Engine::Memory, 1).await;
+    world.create_container(BY_PK).await;
+    for id in 0..60 {
+        write(&world.database, id, id, id).await;
+    }
+    for text in ["SELECT VALUE c.id FROM c WHERE c.version >= 0", "SELECT VALUE c.id FROM c ORDER BY c.version DESC"] {
+        let request = QueryRequest { text: text.to_owned(), parameters: Vec::new(), resume_filter: None };
+        let mut options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
+        let mut seen = Vec::new();
+        for round in 0.. {
+            options.page.items_max = Some(7);
+            let page = world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
+            let rows = parse(&[b"[".as_slice(), &page.rows, b"]"].concat());
+            seen.extend(rows.as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()));
+            if round < 2 {
+                split_all(&world).await;
+            }
+            match page.continuation {
+                Some(token) => options.page.continuation = Some(token),
+                None => break,
+            }
+        }
+        seen.sort_by_key(|id| id.parse::<u64>().unwrap());
+        assert_eq!(seen, (0..60).map(|id| id.to_string()).collect::<Vec<_>>(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn ranges_sessions_and_ids_follow_their_parents() {
+    let world = World::with_partitions(Engine::Memory, 1).await;
+    world.create_container(BY_PK).await;
+    for id in 0..20 {
+        write(&world.database, id, id, 1).await;
+    }
+    let mut trace = Trace::default();
+    let options = with_key(r#"["k3"]"#);
+    world.database.read_item(&mut trace, (PLACE.0, PLACE.1, "3"), &options).await.unwrap();
+    let session = trace.session_token().unwrap();
+    split_all(&world).await;
+
+    let RangesPage::Changed { etag, ranges, .. } =
+        world.database.list_ranges(&mut Trace::default(), PLACE, Some("\"1\"")).unwrap()
+    else {
+        panic!("the split is news");
+    };
+    assert_eq!(etag, "\"2\"");
+    let parents = |range: &Value| range.get("parents").unwrap().to_json();
+    assert_eq!(ranges.iter().map(parents).collect::<Vec<_>>(), [r#"["0"]"#, r#"["0"]"#]);
+
+    let options = ItemOptions { session: Some(session), ..options };
+    let mut trace = Trace::default();
+    world.database.read_item(&mut trace, (PLACE.0, PLACE.1, "3"), &options).await.unwrap();
+    assert!(trace.served[0].range_id > 0 && trace.served[0].lsn >= 20, "{trace:?}");
+    let gone = container(&world).partition(0).unwrap_err();
+    assert_eq!(gone.kind, ErrorKind::PartitionGone);
+}
+
+#[tokio::test]
+async fn the_halves_hold_about_as_much() {
+    let world = World::with_partitions(Engine::Memory, 1).await;
+    world.create_container(BY_PK).await;
+    for id in 0..400 {
+        write(&world.database, id, id, 1).await;
+    }
+    split_all(&world).await;
+    let usage = world.database.container_usage(PLACE.0, PLACE.1).await.unwrap();
+    let items: Vec<u64> = usage.iter().map(|(_, usage)| usage.items).collect();
+    assert_eq!(items.iter().sum::<u64>(), 400);
+    assert!(items.iter().all(|count| (180..=220).contains(count)), "{items:?}");
+}
