@@ -313,11 +313,6 @@ impl Expr {
             ExprKind::Call(call) => call.arguments.iter().collect(),
         }
     }
-
-    /// Whether the two say the same, wherever they stand in the text.
-    pub fn same_as(&self, other: &Expr) -> bool {
-        crate::printer::expression(self) == crate::printer::expression(other)
-    }
 }
 
 /// The name of a column without alias: the last name of a path, or nothing.

@@ -283,13 +283,18 @@ fn like<'e>(
         return Ok(None);
     };
     if let Some(pattern) = pattern {
-        return Ok(owned(pattern.matches(text) != not));
+        return matched(pattern, text, not);
     }
     let pattern = evaluate(&operands[1], env, context)?;
     let Some(pattern) = pattern.as_deref().and_then(Value::as_str) else {
         return Ok(None);
     };
-    Ok(owned(Pattern::parse(pattern, escape).matches(text) != not))
+    matched(&Pattern::parse(pattern, escape), text, not)
+}
+
+fn matched<'e>(pattern: &Pattern, text: &str, not: bool) -> Evaluated<'e> {
+    let matched = pattern.matches(text, limits::LIKE_STEPS_MAX).ok_or(EvalError::WorkExceeded)?;
+    Ok(owned(matched != not))
 }
 
 #[inline(never)]

@@ -53,17 +53,22 @@ impl Pattern {
         Self { parts }
     }
 
-    /// Whether the whole text matches.
-    pub fn matches(&self, text: &str) -> bool {
+    /// Whether the whole text matches; `None` if finding out takes more than `steps_max` steps.
+    pub fn matches(&self, text: &str, steps_max: usize) -> Option<bool> {
+        let mut steps = 0;
         let mut rest = text.chars();
         let mut part = 0;
         // Where to go on after the last `%` took one character more.
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
+            steps += 1;
+            if steps > steps_max {
+                return None;
+            }
             if self.parts.get(part) == Some(&Part::Run) {
                 part += 1;
                 if part == self.parts.len() {
-                    return true;
+                    return Some(true);
                 }
                 retry = Some((part, rest.clone()));
                 continue;
@@ -71,7 +76,7 @@ impl Pattern {
             let mut ahead = rest.clone();
             let next = ahead.next();
             let matched = match (self.parts.get(part), next) {
-                (None, None) => return true,
+                (None, None) => return Some(true),
                 (Some(wanted), Some(c)) => wanted.accepts(c),
                 _ => false,
             };
@@ -81,10 +86,10 @@ impl Pattern {
                 continue;
             }
             let Some((after, from)) = &mut retry else {
-                return false;
+                return Some(false);
             };
             if from.next().is_none() {
-                return false;
+                return Some(false);
             }
             part = *after;
             rest = from.clone();

@@ -34,3 +34,11 @@ pub const SORT_BYTES_MAX: usize = 256 << 20;
 pub const SORTED_PAGE_BYTES_MAX: usize = 16 << 20;
 /// Bytes of one string, array or object that an expression builds.
 pub const VALUE_BYTES_MAX: usize = 32 << 20;
+/// Expressions of one GROUP BY or ORDER BY clause.
+pub const KEYS_MAX: usize = 100;
+/// Different aggregates of one SELECT.
+pub const AGGREGATES_MAX: usize = 500;
+/// Faults that are reported for one text.
+pub const ERRORS_MAX: usize = 50;
+/// Steps that matching one text with a LIKE pattern may take.
+pub const LIKE_STEPS_MAX: usize = 50_000_000;

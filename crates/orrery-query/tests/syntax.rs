@@ -228,3 +228,47 @@ fn requests_are_read() {
     assert_eq!(read(r#"{"parameters":[]}"#), Err(InvalidRequest::NoText));
     assert_eq!(read(r#"{"query":"SELECT 1","parameters":[1]}"#), Err(InvalidRequest::Parameters));
 }
+
+/// A long text of any kind is answered at once: nothing takes the square of the text.
+#[test]
+fn long_texts_are_answered() {
+    let repeat = |part: &str| part.repeat(250_000 / part.len());
+    let texts = [
+        format!("SELECT {} FROM c", repeat("a,") + "a"),
+        format!("SELECT {} FROM c GROUP BY c.a", repeat("c.a,") + "c.a"),
+        format!("SELECT {} FROM c GROUP BY {}", "c.a,".repeat(25_000) + "1", "c.a,".repeat(25_000) + "1"),
+        format!("SELECT {} FROM c", repeat("COUNT(1),") + "1"),
+        format!("SELECT {} FROM c", (0..15_000).map(|n| format!("SUM(c.a{n}),")).collect::<String>() + "1"),
+        format!("SELECT * FROM c {}", repeat("JOIN c IN c.a ")),
+        format!(
+            "SELECT DISTINCT {} FROM c ORDER BY {}",
+            "c.a,".repeat(25_000) + "1",
+            "c.a,".repeat(25_000) + "c.a"
+        ),
+        format!("SELECT VALUE {}", repeat("@p+") + "1"),
+        format!("SELECT VALUE [{}]", repeat("@p,") + "1"),
+        format!("SELECT VALUE [{}]", repeat("EXISTS(SELECT VALUE 1),") + "1"),
+        format!("SELECT VALUE '{}", repeat("\\u0041")),
+        format!("SELECT {}", repeat("--\n")),
+        format!("SELECT VALUE {}", repeat("((")),
+        format!("SELECT VALUE {{{}}}", (0..15_000).map(|n| format!("k{n}:1,")).collect::<String>() + "k:1"),
+        format!(
+            "SELECT * FROM c WHERE {}",
+            vec!["c.pk IN (1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20)"; 400].join(" AND ")
+        ),
+    ];
+    for text in &texts {
+        let setup = common::Setup::of(&orrery_model::Object::new().into());
+        let definition =
+            orrery_model::partition_key::PartitionKeyDefinition::with_paths(&["/pk", "/b"]).unwrap();
+        let request = orrery_query::plan::PlanRequest {
+            parameters: &setup.parameters,
+            definition: Some(&definition),
+            policies: &setup.policies,
+            computed: &[],
+            features: orrery_query::plan::Features::ALL,
+        };
+        let _ = orrery_query::plan::plan(text, request);
+        let _ = common::run(text, &[Value::Null], &setup);
+    }
+}

@@ -9,6 +9,8 @@ mod rank;
 
 pub(crate) use rank::split_weights;
 
+use std::collections::HashSet;
+
 use crate::aggregate::Aggregate;
 use crate::ast::{
     Call, Collection, Count, CountValue, Expr, ExprKind, Literal, OrderBy, Query, Selection, Source, Span,
@@ -27,7 +29,7 @@ pub fn parse(text: &str) -> Result<Query, Vec<QueryError>> {
 
 /// Checks a parsed query. `text` is what it was parsed from.
 pub fn check(text: &str, query: &Query) -> Result<(), Vec<QueryError>> {
-    let mut checker = Checker { text, errors: Vec::new(), scopes: Vec::new(), joins: 0, udf_calls: 0 };
+    let mut checker = Checker { text, errors: Vec::new(), scopes: Vec::new(), udf_calls: 0 };
     checker.query(query, Place::Top);
     checker.limits(query.span);
     checker.errors.sort_by_key(|error| error.location.map_or(u32::MAX, |location| location.start));
@@ -68,27 +70,26 @@ struct Checker<'t> {
     text: &'t str,
     errors: Vec<QueryError>,
     scopes: Vec<Scope>,
-    joins: usize,
     udf_calls: usize,
 }
 
 impl Checker<'_> {
     fn report(&mut self, code: u16, span: Span, message: impl Into<String>) {
+        if self.errors.len() >= limits::ERRORS_MAX {
+            return;
+        }
         let location = Some(parser::location(self.text, span));
         self.errors.push(QueryError::new(Code::Sc(code), location, message));
     }
 
     fn report_text(&mut self, message: impl Into<String>) {
+        if self.errors.len() >= limits::ERRORS_MAX {
+            return;
+        }
         self.errors.push(QueryError::text(message));
     }
 
     fn limits(&mut self, whole: Span) {
-        if self.joins > limits::JOINS_MAX {
-            self.report_text(format!(
-                "The SQL query exceeded the maximum number of joins. The allowed limit is {}.",
-                limits::JOINS_MAX
-            ));
-        }
         if self.udf_calls > limits::UDF_CALLS_MAX {
             let message = format!(
                 "The SQL query exceeded the maximum number of user-defined function calls. The allowed limit is {}.",
@@ -101,13 +102,11 @@ impl Checker<'_> {
     fn query(&mut self, query: &Query, place: Place) {
         self.scopes.push(Scope::default());
         if let Some(from) = &query.from {
-            self.joins += from.sources.len() - 1;
             for (index, source) in from.sources.iter().enumerate() {
                 self.source(source, index == 0 && place != Place::Scalar);
             }
         }
-        let grouped = is_grouped(query);
-        self.selection(query, grouped);
+        self.selection(query);
         if let Some(filter) = &query.filter {
             self.expr(filter, Clause::Where);
         }
@@ -207,7 +206,10 @@ impl Checker<'_> {
         self.scopes.iter().any(|scope| scope.aliases.iter().any(|alias| alias == name))
     }
 
-    fn selection(&mut self, query: &Query, grouped: bool) {
+    fn selection(&mut self, query: &Query) {
+        // The texts of the grouping expressions, once for all columns.
+        let keys: Option<HashSet<String>> =
+            is_grouped(query).then(|| query.group_by.iter().map(printer::expression).collect());
         match &query.select.selection {
             Selection::Star(span) => {
                 if !query.group_by.is_empty() {
@@ -219,25 +221,25 @@ impl Checker<'_> {
                     Some(_) => self.report_text("'SELECT *' is only valid with a single input set."),
                 }
             }
-            Selection::Value(expr) => self.selected(expr, query, grouped),
+            Selection::Value(expr) => self.selected(expr, keys.as_ref()),
             Selection::List(items) => {
                 for item in items {
-                    self.selected(&item.expr, query, grouped);
+                    self.selected(&item.expr, keys.as_ref());
                 }
             }
         }
     }
 
-    fn selected(&mut self, expr: &Expr, query: &Query, grouped: bool) {
+    fn selected(&mut self, expr: &Expr, keys: Option<&HashSet<String>>) {
         self.expr(expr, Clause::Select);
-        if grouped {
-            self.grouped(expr, &query.group_by);
+        if let Some(keys) = keys {
+            self.grouped(expr, keys);
         }
     }
 
     /// Every property outside an aggregate must belong to a grouping expression.
-    fn grouped(&mut self, expr: &Expr, keys: &[Expr]) {
-        if keys.iter().any(|key| key.same_as(expr)) {
+    fn grouped(&mut self, expr: &Expr, keys: &HashSet<String>) {
+        if !keys.is_empty() && keys.contains(&printer::expression(expr)) {
             return;
         }
         if let ExprKind::Call(call) = &expr.kind
@@ -248,7 +250,7 @@ impl Checker<'_> {
         if let Some(root) = path_root(expr) {
             let own = self.scopes.last().is_some_and(|scope| scope.aliases.iter().any(|alias| alias == root));
             // A path below a grouping expression is built from it alone.
-            let below_key = path_prefixes(expr).any(|prefix| keys.iter().any(|key| key.same_as(prefix)));
+            let below_key = path_prefixes(expr).any(|prefix| keys.contains(&printer::expression(prefix)));
             if own && !below_key {
                 let message = format!(
                     "Property reference '{}' is invalid in the select list because it is not contained in either an aggregate function or the GROUP BY clause.",

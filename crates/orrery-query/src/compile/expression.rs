@@ -11,6 +11,7 @@ use crate::error::{Code, QueryError};
 use crate::eval::{self, Env};
 use crate::functions;
 use crate::like::Pattern;
+use crate::limits;
 use crate::operand;
 use crate::printer;
 use crate::program::{DOCUMENT, FunctionCall, Members, Node, Step};
@@ -265,6 +266,13 @@ impl Compiler<'_> {
             )));
             return Node::Constant(None);
         };
+        if group.aggregates.len() > limits::AGGREGATES_MAX {
+            self.errors.push(QueryError::text(format!(
+                "The SQL query exceeded the maximum number of aggregates. The allowed limit is {}.",
+                limits::AGGREGATES_MAX
+            )));
+            return Node::Constant(None);
+        }
         let known = group.aggregates.iter().find(|(known, _)| *known == text).map(|(_, slot)| *slot);
         let slot = known.unwrap_or_else(|| {
             let argument =

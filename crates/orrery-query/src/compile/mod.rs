@@ -8,6 +8,8 @@ mod ranking;
 
 pub(crate) use expression::NOT_DETERMINISTIC;
 
+use std::collections::HashMap;
+
 use orrery_model::Value;
 
 use crate::ast::{self, Collection, Count, CountValue, Direction, Query, Selection};
@@ -59,6 +61,7 @@ pub(crate) fn document_expression(
 
 struct Compiler<'s> {
     settings: Settings<'s>,
+    parameters: HashMap<&'s str, &'s Value>,
     scopes: Vec<Scope>,
     next_slot: usize,
     reads_documents: bool,
@@ -84,8 +87,13 @@ struct Group {
 
 impl<'s> Compiler<'s> {
     fn new(settings: Settings<'s>) -> Self {
+        let mut parameters = HashMap::new();
+        for (name, value) in settings.parameters {
+            parameters.entry(name.as_str()).or_insert(value);
+        }
         Self {
             settings,
+            parameters,
             scopes: Vec::new(),
             next_slot: DOCUMENT + 1,
             reads_documents: false,
@@ -100,8 +108,7 @@ impl<'s> Compiler<'s> {
     }
 
     fn parameter(&self, name: &str) -> Option<&'s Value> {
-        let found = self.settings.parameters.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value)
+        self.parameters.get(name).copied()
     }
 
     fn resolve(&self, name: &str) -> Option<(usize, usize)> {

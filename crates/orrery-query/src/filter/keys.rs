@@ -45,11 +45,9 @@ impl Keys {
     }
 
     fn either(&self, mut left: Alternatives, right: Alternatives) -> Alternatives {
-        for parts in right {
-            if !left.contains(&parts) {
-                left.push(parts);
-            }
-        }
+        left.extend(right);
+        left.sort_unstable();
+        left.dedup();
         if left.len() > ALTERNATIVES_MAX { self.everything() } else { left }
     }
 
@@ -178,13 +176,13 @@ impl Keys {
         for value in values {
             let mut parts = vec![None; self.paths.len()];
             parts[place] = Some(key_part(value));
-            if !alternatives.contains(&parts) {
-                alternatives.push(parts);
-            }
+            alternatives.push(parts);
             if alternatives.len() > ALTERNATIVES_MAX {
                 return self.everything();
             }
         }
+        alternatives.sort_unstable();
+        alternatives.dedup();
         alternatives
     }
 }
@@ -220,13 +218,11 @@ fn both(left: &Alternatives, right: &Alternatives) -> Alternatives {
                 (Some(part), _) | (None, Some(part)) => Ok(Some(part.clone())),
                 (None, None) => Ok(None),
             });
-            if let Ok(parts) = parts.collect::<Result<Vec<_>, ()>>()
-                && !combined.contains(&parts)
-            {
-                combined.push(parts);
-            }
+            combined.extend(parts.collect::<Result<Vec<_>, ()>>());
         }
     }
+    combined.sort_unstable();
+    combined.dedup();
     combined
 }
 

@@ -6,7 +6,6 @@ use super::{Node, Parsed, Parser};
 use crate::ast::{
     BinaryOperator, Call, Expr, ExprKind, Literal, LogicalOperator, Name, Span, SubqueryKind, UnaryOperator,
 };
-use crate::error::QueryError;
 use crate::lexer::{self, Keyword, Symbol, TokenKind};
 use crate::limits;
 
@@ -151,12 +150,7 @@ impl Parser<'_> {
     fn logical(&mut self, left: Node<Expr>, operator: LogicalOperator, strength: u8) -> Parsed<Node<Expr>> {
         self.advance();
         self.logical_terms += 1;
-        if self.logical_terms > limits::LOGICAL_TERMS_MAX {
-            return Err(Box::new(QueryError::text(format!(
-                "The SQL query exceeded the maximum number of AND and OR terms. The allowed limit is {}.",
-                limits::LOGICAL_TERMS_MAX
-            ))));
-        }
+        Self::bound(self.logical_terms, limits::LOGICAL_TERMS_MAX, "AND and OR terms")?;
         self.enter()?;
         let right = self.operators(strength + 1)?;
         self.leave();
@@ -204,12 +198,7 @@ impl Parser<'_> {
         let mut members = Vec::new();
         loop {
             members.push(self.part(&mut depth)?);
-            if members.len() > limits::IN_MEMBERS_MAX {
-                return Err(Box::new(QueryError::text(format!(
-                    "The SQL query exceeded the maximum number of members of an IN list. The allowed limit is {}.",
-                    limits::IN_MEMBERS_MAX
-                ))));
-            }
+            Self::bound(members.len(), limits::IN_MEMBERS_MAX, "members of an IN list")?;
             if !self.take_symbol(Symbol::Comma) {
                 break;
             }

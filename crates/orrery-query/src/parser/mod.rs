@@ -44,6 +44,7 @@ struct Parser<'t> {
     /// Levels of recursion the parser is in.
     nesting: usize,
     logical_terms: usize,
+    joins: usize,
 }
 
 /// A parsed part and the height of its tree.
@@ -60,7 +61,7 @@ impl<'t> Parser<'t> {
                 limits::TEXT_BYTES_MAX
             )));
         }
-        Ok(Self { text, tokens: lexer::tokens(text), at: 0, nesting: 0, logical_terms: 0 })
+        Ok(Self { text, tokens: lexer::tokens(text), at: 0, nesting: 0, logical_terms: 0, joins: 0 })
     }
 
     fn parse_whole(&mut self, part: fn(&mut Self) -> Parsed<Node<Query>>) -> Parsed<Query> {
@@ -154,6 +155,16 @@ impl<'t> Parser<'t> {
     #[expect(clippy::unnecessary_box_returns, reason = "errors travel boxed")]
     fn too_deep() -> Box<QueryError> {
         Box::new(QueryError::text("The SQL query exceeded the maximum allowed nesting of expressions."))
+    }
+
+    /// Refuses more than `limit` of what is counted.
+    fn bound(count: usize, limit: usize, what: &str) -> Parsed<()> {
+        if count <= limit {
+            return Ok(());
+        }
+        Err(Box::new(QueryError::text(format!(
+            "The SQL query exceeded the maximum number of {what}. The allowed limit is {limit}."
+        ))))
     }
 
     /// Enters one level of recursion; the caller leaves it by [`Self::leave`].
@@ -292,6 +303,8 @@ impl<'t> Parser<'t> {
         }
         let mut sources = vec![self.source(depth)?];
         while self.take_keyword(Keyword::Join) {
+            self.joins += 1;
+            Self::bound(self.joins, limits::JOINS_MAX, "joins")?;
             sources.push(self.source(depth)?);
         }
         Ok(Some(From { sources }))
@@ -362,6 +375,7 @@ impl<'t> Parser<'t> {
             keys.push(self.part(depth)?);
             while self.take_symbol(Symbol::Comma) {
                 keys.push(self.part(depth)?);
+                Self::bound(keys.len(), limits::KEYS_MAX, "GROUP BY expressions")?;
             }
         }
         Ok(keys)
@@ -392,6 +406,7 @@ impl<'t> Parser<'t> {
                 None
             };
             items.push(OrderItem { expr, direction });
+            Self::bound(items.len(), limits::KEYS_MAX, "ORDER BY expressions")?;
             if !self.take_symbol(Symbol::Comma) {
                 return Ok(Some(OrderBy { rank, items }));
             }

@@ -1,5 +1,7 @@
 //! The text that is sent to each range, and what is left to do with its rows.
 
+use std::collections::HashSet;
+
 use super::{DistinctType, QueryInfo};
 use crate::aggregate::Aggregate;
 use crate::ast::{
@@ -164,8 +166,9 @@ fn projects_order_keys(query: &Query) -> bool {
         Selection::Value(value) => vec![value],
         Selection::List(items) => items.iter().map(|item| &item.expr).collect(),
     };
-    keys.iter().all(|key| projected.iter().any(|expr| expr.same_as(&key.expr)))
-        && projected.iter().all(|expr| keys.iter().any(|key| key.expr.same_as(expr)))
+    let keys: HashSet<String> = keys.iter().map(|key| printer::expression(&key.expr)).collect();
+    let projected: HashSet<String> = projected.into_iter().map(printer::expression).collect();
+    keys == projected
 }
 
 /// The name of the document whose `_rid` orders ties.
