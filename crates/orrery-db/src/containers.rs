@@ -286,6 +286,7 @@ fn new_container(
         partitions: partitions.collect(),
         routing_version: 1,
         index,
+        splits: Vec::new(),
     }
 }
 

@@ -16,6 +16,7 @@ mod items;
 mod maintenance;
 mod metadata;
 mod offers;
+mod partitions;
 mod permissions;
 mod queries;
 mod resource_token;
@@ -40,6 +41,7 @@ pub use items::point::{ItemOptions, ItemReply};
 pub use items::transaction::Effect;
 pub use metadata::{MetadataPage, MetadataReply, PageRequest};
 pub use offers::OfferReply;
+pub use partitions::{ContainerView, PartitionView, SplitReport};
 pub use permissions::PermissionReply;
 pub use queries::{QueryMetrics, QueryOptions, QueryPage, QueryRequest};
 pub use resource_token::{Access, Grant};
@@ -77,6 +79,8 @@ pub struct Database {
     pub(crate) options: Options,
     pub(crate) purges: PurgeSet,
     pub(crate) index_rebuilds: index::rebuild::Progress,
+    /// One split at a time.
+    pub(crate) splits: tokio::sync::Mutex<()>,
     maintenance: maintenance::Maintenance,
 }
 
@@ -96,8 +100,10 @@ impl Database {
             options,
             purges: PurgeSet::default(),
             index_rebuilds: index::rebuild::Progress::default(),
+            splits: tokio::sync::Mutex::new(()),
             maintenance: maintenance::Maintenance::default(),
         });
+        database.roll_back_interrupted_splits().await?;
         database.remove_orphaned_partitions().await?;
         database.load_purges().await?;
         database.start_maintenance();

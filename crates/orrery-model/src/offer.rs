@@ -9,6 +9,8 @@ use crate::value::{Object, Value};
 pub const DEFAULT_THROUGHPUT: u32 = 400;
 /// What one physical partition can serve.
 pub const PARTITION_THROUGHPUT_MAX: u32 = 10_000;
+/// What each partition of a new container with more than that is counted for.
+const PARTITION_THROUGHPUT_INITIAL: u32 = 6_000;
 /// What can be had without asking the operator of the service.
 pub const THROUGHPUT_MAX: u32 = 1_000_000;
 
@@ -140,10 +142,11 @@ impl Throughput {
         matches!(self, Self::Autoscale { .. })
     }
 
-    /// How many physical partitions it takes.
+    /// How many physical partitions a new container gets. Beyond what one can carry the service leaves room
+    /// for growth and counts 6000 for each, as its guide to scaling says and the clients' tests expect.
     pub const fn partition_count(self) -> u32 {
-        let count = self.maximum().div_ceil(PARTITION_THROUGHPUT_MAX);
-        if count == 0 { 1 } else { count }
+        let maximum = self.maximum();
+        if maximum <= PARTITION_THROUGHPUT_MAX { 1 } else { maximum.div_ceil(PARTITION_THROUGHPUT_INITIAL) }
     }
 
     /// The throughput that a switch of kind starts with.
@@ -400,10 +403,12 @@ mod tests {
 
     #[test]
     fn partitions_follow_the_maximum() {
-        for (throughput, partitions) in [(400, 1), (10_000, 1), (10_100, 2), (1_000_000, 100)] {
+        for (throughput, partitions) in
+            [(400, 1), (10_000, 1), (10_100, 2), (12_000, 2), (25_100, 5), (30_000, 5), (1_000_000, 167)]
+        {
             assert_eq!(Throughput::Manual(throughput).partition_count(), partitions);
         }
-        assert_eq!(Throughput::Autoscale { max: 20_000, increment_percent: None }.partition_count(), 2);
+        assert_eq!(Throughput::Autoscale { max: 20_000, increment_percent: None }.partition_count(), 4);
     }
 
     #[test]

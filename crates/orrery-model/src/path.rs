@@ -92,7 +92,8 @@ impl KeyPath {
             return Err(InvalidPath { position: text.len() - 1 });
         }
         let wildcard = segments.iter().find(|segment| {
-            !segment.quoted && segment.text.contains(['*', '?', '[', ']', '{', '}', '"', '\''])
+            let invalid = |c: char| c.is_whitespace() || "*?[]{}\"'".contains(c);
+            !segment.quoted && segment.text.contains(invalid)
         });
         if let Some(wildcard) = wildcard {
             let position = text.find(wildcard.text.as_ref()).unwrap_or(0);

@@ -67,6 +67,20 @@ pub struct Container {
     /// Counts changes of `partitions`: the etag of the partition key range feed.
     pub routing_version: u64,
     pub index: IndexState,
+    /// A split under way.
+    pub splits: Vec<Split>,
+}
+
+/// A partition that is becoming two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    pub parent: u32,
+    /// The first key of the second child.
+    pub at: EffectiveKey,
+    pub left_range: u32,
+    pub right_range: u32,
+    pub left: PartitionRef,
+    pub right: PartitionRef,
 }
 
 /// A physical partition as clients see it: a partition key range.
@@ -264,6 +278,12 @@ impl Partition {
 }
 
 impl Container {
+    /// A range id that was never used: those of ancestors live on in their descendants.
+    pub(crate) fn next_range_id(&self) -> u32 {
+        let used = self.partitions.iter().flat_map(|partition| partition.parents.iter().chain([&partition.range_id]));
+        used.max().map_or(0, |highest| highest + 1)
+    }
+
     /// The partition that owns this effective key.
     pub fn partition_of(&self, effective: &EffectiveKey) -> &Partition {
         let after = self.partitions.partition_point(|partition| partition.range.min <= *effective);

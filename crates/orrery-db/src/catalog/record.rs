@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use crate::index::{Generation, IndexState};
 
 use super::{
-    Catalog, Container, DatabaseEntry, Offer, OfferOwner, Partition, Permission, PermissionMode, Stamp, User,
+    Catalog, Container, DatabaseEntry, Offer, OfferOwner, Partition, Permission, PermissionMode, Split, Stamp, User,
 };
 
 /// A record that cannot be read: damage, or the work of a newer version.
@@ -57,6 +57,18 @@ struct ContainerRecord {
     partitions: Vec<PartitionRecord>,
     routing_version: u64,
     index: IndexRecord,
+    #[serde(default)]
+    splits: Vec<SplitRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SplitRecord {
+    parent: u32,
+    at: String,
+    left_range: u32,
+    right_range: u32,
+    left: u32,
+    right: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -159,7 +171,16 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
         version: container.index.version,
         retired: container.index.retired.clone(),
     };
+    let splits = container.splits.iter().map(|split| SplitRecord {
+        parent: split.parent,
+        at: split.at.to_string(),
+        left_range: split.left_range,
+        right_range: split.right_range,
+        left: split.left.id.0,
+        right: split.right.id.0,
+    });
     encode(&ContainerRecord {
+        splits: splits.collect(),
         index,
         rid: container.rid.to_string(),
         definition,
@@ -286,7 +307,20 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
         version: record.index.version,
         retired: record.index.retired,
     };
+    let mut splits = Vec::with_capacity(record.splits.len());
+    for split in record.splits {
+        let store = |number: u32| PartitionRef { id: PartitionId(number), epoch: 0 };
+        splits.push(Split {
+            parent: split.parent,
+            at: EffectiveKey::parse(&split.at)?,
+            left_range: split.left_range,
+            right_range: split.right_range,
+            left: store(split.left),
+            right: store(split.right),
+        });
+    }
     catalog.database_mut(&database_id).insert_container(Container {
+        splits,
         index,
         rid,
         database_id: database_id.clone(),

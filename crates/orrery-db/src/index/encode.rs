@@ -192,6 +192,20 @@ pub(crate) fn parse_composite_entry(key: &[u8], descending: &[bool]) -> Option<(
     Some((at, keys::item_at(key.get(at..)?)))
 }
 
+/// The key of the item that an index entry is about, if the key is one. `composite` tells which values of a
+/// composite index, given by generation and number, are inverted.
+pub(crate) fn item_of_index_key(
+    key: &[u8],
+    composite: impl FnOnce(u32, u32) -> Option<Vec<bool>>,
+) -> Option<Key> {
+    let number = |at: usize| key.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+    match *key.first()? {
+        INDEX => parse_entry(key).map(|(_, item)| item),
+        COMPOSITE => parse_composite_entry(key, &composite(number(1)?, number(5)?)?).map(|(_, item)| item),
+        _ => None,
+    }
+}
+
 /// The ranges of entries that a test selects, disjoint and in order, or `None` if the index cannot tell.
 pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<Vec<KeyRange>> {
     let prefix = path_prefix(generation, PathHash::of(path));

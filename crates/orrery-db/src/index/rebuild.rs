@@ -61,7 +61,7 @@ impl Database {
         self.index_rebuilds.set(container.rid, 0);
         for partition in &container.partitions {
             let op = SetIndexVersion { operation_id: self.operation_id(), version: container.index.version };
-            orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
+            self.commit(partition, op).await.map_err(commit_failure)?;
         }
         let parts = container.partitions.len().max(1);
         for (at, partition) in container.partitions.iter().enumerate() {
@@ -100,7 +100,7 @@ impl Database {
                 building: Arc::clone(building),
                 items: page.entries.into_iter().map(|entry| entry.key).collect(),
             };
-            orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
+            self.commit(partition, op).await.map_err(commit_failure)?;
             // Hashed keys are spread evenly, so the place in the key space tells how far it is.
             let done = keys::parse_item(&last).map_or(0, |(key, _)| usize::from(key.as_bytes().first().copied().unwrap_or(0)));
             let percent = percent_from + percent_share * done.min(63) / 64;

@@ -87,26 +87,41 @@ impl Database {
         Ok(outcome.results.into_iter().map(|result| batch_result(&container, result)).collect())
     }
 
-    /// Runs each operation for itself, those of different keys at the same time.
+    /// Runs each operation for itself, all at the same time. Unless it goes on after failures they run one
+    /// after the other, and those after the first that fails are left out.
     pub async fn execute_bulk(
         &self,
         trace: &mut Trace,
         (database, container): (&str, &str),
         options: &ItemOptions,
         operations: &[BatchOperation],
+        goes_on_after_failures: bool,
     ) -> Result<Vec<BatchResult>> {
         check_count(operations)?;
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        let runs = join_all(operations.iter().map(|operation| {
+        let run = |operation| {
             let container = Arc::clone(&container);
             async move {
                 let mut own = Trace::default();
                 let result = self.run_one(&mut own, &container, options, operation).await;
                 (own, result)
             }
-        }))
-        .await;
-        let mut results = Vec::with_capacity(runs.len());
+        };
+        let runs = if goes_on_after_failures {
+            join_all(operations.iter().map(run)).await
+        } else {
+            let mut runs = Vec::with_capacity(operations.len());
+            for operation in operations {
+                let (own, result) = run(operation).await;
+                let failed = !result.as_ref().is_ok_and(|result| matches!(result.outcome, BatchOutcome::Done(_)));
+                runs.push((own, result));
+                if failed {
+                    break;
+                }
+            }
+            runs
+        };
+        let mut results = Vec::with_capacity(operations.len());
         for (own, result) in runs {
             for served in &own.served {
                 if let Ok(partition) = container.partition(served.range_id) {
@@ -120,6 +135,8 @@ impl Database {
             trace.add(result.charge);
             results.push(result);
         }
+        let undone = BatchResult { outcome: BatchOutcome::FailedDependency, charge: Charge::ZERO };
+        results.resize(operations.len(), undone);
         Ok(results)
     }
 

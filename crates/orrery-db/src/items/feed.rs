@@ -2,7 +2,7 @@
 
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
 use orrery_model::session::SessionToken;
-use orrery_model::{Charge, Result};
+use orrery_model::{Charge, Error, Result};
 use orrery_storage::{ReadRequest, Scan};
 
 use super::body::parse_object;
@@ -67,6 +67,40 @@ impl FeedScope {
 
 impl Database {
     pub async fn read_items(
+        &self,
+        trace: &mut Trace,
+        at: (&str, &str),
+        intended_rid: Option<&str>,
+        scope: &FeedScope,
+        session: Option<&SessionToken>,
+        page: &PageRequest,
+    ) -> Result<FeedPage> {
+        let mut attempt = 0;
+        loop {
+            match self.read_items_once(trace, at, intended_rid, scope, session, page).await {
+                Err(error) if self.may_read_again(&error, at, scope, &mut attempt).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Whether a read failed only because a partition was split under it. A client that names a range that is
+    /// gone must learn that.
+    pub(crate) async fn may_read_again(
+        &self,
+        error: &Error,
+        (database, container): (&str, &str),
+        scope: &FeedScope,
+        attempt: &mut u32,
+    ) -> bool {
+        let catalog = self.catalog.snapshot();
+        let is_there = |range_id| {
+            catalog.container(database, container).is_ok_and(|container| container.partition(range_id).is_ok())
+        };
+        scope.range_id.is_none_or(is_there) && self.may_route_again(error, attempt).await
+    }
+
+    async fn read_items_once(
         &self,
         trace: &mut Trace,
         (database, container): (&str, &str),

@@ -11,6 +11,7 @@
 //! * `50` expiry: second, effective key, id. Items with a lifetime of their own.
 //! * `60` statistics: effective key. Counters of one logical partition.
 //! * `70` purge: effective key. A logical partition whose old items are being removed.
+//! * `78` split mark, `79` split journal: lsn (`partitions/journal.rs`).
 //!
 //! An effective key is written escaped (`00` becomes `00 FF`) and ends with `00 00`, so that keys of any
 //! length keep their order and a split can sort entries without decoding values. Ids stand last and
@@ -170,6 +171,24 @@ pub(crate) fn statistics(effective: &EffectiveKey) -> Key {
 /// The counters of all logical partitions in the range.
 pub(crate) fn statistics_in(range: &EpkRange) -> KeyRange {
     KeyRange::new(bound(STATISTICS, &range.min), bound(STATISTICS, &range.max))
+}
+
+/// The logical partition that a statistics key is about.
+pub(crate) fn parse_statistics(key: &[u8]) -> Option<EffectiveKey> {
+    Some(take_effective_key(key.strip_prefix(&[STATISTICS])?)?.0)
+}
+
+/// The key of an item that an entry is about or, where it is about a whole logical partition, of an item
+/// without id in it. Index entries are for `index/encode.rs`; what no key owns gives nothing.
+pub(crate) fn item_key_of(key: &[u8], value: &[u8]) -> Option<Key> {
+    match *key.first()? {
+        ITEM => Some(key.to_vec()),
+        RID | FEED => Some(value.to_vec()),
+        UNIQUE => Some(item_at(key.get(2..)?)),
+        EXPIRY => item_of_expiry(key),
+        STATISTICS | PURGE => Some(item_at(key.get(1..)?)),
+        _ => None,
+    }
 }
 
 /// The key that marks a logical partition as being purged.

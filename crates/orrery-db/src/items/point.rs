@@ -23,7 +23,7 @@ use crate::failure::commit_failure;
 use crate::{Database, Trace, cost};
 
 /// How often a request is routed anew because its partition split under it.
-const ROUTING_ATTEMPTS: u32 = 8;
+const ROUTING_ATTEMPTS: u32 = 250;
 
 /// What the headers of an item request say.
 #[derive(Clone, Debug, Default)]
@@ -218,7 +218,7 @@ impl Database {
                 logical_partition_bytes_max: self.options.logical_partition_bytes_max,
                 actions: Arc::clone(&actions),
             };
-            match orrery_storage::commit(&*self.store, partition.store, transaction).await {
+            match self.commit(partition, transaction).await {
                 Ok(committed) if !committed.out.stale => {
                     trace.served_by(partition, committed.lsn);
                     return Ok(committed.out);
@@ -249,7 +249,8 @@ impl Database {
         *attempt += 1;
         let again = error.kind == ErrorKind::PartitionGone && *attempt < ROUTING_ATTEMPTS;
         if again {
-            tokio::time::sleep(std::time::Duration::from_millis(u64::from(*attempt))).await;
+            // The switch of a split is brief; the first looks come quickly, later ones leave it room.
+            tokio::time::sleep(std::time::Duration::from_millis(u64::from((*attempt).min(20)))).await;
         }
         again
     }

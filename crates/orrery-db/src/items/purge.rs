@@ -60,6 +60,17 @@ impl PurgeSet {
         self.any.store(!map.is_empty(), Ordering::Release);
     }
 
+    /// Moves what is known of a partition to the children it was split into.
+    pub(crate) fn follow_split(&self, parent: PartitionId, child_of: impl Fn(&EffectiveKey) -> PartitionId) {
+        let mut map = self.purged_to.write();
+        let moved: Vec<_> = map.keys().filter(|(partition, _)| *partition == parent).cloned().collect();
+        for (_, effective) in moved {
+            if let Some(lsn) = map.get(&(parent, effective.clone())).copied() {
+                map.insert((child_of(&effective), effective), lsn);
+            }
+        }
+    }
+
     /// Whether anything waits to be removed.
     pub(crate) fn is_idle(&self) -> bool {
         !self.any.load(Ordering::Acquire)
@@ -96,7 +107,7 @@ impl Database {
                 effective: effective.clone(),
                 partition_key: key,
             };
-            match orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure) {
+            match self.commit(partition, op).await.map_err(commit_failure) {
                 Ok(committed) => {
                     trace.served_by(partition, committed.lsn);
                     trace.add(cost::metadata_write());
@@ -178,7 +189,7 @@ impl Database {
         }
         let op =
             EndPurge { operation_id: u128::from(self.env.random_u64()), effective: effective.clone(), lsn };
-        orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
+        self.commit(partition, op).await.map_err(commit_failure)?;
         Ok(())
     }
 

@@ -72,6 +72,22 @@ impl Database {
     pub async fn query_items(
         &self,
         trace: &mut Trace,
+        at: (&str, &str),
+        options: &QueryOptions,
+        request: &QueryRequest,
+    ) -> Result<QueryPage> {
+        let mut attempt = 0;
+        loop {
+            match self.query_items_once(trace, at, options, request).await {
+                Err(error) if self.may_read_again(&error, at, &options.scope, &mut attempt).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn query_items_once(
+        &self,
+        trace: &mut Trace,
         (database, container): (&str, &str),
         options: &QueryOptions,
         request: &QueryRequest,

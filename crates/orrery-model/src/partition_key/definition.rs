@@ -217,6 +217,28 @@ impl PartitionKeyDefinition {
         EpkRange::point(self.effective_key(key))
     }
 
+    /// A key in the middle of a range, where nothing is known about how keys are spread in it.
+    pub fn middle(&self, range: &EpkRange) -> Option<EffectiveKey> {
+        const HASH_END: u128 = 1 << 126;
+        let number = |key: &EffectiveKey| {
+            let mut bytes = [0; 16];
+            let taken = key.as_bytes().len().min(16);
+            bytes[..taken].copy_from_slice(&key.as_bytes()[..taken]);
+            u128::from_be_bytes(bytes)
+        };
+        let (low, high) = match self.version {
+            KeyVersion::V1 => {
+                let end = |hash: u32| number(&EffectiveKey::from_bytes(encode::boundary_v1(hash)));
+                (number(&range.min).max(end(0)), number(&range.max).min(end(u32::MAX)))
+            }
+            // Hashes end at 3F…; the range of the last partition goes on to FF.
+            KeyVersion::V2 => (number(&range.min), number(&range.max).min(HASH_END)),
+        };
+        let middle = low + high.checked_sub(low)? / 2;
+        let middle = EffectiveKey::from_bytes(middle.to_be_bytes().to_vec());
+        (middle > range.min && middle < range.max).then_some(middle)
+    }
+
     /// Cuts the key space into `count` ranges that expect the same number of key values, at the
     /// boundaries the service chooses.
     pub fn even_ranges(&self, count: u32) -> Vec<EpkRange> {

@@ -197,7 +197,10 @@ impl Committer {
     }
 
     fn create(&mut self, group: &mut Group, id: PartitionId, lsn: Lsn) -> Result<(), StoreError> {
-        if group.current(&self.shared, id).is_some() {
+        if let Some((partition, record)) = group.current(&self.shared, id) {
+            if lsn > record.lsn {
+                group.records.insert(id, (partition, PartitionRecord { lsn, ..record }));
+            }
             return Ok(());
         }
         if self.next_slot >= u32::MAX - 1 {
