@@ -178,6 +178,11 @@ fn definitions_are_checked() {
         echo(r#"{"paths":["/_partitionKey"],"systemKey":true}"#),
         r#"{"paths":["/_partitionKey"],"kind":"Hash","version":1,"systemKey":true}"#
     );
+    // The Java client writes versions as the names of its constants.
+    assert_eq!(
+        echo(r#"{"paths":["/pk"],"kind":"Hash","version":"V2"}"#),
+        r#"{"paths":["/pk"],"kind":"Hash","version":2}"#
+    );
     assert!(parse(r#"{"paths":["/id"],"version":2}"#).is_ok());
     assert!(parse(r#"{"paths":["/a","/b","/c"],"kind":"MultiHash","version":2}"#).is_ok());
     for (json, fragment) in [

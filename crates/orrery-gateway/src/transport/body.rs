@@ -18,6 +18,9 @@ pub enum BodyError {
     Broken(String),
 }
 
+/// How much of a refused body is read and thrown away before the connection is given up.
+const DISCARDED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// Reads a body of at most `bytes_max` bytes, with a known length or chunked, all of it within `time_max`.
 pub async fn read_body(body: Incoming, bytes_max: usize, time_max: Duration) -> Result<Bytes, BodyError> {
     let deadline = Instant::now() + time_max;
@@ -26,8 +29,9 @@ pub async fn read_body(body: Incoming, bytes_max: usize, time_max: Duration) -> 
 
 async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Result<Bytes, BodyError> {
     let hint = body.size_hint();
-    // An announced length is refused before anything is read.
+    // An announced length is refused before anything is kept.
     if usize::try_from(hint.lower()).map_or(true, |length| length > bytes_max) {
+        discard(body, deadline).await;
         return Err(BodyError::TooLarge);
     }
     let mut first = Bytes::new();
@@ -41,6 +45,7 @@ async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Res
         };
         let length = gathered.as_ref().map_or(first.len(), BytesMut::len) + data.len();
         if length > bytes_max {
+            discard(body, deadline).await;
             return Err(BodyError::TooLarge);
         }
         match &mut gathered {
@@ -58,4 +63,19 @@ async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Res
         }
     }
     Ok(gathered.map_or(first, BytesMut::freeze))
+}
+
+/// Lets the rest of a refused body go by unkept, up to a bound.
+///
+/// An answer sent while the client still writes would be followed by a reset of the connection, and the Go and
+/// Java clients then report the broken connection instead of the refusal.
+async fn discard(mut body: Incoming, deadline: Instant) {
+    let mut left = DISCARDED_BYTES_MAX;
+    while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => break,
+        }
+    }
 }

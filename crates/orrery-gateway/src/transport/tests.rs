@@ -286,7 +286,7 @@ async fn chunked_bodies_are_read_and_limited() {
         long.push_str("\r\n");
     }
     let refused = exchange_raw(server.connect().await, format!("{long}0\r\n\r\n").as_bytes()).await;
-    assert!(refused.starts_with(b"HTTP/1.1 413") || refused.is_empty());
+    assert!(refused.starts_with(b"HTTP/1.1 413"), "{}", String::from_utf8_lossy(&refused));
     let broken = exchange_raw(server.connect().await, format!("{head}nonsense\r\nabc").as_bytes()).await;
     assert!(broken.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&broken));
     server.assert_well().await;
