@@ -260,7 +260,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		"number id":    `{"id":1,"pk":"a"}`,
 		"empty id":     `{"id":"","pk":"a"}`,
 		"long id":      `{"id":"` + strings.Repeat("i", 1024) + `","pk":"a"}`,
-		"slash in id":  `{"id":"x/y","pk":"a"}`,
+		"backslash":    `{"id":"x\\y","pk":"a"}`,
 		"array":        `[{"id":"1","pk":"a"}]`,
 		"text":         `"1"`,
 		"not JSON":     `{"id":"1","pk":"a"`,

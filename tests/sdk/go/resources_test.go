@@ -72,8 +72,10 @@ func TestFindOneDatabaseByQuery(t *testing.T) {
 func TestDatabaseIDsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	for _, id := range []string{"a/b", `a\b`, "a#b", "a?b", "ends ", strings.Repeat("d", 256)} {
-		of(client.CreateDatabase(deadline(t), azcosmos.DatabaseProperties{ID: id}, nil)).fails(t, 400, "")
+	for _, id := range []string{"a/b", "a#b", "a?b", "ends ", strings.Repeat("d", 256)} {
+		t.Run(id[:min(len(id), 8)], func(t *testing.T) {
+			of(client.CreateDatabase(deadline(t), azcosmos.DatabaseProperties{ID: id}, nil)).fails(t, 400, "")
+		})
 	}
 }
 

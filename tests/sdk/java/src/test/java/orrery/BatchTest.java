@@ -116,7 +116,7 @@ class BatchTest extends Server {
             if (result == null) {
                 throw new AssertionError(response.getException());
             }
-            statuses.put(response.getOperation().getId(), result.getStatusCode());
+            statuses.put((String) response.getOperation().getContext(), result.getStatusCode());
         }
         return statuses;
     }
@@ -129,7 +129,7 @@ class BatchTest extends Server {
         List<CosmosItemOperation> creates = new ArrayList<>();
         for (int n = 0; n < 300; n++) {
             String name = "item" + n;
-            creates.add(CosmosBulkOperations.getCreateItemOperation(item(name, "p" + n), key("p" + n)));
+            creates.add(CosmosBulkOperations.getCreateItemOperation(item(name, "p" + n), key("p" + n), name));
         }
         Map<String, Integer> created = run(container, creates);
         assertEquals(300, created.size());
@@ -138,13 +138,13 @@ class BatchTest extends Server {
             assertEquals(200, container.readItem("item" + n, key("p" + n), ObjectNode.class).getStatusCode());
         }
         Map<String, Integer> mixed = run(container, List.of(
-            CosmosBulkOperations.getCreateItemOperation(item("item1", "p1"), key("p1")),
-            CosmosBulkOperations.getUpsertItemOperation(item("item2", "p2").put("n", 2), key("p2")),
-            CosmosBulkOperations.getReadItemOperation("item3", key("p3")),
-            CosmosBulkOperations.getReplaceItemOperation("item4", item("item4", "p4"), key("p4")),
-            CosmosBulkOperations.getPatchItemOperation("item5", key("p5"), CosmosPatchOperations.create().set("/n", 1)),
-            CosmosBulkOperations.getDeleteItemOperation("item6", key("p6")),
-            CosmosBulkOperations.getDeleteItemOperation("absent", key("p7"))));
+            CosmosBulkOperations.getCreateItemOperation(item("item1", "p1"), key("p1"), "item1"),
+            CosmosBulkOperations.getUpsertItemOperation(item("item2", "p2").put("n", 2), key("p2"), "item2"),
+            CosmosBulkOperations.getReadItemOperation("item3", key("p3"), "item3"),
+            CosmosBulkOperations.getReplaceItemOperation("item4", item("item4", "p4"), key("p4"), "item4"),
+            CosmosBulkOperations.getPatchItemOperation("item5", key("p5"), CosmosPatchOperations.create().set("/n", 1), "item5"),
+            CosmosBulkOperations.getDeleteItemOperation("item6", key("p6"), "item6"),
+            CosmosBulkOperations.getDeleteItemOperation("absent", key("p7"), "absent")));
         assertEquals(Map.of("item1", 409, "item2", 200, "item3", 200, "item4", 200, "item5", 200, "item6", 204, "absent", 404), mixed);
     }
 }

@@ -81,7 +81,8 @@ class ResourcesTest extends Server {
         CosmosContainerProperties properties = created.getProperties();
         assertEquals(List.of("/pk"), properties.getPartitionKeyDefinition().getPaths());
         assertEquals(PartitionKind.HASH, properties.getPartitionKeyDefinition().getKind());
-        assertEquals(PartitionKeyDefinitionVersion.V2, properties.getPartitionKeyDefinition().getVersion());
+        // This client leaves the version out, which means the first one.
+        assertNotEquals(PartitionKeyDefinitionVersion.V2, properties.getPartitionKeyDefinition().getVersion());
         assertEquals(IndexingMode.CONSISTENT, properties.getIndexingPolicy().getIndexingMode());
         assertTrue(properties.getIndexingPolicy().isAutomatic());
         assertEquals(List.of("/*"), properties.getIndexingPolicy().getIncludedPaths().stream().map(IncludedPath::getPath).toList());
@@ -169,14 +170,15 @@ class ResourcesTest extends Server {
         CosmosContainerProperties properties = container.read().getProperties();
         String before = properties.getETag();
         properties.setDefaultTimeToLiveInSeconds(-1);
-        properties.setIndexingPolicy(new IndexingPolicy().setExcludedPaths(List.of(new ExcludedPath("/skip/*"))));
+        properties.setIndexingPolicy(new IndexingPolicy()
+            .setIncludedPaths(List.of(new IncludedPath("/*"))).setExcludedPaths(List.of(new ExcludedPath("/skip/*"))));
         CosmosContainerResponse replaced = container.replace(properties);
         assertEquals(200, replaced.getStatusCode());
         assertEquals(-1, replaced.getProperties().getDefaultTimeToLiveInSeconds());
         assertTrue(replaced.getProperties().getIndexingPolicy().getExcludedPaths().stream().anyMatch(path -> path.getPath().equals("/skip/*")));
         assertNotEquals(before, replaced.getProperties().getETag());
-        CosmosContainerProperties moved = new CosmosContainerProperties(container.getId(), "/another");
-        refused(400, () -> container.replace(moved));
+        properties.setPartitionKeyDefinition(new PartitionKeyDefinition().setPaths(List.of("/another")));
+        refused(400, () -> container.replace(properties));
     }
 
     @Test
@@ -196,6 +198,7 @@ class ResourcesTest extends Server {
         PartitionKeyDefinition read = container.read().getProperties().getPartitionKeyDefinition();
         assertEquals(PartitionKind.MULTI_HASH, read.getKind());
         assertEquals(List.of("/a", "/b", "/c"), read.getPaths());
+        assertEquals(PartitionKeyDefinitionVersion.V2, read.getVersion());
         definition.setPaths(List.of("/a", "/b", "/c", "/d"));
         refused(400, () -> database.createContainer(new CosmosContainerProperties(unique("f"), definition)));
     }

@@ -1,6 +1,7 @@
 package orrery;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.azure.cosmos.CosmosClient;
@@ -114,5 +115,15 @@ abstract class Server {
         CosmosException problem = assertThrows(CosmosException.class, call);
         assertEquals(status, problem.getStatusCode(), problem::getMessage);
         return problem;
+    }
+
+    /** Wants the client to give up while it starts, because the account cannot be read. */
+    static void refusedAtStart(int status, CosmosClientBuilder builder) {
+        RuntimeException problem = assertThrows(RuntimeException.class, () -> builder.buildClient().close());
+        Throwable cause = problem;
+        while (cause != null && !(cause instanceof CosmosException)) {
+            cause = cause.getCause();
+        }
+        assertEquals(status, assertInstanceOf(CosmosException.class, cause, problem::toString).getStatusCode());
     }
 }

@@ -58,7 +58,8 @@ class UsersTest extends Server {
         assertEquals(id, database.getUser(id).read().getProperties().getId());
         assertTrue(database.readAllUsers().stream().anyMatch(each -> each.getId().equals(id)));
         String renamed = unique("renamed");
-        assertEquals(renamed, database.getUser(id).replace(new CosmosUserProperties().setId(renamed)).getProperties().getId());
+        CosmosUserProperties properties = database.getUser(id).read().getProperties();
+        assertEquals(renamed, database.getUser(id).replace(properties.setId(renamed)).getProperties().getId());
         refused(404, () -> database.getUser(id).read());
         assertEquals(204, database.getUser(renamed).delete().getStatusCode());
         refused(404, () -> database.getUser(renamed).read());
@@ -76,7 +77,7 @@ class UsersTest extends Server {
         assertEquals(PermissionMode.READ, read.getPermissionMode());
         assertEquals(container.getId(), read.getContainerName());
         assertTrue(read.getToken().startsWith("type=resource&ver=1"), read::getToken);
-        CosmosPermissionProperties replaced = user.getPermission("p").replace(permission("p", container, PermissionMode.ALL), null).block().getProperties();
+        CosmosPermissionProperties replaced = user.getPermission("p").replace(read.setPermissionMode(PermissionMode.ALL), null).block().getProperties();
         assertEquals(PermissionMode.ALL, replaced.getPermissionMode());
         assertEquals(200, user.upsertPermission(permission("p", container, PermissionMode.READ), null).block().getStatusCode());
         List<CosmosPermissionProperties> all = user.readAllPermissions().collectList().block();
@@ -112,10 +113,6 @@ class UsersTest extends Server {
             granted.upsertItem(item("1", "a").put("n", 1), key("a"), null);
             granted.deleteItem("1", key("a"), null);
         }
-        CosmosClientBuilder byFeed = new CosmosClientBuilder().endpoint(endpoint()).permissions(List.of(permission)).gatewayMode();
-        try (CosmosClient holder = byFeed.buildClient()) {
-            as(holder, container).createItem(item("2", "a"), key("a"), null);
-        }
     }
 
     @Test
@@ -140,10 +137,6 @@ class UsersTest extends Server {
         String token = user().createPermission(permission("p", container, PermissionMode.READ), null).block().getProperties().getToken();
         int middle = token.indexOf("sig=") + 10;
         String broken = token.substring(0, middle) + (token.charAt(middle) == 'A' ? 'B' : 'A') + token.substring(middle + 1);
-        refused(401, () -> {
-            try (CosmosClient holder = withToken(broken).buildClient()) {
-                as(holder, container).readItem("1", key("a"), ObjectNode.class);
-            }
-        });
+        refusedAtStart(401, withToken(broken));
     }
 }
