@@ -49,6 +49,8 @@ pub(super) async fn run<T: Send + 'static>(
     read: impl FnOnce(&Shared) -> Result<T, ReadError> + Send + 'static,
 ) -> Result<T, StoreError> {
     if !slow {
+        // Nothing waits below, so a task that only reads must be made to give way to others once in a while.
+        tokio::task::coop::consume_budget().await;
         match read(shared) {
             Ok(done) => return Ok(done),
             Err(ReadError::Store(error)) => return Err(error),

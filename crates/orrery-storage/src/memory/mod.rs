@@ -187,7 +187,10 @@ impl PartitionStore for Memory {
         partition: PartitionRef,
         mut op: Box<dyn ErasedOp>,
     ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
-        Box::pin(async move { self.run_commit(partition, op.as_mut()) })
+        Box::pin(async move {
+            take_turns().await;
+            self.run_commit(partition, op.as_mut())
+        })
     }
 
     fn read(
@@ -196,6 +199,7 @@ impl PartitionStore for Memory {
         request: ReadRequest,
     ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
         Box::pin(async move {
+            take_turns().await;
             let found = self.partition(partition.id)?;
             let state = found.state.read();
             state.check(partition)?;
@@ -306,6 +310,7 @@ impl Snapshot for MemorySnapshot {
 
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
         Box::pin(async move {
+            take_turns().await;
             check_open(&self.closed)?;
             let state = self.partition.state.read();
             // Checked under the lock: a writer drops the moment of a snapshot only once it is too old.
@@ -331,6 +336,12 @@ fn check_open(closed: &AtomicBool) -> Result<(), StoreError> {
         return Err(StoreError::Unavailable("it was closed".to_owned()));
     }
     Ok(())
+}
+
+/// Nothing here ever waits, so a task that only talks to the store would never give way to others. This
+/// yields once in a while.
+async fn take_turns() {
+    tokio::task::coop::consume_budget().await;
 }
 
 /// Freeing millions of entries takes a while; not on a thread that serves requests, if there is another.

@@ -17,12 +17,25 @@ fn sorted(mut infos: Vec<PartitionInfo>) -> Vec<PartitionInfo> {
 
 pub(crate) async fn creating_is_idempotent(constructor: Constructor) {
     let subject = opened(constructor).await;
-    put(&subject.store, b"key", b"value").await;
-    subject.store.create(PARTITION.id, 0).await.unwrap();
-    subject.store.create(PARTITION.id, 77).await.unwrap();
-    assert_eq!(get(&subject.store, b"key").await.unwrap(), "value");
-    let infos = subject.store.partitions().await.unwrap();
-    assert_eq!(infos, [PartitionInfo { id: PARTITION.id, epoch: 0, lsn: 1 }]);
+    let store = &subject.store;
+    put(store, b"key", b"value").await;
+    put(store, b"key", b"value").await;
+    store.create(PARTITION.id, 0).await.unwrap();
+    store.create(PARTITION.id, 1).await.unwrap();
+    assert_eq!(get(store, b"key").await.unwrap(), "value");
+    let infos = store.partitions().await.unwrap();
+    assert_eq!(infos, [PartitionInfo { id: PARTITION.id, epoch: 0, lsn: 2 }]);
+    // A larger number moves it on, and wakes who waits for that.
+    let waiter = {
+        let store = Arc::clone(store);
+        tokio::spawn(async move { store.wait_lsn(PARTITION.id, 50, LONG).await })
+    };
+    tokio::task::yield_now().await;
+    store.create(PARTITION.id, 77).await.unwrap();
+    let reached = tokio::time::timeout(LONG / 2, waiter).await.expect("woken").unwrap();
+    assert_eq!(reached.unwrap(), 77);
+    assert_eq!(get(store, b"key").await.unwrap(), "value");
+    assert_eq!(put(store, b"key", b"again").await, 78);
 }
 
 pub(crate) async fn destroying_is_idempotent(constructor: Constructor) {
@@ -231,7 +244,7 @@ pub(crate) async fn closing_ends_everything(constructor: Constructor) {
     let snapshot = store.snapshot(PARTITION).await.unwrap();
     let waiter = {
         let store = Arc::clone(store);
-        tokio::spawn(async move { store.wait_lsn(PARTITION.id, 100, LONG).await })
+        tokio::spawn(async move { store.wait_lsn(PARTITION.id, Lsn::MAX, LONG).await })
     };
     let writers: Vec<_> = (0..8_u8)
         .map(|writer| {
