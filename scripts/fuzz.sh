@@ -1,0 +1,32 @@
+#!/bin/sh
+# Fuzzes every target for a while: scripts/fuzz.sh [seconds for each, 60 unless told] [targets…]
+# Needs a nightly compiler and cargo-fuzz (cargo install cargo-fuzz). What is found lies in fuzz/artifacts.
+set -eu
+cd "$(dirname "$0")/../fuzz"
+
+seconds="${1:-60}"
+[ $# -gt 0 ] && shift
+if ! cargo fuzz --version >/dev/null 2>&1; then
+    echo "cargo-fuzz is not installed: run cargo install cargo-fuzz" >&2
+    exit 2
+fi
+targets="${*:-$(cargo fuzz list)}"
+
+# Cases of the tests are the first inputs, so that a short run starts beyond the first byte.
+seed() {
+    mkdir -p "corpus/$1"
+    ../scripts/fuzz_seeds.py "$1" "corpus/$1"
+}
+
+failed=""
+for target in $targets; do
+    seed "$target"
+    echo "fuzzing $target for $seconds s"
+    if ! cargo fuzz run "$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 -verbosity=0; then
+        failed="$failed $target"
+    fi
+done
+if [ -n "$failed" ]; then
+    echo "failed:$failed" >&2
+    exit 1
+fi

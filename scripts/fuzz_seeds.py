@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Writes the first inputs of a fuzz target, taken from the data of the tests: fuzz_seeds.py TARGET DIRECTORY."""
+
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GATEWAY = ROOT / "crates" / "orrery-gateway" / "tests" / "data"
+
+
+def cases(name):
+    return json.loads((GATEWAY / name).read_text(encoding="utf-8"))["cases"]
+
+
+def item_parser():
+    for case in cases("binary-json.json"):
+        yield json.dumps(case["json"]).encode()
+    yield b'{"id":"a","nested":{"list":[1,-0.5e300,true,null,"\\u00e9\\n"]},"id":"b"}'
+
+
+def header_parser():
+    for case in cases("auth-signatures.json"):
+        yield b"\x00" + case["authorization"].encode()
+        yield b"\x01" + case["headers"]["x-ms-date"].encode()
+        yield b"\x03" + case["path"].encode()
+    yield b"\x01" + b"2024-01-31T10:00:00.5Z"
+    yield b"\x02" + b'["a",5,-0.0,null,true,{}]'
+    yield b"\x03" + b"//addresses/?$resolveFor=dbs%2fhLEEAA%3d%3d%2fcolls%2fhLEEAI1YjgA%3d%2fdocs"
+
+
+def binary_json():
+    for case in cases("binary-json.json"):
+        yield bytes.fromhex(case["binary"])
+
+
+def hybrid_row():
+    for case in cases("hybridrow-batch.json"):
+        stream = bytes.fromhex(case["bytes"])
+        yield stream
+        # The payload of the first record: after the segment header (10 bytes) and the record header (13).
+        length = int.from_bytes(stream[15:19], "little")
+        yield stream[23 : 23 + length]
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    seeds = {f.__name__: f for f in (item_parser, header_parser, binary_json, hybrid_row)}
+    target, directory = sys.argv[1], pathlib.Path(sys.argv[2])
+    if target not in seeds:
+        sys.exit(f"there are no first inputs for {target}")
+    for number, content in enumerate(seeds[target]()):
+        (directory / f"seed-{number:03}").write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()
