@@ -145,11 +145,11 @@ async fn bulk_reaches_all_partitions() {
         let operations: Vec<_> = (0..100).map(create).collect();
         let mut trace = Trace::default();
         let options = ItemOptions::default();
-        let results = world.database.execute_bulk(&mut trace, PLACE, &options, &operations).await.unwrap();
+        let results = world.database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await.unwrap();
         assert!(results.iter().all(|result| matches!(result.outcome, BatchOutcome::Done(_))));
         assert_eq!(trace.served.len(), 4, "all partitions took part");
         assert_eq!(world.feed(&everything(), 1000).await.unwrap().len(), 100);
-        let again = world.database.execute_bulk(&mut trace, PLACE, &options, &operations).await.unwrap();
+        let again = world.database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await.unwrap();
         for result in again {
             let BatchOutcome::Failed(error) = result.outcome else { panic!("it exists") };
             assert_eq!(error.kind, ErrorKind::Conflict);

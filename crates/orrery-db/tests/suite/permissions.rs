@@ -1,1 +1,251 @@
-//! To come.
+//! Users, permissions, and what the tokens of permissions allow.
+
+use orrery_db::{Access, PageRequest, Trace};
+use orrery_model::{ErrorKind, Result, Value};
+
+use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, World, key, quiet_options};
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("{name} is missing"))
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
+    result.unwrap_err().kind
+}
+
+const USER: (&str, &str) = (DATABASE, "u");
+
+async fn with_user() -> World {
+    let world = World::memory().await;
+    world.create_container(BY_PK).await;
+    world.create_named("other", BY_PK, None).await.unwrap();
+    world.database.create_user(&mut Trace::default(), DATABASE, br#"{"id":"u"}"#, false).await.unwrap();
+    world
+}
+
+async fn permission(world: &World, body: &str) -> Result<Value> {
+    let mut trace = Trace::default();
+    Ok(world.database.create_permission(&mut trace, USER, body.as_bytes(), false, None).await?.value)
+}
+
+#[tokio::test]
+async fn users_are_created_replaced_listed_and_deleted() {
+    for engine in ENGINES {
+        let world = World::open(engine, quiet_options()).await;
+        world.create_container(BY_PK).await;
+        let mut trace = Trace::default();
+        let create = async |body: &str, upsert: bool| {
+            world.database.create_user(&mut Trace::default(), DATABASE, body.as_bytes(), upsert).await
+        };
+        let created = create(r#"{"id":"a"}"#, false).await.unwrap();
+        assert!(created.created);
+        assert_eq!(text(&created.value, "_permissions"), "permissions/");
+        assert_eq!(kind(create(r#"{"id":"a"}"#, false).await), ErrorKind::Conflict);
+        let upserted = create(r#"{"id":"a"}"#, true).await.unwrap();
+        assert!(!upserted.created);
+        assert_eq!(text(&upserted.value, "_rid"), text(&created.value, "_rid"));
+        assert!(create(r#"{"id":"b"}"#, true).await.unwrap().created);
+        assert_eq!(kind(create(r#"{"id":"b/c"}"#, true).await), ErrorKind::BadRequest);
+
+        // A user may get another name and keeps what it has.
+        let link = format!("dbs/{DATABASE}/colls/{CONTAINER}");
+        let body = format!(r#"{{"id":"p","permissionMode":"Read","resource":"{link}"}}"#);
+        world.database.create_permission(&mut trace, (DATABASE, "a"), body.as_bytes(), false, None).await.unwrap();
+        let renamed = world.database.replace_user(&mut trace, (DATABASE, "a"), br#"{"id":"c"}"#, None).await.unwrap();
+        assert_eq!(text(&renamed.value, "_rid"), text(&created.value, "_rid"));
+        assert_eq!(kind(world.database.read_user(&mut trace, DATABASE, "a")), ErrorKind::NotFound);
+        let taken = world.database.replace_user(&mut trace, (DATABASE, "b"), br#"{"id":"c"}"#, None).await;
+        assert_eq!(kind(taken), ErrorKind::Conflict);
+        let world = world.restart().await;
+        assert_eq!(world.database.read_user(&mut trace, DATABASE, "c").unwrap().value, renamed.value);
+        world.database.read_permission(&mut trace, (DATABASE, "c", "p"), None).unwrap();
+        let users = world.database.list_users(&mut trace, DATABASE, &PageRequest::default()).unwrap();
+        assert_eq!(users.resources.iter().map(|user| text(user, "id")).collect::<Vec<_>>(), ["b", "c"]);
+        let stale = world.database.delete_user(&mut trace, (DATABASE, "c"), Some("\"x\"")).await;
+        assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
+        world.database.delete_user(&mut trace, (DATABASE, "c"), None).await.unwrap();
+        let gone = world.database.read_permission(&mut trace, (DATABASE, "c", "p"), None);
+        assert_eq!(kind(gone), ErrorKind::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn permissions_are_created_replaced_listed_and_deleted() {
+    let world = with_user().await;
+    let mut trace = Trace::default();
+    let body = r#"{"id":"p","permissionMode":"All","resource":"dbs/db/colls/items"}"#;
+    let created = permission(&world, body).await.unwrap();
+    assert_eq!((text(&created, "permissionMode"), text(&created, "resource")), ("All", "dbs/db/colls/items"));
+    assert!(text(&created, "_token").starts_with("type=resource&ver=1&sig="));
+    assert!(!text(&created, "_token").contains(','));
+    assert_eq!(kind(permission(&world, body).await), ErrorKind::Conflict);
+    // One permission per resource and key.
+    let same = r#"{"id":"q","permissionMode":"Read","resource":"/dbs/db/colls/items/"}"#;
+    assert_eq!(kind(permission(&world, same).await), ErrorKind::Conflict);
+    let keyed = r#"{"id":"q","permissionMode":"Read","resource":"dbs/db/colls/items","resourcePartitionKey":["a"]}"#;
+    let keyed = permission(&world, keyed).await.unwrap();
+    assert_eq!(keyed.get("resourcePartitionKey").map(Value::to_json).as_deref(), Some(r#"["a"]"#));
+    for bad in [
+        r#"{"id":"x","permissionMode":"Write","resource":"dbs/db/colls/items"}"#,
+        r#"{"id":"x","permissionMode":"All"}"#,
+        r#"{"id":"x","resource":"dbs/db/colls/items"}"#,
+        r#"{"permissionMode":"All","resource":"dbs/db/colls/other"}"#,
+        r#"{"id":"x","permissionMode":"All","resource":"nonsense"}"#,
+        r#"{"id":"x","permissionMode":"All","resource":"dbs/db/colls/other","resourcePartitionKey":"a"}"#,
+        "[]",
+    ] {
+        assert_eq!(kind(permission(&world, bad).await), ErrorKind::BadRequest, "{bad}");
+    }
+    let upserted = br#"{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/items"}"#;
+    let upserted = world.database.create_permission(&mut trace, USER, upserted, true, None).await.unwrap();
+    assert!(!upserted.created && text(&upserted.value, "permissionMode") == "Read");
+    assert_eq!(text(&upserted.value, "_rid"), text(&created, "_rid"));
+    let at = (DATABASE, "u", "p");
+    let replacement = br#"{"id":"r","permissionMode":"All","resource":"dbs/db/colls/other"}"#;
+    let stale = world.database.replace_permission(&mut trace, at, replacement, Some(text(&created, "_etag")), None).await;
+    assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
+    world.database.replace_permission(&mut trace, at, replacement, None, None).await.unwrap();
+    assert_eq!(kind(world.database.read_permission(&mut trace, at, None)), ErrorKind::NotFound);
+    let listed = world.database.list_permissions(&mut trace, USER, &PageRequest::default(), None).unwrap();
+    assert_eq!(listed.resources.iter().map(|value| text(value, "id")).collect::<Vec<_>>(), ["q", "r"]);
+    world.database.delete_permission(&mut trace, (DATABASE, "u", "q"), None).await.unwrap();
+    let gone = world.database.delete_permission(&mut trace, (DATABASE, "u", "q"), None).await;
+    assert_eq!(kind(gone), ErrorKind::NotFound);
+}
+
+fn signature(permission: &Value) -> &str {
+    text(permission, "_token").split_once("sig=").unwrap().1
+}
+
+#[tokio::test]
+async fn tokens_expire_and_cannot_be_changed() {
+    let world = with_user().await;
+    let mut trace = Trace::default();
+    let body = r#"{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/items"}"#;
+    let created = permission(&world, body).await.unwrap();
+    let first = signature(&created).to_owned();
+    world.database.open_resource_token(&first).unwrap();
+    // Every answer has a fresh token; older ones stay good.
+    let read = |seconds| world.database.read_permission(&mut Trace::default(), (DATABASE, "u", "p"), seconds);
+    let second = signature(&read(None).unwrap().value).to_owned();
+    assert_ne!(first, second);
+    let short = signature(&read(Some(10)).unwrap().value).to_owned();
+    let long = signature(&read(Some(86_400)).unwrap().value).to_owned();
+    for bad in [9, 0, -5, 86_401] {
+        assert_eq!(kind(read(Some(bad))), ErrorKind::BadRequest, "{bad}");
+    }
+    for (advance, alive) in [(9, [true, true, true]), (1, [false, true, true]), (3589, [false, true, true]), (1, [false, false, true]), (82_800, [false; 3])] {
+        world.env.advance_seconds(advance);
+        for (token, alive) in [&short, &first, &long].into_iter().zip(alive) {
+            let opened = world.database.open_resource_token(token);
+            assert_eq!(opened.is_ok(), alive);
+            assert!(alive || kind(opened) == ErrorKind::Forbidden);
+        }
+    }
+    let token = signature(&read(None).unwrap().value).to_owned();
+    for at in 0..token.len() {
+        let mut damaged = token.clone().into_bytes();
+        damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
+        let damaged = String::from_utf8(damaged).unwrap();
+        if let Ok(grant) = world.database.open_resource_token(&damaged) {
+            // Only bits that base64 does not use may differ.
+            assert_eq!(grant, world.database.open_resource_token(&token).unwrap(), "{damaged}");
+        }
+    }
+    for bad in ["", ";", "a;b;", "a", "é;é;"] {
+        assert_eq!(kind(world.database.open_resource_token(bad)), ErrorKind::Unauthorized, "{bad}");
+    }
+    // A restart changes nothing; deleting the permission ends no token before its time, as the service has it.
+    let world = world.restart().await;
+    world.database.open_resource_token(&token).unwrap();
+    world.database.delete_permission(&mut trace, (DATABASE, "u", "p"), None).await.unwrap();
+    world.database.open_resource_token(&token).unwrap();
+}
+
+#[tokio::test]
+async fn grants_cover_what_they_name_and_no_more() {
+    let world = with_user().await;
+    let mut trace = Trace::default();
+    let container = world.database.read_container(&mut trace, DATABASE, CONTAINER).unwrap().value;
+    let rid_link = text(&container, "_self").to_owned();
+    let rids: Vec<String> = rid_link.split('/').map(str::to_owned).collect();
+    let read = Access {
+        database: DATABASE,
+        container: CONTAINER,
+        child: Some(("docs", "1")),
+        writes: false,
+        is_routing: false,
+        partition_key: None,
+    };
+    let (a, ab, b) = (key(r#"["a"]"#), key(r#"["a","b"]"#), key(r#"["b"]"#));
+    let feed = Access { child: None, ..read.clone() };
+    let write = Access { writes: true, ..read.clone() };
+    let by_rid = Access { database: &rids[1], container: &rids[3], ..read.clone() };
+    let elsewhere = Access { container: "other", ..read.clone() };
+    let nowhere = Access { container: "nothing", ..read.clone() };
+    let routing = Access { child: None, is_routing: true, ..read.clone() };
+    let definition = Access { writes: true, ..routing.clone() };
+    let other_item = Access { child: Some(("docs", "2")), ..read.clone() };
+    let script = Access { child: Some(("sprocs", "1")), ..read.clone() };
+    let with_a = Access { partition_key: Some(&a), ..read.clone() };
+    let with_ab = Access { partition_key: Some(&ab), ..read.clone() };
+    let with_b = Access { partition_key: Some(&b), ..read.clone() };
+    let write_a = Access { writes: true, ..with_a.clone() };
+    let feed_a = Access { child: None, ..with_a.clone() };
+
+    type Case<'a> = (&'a str, &'a [&'a Access<'a>], &'a [&'a Access<'a>]);
+    let cases: [Case<'_>; 6] = [
+        (
+            r#""permissionMode":"Read","resource":"dbs/db/colls/items""#,
+            &[&read, &feed, &by_rid, &other_item, &routing, &with_a, &with_b],
+            &[&write, &elsewhere, &nowhere, &definition, &write_a],
+        ),
+        (
+            r#""permissionMode":"All","resource":"dbs/db/colls/items/""#,
+            &[&read, &feed, &write, &by_rid, &routing, &write_a, &script],
+            &[&elsewhere, &nowhere],
+        ),
+        (
+            &format!(r#""permissionMode":"Read","resource":"{rid_link}""#),
+            &[&read, &by_rid, &feed],
+            &[&write, &elsewhere],
+        ),
+        (
+            r#""permissionMode":"All","resource":"dbs/db/colls/items/docs/1""#,
+            &[&read, &write, &routing, &by_rid, &with_a],
+            &[&feed, &other_item, &script, &elsewhere, &definition],
+        ),
+        (
+            r#""permissionMode":"All","resource":"dbs/db/colls/items","resourcePartitionKey":["a"]"#,
+            &[&with_a, &write_a, &feed_a, &with_ab, &routing],
+            &[&read, &write, &feed, &with_b, &elsewhere, &definition],
+        ),
+        (
+            r#""permissionMode":"Read","resource":"dbs/db/colls/items","resourcePartitionKey":["a","b"]"#,
+            &[&with_ab, &routing],
+            &[&with_a, &with_b, &read],
+        ),
+    ];
+    for (number, (members, allowed, refused)) in cases.iter().enumerate() {
+        world.database.create_user(&mut trace, DATABASE, format!(r#"{{"id":"u{number}"}}"#).as_bytes(), false).await.unwrap();
+        let body = format!(r#"{{"id":"p",{members}}}"#);
+        let at = (DATABASE, format!("u{number}"));
+        let created =
+            world.database.create_permission(&mut trace, (at.0, &at.1), body.as_bytes(), false, None).await.unwrap();
+        let grant = world.database.open_resource_token(signature(&created.value)).unwrap();
+        for access in *allowed {
+            world.database.check_grant(&grant, access).unwrap_or_else(|error| panic!("{members}\n{access:?}\n{error}"));
+        }
+        for access in *refused {
+            let outcome = world.database.check_grant(&grant, access);
+            assert_eq!(outcome.map_err(|error| error.kind), Err(ErrorKind::Forbidden), "{members}\n{access:?}");
+        }
+    }
+    // The grant names the container of that name: a new container under the old name is meant too, as by name.
+    world.database.delete_container(&mut trace, (DATABASE, "other"), None).await.unwrap();
+    let grant = {
+        let created = permission(&world, r#"{"id":"gone","permissionMode":"All","resource":"dbs/db/colls/other"}"#).await.unwrap();
+        world.database.open_resource_token(signature(&created)).unwrap()
+    };
+    assert!(world.database.check_grant(&grant, &elsewhere).is_err());
+}

@@ -1,1 +1,153 @@
-//! To come.
+//! Sessions: a read never shows less than its client has seen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use orrery_db::{FeedScope, ItemOptions, PageRequest, QueryOptions, QueryRequest, Trace};
+use orrery_model::session::{SessionEntry, SessionToken};
+use orrery_model::{ErrorKind, Result};
+
+use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, everything, with_key};
+
+fn token(entries: &[SessionEntry]) -> SessionToken {
+    SessionToken { entries: entries.to_vec() }
+}
+
+/// The three ways of reading, all of which look at the session.
+async fn read_all(world: &World, session: &SessionToken) -> [Result<()>; 3] {
+    let mut trace = Trace::default();
+    let options = ItemOptions { session: Some(session.clone()), ..with_key(r#"["a"]"#) };
+    let read = world.database.read_item(&mut trace, (DATABASE, CONTAINER, "1"), &options).await.map(|_| ());
+    let page = PageRequest::default();
+    let feed = world.database.read_items(&mut trace, PLACE, None, &everything(), Some(session), &page).await;
+    let scope = FeedScope { partition_key: options.partition_key, ..FeedScope::default() };
+    let options = QueryOptions { session: Some(session.clone()), scope, ..QueryOptions::default() };
+    let request = QueryRequest { text: "SELECT * FROM c".to_owned(), parameters: Vec::new(), resume_filter: None };
+    let query = world.database.query_items(&mut trace, PLACE, &options, &request).await;
+    [read, feed.map(|_| ()), query.map(|_| ())]
+}
+
+async fn assert_served(world: &World, session: &SessionToken) {
+    for outcome in read_all(world, session).await {
+        outcome.unwrap_or_else(|error| panic!("{session}: {error}"));
+    }
+}
+
+async fn assert_refused(world: &World, session: &SessionToken) {
+    for outcome in read_all(world, session).await {
+        let error = outcome.expect_err(&format!("{session} is ahead"));
+        assert_eq!(error.kind, ErrorKind::ReadSessionNotAvailable);
+        assert!(error.message.contains("The read session is not available for the input session token"));
+    }
+}
+
+#[tokio::test]
+async fn a_token_from_the_future_is_not_served() {
+    for engine in ENGINES {
+        let world = World::with_partitions(engine, 1).await;
+        world.create_container(BY_PK).await;
+        let mut trace = Trace::default();
+        let body = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
+        world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+        let seen = trace.session_token().unwrap().entries[0];
+        assert_eq!((seen.range_id, seen.lsn), (0, 1));
+        let version = seen.version.unwrap();
+        assert_served(&world, &token(&[seen])).await;
+        assert_served(&world, &token(&[SessionEntry::new(0, version, 0)])).await;
+        // Other ranges do not matter, nor does an older version with a larger position.
+        assert_served(&world, &token(&[SessionEntry::new(7, version, 99)])).await;
+        assert_served(&world, &token(&[SessionEntry::new(0, version - 1, 99)])).await;
+        assert_served(&world, &SessionToken::default()).await;
+        assert_served(&world, &token(&[SessionEntry { range_id: 0, version: None, lsn: 1 }])).await;
+        assert_refused(&world, &token(&[SessionEntry::new(0, version, 2)])).await;
+        assert_refused(&world, &token(&[SessionEntry::new(0, version + 1, 0)])).await;
+        assert_refused(&world, &token(&[SessionEntry { range_id: 0, version: None, lsn: 2 }])).await;
+        assert_refused(&world, &token(&[SessionEntry::new(9, version, 1), SessionEntry::new(0, version, 5)])).await;
+        // Positions outlive a restart.
+        let world = world.restart().await;
+        assert_served(&world, &token(&[seen])).await;
+        assert_refused(&world, &token(&[SessionEntry::new(0, version, 2)])).await;
+        let mut trace = Trace::default();
+        let body = Bytes::from_static(br#"{"id":"2","pk":"a"}"#);
+        world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+        assert_eq!(trace.session_token().unwrap().entries, [SessionEntry::new(0, version, 2)]);
+    }
+}
+
+#[tokio::test]
+async fn a_container_made_again_is_never_behind() {
+    let world = World::memory().await;
+    world.create_container(BY_PK).await;
+    let mut trace = Trace::default();
+    for n in 0..5 {
+        let body = Bytes::from(format!(r#"{{"id":"{n}","pk":"a"}}"#));
+        world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+    }
+    let old = trace.session_token().unwrap();
+    assert_eq!(old.entries[0].lsn, 5);
+    world.database.delete_container(&mut trace, PLACE, None).await.unwrap();
+    world.create_container(BY_PK).await;
+    world.create(r#"{"id":"1","pk":"a"}"#).await;
+    assert_served(&world, &old).await;
+}
+
+#[tokio::test]
+async fn every_answer_tells_the_position() {
+    let world = World::with_partitions(Engine::Memory, 3).await;
+    world.create_container(BY_PK).await;
+    let lsn = |trace: &Trace| {
+        assert_eq!(trace.served.len(), 1);
+        trace.served[0].lsn
+    };
+    let options = with_key(r#"["a"]"#);
+    let body = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
+    let place = (DATABASE, CONTAINER, "1");
+    // Writes move it; reads, refusals and missing items tell it as it is.
+    let mut trace = Trace::default();
+    world.database.create_item(&mut trace, PLACE, &options, &body).await.unwrap();
+    assert_eq!(lsn(&trace), 1);
+    let mut trace = Trace::default();
+    world.database.create_item(&mut trace, PLACE, &options, &body).await.unwrap_err();
+    assert_eq!(lsn(&trace), 1);
+    let mut trace = Trace::default();
+    world.database.read_item(&mut trace, (DATABASE, CONTAINER, "x"), &options).await.unwrap_err();
+    assert_eq!(lsn(&trace), 1);
+    let mut trace = Trace::default();
+    world.database.upsert_item(&mut trace, PLACE, &options, &body).await.unwrap();
+    assert_eq!(lsn(&trace), 2);
+    let mut trace = Trace::default();
+    world.database.delete_item(&mut trace, place, &options).await.unwrap();
+    assert_eq!(lsn(&trace), 3);
+    // A feed of everything tells all of them.
+    let mut trace = Trace::default();
+    world.database.read_items(&mut trace, PLACE, None, &everything(), None, &PageRequest::default()).await.unwrap();
+    assert_eq!(trace.served.len(), 3);
+    assert_eq!(trace.session_token().unwrap().to_string().split(',').count(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_waits_a_moment_for_the_write_it_knows_of() {
+    for engine in ENGINES {
+        let world = World::open(engine, crate::common::quiet_options()).await;
+        world.create_container(BY_PK).await;
+        let mut trace = Trace::default();
+        let body = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
+        world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+        let mut ahead = trace.session_token().unwrap();
+        ahead.entries[0].lsn += 1;
+        let writer = {
+            let database = Arc::clone(&world.database);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                let mut trace = Trace::default();
+                let body = Bytes::from_static(br#"{"id":"1","pk":"a","new":true}"#);
+                database.upsert_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+            })
+        };
+        let options = ItemOptions { session: Some(ahead), ..with_key(r#"["a"]"#) };
+        let read = world.database.read_item(&mut trace, (DATABASE, CONTAINER, "1"), &options).await.unwrap();
+        assert!(String::from_utf8(read.document().to_vec()).unwrap().contains(r#""new":true"#));
+        writer.await.unwrap();
+    }
+}

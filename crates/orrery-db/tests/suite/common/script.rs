@@ -128,7 +128,7 @@ impl Run {
                     let operations = batch_operations(&arguments.body(), |name| self.value_of(name));
                     let results = match verb {
                         "batch" => database.execute_batch(trace, PLACE, options, &operations).await?,
-                        _ => database.execute_bulk(trace, PLACE, options, &operations).await?,
+                        _ => database.execute_bulk(trace, PLACE, options, &operations, true).await?,
                     };
                     return Ok(Answer::Statuses(results.iter().map(|result| status(&result.outcome)).collect()));
                 }
