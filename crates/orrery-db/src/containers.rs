@@ -149,14 +149,18 @@ impl Database {
                 check_etag(if_match, current.stamp)?;
                 let definition = current.definition.replace(&body)?;
                 let index = current.index.with_policy(&definition.indexing);
-                let container = Container { definition, stamp: change.stamp, index, ..Container::clone(&current) };
+                let container =
+                    Container { definition, stamp: change.stamp, index, ..Container::clone(&current) };
                 let reply = container_reply(&container, false);
                 change.put_container(container);
                 Ok(reply)
             })
             .await?;
         // A changed indexing policy is worked on at once.
-        self.wake_maintenance();
+        let catalog = self.catalog.snapshot();
+        if catalog.container(database, container).is_ok_and(|container| container.index.building.is_some()) {
+            self.wake_maintenance();
+        }
         Ok(replaced)
     }
 

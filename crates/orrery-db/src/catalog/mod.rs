@@ -280,7 +280,10 @@ impl Partition {
 impl Container {
     /// A range id that was never used: those of ancestors live on in their descendants.
     pub(crate) fn next_range_id(&self) -> u32 {
-        let used = self.partitions.iter().flat_map(|partition| partition.parents.iter().chain([&partition.range_id]));
+        let used = self
+            .partitions
+            .iter()
+            .flat_map(|partition| partition.parents.iter().chain([&partition.range_id]));
         used.max().map_or(0, |highest| highest + 1)
     }
 

@@ -19,7 +19,8 @@ use serde_json::value::RawValue;
 use crate::index::{Generation, IndexState};
 
 use super::{
-    Catalog, Container, DatabaseEntry, Offer, OfferOwner, Partition, Permission, PermissionMode, Split, Stamp, User,
+    Catalog, Container, DatabaseEntry, Offer, OfferOwner, Partition, Permission, PermissionMode, Split,
+    Stamp, User,
 };
 
 /// A record that cannot be read: damage, or the work of a newer version.
@@ -192,11 +193,15 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
 }
 
 fn generation(generation: &Generation) -> GenerationRecord {
-    let policy = RawValue::from_string(generation.policy.to_value().to_json()).expect("a value prints as JSON");
+    let policy =
+        RawValue::from_string(generation.policy.to_value().to_json()).expect("a value prints as JSON");
     GenerationRecord { number: generation.number, policy }
 }
 
-fn load_generation(record: &GenerationRecord, definition: &ContainerDefinition) -> Result<Arc<Generation>, Detail> {
+fn load_generation(
+    record: &GenerationRecord,
+    definition: &ContainerDefinition,
+) -> Result<Arc<Generation>, Detail> {
     let policy = value::parse(record.policy.get().as_bytes())?;
     let policy = policy.as_object().ok_or("an indexing policy is not an object")?;
     let policy = IndexingPolicy::parse(policy, &definition.vector_embeddings)?;
@@ -303,7 +308,12 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
     }
     let index = IndexState {
         serving: load_generation(&record.index.serving, &definition)?,
-        building: record.index.building.as_ref().map(|record| load_generation(record, &definition)).transpose()?,
+        building: record
+            .index
+            .building
+            .as_ref()
+            .map(|record| load_generation(record, &definition))
+            .transpose()?,
         version: record.index.version,
         retired: record.index.retired,
     };

@@ -334,8 +334,28 @@ mod tests {
     #[test]
     fn entries_sort_like_the_language() {
         let ordered = [
-            "null", "false", "true", "-1e300", "-2.5", "-1", "0", "1e-300", "1", "1.5", "2", "1e300", "\"\"",
-            "\"\\u0000\"", "\"A\"", "\"a\"", "\"a\\u0000\"", "\"aa\"", "\"b\"", "\"é\"", "[1]", "{}",
+            "null",
+            "false",
+            "true",
+            "-1e300",
+            "-2.5",
+            "-1",
+            "0",
+            "1e-300",
+            "1",
+            "1.5",
+            "2",
+            "1e300",
+            "\"\"",
+            "\"\\u0000\"",
+            "\"A\"",
+            "\"a\"",
+            "\"a\\u0000\"",
+            "\"aa\"",
+            "\"b\"",
+            "\"é\"",
+            "[1]",
+            "{}",
         ];
         for (lower, upper) in ordered.iter().zip(&ordered[1..]) {
             assert!(encoded(lower) < encoded(upper), "{lower} {upper}");
@@ -348,11 +368,16 @@ mod tests {
         let effective = EffectiveKey::parse("05C1").unwrap();
         let holds = |test: &Test, text: &str| {
             let key = entry(encoded(text), &effective, "id");
-            ranges(1, &path(&["a"]), test).unwrap().iter().any(|range| key >= range.start && Some(&key) < range.end.as_ref())
+            ranges(1, &path(&["a"]), test)
+                .unwrap()
+                .iter()
+                .any(|range| key >= range.start && Some(&key) < range.end.as_ref())
         };
         let bound = |text: &str, inclusive| Some(Bound { value: value(text), inclusive });
         let above = Test::Range { low: bound("5", false), high: None };
-        assert!(!holds(&above, "5") && holds(&above, "5.1") && !holds(&above, "\"x\"") && !holds(&above, "true"));
+        assert!(
+            !holds(&above, "5") && holds(&above, "5.1") && !holds(&above, "\"x\"") && !holds(&above, "true")
+        );
         let between = Test::Range { low: bound("\"b\"", true), high: bound("\"d\"", false) };
         assert!(holds(&between, "\"b\"") && holds(&between, "\"cz\"") && !holds(&between, "\"d\""));
         assert!(holds(&Test::Prefix("ab".into()), "\"abc\"") && !holds(&Test::Prefix("ab".into()), "\"b\""));
@@ -361,7 +386,10 @@ mod tests {
         assert!(holds(&Test::Type(TypeTest::Defined), "null"));
         let long = format!("\"{}\"", "x".repeat(200));
         assert!(holds(&Test::Equal(value(&long)), &long));
-        assert!(holds(&Test::Range { low: Some(Bound { value: value(&long), inclusive: false }), high: None }, &format!("\"{}y\"", "x".repeat(200))));
+        assert!(holds(
+            &Test::Range { low: Some(Bound { value: value(&long), inclusive: false }), high: None },
+            &format!("\"{}y\"", "x".repeat(200))
+        ));
     }
 
     #[test]
@@ -375,6 +403,9 @@ mod tests {
         let (one, text) = (value("1"), value("\"x\""));
         let term = composite_term(1, 0, [(Some(&one), true), (Some(&text), false), (None, true)].into_iter());
         let key = entry(term, &effective, "id");
-        assert_eq!(parse_composite_entry(&key, &[true, false, true]).unwrap().1, keys::item(&effective, "id"));
+        assert_eq!(
+            parse_composite_entry(&key, &[true, false, true]).unwrap().1,
+            keys::item(&effective, "id")
+        );
     }
 }

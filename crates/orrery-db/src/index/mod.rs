@@ -46,7 +46,12 @@ pub struct IndexState {
 
 impl IndexState {
     pub fn new(policy: IndexingPolicy) -> Self {
-        Self { serving: Arc::new(Generation::new(1, policy)), building: None, version: 1, retired: Vec::new() }
+        Self {
+            serving: Arc::new(Generation::new(1, policy)),
+            building: None,
+            version: 1,
+            retired: Vec::new(),
+        }
     }
 
     /// The generations that a write must keep.
@@ -74,7 +79,8 @@ impl IndexState {
         let number = used.max().unwrap_or(0) + 1;
         let mut retired = self.retired.clone();
         retired.extend(self.building.as_ref().map(|abandoned| abandoned.number));
-        let building = (self.serving.policy != *policy).then(|| Arc::new(Generation::new(number, policy.clone())));
+        let building =
+            (self.serving.policy != *policy).then(|| Arc::new(Generation::new(number, policy.clone())));
         Self { serving: Arc::clone(&self.serving), building, version: self.version + 1, retired }
     }
 }

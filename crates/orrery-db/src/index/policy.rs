@@ -97,6 +97,7 @@ impl PolicyTree {
 
     /// Whether anything at or below this place may have a term.
     pub(crate) fn indexes_below(&self, place: Place) -> bool {
-        self.enabled && (place.inherited || place.node.is_some_and(|node| !self.nodes[node].children.is_empty()))
+        self.enabled
+            && (place.inherited || place.node.is_some_and(|node| !self.nodes[node].children.is_empty()))
     }
 }

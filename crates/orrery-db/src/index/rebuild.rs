@@ -93,7 +93,8 @@ impl Database {
         let mut range = keys::items_in(&partition.range);
         loop {
             let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), ITEMS_AT_ONCE) };
-            let page = self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let page =
+                self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let Some(last) = page.entries.last().map(|entry| entry.key.clone()) else { return Ok(()) };
             let op = FillIndex {
                 operation_id: self.operation_id(),
@@ -102,7 +103,8 @@ impl Database {
             };
             self.commit(partition, op).await.map_err(commit_failure)?;
             // Hashed keys are spread evenly, so the place in the key space tells how far it is.
-            let done = keys::parse_item(&last).map_or(0, |(key, _)| usize::from(key.as_bytes().first().copied().unwrap_or(0)));
+            let done = keys::parse_item(&last)
+                .map_or(0, |(key, _)| usize::from(key.as_bytes().first().copied().unwrap_or(0)));
             let percent = percent_from + percent_share * done.min(63) / 64;
             self.index_rebuilds.set(container.rid, u8::try_from(percent.min(99)).unwrap_or(99));
             if !page.more {

@@ -28,13 +28,11 @@ pub(crate) fn entries(
     let timestamp = Value::from(timestamp);
     walk.value(&timestamp, PathHash::ROOT.property("_ts"), tree.property(tree.root(), "_ts"), false);
     for (number, paths) in (0u32..).zip(&generation.policy.composite) {
-        let values = paths.iter().map(|path| {
-            (composite_value(&path.steps, item, &timestamp), path.descending)
-        });
+        let values =
+            paths.iter().map(|path| (composite_value(&path.steps, item, &timestamp), path.descending));
         walk.terms.push(encode::composite_term(generation.number, number, values));
     }
-    let mut keys: Vec<Key> =
-        walk.terms.into_iter().map(|term| encode::entry(term, effective, id)).collect();
+    let mut keys: Vec<Key> = walk.terms.into_iter().map(|term| encode::entry(term, effective, id)).collect();
     keys.sort_unstable();
     keys.dedup();
     keys

@@ -113,7 +113,8 @@ impl Database {
             let mut runs = Vec::with_capacity(operations.len());
             for operation in operations {
                 let (own, result) = run(operation).await;
-                let failed = !result.as_ref().is_ok_and(|result| matches!(result.outcome, BatchOutcome::Done(_)));
+                let failed =
+                    !result.as_ref().is_ok_and(|result| matches!(result.outcome, BatchOutcome::Done(_)));
                 runs.push((own, result));
                 if failed {
                     break;

@@ -95,7 +95,9 @@ impl Database {
     ) -> bool {
         let catalog = self.catalog.snapshot();
         let is_there = |range_id| {
-            catalog.container(database, container).is_ok_and(|container| container.partition(range_id).is_ok())
+            catalog
+                .container(database, container)
+                .is_ok_and(|container| container.partition(range_id).is_ok())
         };
         scope.range_id.is_none_or(is_there) && self.may_route_again(error, attempt).await
     }

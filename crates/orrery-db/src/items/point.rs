@@ -227,7 +227,12 @@ impl Database {
                     attempt += 1;
                     container = self.current_container(&container)?;
                 }
-                Ok(_) => return Err(Error::new(ErrorKind::RetryWith, "The container's index is changing. Please retry.")),
+                Ok(_) => {
+                    return Err(Error::new(
+                        ErrorKind::RetryWith,
+                        "The container's index is changing. Please retry.",
+                    ));
+                }
                 Err(error) => {
                     let error = commit_failure(error);
                     if !self.may_route_again(&error, &mut attempt).await {

@@ -128,8 +128,11 @@ impl Database {
                 let mut range = keys::purges();
                 loop {
                     let scan = Scan::forward(range.clone(), LOAD_AT_ONCE);
-                    let page =
-                        self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+                    let page = self
+                        .store
+                        .read(partition.store, ReadRequest::Scan(scan))
+                        .await
+                        .map_err(store_failure)?;
                     for entry in &page.entries {
                         let lsn = entry.value.as_ref().try_into().map_or(Lsn::MAX, u64::from_be_bytes);
                         if let Some(effective) = keys::parse_purge(&entry.key) {

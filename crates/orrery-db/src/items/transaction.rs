@@ -24,9 +24,9 @@ use super::body::{PreparedItem, parse_object, unique_hashes};
 use super::statistics::Statistics;
 use super::stored::{StoredItem, ordinal};
 use super::{document_value, keys};
-use crate::index;
 use crate::catalog::Container;
 use crate::cost;
+use crate::index;
 
 /// What to do with one item.
 #[derive(Debug)]
@@ -199,14 +199,7 @@ impl<'a> Working<'a> {
     fn new(transaction: &'a ItemTransaction, view: &'a dyn View, lsn: Lsn) -> Self {
         let statistics = view.get(&keys::statistics(&transaction.effective));
         let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
-        Self {
-            transaction,
-            view,
-            lsn,
-            statistics,
-            writes: BTreeMap::new(),
-            missing: RefCell::default(),
-        }
+        Self { transaction, view, lsn, statistics, writes: BTreeMap::new(), missing: RefCell::default() }
     }
 
     fn into_writes(mut self) -> Option<WriteSet> {
@@ -341,12 +334,7 @@ impl<'a> Working<'a> {
         PreparedItem::from_value(definition, value)
     }
 
-    fn put(
-        &mut self,
-        new: &PreparedItem,
-        met: Option<&Met>,
-        position: u16,
-    ) -> ActionResult {
+    fn put(&mut self, new: &PreparedItem, met: Option<&Met>, position: u16) -> ActionResult {
         let effect = if met.is_some_and(|met| met.visible) { Effect::Replaced } else { Effect::Created };
         let old_id = met.map_or(new.id.as_str(), |met| &met.id);
         let old_value = met.and_then(|met| parse_object(&met.item.body).ok());

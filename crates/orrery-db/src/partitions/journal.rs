@@ -41,7 +41,8 @@ pub(crate) fn is_own(key: &[u8]) -> bool {
 fn encode_keys<'k>(keys: impl Iterator<Item = &'k Key>) -> Bytes {
     let mut bytes = Vec::new();
     for key in keys {
-        bytes.extend_from_slice(&u16::try_from(key.len()).expect("keys are shorter than 64 KB").to_be_bytes());
+        bytes
+            .extend_from_slice(&u16::try_from(key.len()).expect("keys are shorter than 64 KB").to_be_bytes());
         bytes.extend_from_slice(key);
     }
     bytes.into()
@@ -51,7 +52,9 @@ fn encode_keys<'k>(keys: impl Iterator<Item = &'k Key>) -> Bytes {
 pub(crate) fn decode_keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
-        let Some((key, rest)) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length))) else { break };
+        let Some((key, rest)) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length))) else {
+            break;
+        };
         keys.push(key.to_vec());
         bytes = rest;
     }
@@ -101,7 +104,8 @@ impl Database {
     /// Sets or takes away the mark of a split.
     pub(crate) async fn mark_split(&self, partition: &Partition, on: bool) -> Result<Lsn> {
         let op = SetMark { operation_id: u128::from(self.env.random_u64()), on };
-        let committed = orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
+        let committed =
+            orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
         Ok(committed.lsn)
     }
 }

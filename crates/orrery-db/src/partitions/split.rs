@@ -87,19 +87,32 @@ impl Database {
         });
         // Without enough keys to weigh, the middle of the range is as good as any.
         let middle = || container.definition.partition_key.middle(&parent.range);
-        by_weight.or_else(middle).filter(|at| *at > parent.range.min && *at < parent.range.max).ok_or_else(|| {
-            Error::bad_request(format!("The partition {} holds one key and cannot be split.", parent.range_id))
-        })
+        by_weight.or_else(middle).filter(|at| *at > parent.range.min && *at < parent.range.max).ok_or_else(
+            || {
+                Error::bad_request(format!(
+                    "The partition {} holds one key and cannot be split.",
+                    parent.range_id
+                ))
+            },
+        )
     }
 
-    async fn begin_split(&self, container: &Container, parent: &Partition, at: &EffectiveKey) -> Result<Split> {
+    async fn begin_split(
+        &self,
+        container: &Container,
+        parent: &Partition,
+        at: &EffectiveKey,
+    ) -> Result<Split> {
         let (rid, range_id) = (container.rid, parent.range_id);
         let split = self
             .catalog
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, rid)?);
                 if current.partition(range_id)?.store != parent.store || !current.splits.is_empty() {
-                    return Err(Error::new(ErrorKind::Locked, "The container's partitions are being changed already."));
+                    return Err(Error::new(
+                        ErrorKind::Locked,
+                        "The container's partitions are being changed already.",
+                    ));
                 }
                 let next = current.next_range_id();
                 let split = Split {
@@ -154,9 +167,10 @@ impl Database {
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, rid)?);
                 let parent = current.partition(split.parent)?.clone();
-                let (left, right) = parent.range.split_at(&split.at).ok_or_else(|| {
-                    Error::internal("the split point lies outside of the partition")
-                })?;
+                let (left, right) = parent
+                    .range
+                    .split_at(&split.at)
+                    .ok_or_else(|| Error::internal("the split point lies outside of the partition"))?;
                 let routing_version = current.routing_version + 1;
                 let mut parents = parent.parents.clone();
                 parents.push(parent.range_id);
@@ -174,8 +188,12 @@ impl Database {
                 let at = partitions.iter().position(|partition| partition.range_id == split.parent);
                 let at = at.expect("the parent was just found");
                 partitions.splice(at..=at, children);
-                let container =
-                    Container { partitions, routing_version, splits: Vec::new(), ..Container::clone(&current) };
+                let container = Container {
+                    partitions,
+                    routing_version,
+                    splits: Vec::new(),
+                    ..Container::clone(&current)
+                };
                 change.put_container(container);
                 Ok(())
             })
@@ -189,7 +207,8 @@ impl Database {
             .catalog
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, rid)?);
-                let Some(split) = current.splits.iter().find(|split| split.parent == range_id).cloned() else {
+                let Some(split) = current.splits.iter().find(|split| split.parent == range_id).cloned()
+                else {
                     return Ok(None);
                 };
                 let mut container = Container::clone(&current);

@@ -45,7 +45,8 @@ impl Database {
         let catalog = self.catalog.snapshot();
         let container = catalog.container(database, container)?;
         let count = u32::try_from(container.partitions.len().max(1)).unwrap_or(u32::MAX);
-        let throughput = self.container_throughput(container).map_or(0.0, |throughput| f64::from(throughput.maximum()));
+        let throughput =
+            self.container_throughput(container).map_or(0.0, |throughput| f64::from(throughput.maximum()));
         let partitions = container.partitions.iter().map(|partition| {
             let usage = usages.iter().find(|(range_id, _)| *range_id == partition.range_id);
             let usage = usage.map(|(_, usage)| *usage).unwrap_or_default();

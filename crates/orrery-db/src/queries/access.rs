@@ -4,15 +4,15 @@
 //! candidate. The most selective one, found by looking at the first entries of each, leads the page; the
 //! whole filter is evaluated on every item that it leads to.
 
+use orrery_model::Value;
 use orrery_model::container::{self, ContainerDefinition};
 use orrery_model::partition_key::EpkRange;
-use orrery_model::Value;
 use orrery_query::Program;
-use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_query::ast::{Direction as Order, Query};
 use orrery_query::check::indexes;
 use orrery_query::context::Context;
 use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
+use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_storage::{Direction, Key, KeyRange};
 
 use crate::index::{Generation, encode};
@@ -166,9 +166,9 @@ impl Finder<'_> {
         let is_point = matches!(test, Test::Equal(_) | Test::In(_));
         let is_narrowed = is_point && self.points && self.windows.len() * ranges.len() <= POINTS_MAX;
         let ranges = if is_narrowed {
-            let narrowed = ranges.iter().flat_map(|range| {
-                self.windows.iter().map(|window| encode::within(range, &window.min))
-            });
+            let narrowed = ranges
+                .iter()
+                .flat_map(|range| self.windows.iter().map(|window| encode::within(range, &window.min)));
             narrowed.collect()
         } else {
             ranges
@@ -191,7 +191,8 @@ impl Finder<'_> {
         definition: &ContainerDefinition,
         condition: &IndexCondition,
     ) -> Option<Sequence> {
-        let single_source = query.from.as_ref().is_some_and(|from| from.sources.len() == 1 && !from.sources[0].iterate);
+        let single_source =
+            query.from.as_ref().is_some_and(|from| from.sources.len() == 1 && !from.sources[0].iterate);
         // Inside one logical partition its items are fewer than the index entries of all.
         let plain = !self.points && single_source && !query.select.distinct && query.group_by.is_empty();
         let keys = indexes::order_paths(query).filter(|keys| plain && !keys.is_empty())?;
@@ -240,7 +241,10 @@ impl Finder<'_> {
         let composites = (0u32..).zip(&self.generation.policy.composite);
         composites.into_iter().find_map(|(number, paths)| {
             let same_paths = paths.len() == keys.len()
-                && paths.iter().zip(keys).all(|(path, (text, _))| path.as_str().trim_end_matches("/?") == text);
+                && paths
+                    .iter()
+                    .zip(keys)
+                    .all(|(path, (text, _))| path.as_str().trim_end_matches("/?") == text);
             let no_arrays = paths.iter().all(|path| !path.steps.contains(&container::IndexStep::Element));
             let flips: Vec<bool> = paths
                 .iter()
@@ -270,7 +274,9 @@ impl Finder<'_> {
 /// Whether the condition can only hold for items that have the path.
 fn implies_defined(condition: &IndexCondition, path: &IndexPath) -> bool {
     match condition {
-        IndexCondition::Term { path: own, test, .. } => own == path && *test != Test::Type(TypeTest::NotDefined),
+        IndexCondition::Term { path: own, test, .. } => {
+            own == path && *test != Test::Type(TypeTest::NotDefined)
+        }
         IndexCondition::And(parts) => parts.iter().any(|part| implies_defined(part, path)),
         IndexCondition::Or(parts) => parts.iter().all(|part| implies_defined(part, path)),
         IndexCondition::All | IndexCondition::None => false,

@@ -150,7 +150,8 @@ impl Database {
         (metrics.output_items, metrics.output_bytes) = (page.count as u64, page.rows.len() as u64);
         metrics.total_time = started.elapsed();
         trace.add(cost::query(trace.served.len(), metrics.items_read, metrics.bytes_read, page.rows.len()));
-        page.continuation = next.map(|position| continuation::seal(&secret, &token_scope, &position.encode()));
+        page.continuation =
+            next.map(|position| continuation::seal(&secret, &token_scope, &position.encode()));
         page.metrics = run.metrics;
         Ok(page)
     }
@@ -286,8 +287,8 @@ impl Run<'_> {
     ) -> Result<PageRows> {
         let start = match from {
             None => StreamStart::default(),
-            Some(Position::Stream { key, skip_rows, passed, path, area }) => {
-                StreamStart { key, skip_rows, passed, path: Some(path), area }
+            Some(Position::Stream { key, skip_rows, passed, path, areas }) => {
+                StreamStart { key, skip_rows, passed, path: Some(path), areas }
             }
             Some(_) => return Err(continuation::invalid()),
         };
@@ -295,7 +296,8 @@ impl Run<'_> {
             None => self.choose(trace, offers.candidates, None).await?,
             Some(None) => Path::Items,
             Some(Some(number)) => {
-                let candidate = offers.candidates.into_iter().nth(number).ok_or_else(continuation::invalid)?;
+                let candidate =
+                    offers.candidates.into_iter().nth(number).ok_or_else(continuation::invalid)?;
                 path_of(number, candidate)
             }
         };
@@ -309,15 +311,19 @@ impl Run<'_> {
         }
         let mut bytes = 0;
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
+        let by_entries = matches!(path, Path::Entries(..));
         let feed = self.feed(trace, &mut pipeline, &path, &start, |pipeline, found, partition| {
             // The window has counted all rows of this item, also those that do not fit the page.
-            let area = number.map(|_| Area { min: partition.range.min.clone(), max: partition.range.max.clone() });
+            let position = |key: Key, skip_rows, passed| {
+                let areas = start.areas_at(by_entries, partition, &key);
+                Position::Stream { key, skip_rows, passed, path: number, areas }
+            };
             let new = pipeline.take();
             let before = pipeline.passed() - new.len() as u64;
             for (passed, output) in (before..).zip(new) {
                 if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
                     let (key, skip_rows) = (found.mark.clone(), output.row);
-                    next = Some(Position::Stream { key, skip_rows, passed, path: number, area });
+                    next = Some(position(key, skip_rows, passed));
                     return Flow::Stop;
                 }
                 bytes += output.value.to_json().len();
@@ -329,7 +335,7 @@ impl Run<'_> {
             if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX || started.elapsed() > PAGE_TIME_MAX {
                 let key = [found.mark.as_slice(), &[0]].concat();
                 let passed = pipeline.passed();
-                next = Some(Position::Stream { key, skip_rows: 0, passed, path: number, area });
+                next = Some(position(key, 0, passed));
                 return Flow::Stop;
             }
             Flow::GoOn
@@ -365,7 +371,8 @@ impl Run<'_> {
                     self.feed_sequence(trace, &mut pipeline, sequence, resume.as_ref()).await?;
                 }
                 path => {
-                    self.feed(trace, &mut pipeline, path, &StreamStart::default(), |_, _, _| Flow::GoOn).await?;
+                    self.feed(trace, &mut pipeline, path, &StreamStart::default(), |_, _, _| Flow::GoOn)
+                        .await?;
                 }
             }
         }
@@ -432,16 +439,21 @@ impl Run<'_> {
     }
 
     /// Answers `COUNT` from the index alone, where that is exact.
-    async fn count_by_index(&mut self, trace: &mut Trace, query: &Query, offers: &Offers) -> Result<Option<Output>> {
+    async fn count_by_index(
+        &mut self,
+        trace: &mut Trace,
+        query: &Query,
+        offers: &Offers,
+    ) -> Result<Option<Output>> {
         let container = self.reader.container;
         // Expired and purged items still have entries, and so have those of other keys in the same place.
         let entries_are_items = container.definition.default_ttl.is_none()
             && self.reader.database.purges.is_idle()
             && self.reader.only.is_none();
         let [candidate] = offers.candidates.as_slice() else { return Ok(None) };
-        let Some(shape) = shortcut::count_of_filter(query).filter(|_| {
-            entries_are_items && candidate.is_exact && !candidate.repeats && candidate.is_narrow
-        }) else {
+        let Some(shape) = shortcut::count_of_filter(query)
+            .filter(|_| entries_are_items && candidate.is_exact && !candidate.repeats && candidate.is_narrow)
+        else {
             return Ok(None);
         };
         let mut count = 0;
@@ -464,7 +476,8 @@ impl Run<'_> {
         let several = candidates.len() > 1 || sequence.is_some();
         for (number, candidate) in candidates.into_iter().enumerate() {
             let needs_probe = several || !candidate.is_selective || !candidate.is_narrow;
-            let probed = if needs_probe { self.reader.probe(trace, &partition, &candidate).await? } else { 0 };
+            let probed =
+                if needs_probe { self.reader.probe(trace, &partition, &candidate).await? } else { 0 };
             let many = needs_probe && Reader::is_many(probed);
             if many && !(candidate.is_selective && candidate.is_narrow) {
                 continue;
@@ -507,10 +520,14 @@ impl Run<'_> {
         for partition in &partitions {
             // Entries are ordered inside one partition; where the last page stopped holds for the partition it
             // was in, and for what that has been split into since.
-            let resumed = match &start.area {
-                Some(area) if partition.range.max <= area.min => continue,
-                Some(area) if partition.range.min >= area.max => &NO_KEY,
-                _ => &start.key,
+            let resumed = match start.areas.first() {
+                None => &start.key,
+                Some(current) if partition.range.max <= current.min => continue,
+                Some(_) => start
+                    .areas
+                    .iter()
+                    .find(|area| area.covers(&partition.range))
+                    .map_or(&NO_KEY, |area| &area.key),
             };
             let candidate = match path {
                 Path::Entries(_, candidate) => Some(candidate),
@@ -531,7 +548,8 @@ impl Run<'_> {
                 let found = keys.iter().zip(items).filter_map(|(key, item)| {
                     Some(Found { item: item?, mark: key.clone(), run: Vec::new() })
                 });
-                let flow = self.feed_batch(pipeline, found, |pipeline, found| after_each(pipeline, found, partition))?;
+                let flow = self
+                    .feed_batch(pipeline, found, |pipeline, found| after_each(pipeline, found, partition))?;
                 if flow != Flow::GoOn {
                     return Ok(());
                 }
@@ -547,8 +565,9 @@ impl Run<'_> {
                         None => self.reader.fetch_items(trace, partition, &mut range).await?,
                     };
                     let found = found.into_iter();
-                    let flow =
-                        self.feed_batch(pipeline, found, |pipeline, found| after_each(pipeline, found, partition))?;
+                    let flow = self.feed_batch(pipeline, found, |pipeline, found| {
+                        after_each(pipeline, found, partition)
+                    })?;
                     if flow != Flow::GoOn {
                         return Ok(());
                     }
@@ -585,8 +604,10 @@ impl Run<'_> {
             let mut settled = false;
             while !range.is_empty() && !settled {
                 let composite = sequence.composite();
-                let found =
-                    self.reader.fetch_entries(trace, partition, &mut range, sequence.direction, composite).await?;
+                let found = self
+                    .reader
+                    .fetch_entries(trace, partition, &mut range, sequence.direction, composite)
+                    .await?;
                 let flow = self.feed_batch_until(pipeline, found.into_iter(), |pipeline, found| {
                     let is_new_run = last_run.as_ref() != Some(&found.run);
                     let is_over = pipeline.rows_lost() > lost_before || is_alone && pipeline.is_settled();
@@ -704,7 +725,20 @@ struct StreamStart {
     passed: u64,
     /// The access path of the earlier pages; `None` = this is the first.
     path: Option<Option<usize>>,
-    area: Option<Area>,
+    areas: Vec<Area>,
+}
+
+impl StreamStart {
+    /// The areas of a page that ends at this key: its own partition, and what is left of the larger ones.
+    fn areas_at(&self, by_entries: bool, partition: &Partition, key: &Key) -> Vec<Area> {
+        if !by_entries {
+            return Vec::new();
+        }
+        let range = &partition.range;
+        let own = Area { min: range.min.clone(), max: range.max.clone(), key: key.clone() };
+        let larger = self.areas.iter().filter(|area| area.max > range.max).cloned();
+        std::iter::once(own).chain(larger).collect()
+    }
 }
 
 static NO_KEY: Key = Key::new();
@@ -725,7 +759,9 @@ fn path_of(number: usize, candidate: Candidate) -> Path {
 
 /// The parts of the ranges from `start` on.
 fn ranges_from(ranges: &[KeyRange], start: &Key) -> Vec<KeyRange> {
-    let rest = ranges.iter().map(|range| KeyRange { start: range.start.clone().max(start.clone()), end: range.end.clone() });
+    let rest = ranges
+        .iter()
+        .map(|range| KeyRange { start: range.start.clone().max(start.clone()), end: range.end.clone() });
     rest.filter(|range| !range.is_empty()).collect()
 }
 

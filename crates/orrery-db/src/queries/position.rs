@@ -1,12 +1,12 @@
 //! Where the next page of a query begins, as its continuation token carries it.
 //!
 //! A JSON object, because sort values are JSON: `{"k":"<base64 key>","s":rows,"p":passed}` for streams,
-//! with `"i":candidate,"a":"<min>","b":"<max>"` if they follow the index,
+//! with `"i":candidate,"a":[["<min>","<max>","<base64 key>"]]` if they follow the index,
 //! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned}` for rows that must be made again.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use orrery_model::partition_key::EffectiveKey;
+use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use orrery_model::value::{self, Value};
 use orrery_model::{Object, Result};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
@@ -24,8 +24,9 @@ pub(super) enum Position {
         passed: u64,
         /// Which of the filter's index candidates was followed; none = all items.
         path: Option<usize>,
-        /// Where in the key space an index entry was: entries are ordered inside a partition only.
-        area: Option<Area>,
+        /// For index entries, which are ordered inside a partition only: the partition that `key` was in, and
+        /// the larger ones, since split, in which earlier pages had stopped. The smallest comes first.
+        areas: Vec<Area>,
     },
     /// After a row in sort order.
     Sorted { point: ResumePoint, passed: u64 },
@@ -38,6 +39,14 @@ pub(super) enum Position {
 pub(crate) struct Area {
     pub min: EffectiveKey,
     pub max: EffectiveKey,
+    /// Entries before this one were read.
+    pub key: Key,
+}
+
+impl Area {
+    pub(crate) fn covers(&self, range: &EpkRange) -> bool {
+        self.min <= range.min && range.max <= self.max
+    }
 }
 
 impl Position {
@@ -45,17 +54,18 @@ impl Position {
         let mut object = Object::new();
         let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
         match self {
-            Self::Stream { key, skip_rows, passed, path, area } => {
+            Self::Stream { key, skip_rows, passed, path, areas } => {
                 object.set("k", Value::from(URL_SAFE_NO_PAD.encode(key)));
                 object.set("s", number(u64::from(*skip_rows)));
                 object.set("p", number(*passed));
                 if let Some(path) = path {
                     object.set("i", number(*path as u64));
                 }
-                if let Some(area) = area {
-                    object.set("a", Value::from(area.min.to_string()));
-                    object.set("b", Value::from(area.max.to_string()));
-                }
+                let areas = areas.iter().map(|area| {
+                    let key = URL_SAFE_NO_PAD.encode(&area.key);
+                    Value::from(vec![area.min.to_string().into(), area.max.to_string().into(), key.into()])
+                });
+                object.set("a", areas.collect::<Vec<_>>().into());
             }
             Self::Sorted { point, passed } => {
                 object.set("v", point.values.iter().map(ResumeValue::to_value).collect::<Vec<_>>().into());
@@ -81,11 +91,19 @@ impl Position {
         let passed = number("p")?;
         if let Some(text) = value.get("k").and_then(Value::as_str) {
             let skip_rows = u32::try_from(number("s")?).ok()?;
-            let bound = |name: &str| EffectiveKey::parse(value.get(name)?.as_str()?).ok();
-            let area = bound("a").zip(bound("b")).map(|(min, max)| Area { min, max });
+            let bound = |value: &Value| EffectiveKey::parse(value.as_str()?).ok();
+            let areas = value.get("a")?.as_array()?.iter().map(|area| match area.as_array()? {
+                [min, max, key] => Some(Area {
+                    min: bound(min)?,
+                    max: bound(max)?,
+                    key: URL_SAFE_NO_PAD.decode(key.as_str()?).ok()?,
+                }),
+                _ => None,
+            });
+            let areas = areas.collect::<Option<Vec<_>>>()?;
             let path = number("i").and_then(|path| usize::try_from(path).ok());
             let key = URL_SAFE_NO_PAD.decode(text).ok()?;
-            return Some(Self::Stream { key, skip_rows, passed, path, area });
+            return Some(Self::Stream { key, skip_rows, passed, path, areas });
         }
         let values =
             value.get("v")?.as_array()?.iter().map(ResumeValue::parse).collect::<Option<Vec<_>>>()?;
@@ -108,13 +126,19 @@ mod tests {
             exclude: true,
         };
         for position in [
-            Position::Stream { key: vec![0x10, 0, 0xFF], skip_rows: 3, passed: 9, path: None, area: None },
+            Position::Stream {
+                key: vec![0x10, 0, 0xFF],
+                skip_rows: 3,
+                passed: 9,
+                path: None,
+                areas: Vec::new(),
+            },
             Position::Stream {
                 key: vec![0x20],
                 skip_rows: 0,
                 passed: 0,
                 path: Some(2),
-                area: Some(Area { min: EffectiveKey::MIN, max: EffectiveKey::max() }),
+                areas: vec![Area { min: EffectiveKey::MIN, max: EffectiveKey::max(), key: vec![0x20] }],
             },
             Position::Sorted { point, passed: 4 },
             Position::Counted { returned: 12 },

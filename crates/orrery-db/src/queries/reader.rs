@@ -130,9 +130,10 @@ impl Reader<'_> {
         }
         let item_keys = places.iter().map(|(_, _, key)| key.clone()).collect();
         let items = self.load(trace, partition, item_keys).await?;
-        let found = places.into_iter().zip(items).filter_map(|((mark, run, _), item)| {
-            Some(Found { item: item?, mark, run })
-        });
+        let found = places
+            .into_iter()
+            .zip(items)
+            .filter_map(|((mark, run, _), item)| Some(Found { item: item?, mark, run }));
         Ok(found.collect())
     }
 
