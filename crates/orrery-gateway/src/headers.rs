@@ -11,6 +11,7 @@ pub const IS_QUERY_PLAN: &str = "x-ms-cosmos-is-query-plan-request";
 pub const IS_BATCH: &str = "x-ms-cosmos-is-batch-request";
 pub const IS_UPSERT: &str = "x-ms-documentdb-is-upsert";
 pub const BATCH_ATOMIC: &str = "x-ms-cosmos-batch-atomic";
+pub const BATCH_CONTINUE: &str = "x-ms-cosmos-batch-continue-on-error";
 pub const PARTITION_KEY: &str = "x-ms-documentdb-partitionkey";
 pub const RANGE_ID: &str = "x-ms-documentdb-partitionkeyrangeid";
 pub const START_EPK: &str = "x-ms-start-epk";

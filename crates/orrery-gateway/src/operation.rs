@@ -25,8 +25,13 @@ pub enum Verb {
 impl Verb {
     /// Decides the verb. The same URL and method carry up to five, told apart by headers in this order.
     pub fn decide(method: &Method, path: &Path, headers: &HeaderMap) -> Result<Self> {
-        if *path == Path::Unknown {
-            return Err(Error::new(ErrorKind::NotFound, "Server could not parse the Url."));
+        let unreadable = match path {
+            Path::Malformed => Some(ErrorKind::BadRequest),
+            Path::Unknown => Some(ErrorKind::NotFound),
+            _ => None,
+        };
+        if let Some(kind) = unreadable {
+            return Err(Error::new(kind, "Server could not parse the Url."));
         }
         let flag = |name| headers::flag(headers, name);
         let verb = match (method, path.is_feed()) {

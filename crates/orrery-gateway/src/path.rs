@@ -1,5 +1,6 @@
 //! What a URL names. Keywords are recognised by position, so that a database may be called `colls`.
 
+use http::Uri;
 use percent_encoding::percent_decode_str;
 
 /// A container by the two segments that name it, each a name or a RID.
@@ -48,10 +49,24 @@ pub enum Path {
     Offers,
     Offer(String),
     Addresses,
+    /// Begins like a resource and is none.
+    Malformed,
     Unknown,
 }
 
 impl Path {
+    /// Reads a URL. No client sends a query with an item, but one leaves a `?` in an item's id as it is: what
+    /// follows it belongs to the id.
+    pub fn of(uri: &Uri) -> Self {
+        match (Self::parse(uri.path()), uri.query()) {
+            (Self::Item(at, id), Some(rest)) => match percent_decode_str(rest).decode_utf8() {
+                Ok(rest) => Self::Item(at, format!("{id}?{rest}")),
+                Err(_) => Self::Unknown,
+            },
+            (path, _) => path,
+        }
+    }
+
     /// Reads the path of a URL. Empty segments are skipped; each segment is decoded once.
     pub fn parse(path: &str) -> Self {
         let mut segments = Vec::with_capacity(6);
@@ -70,6 +85,7 @@ impl Path {
             ("addresses", 1) => Self::Addresses,
             ("offers", 1) => Self::Offers,
             ("offers", 2) => Self::Offer(text(1)),
+            ("offers", _) => Self::Malformed,
             ("dbs", 1) => Self::Databases,
             ("dbs", 2) => Self::Database(text(1)),
             ("dbs", count) => match (third.as_str(), count) {
@@ -140,7 +156,7 @@ impl Path {
             Self::EncryptionKeys(_) | Self::EncryptionKey(..) => "encryption_key",
             Self::Offers | Self::Offer(_) => "offer",
             Self::Addresses => "address",
-            Self::Unknown => "unknown",
+            Self::Malformed | Self::Unknown => "unknown",
         }
     }
 }

@@ -87,7 +87,7 @@ impl Gateway {
         }
         let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
         let activity_id = activity_id.unwrap_or_else(|| self.database.env().guid());
-        let path = Path::parse(parts.uri.path());
+        let path = Path::of(&parts.uri);
         let mut trace = Trace::default();
         let mut verb_name = "unknown";
         let outcome = async {

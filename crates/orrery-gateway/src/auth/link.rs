@@ -22,7 +22,14 @@ pub struct ResourceLink {
 impl ResourceLink {
     /// `path` and `query` as received, still percent-encoded.
     pub fn of(path: &str, query: Option<&str>) -> Self {
-        let segments = segments_of(path);
+        let mut segments = segments_of(path);
+        // An id with a `?` in it that the client did not encode.
+        if let ([_, _, _, _, keyword, id], Some(rest)) = (segments.as_mut_slice(), query)
+            && keyword.eq_ignore_ascii_case("docs")
+        {
+            id.push('?');
+            id.push_str(&percent_decode_str(rest).decode_utf8_lossy());
+        }
         if segments.first().is_some_and(|first| first.eq_ignore_ascii_case("addresses")) {
             // Address resolution signs the link that it asks about. A `+` in it belongs to a RID.
             let resolved = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| {

@@ -199,7 +199,10 @@ impl Call<'_> {
         let results = if atomic {
             self.database.execute_batch(trace, at.pair(), &options, &operations).await?
         } else {
-            self.database.execute_bulk(trace, at.pair(), &options, &operations).await?
+            let goes_on = self.header(headers::BATCH_CONTINUE).is_none_or(|_| {
+                headers::flag(&self.parts.headers, headers::BATCH_CONTINUE)
+            });
+            self.database.execute_bulk(trace, at.pair(), &options, &operations, goes_on).await?
         };
         let wants_content = self.wants_content();
         let rows: Vec<WireResult> = results

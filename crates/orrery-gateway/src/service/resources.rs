@@ -41,7 +41,7 @@ impl Call<'_> {
             Path::Addresses => Err(Error::not_implemented(
                 "Direct mode is not supported. Please connect in gateway mode: ConnectionMode.Gateway in .NET, gatewayMode() in Java.",
             )),
-            Path::Unknown => Err(method_not_allowed()),
+            Path::Malformed | Path::Unknown => Err(method_not_allowed()),
         }
     }
 
