@@ -15,9 +15,11 @@
 //! * `P`, partition id (u32) → slot (u32), epoch (u64), last LSN (u64)
 //! * `D`, slot (u32) → nothing; the partition was destroyed and its entries are being removed
 //!
-//! All numbers are big-endian. One tree rather than one per partition was a measurement: creating a
-//! partition is then one small write that shares its flush with others (a tree of its own costs some ten
-//! flushes and a directory), thousands of idle partitions cost nothing, and there is exactly one memtable
+//! All numbers are big-endian.
+//!
+//! One tree rather than one per partition, by measurement: making a tree took as long as ten flushes of the
+//! disk (24 ms where a flush took 2.5 ms), while a partition in a shared tree is one small write that shares
+//! its flush with others. Memory was no reason (3 KB per tree). A shared tree also has exactly one memtable
 //! and one journal to bound.
 
 use std::path::{Path, PathBuf};
