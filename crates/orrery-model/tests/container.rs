@@ -221,7 +221,13 @@ fn bad_bodies_are_refused() {
             policy(
                 r#"{"spatialIndexes":[{"path":"/loc/*","types":["Point"]}]},"geospatialConfig":{"type":"Geometry"}"#,
             ),
-            "bounding box",
+            "needs a boundingBox",
+        ),
+        (
+            policy(
+                r#"{"spatialIndexes":[{"path":"/loc/*","types":["Point"],"boundingBox":{"xmin":-180,"ymin":-90,"xmax":180,"ymax":90}}]}"#,
+            ),
+            "cannot have a boundingBox",
         ),
         (r#""geospatialConfig":{"type":"Flat"}"#.into(), "'Flat'"),
         (unique(11, 1), "maximum of 10"),

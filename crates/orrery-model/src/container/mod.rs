@@ -261,16 +261,20 @@ fn parse_geospatial(body: &Object) -> Result<Geospatial> {
 }
 
 fn check_spatial(indexing: &IndexingPolicy, geospatial: Geospatial) -> Result<()> {
-    if geospatial == Geospatial::Geography {
+    let is_plane = geospatial == Geospatial::Geometry;
+    let Some(index) = indexing.spatial.iter().find(|index| index.bounding_box.is_some() != is_plane) else {
         return Ok(());
-    }
-    match indexing.spatial.iter().find(|index| index.bounding_box.is_none()) {
-        None => Ok(()),
-        Some(index) => Err(Error::bad_request(format!(
-            "The spatial index for the path '{}' needs a bounding box because the geospatial type is 'Geometry'.",
-            index.path
-        ))),
-    }
+    };
+    let path = &index.path;
+    Err(Error::bad_request(if is_plane {
+        format!(
+            "The spatial index for the path '{path}' needs a boundingBox because the geospatial type is 'Geometry'."
+        )
+    } else {
+        format!(
+            "The spatial index for the path '{path}' cannot have a boundingBox because the geospatial type is 'Geography'."
+        )
+    }))
 }
 
 fn parse_ttl_path(body: &Object) -> Result<Option<KeyPath>> {
