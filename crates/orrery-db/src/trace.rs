@@ -16,6 +16,8 @@ pub struct Trace {
     /// The container that the request was about, once it is known.
     pub container: Option<Arc<Container>>,
     pub served: Vec<Served>,
+    /// Where the item that was read was last written, which may be long before its partition's position.
+    pub item_lsn: Option<Lsn>,
 }
 
 /// A partition that took part, and how far it was then.

@@ -1,5 +1,7 @@
 //! Answers: outcomes and errors as status, headers and body, in one place.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -121,6 +123,7 @@ impl Reply {
             .with(headers::ACTIVITY_ID, common.activity_id)
             .with(headers::REQUEST_CHARGE, common.trace.charge)
             .with(headers::VERSION, common.version)
+            .with("x-ms-request-duration-ms", format_args!("{:.3}", common.elapsed.as_secs_f64() * 1000.0))
             .with("x-ms-gatewayversion", "version=2.14.0")
             .with("x-ms-serviceversion", "version=2.14.0.0")
             .with("x-ms-schemaversion", "1.19");
@@ -137,6 +140,8 @@ pub(crate) struct Common<'a> {
     pub activity_id: &'a str,
     pub version: &'a str,
     pub trace: &'a Trace,
+    /// How long the answer took; the Rust client puts it into its diagnostics.
+    pub elapsed: Duration,
 }
 
 /// Where the data came from and how far that partition was: clients build their sessions from these.
@@ -148,12 +153,13 @@ fn with_data_plane_headers(mut reply: Reply, trace: &Trace) -> Reply {
     }
     let (Some(token), Some(first)) = (trace.session_token(), trace.served.first()) else { return reply };
     let lsn = trace.served.iter().map(|served| served.lsn).max().unwrap_or(first.lsn);
+    let item_lsn = trace.item_lsn.unwrap_or(lsn);
     reply
         .with(headers::SESSION_TOKEN, token)
         .with("lsn", lsn)
-        .with("x-ms-item-lsn", lsn)
+        .with("x-ms-item-lsn", item_lsn)
         .with("x-ms-cosmos-llsn", lsn)
-        .with("x-ms-cosmos-item-llsn", lsn)
+        .with("x-ms-cosmos-item-llsn", item_lsn)
         .with("x-ms-global-committed-lsn", lsn)
         .with("x-ms-quorum-acked-lsn", lsn)
         .with("x-ms-cosmos-quorum-acked-llsn", lsn)

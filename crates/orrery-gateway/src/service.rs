@@ -113,10 +113,11 @@ impl Gateway {
             reply.body = Bytes::new();
         }
         let status = reply.status.as_u16();
-        self.options.metrics.request(path.kind(), verb_name, status, started.elapsed(), trace.charge);
+        let elapsed = started.elapsed();
+        self.options.metrics.request(path.kind(), verb_name, status, elapsed, trace.charge);
         tracing::debug!(activity_id, operation = verb_name, resource = path.kind(), status, charge = %trace.charge, "answered");
         let version = headers::text(&parts.headers, headers::VERSION).unwrap_or("2018-12-31");
-        reply.finish(&Common { activity_id: &activity_id, version, trace: &trace })
+        reply.finish(&Common { activity_id: &activity_id, version, trace: &trace, elapsed })
     }
 
     /// Who asks, and whether they may.

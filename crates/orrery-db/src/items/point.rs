@@ -170,6 +170,7 @@ impl Database {
             (Effect::Read, cost::point_read(item.body.len()))
         };
         trace.add(charge);
+        trace.item_lsn = Some(item.lsn);
         Ok(ItemReply::new(container.rid, ActionSuccess { effect, item }))
     }
 
