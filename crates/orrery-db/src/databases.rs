@@ -140,5 +140,5 @@ pub(crate) fn add_offer(change: &mut Change, owner: OfferOwner, throughput: Thro
         storage_kb_max: 0,
         replaced_seconds: None,
     };
-    change.put_offer(crate::catalog::Offer { document, owner, stamp: change.stamp });
+    change.put_offer(crate::catalog::Offer { document, owner, stamp: change.stamp, pending: false });
 }

@@ -20,6 +20,7 @@ mod partitions;
 mod permissions;
 mod queries;
 mod resource_token;
+mod throughput;
 mod trace;
 mod users;
 
@@ -45,6 +46,7 @@ pub use partitions::{ContainerView, PartitionView, SplitReport};
 pub use permissions::PermissionReply;
 pub use queries::{QueryMetrics, QueryOptions, QueryPage, QueryRequest};
 pub use resource_token::{Access, Grant};
+pub use throughput::{HotKey, PartitionHeat, Priority, ThrottleEvent};
 pub use trace::{Served, Trace};
 
 /// What an operator may set.
@@ -56,6 +58,12 @@ pub struct Options {
     pub logical_partition_bytes_max: u64,
     /// How often expired items are looked for.
     pub sweep_interval_ms: u64,
+    /// Bytes that a physical partition may hold before it splits.
+    pub partition_bytes_max: u64,
+    /// Request units per second that a physical partition may have before it splits; by default the service's.
+    pub partition_throughput_max: Option<u32>,
+    /// Whether requests beyond the provisioned throughput are told to wait. Charges are reported either way.
+    pub throttle: bool,
     /// For tests: give every new container this many physical partitions, whatever its throughput.
     pub partitions_at_creation: Option<u32>,
 }
@@ -66,6 +74,9 @@ impl Default for Options {
             account_resources_max: 500,
             logical_partition_bytes_max: 20 << 30,
             sweep_interval_ms: 5_000,
+            partition_bytes_max: 50 << 30,
+            partition_throughput_max: None,
+            throttle: false,
             partitions_at_creation: None,
         }
     }
@@ -79,6 +90,7 @@ pub struct Database {
     pub(crate) options: Options,
     pub(crate) purges: PurgeSet,
     pub(crate) index_rebuilds: index::rebuild::Progress,
+    pub(crate) budgets: throughput::Budgets,
     /// One split at a time.
     pub(crate) splits: tokio::sync::Mutex<()>,
     maintenance: maintenance::Maintenance,
@@ -100,6 +112,7 @@ impl Database {
             options,
             purges: PurgeSet::default(),
             index_rebuilds: index::rebuild::Progress::default(),
+            budgets: throughput::Budgets::default(),
             splits: tokio::sync::Mutex::new(()),
             maintenance: maintenance::Maintenance::default(),
         });

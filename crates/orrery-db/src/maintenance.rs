@@ -69,7 +69,8 @@ impl Database {
     }
 
     /// One round of all background work. Tests call it directly after moving the clock.
-    pub async fn maintain(&self) -> Result<()> {
+    pub async fn maintain(self: &Arc<Self>) -> Result<()> {
+        self.grow().await?;
         if !self.purges.is_idle() {
             self.finish_purges().await?;
         }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use orrery_model::offer::{Migration, Throughput};
+use orrery_model::offer::{Migration, PARTITION_THROUGHPUT_MAX, Throughput};
 use orrery_model::rid::OfferRid;
-use orrery_model::{Result, Value};
+use orrery_model::{Error, ErrorKind, Result, Value};
 
 use crate::catalog::{Catalog, Offer, OfferOwner, not_found};
 use crate::databases::check_etag;
@@ -18,6 +18,8 @@ pub struct OfferReply {
     pub reply: MetadataReply,
     /// The lowest throughput that a replace would accept.
     pub minimum: u32,
+    /// Partitions are still being split for the last replace.
+    pub pending: bool,
 }
 
 impl Database {
@@ -51,19 +53,32 @@ impl Database {
     ) -> Result<OfferReply> {
         let body = parse_object(body)?;
         trace.add(cost::metadata_write());
-        self.catalog
+        let share_max = self.options.partition_throughput_max.unwrap_or(PARTITION_THROUGHPUT_MAX);
+        let replaced = self
+            .catalog
             .change(|change| {
                 let current = Arc::clone(find(&change.catalog, rid)?);
                 check_etag(if_match, current.stamp)?;
+                if current.pending {
+                    return Err(Error::new(
+                        ErrorKind::Locked,
+                        "The offer is being replaced already. Please retry when that has finished.",
+                    ));
+                }
                 let sharing = shared_containers(&change.catalog, current.owner);
                 let throughput = current.document.parse_replacement(&body, migration, sharing)?;
-                let mut offer = Offer { stamp: change.stamp, ..Offer::clone(&current) };
+                let pending = needs_more_partitions(&change.catalog, current.owner, throughput, share_max);
+                let mut offer = Offer { stamp: change.stamp, pending, ..Offer::clone(&current) };
                 offer.document.set_throughput(throughput, change.stamp.timestamp);
                 let reply = reply(&change.catalog, &offer);
                 change.put_offer(offer);
                 Ok(reply)
             })
-            .await
+            .await?;
+        if replaced.pending {
+            self.wake_maintenance();
+        }
+        Ok(replaced)
     }
 }
 
@@ -74,7 +89,20 @@ fn find<'a>(catalog: &'a Catalog, rid: &str) -> Result<&'a Arc<Offer>> {
 fn reply(catalog: &Catalog, offer: &Offer) -> OfferReply {
     let reply =
         MetadataReply { value: offer_value(offer), etag: offer.stamp.etag().to_string(), created: false };
-    OfferReply { reply, minimum: offer.document.minimum(shared_containers(catalog, offer.owner)) }
+    let minimum = offer.document.minimum(shared_containers(catalog, offer.owner));
+    OfferReply { reply, minimum, pending: offer.pending }
+}
+
+/// Whether the container's partitions would each get more than one may have.
+fn needs_more_partitions(
+    catalog: &Catalog,
+    owner: OfferOwner,
+    throughput: Throughput,
+    share_max: u32,
+) -> bool {
+    let OfferOwner::Container(rid) = owner else { return false };
+    let parts = catalog.container_by_rid(rid).map_or(1, |container| container.partitions.len().max(1));
+    throughput.maximum().div_ceil(u32::try_from(parts).unwrap_or(u32::MAX)) > share_max
 }
 
 /// How many containers live on a database's offer: they raise its minimum.

@@ -8,6 +8,7 @@ use orrery_model::session::{SessionEntry, SessionToken};
 use orrery_storage::Lsn;
 
 use crate::catalog::{Container, Partition};
+use crate::throughput::{Admitted, Priority};
 
 /// Gathered while a request runs.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,11 @@ pub struct Trace {
     pub served: Vec<Served>,
     /// Where the item that was read was last written, which may be long before its partition's position.
     pub item_lsn: Option<Lsn>,
+    pub priority: Priority,
+    /// The partition key value of a request that has one, as JSON.
+    pub key: Option<String>,
+    /// The partitions that have let the request pass.
+    pub(crate) admitted: Vec<Admitted>,
 }
 
 /// A partition that took part, and how far it was then.
@@ -29,6 +35,11 @@ pub struct Served {
 }
 
 impl Trace {
+    /// For a request of this importance.
+    pub fn with_priority(priority: Priority) -> Self {
+        Self { priority, ..Self::default() }
+    }
+
     pub fn add(&mut self, charge: Charge) {
         self.charge += charge;
     }

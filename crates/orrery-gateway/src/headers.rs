@@ -1,6 +1,7 @@
 //! Header names, and how their values are read.
 
 use http::{HeaderMap, HeaderValue};
+use orrery_db::Priority;
 use orrery_model::partition_key::{EpkRange, PartitionKey};
 use orrery_model::session::SessionToken;
 use orrery_model::{Error, Result};
@@ -108,6 +109,14 @@ pub fn session(headers: &HeaderMap) -> Result<Option<SessionToken>> {
     let level = consistency(headers)?;
     let token = non_empty(headers, SESSION_TOKEN).map(SessionToken::parse).transpose()?;
     Ok(token.filter(|_| level == Consistency::Session))
+}
+
+/// How important the request says it is; what is not a priority is refused where items are asked for.
+pub fn priority(headers: &HeaderMap) -> Priority {
+    match non_empty(headers, PRIORITY_LEVEL) {
+        Some(text) if text.eq_ignore_ascii_case("low") => Priority::Low,
+        _ => Priority::High,
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -88,7 +88,7 @@ impl Gateway {
         let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
         let activity_id = activity_id.unwrap_or_else(|| self.database.env().guid());
         let path = Path::of(&parts.uri);
-        let mut trace = Trace::default();
+        let mut trace = Trace::with_priority(headers::priority(&parts.headers));
         let mut verb_name = "unknown";
         let outcome = async {
             let verb = Verb::decide(&parts.method, &path, &parts.headers)?;
@@ -112,6 +112,7 @@ impl Gateway {
         if parts.method == Method::HEAD {
             reply.body = Bytes::new();
         }
+        self.database.settle(&trace);
         let status = reply.status.as_u16();
         let elapsed = started.elapsed();
         self.options.metrics.request(path.kind(), verb_name, status, elapsed, trace.charge);

@@ -102,6 +102,8 @@ pub struct Offer {
     pub document: offer::Offer,
     pub owner: OfferOwner,
     pub stamp: Stamp,
+    /// A replaced throughput for which partitions are still being split.
+    pub pending: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

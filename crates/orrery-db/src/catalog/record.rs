@@ -105,6 +105,8 @@ struct OfferRecord {
     document: Box<RawValue>,
     version: u64,
     timestamp: i64,
+    #[serde(default)]
+    pending: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -222,6 +224,7 @@ pub(super) fn offer(offer: &Offer) -> Vec<u8> {
         database,
         container,
         document: RawValue::from_string(document.to_json()).expect("a value prints as JSON"),
+        pending: offer.pending,
         version: offer.stamp.version,
         timestamp: offer.stamp.timestamp,
     })
@@ -378,6 +381,7 @@ fn add_offer(catalog: &mut Catalog, record: &OfferRecord) -> Result<(), Detail> 
     let offer = Offer {
         document: offer::Offer::from_stored(&value::parse(record.document.get().as_bytes())?)?,
         owner: database.or(container).ok_or("its owner is malformed")?,
+        pending: record.pending,
         stamp: Stamp { version: record.version, timestamp: record.timestamp },
     };
     catalog.offers.insert(offer.document.rid, Arc::new(offer));

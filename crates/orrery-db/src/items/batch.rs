@@ -99,11 +99,16 @@ impl Database {
     ) -> Result<Vec<BatchResult>> {
         check_count(operations)?;
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let priority = trace.priority;
         let run = |operation| {
             let container = Arc::clone(&container);
             async move {
-                let mut own = Trace::default();
+                // Each operation is admitted and charged for itself.
+                let mut own = Trace { priority, ..Trace::default() };
+                own.at(&container);
                 let result = self.run_one(&mut own, &container, options, operation).await;
+                own.add(result.as_ref().map_or(Charge::ZERO, |result| result.charge));
+                self.settle(&own);
                 (own, result)
             }
         };

@@ -63,6 +63,9 @@ impl Database {
         session: Option<&SessionToken>,
         request: ReadRequest,
     ) -> Result<ReadPage> {
+        if let Some(container) = trace.container.clone() {
+            self.admit(trace, &container, partition)?;
+        }
         let page = self.store.read(partition.store, request.clone()).await.map_err(store_failure)?;
         trace.served_by(partition, page.lsn);
         let Some(ahead) = session_ahead(session, partition, page.lsn) else { return Ok(page) };

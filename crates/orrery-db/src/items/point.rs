@@ -149,6 +149,7 @@ impl Database {
         (database, item): (&str, &str),
         options: &ItemOptions,
     ) -> Result<ItemReply> {
+        trace.key.get_or_insert_with(|| key.to_json());
         let id = self.item_id(trace, container, key, database, item).await?;
         let effective = container.definition.partition_key.effective_key(key);
         let partition = container.partition_of(&effective);
@@ -209,6 +210,10 @@ impl Database {
         let mut attempt = 0;
         loop {
             let partition = container.partition_of(&effective);
+            if trace.container.is_some() {
+                trace.key.get_or_insert_with(|| partition_key.to_json());
+                self.admit(trace, &container, partition)?;
+            }
             let transaction = ItemTransaction {
                 operation_id: u128::from(self.env.random_u64()) << 64 | u128::from(self.env.random_u64()),
                 container: Arc::clone(&container),

@@ -56,6 +56,7 @@ impl Database {
             self.roll_back_split(rid, range_id).await?;
         }
         done?;
+        self.budgets.forget(parent.store.id);
         self.destroy_partitions(vec![parent.store.id]);
         Ok(SplitReport { parent: range_id, children: [split.left_range, split.right_range], at })
     }

@@ -19,4 +19,5 @@ mod purges;
 mod queries;
 mod sessions;
 mod splits;
+mod throughput;
 mod unique_keys;

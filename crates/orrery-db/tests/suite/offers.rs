@@ -87,7 +87,8 @@ async fn throughput_is_replaced_within_limits() {
             assert_eq!(refused.unwrap_err().kind, ErrorKind::BadRequest, "{bad}");
         }
         let body = with_throughput(&offer, 50_000);
-        let stale = world.database.replace_offer(&mut trace, &rid, body.as_bytes(), None, Some("\"x\"")).await;
+        let stale =
+            world.database.replace_offer(&mut trace, &rid, body.as_bytes(), None, Some("\"x\"")).await;
         assert_eq!(stale.unwrap_err().kind, ErrorKind::PreconditionFailed);
         let etag = text(&offer, "_etag");
         let replaced =
@@ -97,6 +98,9 @@ async fn throughput_is_replaced_within_limits() {
         assert_eq!(replaced.minimum, 500);
         let world = world.restart().await;
         assert_eq!(list(&world)[0], replaced.reply.value);
+        // Until the partitions are split for it, the offer is locked.
+        assert!(replaced.pending);
+        world.database.maintain().await.unwrap();
         let body = with_throughput(&offer, 400);
         let refused = world.database.replace_offer(&mut trace, &rid, body.as_bytes(), None, None).await;
         assert_eq!(refused.unwrap_err().kind, ErrorKind::BadRequest);
@@ -130,7 +134,8 @@ async fn offers_change_between_manual_and_autoscale() {
         let world = world.restart().await;
         assert_eq!(list(&world)[0], scaled.reply.value);
         let wanted = parse(wanted.as_bytes()).to_json();
-        let more = world.database.replace_offer(&mut trace, &rid, wanted.as_bytes(), None, None).await.unwrap();
+        let more =
+            world.database.replace_offer(&mut trace, &rid, wanted.as_bytes(), None, None).await.unwrap();
         assert_eq!((autoscale_max(&more.reply.value), throughput(&more.reply.value)), (Some(4000), 400));
         let to = Some(Migration::ToManual);
         let back = world.database.replace_offer(&mut trace, &rid, body.as_bytes(), to, None).await.unwrap();

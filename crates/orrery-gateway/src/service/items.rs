@@ -199,9 +199,9 @@ impl Call<'_> {
         let results = if atomic {
             self.database.execute_batch(trace, at.pair(), &options, &operations).await?
         } else {
-            let goes_on = self.header(headers::BATCH_CONTINUE).is_none_or(|_| {
-                headers::flag(&self.parts.headers, headers::BATCH_CONTINUE)
-            });
+            let goes_on = self
+                .header(headers::BATCH_CONTINUE)
+                .is_none_or(|_| headers::flag(&self.parts.headers, headers::BATCH_CONTINUE));
             self.database.execute_bulk(trace, at.pair(), &options, &operations, goes_on).await?
         };
         let wants_content = self.wants_content();

@@ -280,7 +280,11 @@ impl Call<'_> {
                 };
                 let if_match = self.if_match();
                 let offer = self.database.replace_offer(trace, rid, &self.body, migration, if_match).await?;
-                Ok(offer_reply(&offer))
+                let mut reply = offer_reply(&offer);
+                if offer.pending {
+                    reply.status = StatusCode::ACCEPTED;
+                }
+                Ok(reply)
             }
             _ => Err(method_not_allowed()),
         }
@@ -323,7 +327,8 @@ impl Call<'_> {
 fn offer_reply(offer: &OfferReply) -> Reply {
     Reply::metadata(&offer.reply)
         .with("x-ms-cosmos-min-throughput", offer.minimum)
-        .with("x-ms-offer-replace-pending", "False")
+        .with("x-ms-offer-replace-pending", if offer.pending { "True" } else { "False" })
+
 }
 
 fn kilobytes(bytes: u64) -> i64 {

@@ -1,0 +1,75 @@
+//! Partitions that follow the throughput and the data: when a share or a size exceeds what one may have, it splits.
+
+use std::sync::Arc;
+
+use orrery_model::offer::PARTITION_THROUGHPUT_MAX;
+use orrery_model::{ErrorKind, Result};
+
+use crate::Database;
+use crate::catalog::{Container, Offer, OfferOwner};
+use crate::failure::store_failure;
+
+impl Database {
+    /// Splits what has grown too large, and ends the offers that wait for it.
+    pub(crate) async fn grow(self: &Arc<Self>) -> Result<()> {
+        let catalog = self.catalog.snapshot();
+        for container in catalog.containers() {
+            self.grow_container(container).await?;
+        }
+        let waiting: Vec<_> =
+            catalog.offers.values().filter(|offer| offer.pending).map(|offer| offer.document.rid).collect();
+        for rid in waiting {
+            let finished = self.catalog.change(|change| {
+                if let Some(offer) = change.catalog.offers.get(&rid).cloned() {
+                    change.put_offer(Offer { pending: false, ..Offer::clone(&offer) });
+                }
+                Ok(())
+            });
+            finished.await?;
+        }
+        Ok(())
+    }
+
+    async fn grow_container(self: &Arc<Self>, container: &Container) -> Result<()> {
+        let rid = container.rid;
+        let share_max = self.options.partition_throughput_max.unwrap_or(PARTITION_THROUGHPUT_MAX);
+        loop {
+            let catalog = self.catalog.snapshot();
+            let Some(current) = catalog.container_by_rid(rid) else { return Ok(()) };
+            let throughput = catalog
+                .offer_of(OfferOwner::Container(rid))
+                .map_or(0, |offer| offer.document.throughput.maximum());
+            let parts = u32::try_from(current.partitions.len()).unwrap_or(u32::MAX);
+            let mut largest = None;
+            for partition in &current.partitions {
+                let bytes = self.store.size_bytes(partition.store.id).await.map_err(store_failure)?;
+                if largest.is_none_or(|(most, _)| bytes > most) {
+                    largest = Some((bytes, partition.range_id));
+                }
+            }
+            let Some((bytes, range_id)) = largest else { return Ok(()) };
+            let too_fast = throughput.div_ceil(parts.max(1)) > share_max;
+            let too_large = bytes > self.options.partition_bytes_max;
+            if !too_fast && !too_large {
+                return Ok(());
+            }
+            // Where throughput asks for more, the widest range is halved; where data does, the fullest.
+            let range_id = if too_large { range_id } else { widest(current).unwrap_or(range_id) };
+            tracing::info!(container = %rid, range_id, throughput, bytes, "splitting a partition");
+            match self.split_partition(rid, range_id).await {
+                Ok(_) => {}
+                // One key cannot be split; the limit of logical partitions holds it.
+                Err(error) if error.kind == ErrorKind::BadRequest => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The partition with the fewest splits behind it.
+fn widest(container: &Container) -> Option<u32> {
+    let partitions = container.partitions.iter();
+    partitions
+        .min_by_key(|partition| (partition.parents.len(), partition.range_id))
+        .map(|partition| partition.range_id)
+}

@@ -1,0 +1,181 @@
+//! Where the load is: what each partition used lately, its hottest keys, and why requests were told to wait.
+
+use std::collections::{HashMap, VecDeque};
+
+use orrery_model::Charge;
+use parking_lot::Mutex;
+
+/// Seconds of use that are kept.
+const SECONDS: usize = 300;
+/// Keys that are followed in each partition. A key with more than a 64th of the load is never missed.
+const KEYS_MAX: usize = 64;
+/// The latest requests that had to wait.
+const EVENTS_MAX: usize = 100;
+
+/// A key with much of a partition's load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotKey {
+    /// The partition key value as JSON.
+    pub key: String,
+    /// At most this; an overestimate by at most what the least followed key had.
+    pub charge: Charge,
+}
+
+/// The load of one partition.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionHeat {
+    pub last_second: Charge,
+    /// Over the last minute, per second.
+    pub per_second_last_minute: f64,
+    pub throttled: u64,
+    pub hottest: Vec<HotKey>,
+}
+
+/// A request that was told to wait.
+#[derive(Clone, Debug)]
+pub struct ThrottleEvent {
+    pub at_ms: i64,
+    pub container: String,
+    pub range_id: u32,
+    pub key: Option<String>,
+    /// The key's part of what the partition used lately, in percent.
+    pub key_share_percent: u64,
+    pub budget_per_second: u64,
+    pub retry_after_ms: u32,
+}
+
+/// Follows one partition.
+#[derive(Debug, Default)]
+pub(crate) struct Heat {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    second: i64,
+    /// Use of the last seconds, the current one at `second % SECONDS`.
+    used: Box<[u64; SECONDS]>,
+    throttled: u64,
+    keys: HashMap<String, u64>,
+    keys_total: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { second: 0, used: Box::new([0; SECONDS]), throttled: 0, keys: HashMap::new(), keys_total: 0 }
+    }
+}
+
+impl Heat {
+    pub(crate) fn used(&self, second: i64, charge: Charge, key: Option<&str>) {
+        let mut state = self.state.lock();
+        state.roll(second);
+        let slot = slot(second);
+        state.used[slot] += charge.hundredths();
+        let Some(key) = key else { return };
+        state.keys_total += charge.hundredths();
+        if let Some(count) = state.keys.get_mut(key) {
+            *count += charge.hundredths();
+            return;
+        }
+        // Space-saving: a newcomer takes the place of the least, and inherits its count as possible error.
+        let mut inherited = 0;
+        if state.keys.len() >= KEYS_MAX
+            && let Some(least) =
+                state.keys.iter().min_by_key(|(_, count)| **count).map(|(key, _)| key.clone())
+        {
+            inherited = state.keys.remove(&least).unwrap_or(0);
+        }
+        state.keys.insert(key.to_owned(), inherited + charge.hundredths());
+    }
+
+    /// Counts a refusal and answers the key's share of the load, in percent.
+    pub(crate) fn throttled(&self, key: Option<&str>) -> u64 {
+        let mut state = self.state.lock();
+        state.throttled += 1;
+        let count = key.and_then(|key| state.keys.get(key)).copied().unwrap_or(0);
+        (count * 100).checked_div(state.keys_total).unwrap_or(0).min(100)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    pub(crate) fn view(&self, second: i64, keys_max: usize) -> PartitionHeat {
+        let mut state = self.state.lock();
+        state.roll(second);
+        let minute: u64 = (1..=60).map(|back| state.used[slot(second - back)]).sum();
+        let mut hottest: Vec<HotKey> = state
+            .keys
+            .iter()
+            .map(|(key, count)| HotKey { key: key.clone(), charge: Charge::from_hundredths(*count) })
+            .collect();
+        hottest.sort_by(|a, b| b.charge.cmp(&a.charge).then_with(|| a.key.cmp(&b.key)));
+        hottest.truncate(keys_max);
+        PartitionHeat {
+            last_second: Charge::from_hundredths(state.used[slot(second - 1)]),
+            per_second_last_minute: minute as f64 / 6000.0,
+            throttled: state.throttled,
+            hottest,
+        }
+    }
+}
+
+fn slot(second: i64) -> usize {
+    usize::try_from(second.rem_euclid(SECONDS as i64)).unwrap_or(0)
+}
+
+impl State {
+    /// Empties the seconds that have passed since the last use, and lets old keys fade.
+    fn roll(&mut self, second: i64) {
+        let passed = second.saturating_sub(self.second);
+        if passed <= 0 {
+            return;
+        }
+        for back in 0..passed.min(SECONDS as i64) {
+            self.used[slot(second - back)] = 0;
+        }
+        // Halving every minute keeps the list about the present.
+        if second.div_euclid(60) != self.second.div_euclid(60) {
+            self.keys.values_mut().for_each(|count| *count /= 2);
+            self.keys.retain(|_, count| *count > 0);
+            self.keys_total /= 2;
+        }
+        self.second = second;
+    }
+}
+
+/// The latest refusals.
+#[derive(Debug, Default)]
+pub(crate) struct Events(Mutex<VecDeque<ThrottleEvent>>);
+
+impl Events {
+    pub(crate) fn push(&self, event: ThrottleEvent) {
+        let mut events = self.0.lock();
+        if events.len() == EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(event);
+    }
+
+    /// The newest first.
+    pub(crate) fn list(&self) -> Vec<ThrottleEvent> {
+        self.0.lock().iter().rev().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hot_key_is_named_among_many() {
+        let heat = Heat::default();
+        for step in 0..10_000 {
+            let key = if step % 10 == 0 { "[\"hot\"]".to_owned() } else { format!("[{step}]") };
+            heat.used(100, Charge::from_hundredths(100), Some(&key));
+        }
+        let view = heat.view(101, 3);
+        assert_eq!(view.hottest[0].key, "[\"hot\"]");
+        assert_eq!(view.last_second.hundredths(), 1_000_000);
+        assert!(heat.throttled(Some("[\"hot\"]")) >= 10);
+        assert_eq!(heat.view(1000, 3).last_second, Charge::ZERO);
+    }
+}

@@ -1,0 +1,15 @@
+//! Request units per second: who may go on, who must wait, and where the load is.
+//!
+//! The provisioned throughput of a container is divided evenly over its physical partitions; containers that
+//! share their database's throughput share its partitions' budgets. A request is admitted by the budgets of
+//! the partitions it visits, before the work, and settled with what it really cost, after it.
+
+mod admission;
+mod budget;
+mod growth;
+mod heat;
+
+pub use admission::Admitted;
+pub(crate) use admission::Budgets;
+pub use budget::Priority;
+pub use heat::{HotKey, PartitionHeat, ThrottleEvent};
