@@ -106,6 +106,14 @@ pub(crate) fn generation_ranges(generation: u32) -> [KeyRange; 2] {
     })
 }
 
+/// The place of an entry's key in another generation: the same values, the same item.
+pub(crate) fn in_generation(mut key: Key, generation: u32) -> Key {
+    if let Some(place) = key.get_mut(1..5) {
+        place.copy_from_slice(&generation.to_be_bytes());
+    }
+    key
+}
+
 /// All entries of a composite index.
 pub(crate) fn composite_range(generation: u32, number: u32) -> KeyRange {
     KeyRange::prefix(&composite_term(generation, number, std::iter::empty()))

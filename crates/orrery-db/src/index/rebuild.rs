@@ -23,6 +23,8 @@ use crate::items::stored::StoredItem;
 
 /// Items in one operation.
 const ITEMS_AT_ONCE: usize = 64;
+/// Bytes of entries in one operation: an item may have far more than a commit takes.
+const FILL_BYTES_MAX: usize = 1 << 20;
 /// Entries of a retired generation deleted at once.
 const DELETE_AT_ONCE: usize = 10_000;
 
@@ -96,12 +98,19 @@ impl Database {
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let Some(last) = page.entries.last().map(|entry| entry.key.clone()) else { return Ok(()) };
-            let op = FillIndex {
-                operation_id: self.operation_id(),
-                building: Arc::clone(building),
-                items: page.entries.into_iter().map(|entry| entry.key).collect(),
-            };
-            self.commit(partition, op).await.map_err(commit_failure)?;
+            let mut left: Vec<Key> = page.entries.into_iter().map(|entry| entry.key).collect();
+            let mut entries_done = 0;
+            while !left.is_empty() {
+                let op = FillIndex {
+                    operation_id: self.operation_id(),
+                    building: Arc::clone(building),
+                    items: left.clone(),
+                    entries_done,
+                };
+                let filled = self.commit(partition, op).await.map_err(commit_failure)?.out;
+                left.drain(..filled.items);
+                entries_done = filled.entries_of_next;
+            }
             // Hashed keys are spread evenly, so the place in the key space tells how far it is.
             let done = keys::parse_item(&last)
                 .map_or(0, |(key, _)| usize::from(key.as_bytes().first().copied().unwrap_or(0)));
@@ -176,10 +185,20 @@ struct FillIndex {
     operation_id: u128,
     building: Arc<Generation>,
     items: Vec<Key>,
+    /// Entries of the first item that an earlier operation has added.
+    entries_done: usize,
+}
+
+/// How far one operation came. If the next item is written meanwhile, that write brings all of its entries, so
+/// going on in the middle is right even then.
+#[derive(Clone, Copy, Debug)]
+struct Filled {
+    items: usize,
+    entries_of_next: usize,
 }
 
 impl Op for FillIndex {
-    type Out = ();
+    type Out = Filled;
 
     fn id(&self) -> u128 {
         self.operation_id
@@ -189,16 +208,25 @@ impl Op for FillIndex {
         keys.extend(self.items.iter().cloned());
     }
 
-    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<()> {
+    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<Filled> {
         let mut writes = WriteSet::default();
-        for key in &self.items {
+        let mut bytes = 0;
+        let mut skipped = self.entries_done;
+        for (at, key) in self.items.iter().enumerate() {
+            let done = std::mem::take(&mut skipped);
             let item = view.get(key).and_then(|bytes| StoredItem::decode(&bytes));
             let (Some(item), Some((effective, id))) = (item, keys::parse_item(key)) else { continue };
             let Ok(value) = parse_object(&item.body) else { continue };
-            for entry in entries(&self.building, &value, item.timestamp, &effective, id) {
+            let entries = entries(&self.building, &value, item.timestamp, &effective, id);
+            for (number, entry) in entries.into_iter().enumerate().skip(done) {
+                if bytes >= FILL_BYTES_MAX {
+                    return Decision::Write(writes, Filled { items: at, entries_of_next: number });
+                }
+                bytes += entry.len();
                 writes.put(entry, Bytes::copy_from_slice(&item.ordinal.to_be_bytes()));
             }
         }
-        if writes.puts.is_empty() { Decision::Reject(()) } else { Decision::Write(writes, ()) }
+        let filled = Filled { items: self.items.len(), entries_of_next: 0 };
+        if writes.puts.is_empty() { Decision::Reject(filled) } else { Decision::Write(writes, filled) }
     }
 }

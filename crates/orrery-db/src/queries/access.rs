@@ -37,6 +37,14 @@ pub(crate) struct Candidate {
     pub label: String,
 }
 
+impl Candidate {
+    /// Tells the candidates of a query apart, whatever generation of the index offers them.
+    pub(crate) fn number(&self) -> u32 {
+        let bytes = self.label.bytes();
+        bytes.fold(0x811C_9DC5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    }
+}
+
 /// The index in the order of the query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sequence {

@@ -25,6 +25,7 @@ use super::reader::{Flow, Found, Reader, sequence_from};
 use super::request::{QueryRequest, policies};
 use super::shortcut;
 use crate::catalog::{Container, Partition};
+use crate::index::encode;
 use crate::items::document_value;
 use crate::items::feed::FeedScope;
 use crate::metadata::PageRequest;
@@ -124,6 +125,7 @@ impl Database {
             started,
             rows_max,
             metrics: QueryMetrics { compile_time: compiled, ..QueryMetrics::default() },
+            resumed_in: None,
         };
         let offers = match options.without_index {
             true => Offers::default(),
@@ -223,6 +225,8 @@ struct Run<'a> {
     started: Instant,
     rows_max: usize,
     metrics: QueryMetrics,
+    /// The item that the page begins inside of, until the first item is there.
+    resumed_in: Option<Key>,
 }
 
 /// The rows of a page and where the next one begins.
@@ -233,17 +237,17 @@ enum Path {
     /// All items, in key order.
     Items,
     /// Items by index entries, in the order of the entries.
-    Entries(usize, Candidate),
+    Entries(Candidate),
     /// Items by a set of index entries that may name one several times; in key order.
-    Set(usize, Candidate),
+    Set(Candidate),
     /// Items in the order of the query.
     Sequence(Sequence),
 }
 
 impl Path {
-    fn number(&self) -> Option<usize> {
+    fn number(&self) -> Option<u32> {
         match self {
-            Self::Entries(number, _) | Self::Set(number, _) => Some(*number),
+            Self::Entries(candidate) | Self::Set(candidate) => Some(candidate.number()),
             Self::Items | Self::Sequence(_) => None,
         }
     }
@@ -289,20 +293,23 @@ impl Run<'_> {
             None => StreamStart::default(),
             Some(Position::Stream { key, skip_rows, passed, path, areas }) => {
                 StreamStart { key, skip_rows, passed, path: Some(path), areas }
+                    .in_generation(self.reader.container.index.serving.number)
             }
             Some(_) => return Err(continuation::invalid()),
         };
         let path = match start.path {
             None => self.choose(trace, offers.candidates, None).await?,
             Some(None) => Path::Items,
-            Some(Some(number)) => {
-                let candidate =
-                    offers.candidates.into_iter().nth(number).ok_or_else(continuation::invalid)?;
-                path_of(number, candidate)
-            }
+            Some(Some(number)) => match offers.candidates.into_iter().find(|offer| offer.number() == number) {
+                Some(candidate) => path_of(candidate),
+                // The index no longer has it. Items in key order can be found without, entries cannot.
+                None if start.areas.is_empty() => Path::Items,
+                None => return Err(continuation::invalid()),
+            },
         };
         self.metrics.note(&path.label());
         let (skip_rows, passed) = (start.skip_rows, start.passed);
+        self.resumed_in = (skip_rows > 0).then(|| start.key.clone());
         let mut pipeline = Pipeline::new(program, Options { passed, skip_rows, ..Options::default() });
         let mut outputs: Vec<Output> = Vec::new();
         let mut next = None;
@@ -472,9 +479,9 @@ impl Run<'_> {
         sequence: Option<Sequence>,
     ) -> Result<Path> {
         let Some(partition) = self.reader.partitions().into_iter().next() else { return Ok(Path::Items) };
-        let mut best: Option<(usize, usize, Candidate)> = None;
+        let mut best: Option<(usize, Candidate)> = None;
         let several = candidates.len() > 1 || sequence.is_some();
-        for (number, candidate) in candidates.into_iter().enumerate() {
+        for candidate in candidates {
             let needs_probe = several || !candidate.is_selective || !candidate.is_narrow;
             let probed =
                 if needs_probe { self.reader.probe(trace, &partition, &candidate).await? } else { 0 };
@@ -483,17 +490,14 @@ impl Run<'_> {
                 continue;
             }
             if best.as_ref().is_none_or(|(fewest, ..)| probed < *fewest) {
-                best = Some((probed, number, candidate));
+                best = Some((probed, candidate));
             }
         }
         Ok(match (best, sequence) {
-            (Some((probed, number, candidate)), None) => {
-                let _ = probed;
-                path_of(number, candidate)
-            }
-            (Some((probed, number, candidate)), Some(sequence)) => match Reader::is_many(probed) {
+            (Some((_, candidate)), None) => path_of(candidate),
+            (Some((probed, candidate)), Some(sequence)) => match Reader::is_many(probed) {
                 true => Path::Sequence(sequence),
-                false => path_of(number, candidate),
+                false => path_of(candidate),
             },
             (None, Some(sequence)) => Path::Sequence(sequence),
             (None, None) => Path::Items,
@@ -530,11 +534,11 @@ impl Run<'_> {
                     .map_or(&NO_KEY, |area| &area.key),
             };
             let candidate = match path {
-                Path::Entries(_, candidate) => Some(candidate),
+                Path::Entries(candidate) => Some(candidate),
                 _ => None,
             };
             let mut item_set = None;
-            if let Path::Set(_, candidate) = path {
+            if let Path::Set(candidate) = path {
                 let set = self.reader.item_set(trace, partition, candidate).await?;
                 item_set = set.map(|set| set.into_iter().filter(|key| key >= resumed).collect::<Vec<Key>>());
             }
@@ -702,6 +706,9 @@ impl Run<'_> {
     }
 
     fn feed_one(&mut self, pipeline: &mut Pipeline, found: &Found, work: &Work) -> Result<()> {
+        if self.resumed_in.take().is_some_and(|key| key != found.mark) {
+            pipeline.forget_skipped_rows();
+        }
         let document = document_value(&found.item, self.reader.container.rid)?;
         self.metrics.items_read += 1;
         self.metrics.bytes_read += found.item.body.len() as u64;
@@ -724,11 +731,22 @@ struct StreamStart {
     skip_rows: u32,
     passed: u64,
     /// The access path of the earlier pages; `None` = this is the first.
-    path: Option<Option<usize>>,
+    path: Option<Option<u32>>,
     areas: Vec<Area>,
 }
 
 impl StreamStart {
+    /// The same place in the index as it is now: its generation may have changed since the last page.
+    fn in_generation(mut self, generation: u32) -> Self {
+        if !self.areas.is_empty() {
+            self.key = encode::in_generation(self.key, generation);
+        }
+        for area in &mut self.areas {
+            area.key = encode::in_generation(std::mem::take(&mut area.key), generation);
+        }
+        self
+    }
+
     /// The areas of a page that ends at this key: its own partition, and what is left of the larger ones.
     fn areas_at(&self, by_entries: bool, partition: &Partition, key: &Key) -> Vec<Area> {
         if !by_entries {
@@ -747,14 +765,14 @@ impl Path {
     fn label(&self) -> String {
         match self {
             Self::Items => "all items".to_owned(),
-            Self::Entries(_, candidate) | Self::Set(_, candidate) => candidate.label.clone(),
+            Self::Entries(candidate) | Self::Set(candidate) => candidate.label.clone(),
             Self::Sequence(sequence) => sequence.label.clone(),
         }
     }
 }
 
-fn path_of(number: usize, candidate: Candidate) -> Path {
-    if candidate.repeats { Path::Set(number, candidate) } else { Path::Entries(number, candidate) }
+fn path_of(candidate: Candidate) -> Path {
+    if candidate.repeats { Path::Set(candidate) } else { Path::Entries(candidate) }
 }
 
 /// The parts of the ranges from `start` on.

@@ -22,8 +22,8 @@ pub(super) enum Position {
         key: Key,
         skip_rows: u32,
         passed: u64,
-        /// Which of the filter's index candidates was followed; none = all items.
-        path: Option<usize>,
+        /// The number of the filter's index candidate that was followed; none = all items.
+        path: Option<u32>,
         /// For index entries, which are ordered inside a partition only: the partition that `key` was in, and
         /// the larger ones, since split, in which earlier pages had stopped. The smallest comes first.
         areas: Vec<Area>,
@@ -59,7 +59,7 @@ impl Position {
                 object.set("s", number(u64::from(*skip_rows)));
                 object.set("p", number(*passed));
                 if let Some(path) = path {
-                    object.set("i", number(*path as u64));
+                    object.set("i", number(u64::from(*path)));
                 }
                 let areas = areas.iter().map(|area| {
                     let key = URL_SAFE_NO_PAD.encode(&area.key);
@@ -101,7 +101,7 @@ impl Position {
                 _ => None,
             });
             let areas = areas.collect::<Option<Vec<_>>>()?;
-            let path = number("i").and_then(|path| usize::try_from(path).ok());
+            let path = number("i").and_then(|path| u32::try_from(path).ok());
             let key = URL_SAFE_NO_PAD.decode(text).ok()?;
             return Some(Self::Stream { key, skip_rows, passed, path, areas });
         }

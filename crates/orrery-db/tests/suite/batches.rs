@@ -4,7 +4,7 @@ use bytes::Bytes;
 use orrery_db::{BatchKind, BatchOperation, BatchOutcome, Effect, ItemOptions, Trace};
 use orrery_model::{Charge, ErrorKind, Value};
 
-use crate::common::{BY_PK, ENGINES, Engine, everything, PLACE, World, check, key, parse, with_key};
+use crate::common::{BY_PK, ENGINES, Engine, PLACE, World, check, everything, key, parse, with_key};
 
 #[tokio::test]
 async fn a_batch_lands_whole_or_not_at_all() {
@@ -51,7 +51,8 @@ async fn etags_are_checked_inside_a_batch() {
 
 #[tokio::test]
 async fn a_batch_has_one_key_and_a_bounded_length() {
-    let operation = |n: usize| format!(r#"{{"operationType":"Upsert","resourceBody":{{"id":"{n}","pk":"a"}}}}"#);
+    let operation =
+        |n: usize| format!(r#"{{"operationType":"Upsert","resourceBody":{{"id":"{n}","pk":"a"}}}}"#);
     let list = |count: usize| (0..count).map(operation).collect::<Vec<_>>().join(",");
     let steps = format!(
         r#"
@@ -145,16 +146,37 @@ async fn bulk_reaches_all_partitions() {
         let operations: Vec<_> = (0..100).map(create).collect();
         let mut trace = Trace::default();
         let options = ItemOptions::default();
-        let results = world.database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await.unwrap();
+        let results =
+            world.database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await.unwrap();
         assert!(results.iter().all(|result| matches!(result.outcome, BatchOutcome::Done(_))));
         assert_eq!(trace.served.len(), 4, "all partitions took part");
         assert_eq!(world.feed(&everything(), 1000).await.unwrap().len(), 100);
-        let again = world.database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await.unwrap();
+        let again =
+            world.database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await.unwrap();
         for result in again {
             let BatchOutcome::Failed(error) = result.outcome else { panic!("it exists") };
             assert_eq!(error.kind, ErrorKind::Conflict);
         }
     }
+}
+
+#[tokio::test]
+async fn bulk_may_stop_at_the_first_failure() {
+    let world = World::memory().await;
+    world.create_container(BY_PK).await;
+    world.create(r#"{"id":"1","pk":1}"#).await;
+    let body = r#"[{"operationType":"Create","partitionKey":"[0]","resourceBody":{"id":"0","pk":0}},
+        {"operationType":"Create","partitionKey":"[1]","resourceBody":{"id":"1","pk":1}},
+        {"operationType":"Create","partitionKey":"[2]","resourceBody":{"id":"2","pk":2}}]"#;
+    let operations = crate::common::script::batch_operations(body.as_bytes(), str::to_owned);
+    let mut trace = Trace::default();
+    let options = ItemOptions::default();
+    let results = world.database.execute_bulk(&mut trace, PLACE, &options, &operations, false).await.unwrap();
+    let statuses: Vec<_> =
+        results.iter().map(|result| crate::common::script::status(&result.outcome)).collect();
+    // What was done before stays done; what comes after was not tried.
+    assert_eq!(statuses, ["201", "Conflict", "424"]);
+    assert_eq!(world.feed(&everything(), 10).await.unwrap().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -44,7 +44,10 @@ async fn databases_are_created_read_listed_and_deleted() {
         // By RID as well as by name.
         assert_eq!(world.database.read_database(&mut trace, text(&created, "_rid")).unwrap().value, created);
         let listed = world.database.list_databases(&mut trace, &PageRequest::default()).unwrap();
-        assert_eq!(listed.resources.iter().map(|value| text(value, "id")).collect::<Vec<_>>(), ["one", "two"]);
+        assert_eq!(
+            listed.resources.iter().map(|value| text(value, "id")).collect::<Vec<_>>(),
+            ["one", "two"]
+        );
         let stale = world.database.delete_database(&mut trace, "one", Some("\"x\"")).await;
         assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
         world.database.delete_database(&mut trace, "one", Some(text(&created, "_etag"))).await.unwrap();
@@ -67,7 +70,8 @@ async fn metadata_feeds_come_in_pages() {
     }
     type List<'a> = &'a dyn Fn(&PageRequest) -> Result<MetadataPage>;
     let databases = |page: &PageRequest| world.database.list_databases(&mut Trace::default(), page);
-    let containers = |page: &PageRequest| world.database.list_containers(&mut Trace::default(), DATABASE, page);
+    let containers =
+        |page: &PageRequest| world.database.list_containers(&mut Trace::default(), DATABASE, page);
     let all = |list: List<'_>, size: i64| {
         let mut request = PageRequest { items_max: Some(size), continuation: None };
         let mut names = Vec::new();
@@ -87,7 +91,10 @@ async fn metadata_feeds_come_in_pages() {
             assert_eq!(all(list, size), whole);
         }
         for size in [0, -2] {
-            assert_eq!(kind(list(&PageRequest { items_max: Some(size), continuation: None })), ErrorKind::BadRequest);
+            assert_eq!(
+                kind(list(&PageRequest { items_max: Some(size), continuation: None })),
+                ErrorKind::BadRequest
+            );
         }
     }
     // A token belongs to its feed.
@@ -135,9 +142,11 @@ async fn containers_are_created_replaced_and_deleted() {
         ] {
             assert_eq!(kind(world.replace_container(bad).await), ErrorKind::BadRequest, "{bad}");
         }
-        let stale = world.database.replace_container(&mut trace, PLACE, ttl_body().as_bytes(), Some("\"x\"")).await;
+        let stale =
+            world.database.replace_container(&mut trace, PLACE, ttl_body().as_bytes(), Some("\"x\"")).await;
         assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
-        let missing = world.database.replace_container(&mut trace, (DATABASE, "x"), ttl_body().as_bytes(), None).await;
+        let missing =
+            world.database.replace_container(&mut trace, (DATABASE, "x"), ttl_body().as_bytes(), None).await;
         assert_eq!(kind(missing), ErrorKind::NotFound);
 
         let world = world.restart().await;
@@ -161,7 +170,9 @@ fn ttl_body() -> String {
 
 fn ranges(page: &RangesPage) -> (&str, Vec<(&str, &str, &str)>) {
     let RangesPage::Changed { etag, ranges, .. } = page else { panic!("there are ranges") };
-    let ranges = ranges.iter().map(|range| (text(range, "id"), text(range, "minInclusive"), text(range, "maxExclusive")));
+    let ranges = ranges
+        .iter()
+        .map(|range| (text(range, "id"), text(range, "minInclusive"), text(range, "maxExclusive")));
     (etag, ranges.collect())
 }
 
@@ -170,7 +181,8 @@ async fn ranges_cover_the_key_space() {
     for (version, kind) in [(1, "Hash"), (2, "Hash"), (2, "MultiHash")] {
         for count in [1, 2, 3, 4, 5, 16, 100] {
             let world = World::with_partitions(Engine::Memory, count).await;
-            let members = format!(r#""partitionKey":{{"paths":["/pk"],"kind":"{kind}","version":{version}}}"#);
+            let members =
+                format!(r#""partitionKey":{{"paths":["/pk"],"kind":"{kind}","version":{version}}}"#);
             world.create_container(&members).await;
             let mut trace = Trace::default();
             let page = world.database.list_ranges(&mut trace, PLACE, None).unwrap();
@@ -198,7 +210,14 @@ async fn ranges_cover_the_key_space() {
     // The boundaries of two and four ranges are the service's.
     for (count, boundaries) in [
         (2, vec!["1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"]),
-        (4, vec!["0FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF", "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF", "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"]),
+        (
+            4,
+            vec![
+                "0FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+                "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+                "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+            ],
+        ),
     ] {
         let world = World::with_partitions(Engine::Memory, count).await;
         world.create_container(BY_PK).await;
@@ -218,7 +237,9 @@ async fn ranges_are_told_once() {
         };
         let first = list(&world, None);
         let etag = ranges(&first).0.to_owned();
-        let RangesPage::NotModified { etag: same } = list(&world, Some(&etag)) else { panic!("nothing is new") };
+        let RangesPage::NotModified { etag: same } = list(&world, Some(&etag)) else {
+            panic!("nothing is new")
+        };
         assert_eq!(same, etag);
         for unknown in ["\"0\"", "\"999\"", "nonsense", "", "\"-1\"", "*"] {
             assert_eq!(ranges(&list(&world, Some(unknown))).1.len(), 3, "{unknown}");

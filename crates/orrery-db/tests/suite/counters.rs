@@ -87,7 +87,8 @@ async fn concurrent_writers_lose_no_count() {
                 for step in 0..30_usize {
                     // All tasks use the same few ids of two keys, so that they get in each other's way.
                     let (pk, id) = (step % 2, (task * 7 + step) % 5);
-                    let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","n":"{}"}}"#, "x".repeat(step)));
+                    let body =
+                        Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","n":"{}"}}"#, "x".repeat(step)));
                     let options = with_key(&format!(r#"["{pk}"]"#));
                     let mut trace = Trace::default();
                     match (task + step) % 4 {

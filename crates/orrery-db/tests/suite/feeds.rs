@@ -6,7 +6,9 @@ use orrery_db::{FeedScope, PageRequest, Trace};
 use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use orrery_model::{ErrorKind, Value};
 
-use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, everything, ids, key, with_key};
+use crate::common::{
+    BY_PK, CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, everything, ids, key, with_key,
+};
 
 fn of_key(header: &str) -> FeedScope {
     FeedScope { partition_key: Some(key(header)), ..FeedScope::default() }
@@ -78,11 +80,8 @@ async fn scopes_narrow_each_other() {
     assert_eq!(world.feed(&window(EffectiveKey::MIN, at.clone()), 2).await.unwrap().len(), 0);
     assert_eq!(world.feed(&window(at.prefix_end(), EffectiveKey::max()), 2).await.unwrap().len(), 0);
     // A window of a whole partition and its range id are the same thing.
-    let scope = FeedScope {
-        range_id: Some(home.range_id),
-        window: Some(home.range.clone()),
-        partition_key: None,
-    };
+    let scope =
+        FeedScope { range_id: Some(home.range_id), window: Some(home.range.clone()), partition_key: None };
     let by_id = FeedScope { range_id: Some(home.range_id), ..FeedScope::default() };
     assert_eq!(world.feed(&scope, 3).await.unwrap(), world.feed(&by_id, 4).await.unwrap());
     let unknown = FeedScope { range_id: Some(99), ..FeedScope::default() };
@@ -126,7 +125,11 @@ async fn foreign_and_damaged_continuations_are_refused() {
     let token = token.unwrap();
     let refused = async |token: String| {
         let error = world.feed_page(&everything(), 3, Some(token.clone())).await.unwrap_err();
-        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::BadRequest, "Invalid Continuation Token"), "{token}");
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ErrorKind::BadRequest, "Invalid Continuation Token"),
+            "{token}"
+        );
     };
     for at in 0..token.len() {
         let mut damaged = token.clone().into_bytes();
@@ -159,7 +162,8 @@ async fn page_sizes_are_checked() {
     }
     assert_eq!(world.feed_page(&everything(), i64::MAX, None).await.unwrap().0.len(), 3);
     let request = PageRequest::default();
-    let page = world.database.read_items(&mut trace, PLACE, None, &everything(), None, &request).await.unwrap();
+    let page =
+        world.database.read_items(&mut trace, PLACE, None, &everything(), None, &request).await.unwrap();
     assert_eq!(page.count, 3);
 }
 

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use orrery_db::{ItemOptions, Trace};
 use orrery_model::{ErrorKind, Value};
 
-use crate::common::{BY_PK, CONTAINER, DATABASE, PLACE, Script, World, check, parse, quiet_options, with_key};
+use crate::common::{
+    BY_PK, CONTAINER, DATABASE, PLACE, Script, World, check, parse, quiet_options, with_key,
+};
 
 #[tokio::test]
 async fn items_are_created_read_replaced_and_deleted() {
@@ -37,7 +39,8 @@ async fn items_are_created_read_replaced_and_deleted() {
 
 #[tokio::test]
 async fn a_replacement_with_another_id_renames_the_item() {
-    let members = format!(r#"{BY_PK},"defaultTtl":-1,"uniqueKeyPolicy":{{"uniqueKeys":[{{"paths":["/u"]}}]}}"#);
+    let members =
+        format!(r#"{BY_PK},"defaultTtl":-1,"uniqueKeyPolicy":{{"uniqueKeys":[{{"paths":["/u"]}}]}}"#);
     let steps = r#"
         create ["a"] {"id":"1","pk":"a","u":1}                 => created as first
         create ["a"] {"id":"2","pk":"a","u":2}                 => created
@@ -362,9 +365,8 @@ async fn items_come_back_as_they_were_written() {
     let document = String::from_utf8(reply.document().to_vec()).unwrap();
     // Numbers and escapes keep their text; system properties of the client are dropped, ours stand last.
     assert!(
-        document.starts_with(
-            r#"{"z":1.50,"id":"1","pk":"a","big":12345678901234567890,"esc":"\u00e9","_rid":""#
-        ),
+        document
+            .starts_with(r#"{"z":1.50,"id":"1","pk":"a","big":12345678901234567890,"esc":"\u00e9","_rid":""#),
         "{document}"
     );
     let value = parse(document.as_bytes());
@@ -385,13 +387,19 @@ async fn items_come_back_as_they_were_written() {
         }
     };
     world.env.advance_seconds(3);
-    let upserted =
-        world.database.upsert_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &reply.document()).await.unwrap();
+    let upserted = world
+        .database
+        .upsert_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &reply.document())
+        .await
+        .unwrap();
     let again = read(with_key(r#"["a"]"#)).await;
     assert_eq!(again, parse(&upserted.document()));
     assert_eq!(rid(&again, "_rid"), rid(&value, "_rid"));
     assert_ne!(rid(&again, "_etag"), rid(&value, "_etag"));
-    assert_eq!(again.get("_ts").and_then(Value::as_i64), value.get("_ts").and_then(Value::as_i64).map(|ts| ts + 3));
+    assert_eq!(
+        again.get("_ts").and_then(Value::as_i64),
+        value.get("_ts").and_then(Value::as_i64).map(|ts| ts + 3)
+    );
 
     // The server writes a patched item anew; its key must stay what it was, the sign of zero included.
     let patch = Bytes::from_static(br#"[{"op":"set","path":"/n","value":-0.0}]"#);

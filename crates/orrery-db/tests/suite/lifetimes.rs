@@ -1,7 +1,7 @@
 //! Time to live: when items vanish, and that they really go.
 
 use crate::common::raw::{self, EXPIRY, FEED, ITEM};
-use crate::common::{BY_PK, ENGINES, everything, World, check, ids};
+use crate::common::{BY_PK, ENGINES, World, check, everything, ids};
 
 /// The container's default, the item's own, and whether it is gone after so many seconds.
 #[tokio::test]
@@ -54,7 +54,8 @@ async fn items_vanish_when_their_time_is_over() {
             create ["a"] {{"id":"1","pk":"a"}}             => {again}
         "#,
             batch = if gone { "NotFound" } else { "200" },
-            usage = if gone { "0 items 0 bytes".to_owned() } else { format!("1 items {} bytes", 19 + own.len()) },
+            usage =
+                if gone { "0 items 0 bytes".to_owned() } else { format!("1 items {} bytes", 19 + own.len()) },
         );
         check(&format!("{BY_PK}{default}"), &steps).await;
     }
@@ -98,7 +99,9 @@ async fn any_write_starts_the_time_anew() {
 async fn values_that_are_no_lifetime_are_refused() {
     let mut steps = String::new();
     for ttl in ["0", "-2", "1.5", "\"5\"", "null", "true", "2147483648", "[]"] {
-        steps.push_str(&format!("create [\"a\"] {{\"id\":\"1\",\"pk\":\"a\",\"ttl\":{ttl}}} => BadRequest \"The input ttl\"\n"));
+        steps.push_str(&format!(
+            "create [\"a\"] {{\"id\":\"1\",\"pk\":\"a\",\"ttl\":{ttl}}} => BadRequest \"The input ttl\"\n"
+        ));
     }
     // Whether or not the container lets items expire.
     check(BY_PK, &steps).await;

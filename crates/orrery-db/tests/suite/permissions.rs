@@ -50,8 +50,13 @@ async fn users_are_created_replaced_listed_and_deleted() {
         // A user may get another name and keeps what it has.
         let link = format!("dbs/{DATABASE}/colls/{CONTAINER}");
         let body = format!(r#"{{"id":"p","permissionMode":"Read","resource":"{link}"}}"#);
-        world.database.create_permission(&mut trace, (DATABASE, "a"), body.as_bytes(), false, None).await.unwrap();
-        let renamed = world.database.replace_user(&mut trace, (DATABASE, "a"), br#"{"id":"c"}"#, None).await.unwrap();
+        world
+            .database
+            .create_permission(&mut trace, (DATABASE, "a"), body.as_bytes(), false, None)
+            .await
+            .unwrap();
+        let renamed =
+            world.database.replace_user(&mut trace, (DATABASE, "a"), br#"{"id":"c"}"#, None).await.unwrap();
         assert_eq!(text(&renamed.value, "_rid"), text(&created.value, "_rid"));
         assert_eq!(kind(world.database.read_user(&mut trace, DATABASE, "a")), ErrorKind::NotFound);
         let taken = world.database.replace_user(&mut trace, (DATABASE, "b"), br#"{"id":"c"}"#, None).await;
@@ -82,7 +87,8 @@ async fn permissions_are_created_replaced_listed_and_deleted() {
     // One permission per resource and key.
     let same = r#"{"id":"q","permissionMode":"Read","resource":"/dbs/db/colls/items/"}"#;
     assert_eq!(kind(permission(&world, same).await), ErrorKind::Conflict);
-    let keyed = r#"{"id":"q","permissionMode":"Read","resource":"dbs/db/colls/items","resourcePartitionKey":["a"]}"#;
+    let keyed =
+        r#"{"id":"q","permissionMode":"Read","resource":"dbs/db/colls/items","resourcePartitionKey":["a"]}"#;
     let keyed = permission(&world, keyed).await.unwrap();
     assert_eq!(keyed.get("resourcePartitionKey").map(Value::to_json).as_deref(), Some(r#"["a"]"#));
     for bad in [
@@ -102,7 +108,10 @@ async fn permissions_are_created_replaced_listed_and_deleted() {
     assert_eq!(text(&upserted.value, "_rid"), text(&created, "_rid"));
     let at = (DATABASE, "u", "p");
     let replacement = br#"{"id":"r","permissionMode":"All","resource":"dbs/db/colls/other"}"#;
-    let stale = world.database.replace_permission(&mut trace, at, replacement, Some(text(&created, "_etag")), None).await;
+    let stale = world
+        .database
+        .replace_permission(&mut trace, at, replacement, Some(text(&created, "_etag")), None)
+        .await;
     assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
     world.database.replace_permission(&mut trace, at, replacement, None, None).await.unwrap();
     assert_eq!(kind(world.database.read_permission(&mut trace, at, None)), ErrorKind::NotFound);
@@ -134,7 +143,13 @@ async fn tokens_expire_and_cannot_be_changed() {
     for bad in [9, 0, -5, 86_401] {
         assert_eq!(kind(read(Some(bad))), ErrorKind::BadRequest, "{bad}");
     }
-    for (advance, alive) in [(9, [true, true, true]), (1, [false, true, true]), (3589, [false, true, true]), (1, [false, false, true]), (82_800, [false; 3])] {
+    for (advance, alive) in [
+        (9, [true, true, true]),
+        (1, [false, true, true]),
+        (3589, [false, true, true]),
+        (1, [false, false, true]),
+        (82_800, [false; 3]),
+    ] {
         world.env.advance_seconds(advance);
         for (token, alive) in [&short, &first, &long].into_iter().zip(alive) {
             let opened = world.database.open_resource_token(token);
@@ -227,24 +242,41 @@ async fn grants_cover_what_they_name_and_no_more() {
         ),
     ];
     for (number, (members, allowed, refused)) in cases.iter().enumerate() {
-        world.database.create_user(&mut trace, DATABASE, format!(r#"{{"id":"u{number}"}}"#).as_bytes(), false).await.unwrap();
+        world
+            .database
+            .create_user(&mut trace, DATABASE, format!(r#"{{"id":"u{number}"}}"#).as_bytes(), false)
+            .await
+            .unwrap();
         let body = format!(r#"{{"id":"p",{members}}}"#);
         let at = (DATABASE, format!("u{number}"));
-        let created =
-            world.database.create_permission(&mut trace, (at.0, &at.1), body.as_bytes(), false, None).await.unwrap();
+        let created = world
+            .database
+            .create_permission(&mut trace, (at.0, &at.1), body.as_bytes(), false, None)
+            .await
+            .unwrap();
         let grant = world.database.open_resource_token(signature(&created.value)).unwrap();
         for access in *allowed {
-            world.database.check_grant(&grant, access).unwrap_or_else(|error| panic!("{members}\n{access:?}\n{error}"));
+            world
+                .database
+                .check_grant(&grant, access)
+                .unwrap_or_else(|error| panic!("{members}\n{access:?}\n{error}"));
         }
         for access in *refused {
             let outcome = world.database.check_grant(&grant, access);
-            assert_eq!(outcome.map_err(|error| error.kind), Err(ErrorKind::Forbidden), "{members}\n{access:?}");
+            assert_eq!(
+                outcome.map_err(|error| error.kind),
+                Err(ErrorKind::Forbidden),
+                "{members}\n{access:?}"
+            );
         }
     }
     // The grant names the container of that name: a new container under the old name is meant too, as by name.
     world.database.delete_container(&mut trace, (DATABASE, "other"), None).await.unwrap();
     let grant = {
-        let created = permission(&world, r#"{"id":"gone","permissionMode":"All","resource":"dbs/db/colls/other"}"#).await.unwrap();
+        let created =
+            permission(&world, r#"{"id":"gone","permissionMode":"All","resource":"dbs/db/colls/other"}"#)
+                .await
+                .unwrap();
         world.database.open_resource_token(signature(&created)).unwrap()
     };
     assert!(world.database.check_grant(&grant, &elsewhere).is_err());

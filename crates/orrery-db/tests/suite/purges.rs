@@ -8,7 +8,9 @@ use orrery_storage::{Memory, PartitionStore};
 
 use crate::common::faulty::Faulty;
 use crate::common::raw::{self, ITEM, PURGE, STATISTICS};
-use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, PLACE, World, check, everything, key, quiet_options, with_key};
+use crate::common::{
+    BY_PK, CONTAINER, DATABASE, ENGINES, PLACE, World, check, everything, key, quiet_options, with_key,
+};
 
 #[tokio::test]
 async fn items_of_the_key_are_gone_at_once() {
@@ -79,7 +81,9 @@ async fn many_items_are_removed_in_the_background() {
         let world = World::with_partitions(engine, 2).await;
         world.create_container(BY_PK).await;
         for n in 0..230 {
-            world.create(&format!(r#"{{"id":"{n}","pk":"{}"}}"#, if n % 3 == 0 { "other" } else { "a" })).await;
+            world
+                .create(&format!(r#"{{"id":"{n}","pk":"{}"}}"#, if n % 3 == 0 { "other" } else { "a" }))
+                .await;
         }
         let mut trace = Trace::default();
         world.database.delete_by_partition_key(&mut trace, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
@@ -114,7 +118,8 @@ async fn a_stop_in_the_middle_changes_nothing_that_is_seen() {
         let world = World::on(Arc::clone(&memory), quiet_options()).await;
         let gone = FeedScope { partition_key: Some(key(r#"["a"]"#)), ..FeedScope::default() };
         assert!(world.feed(&gone, 10).await.unwrap().is_empty());
-        let read = world.database.read_item(&mut trace, (DATABASE, CONTAINER, "77"), &with_key(r#"["a"]"#)).await;
+        let read =
+            world.database.read_item(&mut trace, (DATABASE, CONTAINER, "77"), &with_key(r#"["a"]"#)).await;
         assert_eq!(read.unwrap_err().kind, ErrorKind::NotFound);
         assert_eq!(world.usage().await.0, 1);
         world.create(r#"{"id":"77","pk":"a","new":true}"#).await;

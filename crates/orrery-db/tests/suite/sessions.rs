@@ -23,7 +23,8 @@ async fn read_all(world: &World, session: &SessionToken) -> [Result<()>; 3] {
     let feed = world.database.read_items(&mut trace, PLACE, None, &everything(), Some(session), &page).await;
     let scope = FeedScope { partition_key: options.partition_key, ..FeedScope::default() };
     let options = QueryOptions { session: Some(session.clone()), scope, ..QueryOptions::default() };
-    let request = QueryRequest { text: "SELECT * FROM c".to_owned(), parameters: Vec::new(), resume_filter: None };
+    let request =
+        QueryRequest { text: "SELECT * FROM c".to_owned(), parameters: Vec::new(), resume_filter: None };
     let query = world.database.query_items(&mut trace, PLACE, &options, &request).await;
     [read, feed.map(|_| ()), query.map(|_| ())]
 }
@@ -63,7 +64,8 @@ async fn a_token_from_the_future_is_not_served() {
         assert_refused(&world, &token(&[SessionEntry::new(0, version, 2)])).await;
         assert_refused(&world, &token(&[SessionEntry::new(0, version + 1, 0)])).await;
         assert_refused(&world, &token(&[SessionEntry { range_id: 0, version: None, lsn: 2 }])).await;
-        assert_refused(&world, &token(&[SessionEntry::new(9, version, 1), SessionEntry::new(0, version, 5)])).await;
+        assert_refused(&world, &token(&[SessionEntry::new(9, version, 1), SessionEntry::new(0, version, 5)]))
+            .await;
         // Positions outlive a restart.
         let world = world.restart().await;
         assert_served(&world, &token(&[seen])).await;
@@ -121,7 +123,11 @@ async fn every_answer_tells_the_position() {
     assert_eq!(lsn(&trace), 3);
     // A feed of everything tells all of them.
     let mut trace = Trace::default();
-    world.database.read_items(&mut trace, PLACE, None, &everything(), None, &PageRequest::default()).await.unwrap();
+    world
+        .database
+        .read_items(&mut trace, PLACE, None, &everything(), None, &PageRequest::default())
+        .await
+        .unwrap();
     assert_eq!(trace.served.len(), 3);
     assert_eq!(trace.session_token().unwrap().to_string().split(',').count(), 3);
 }

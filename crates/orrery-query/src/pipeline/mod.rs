@@ -79,7 +79,8 @@ pub struct Options {
     /// from a place they count against OFFSET, LIMIT and TOP; where all of it is fed again they are
     /// made again and left out.
     pub passed: u64,
-    /// Rows of the first fed document that an earlier page has already returned.
+    /// Rows of the first fed document that an earlier page has already returned. If that document
+    /// turns out to be gone, say so with [`Pipeline::forget_skipped_rows`].
     pub skip_rows: u32,
     /// How many sorted rows this page can return. It keeps fewer if they are large; either way
     /// [`Pipeline::has_more`] tells that rows were left.
@@ -192,6 +193,11 @@ impl Pipeline {
 
     pub fn shape(&self) -> Shape {
         self.program.shape()
+    }
+
+    /// The document whose rows were to be skipped is not there any more: the next one is a whole one.
+    pub fn forget_skipped_rows(&mut self) {
+        self.options.skip_rows = 0;
     }
 
     /// Takes one document.

@@ -88,9 +88,17 @@ pub async fn check_consistency(world: &World) -> Result<(), String> {
             ("feed entries", of(FEED).count() as u64, items as u64),
             ("expiry entries", of(EXPIRY).count() as u64, own_ttl.count() as u64),
             ("items without index entries", unindexed as u64, 0),
-            ("index entries without an item", indexed.union(&composite).filter(|ordinal| !ordinals.contains(**ordinal)).count() as u64, 0),
+            (
+                "index entries without an item",
+                indexed.union(&composite).filter(|ordinal| !ordinals.contains(**ordinal)).count() as u64,
+                0,
+            ),
             ("unique tuples without an item", dangling.count() as u64, 0),
-            ("unique tuples beyond those of items", (of(UNIQUE).count().saturating_sub(items * policies)) as u64, 0),
+            (
+                "unique tuples beyond those of items",
+                (of(UNIQUE).count().saturating_sub(items * policies)) as u64,
+                0,
+            ),
         ];
         for (what, found, expected) in checks {
             if found != expected {

@@ -16,8 +16,8 @@ use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use orrery_db::{
-    BatchKind, BatchOperation, BatchOutcome, Effect, FeedScope, ItemOptions, ItemReply, Options, QueryOptions,
-    QueryRequest, Trace,
+    BatchKind, BatchOperation, BatchOutcome, Effect, FeedScope, ItemOptions, ItemReply, Options,
+    QueryOptions, QueryRequest, Trace,
 };
 use orrery_model::env::Env;
 use orrery_model::partition_key::PartitionKey;
@@ -44,7 +44,8 @@ impl Script<'_> {
             let world = World::open(*engine, self.options.clone()).await;
             world.create_container(self.members).await;
             let mut run = Run { world: Some(world), etags: HashMap::new(), seen: HashSet::new() };
-            for line in steps.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            for line in steps.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+            {
                 let (step, expected) = line.split_once("=>").unwrap_or((line, ""));
                 let answer = run.step(step.trim()).await;
                 let answer = answer.unwrap_or_else(Answer::Failed);
@@ -130,7 +131,9 @@ impl Run {
                         "batch" => database.execute_batch(trace, PLACE, options, &operations).await?,
                         _ => database.execute_bulk(trace, PLACE, options, &operations, true).await?,
                     };
-                    return Ok(Answer::Statuses(results.iter().map(|result| status(&result.outcome)).collect()));
+                    return Ok(Answer::Statuses(
+                        results.iter().map(|result| status(&result.outcome)).collect(),
+                    ));
                 }
                 _ => panic!("unknown verb in: {step}"),
             };
@@ -147,8 +150,11 @@ impl Run {
             "query" => {
                 let scope = FeedScope { partition_key: key, ..FeedScope::default() };
                 let options = QueryOptions { scope, cross_partition: true, ..QueryOptions::default() };
-                let request =
-                    QueryRequest { text: arguments.0.to_owned(), parameters: Vec::new(), resume_filter: None };
+                let request = QueryRequest {
+                    text: arguments.0.to_owned(),
+                    parameters: Vec::new(),
+                    resume_filter: None,
+                };
                 let page = database.query_items(&mut trace, PLACE, &options, &request).await?;
                 let text = [b"[", page.rows.as_slice(), b"]"].concat();
                 Ok(Answer::Rows(parse(&text).as_array().unwrap().to_vec()))
@@ -209,7 +215,11 @@ impl Run {
                 let (effect, body) = expected.split_once(' ').unwrap_or((expected, ""));
                 assert_eq!(effect_name(reply.effect), effect, "{context}");
                 let document = parse(&reply.document());
-                assert_eq!(document.get("_etag").and_then(Value::as_str), Some(reply.etag.as_str()), "{context}");
+                assert_eq!(
+                    document.get("_etag").and_then(Value::as_str),
+                    Some(reply.etag.as_str()),
+                    "{context}"
+                );
                 if !body.is_empty() {
                     assert_eq!(user_part(&document), parse(body.as_bytes()), "{context}");
                 }
@@ -254,7 +264,8 @@ impl Arguments<'_> {
     }
 
     fn json(&mut self) -> String {
-        let mut values = serde_json::Deserializer::from_str(self.0).into_iter::<Box<serde_json::value::RawValue>>();
+        let mut values =
+            serde_json::Deserializer::from_str(self.0).into_iter::<Box<serde_json::value::RawValue>>();
         let value = values.next().unwrap_or_else(|| panic!("JSON is missing")).unwrap();
         self.0 = self.0[values.byte_offset()..].trim_start();
         value.get().to_owned()
