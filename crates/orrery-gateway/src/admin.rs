@@ -1,65 +1,179 @@
-//! Our own surface, out of the way of the wire protocol: health, metrics, the certificate.
+//! Our own surface, out of the way of the wire protocol: health, metrics, the certificate, partitions.
+//!
+//! Health and the certificate are open, metrics too on loopback. Everything else is signed with an account key
+//! like any request, and answers JSON.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
-use orrery_db::Database;
+use orrery_db::{Database, ThrottleEvent};
+use orrery_model::value::{self, Value};
+use orrery_model::{Error, Object, Result};
 
-use crate::auth::{SignedRequest, authenticate};
-use crate::service::GatewayOptions;
-use crate::transport::ConnectionInfo;
+use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
+use crate::reply::{Common, Reply};
+use crate::service::{GatewayOptions, Refusal};
+use crate::transport::{BodyError, ConnectionInfo};
 
-/// Answers requests below `/_orrery/` and `/_explorer/`; others are not ours.
-pub(crate) fn answer(
+/// Whether a path is part of this surface.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path.starts_with("/_orrery") || path.starts_with("/_explorer")
+}
+
+/// Answers a request below `/_orrery/` or `/_explorer/`.
+pub(crate) async fn answer<F>(
     parts: &Parts,
     connection: &ConnectionInfo,
-    database: &Database,
+    database: &Arc<Database>,
     options: &GatewayOptions,
-) -> Option<Response<Full<Bytes>>> {
+    body: F,
+) -> Response<Full<Bytes>>
+where
+    F: AsyncFnOnce() -> std::result::Result<Bytes, BodyError>,
+{
     let path = parts.uri.path().trim_end_matches('/');
-    if !path.starts_with("/_orrery") && !path.starts_with("/_explorer") {
-        return None;
-    }
-    if parts.method != Method::GET && parts.method != Method::HEAD {
-        return Some(text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "Only GET is supported here.\n"));
-    }
-    Some(match path {
-        "/_orrery/health" => {
+    let reads = parts.method == Method::GET || parts.method == Method::HEAD;
+    match path {
+        "/_orrery/health" if reads => {
             let body = format!("{{\"status\":\"ready\",\"store\":\"{}\"}}\n", database.store_name());
             text(StatusCode::OK, "application/json", body)
         }
-        "/_orrery/metrics" if may_see_metrics(parts, connection, database, options) => {
+        "/_orrery/metrics" if reads && connection.peer.ip().is_loopback() => {
             text(StatusCode::OK, METRICS_TYPE, options.metrics.encode())
         }
-        "/_orrery/metrics" => text(
-            StatusCode::UNAUTHORIZED,
-            "text/plain",
-            "Metrics are open on loopback; from elsewhere the request must be signed with an account key.\n",
-        ),
-        "/_explorer/emulator.pem" => match &options.certificate_pem {
+        "/_explorer/emulator.pem" if reads => match &options.certificate_pem {
             Some(pem) => text(StatusCode::OK, "application/x-pem-file", pem.clone()),
             None => text(StatusCode::NOT_FOUND, "text/plain", "This server has no certificate.\n"),
         },
-        "/_explorer" | "/_explorer/index.html" => {
+        "/_explorer" | "/_explorer/index.html" if reads => {
             text(StatusCode::NOT_FOUND, "text/plain", "This build has no explorer page.\n")
         }
-        _ => text(StatusCode::NOT_FOUND, "text/plain", "There is nothing here.\n"),
-    })
+        _ => signed(parts, path, database, options, body).await,
+    }
 }
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-fn may_see_metrics(
+/// Requests that need an account key.
+async fn signed<F>(
     parts: &Parts,
-    connection: &ConnectionInfo,
-    database: &Database,
+    path: &str,
+    database: &Arc<Database>,
     options: &GatewayOptions,
-) -> bool {
-    let now = database.env().now_seconds();
-    connection.peer.ip().is_loopback()
-        || authenticate(&SignedRequest::of(parts), &options.keys, options.auth, now).is_ok()
+    body: F,
+) -> Response<Full<Bytes>>
+where
+    F: AsyncFnOnce() -> std::result::Result<Bytes, BodyError>,
+{
+    let started = std::time::Instant::now();
+    let activity_id = database.env().guid();
+    let outcome = async {
+        let now = database.env().now_seconds();
+        let principal = authenticate(&SignedRequest::of(parts), &options.keys, options.auth, now)?;
+        match principal {
+            Principal::Master => {}
+            Principal::ReadOnly if parts.method == Method::GET => {}
+            Principal::ReadOnly => return Err(AuthFailure::ReadOnlyKey.into()),
+            Principal::Aad | Principal::ResourceToken(_) => {
+                return Err(AuthFailure::ResourceTokenRights.into());
+            }
+        }
+        let body = body().await.map_err(|error| Error::bad_request(error.to_string()))?;
+        let query = parts.uri.query().unwrap_or_default();
+        route(database, options, &parts.method, path, query, &body).await.map_err(Refusal::from)
+    };
+    let reply = match outcome.await {
+        Ok(reply) => reply,
+        Err(Refusal::Auth(failure)) => Reply::auth_failure(&failure, &activity_id),
+        Err(Refusal::Error(error)) => Reply::error(&error, &activity_id, path),
+    };
+    let trace = orrery_db::Trace::default();
+    reply.finish(&Common {
+        activity_id: &activity_id,
+        version: "2018-12-31",
+        trace: &trace,
+        elapsed: started.elapsed(),
+    })
+}
+
+async fn route(
+    database: &Arc<Database>,
+    options: &GatewayOptions,
+    method: &Method,
+    path: &str,
+    query: &str,
+    body: &[u8],
+) -> Result<Reply> {
+    match (method, path) {
+        (&Method::GET, "/_orrery/metrics") => {
+            let mut reply = Reply::json(StatusCode::OK, options.metrics.encode());
+            reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
+            Ok(reply)
+        }
+        (&Method::GET, "/_orrery/partitions") => list_partitions(database, query).await,
+        (&Method::POST, "/_orrery/partitions/split") => split_partition(database, body).await,
+        (&Method::GET, "/_orrery/throttles") => {
+            let events: Vec<Value> = database.throttle_events().iter().map(throttle_value).collect();
+            Ok(Reply::json(StatusCode::OK, Value::from(events).to_json()))
+        }
+        _ => Err(Error::new(orrery_model::ErrorKind::NotFound, "There is nothing here.")),
+    }
+}
+
+/// All containers with their partitions, or the one named by `?database=…&container=…`.
+async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply> {
+    let argument = |name: &str| {
+        let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        pair.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned())
+    };
+    let views = match (argument("database"), argument("container")) {
+        (Some(name), Some(container)) => vec![database.container_view(&name, &container).await?],
+        (None, None) => database.partition_views().await?,
+        _ => return Err(Error::bad_request("Name both the database and the container, or neither.")),
+    };
+    let views: Vec<Value> = views.iter().map(orrery_db::ContainerView::to_value).collect();
+    Ok(Reply::json(StatusCode::OK, Value::from(views).to_json()))
+}
+
+/// Splits the partition named by `{"database":…,"container":…,"partition":"0"}`.
+async fn split_partition(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
+    let body =
+        value::parse(body).map_err(|error| Error::bad_request(format!("The body is not JSON: {error}.")))?;
+    let text = |name: &str| {
+        let member = body.get(name).and_then(Value::as_str);
+        member.ok_or_else(|| orrery_model::ids::missing_properties(&[name]))
+    };
+    let partition = text("partition")?;
+    let range_id =
+        partition.parse().map_err(|_| Error::bad_request(format!("'{partition}' is no partition id.")))?;
+    let catalog = database.catalog();
+    let container = catalog.container(text("database")?, text("container")?)?;
+    let report = database.split_partition(container.rid, range_id).await?;
+    let mut object = Object::new();
+    object.set("parent", Value::from(report.parent.to_string()));
+    let children = report.children.iter().map(|child| Value::from(child.to_string()));
+    object.set("children", children.collect::<Vec<_>>().into());
+    object.set("at", Value::from(report.at.to_string()));
+    Ok(Reply::json(StatusCode::OK, Value::from(object).to_json()))
+}
+
+fn throttle_value(event: &ThrottleEvent) -> Value {
+    let mut object = Object::new();
+    object.set("atMs", Value::from(event.at_ms));
+    object.set("container", Value::from(event.container.as_str()));
+    object.set("partition", Value::from(event.range_id.to_string()));
+    if let Some(key) = &event.key {
+        object.set("partitionKey", Value::from(key.as_str()));
+    }
+    let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+    object.set("keySharePercent", number(event.key_share_percent));
+    object.set("budgetPerSecond", number(event.budget_per_second));
+    object.set("retryAfterMs", number(u64::from(event.retry_after_ms)));
+    object.into()
 }
 
 fn text(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -82,8 +82,8 @@ impl Gateway {
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
     {
         let started = Instant::now();
-        if let Some(reply) = admin::answer(&parts, &connection, &self.database, &self.options) {
-            return reply;
+        if admin::is_ours(parts.uri.path()) {
+            return admin::answer(&parts, &connection, &self.database, &self.options, body).await;
         }
         let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
         let activity_id = activity_id.unwrap_or_else(|| self.database.env().guid());

@@ -4,6 +4,7 @@ use orrery_model::Result;
 use orrery_model::value::Value;
 
 use crate::Database;
+use crate::throughput::PartitionHeat;
 use orrery_model::Object;
 
 /// A container with its partitions.
@@ -25,6 +26,7 @@ pub struct PartitionView {
     pub lsn: u64,
     /// Its share of the provisioned request units per second.
     pub request_units_per_second: f64,
+    pub heat: PartitionHeat,
 }
 
 impl Database {
@@ -59,6 +61,7 @@ impl Database {
                 bytes: usage.bytes,
                 lsn: known.iter().find(|info| info.id == partition.store.id).map_or(0, |info| info.lsn),
                 request_units_per_second: throughput / f64::from(count),
+                heat: self.partition_heat(container, partition),
             }
         });
         Ok(ContainerView { path: container.alt_path(), partitions: partitions.collect() })
@@ -79,6 +82,16 @@ impl ContainerView {
             object.set("bytes", number(partition.bytes));
             object.set("lsn", number(partition.lsn));
             object.set("requestUnitsPerSecond", Value::from(partition.request_units_per_second));
+            object.set("usedLastSecond", Value::from(partition.heat.last_second.as_f64()));
+            object.set("usedPerSecondLastMinute", Value::from(partition.heat.per_second_last_minute));
+            object.set("throttled", number(partition.heat.throttled));
+            let hottest = partition.heat.hottest.iter().map(|hot| {
+                let mut key = Object::new();
+                key.set("partitionKey", Value::from(hot.key.as_str()));
+                key.set("requestUnits", Value::from(hot.charge.as_f64()));
+                Value::from(key)
+            });
+            object.set("hottestKeys", hottest.collect::<Vec<_>>().into());
             Value::from(object)
         });
         let mut object = Object::new();

@@ -328,7 +328,6 @@ fn offer_reply(offer: &OfferReply) -> Reply {
     Reply::metadata(&offer.reply)
         .with("x-ms-cosmos-min-throughput", offer.minimum)
         .with("x-ms-offer-replace-pending", if offer.pending { "True" } else { "False" })
-
 }
 
 fn kilobytes(bytes: u64) -> i64 {
