@@ -8,10 +8,11 @@ use std::sync::Arc;
 use orrery_db::{Database, Options};
 use orrery_gateway::transport::certificate::{self, LOCAL_NAMES, ServerCertificate};
 use orrery_model::env::Env;
+use orrery_model::offer::PARTITION_THROUGHPUT_MAX;
 use orrery_storage::{Embedded, EmbeddedOptions, Memory, PartitionStore};
 
 use crate::failure::Failure;
-use crate::settings::{Storage, Tls};
+use crate::settings::{Limits, Storage, Tls};
 
 /// Opens the store. Afterwards the data directory is ours alone, so that other files may be written to it.
 pub(crate) fn open_store(storage: &Storage) -> Result<Arc<dyn PartitionStore>, Failure> {
@@ -48,10 +49,30 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
 pub(crate) async fn open_database(
     store: Arc<dyn PartitionStore>,
     env: Arc<dyn Env>,
+    limits: Limits,
 ) -> Result<Arc<Database>, Failure> {
-    Database::open(store, env, Options::default())
+    let defaults = Options::default();
+    let options = Options {
+        throttle: limits.throttle,
+        logical_partition_bytes_max: scaled(defaults.logical_partition_bytes_max, limits.scale),
+        partition_bytes_max: scaled(defaults.partition_bytes_max, limits.scale),
+        partition_throughput_max: u32::try_from(scaled(PARTITION_THROUGHPUT_MAX.into(), limits.scale)).ok(),
+        partitions_at_creation: limits.partitions_at_creation,
+        ..defaults
+    };
+    Database::open(store, env, options)
         .await
         .map_err(|error| Failure::refused(format!("the database cannot be opened: {error}")))
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a limit need not be exact, and saturates"
+)]
+fn scaled(limit: u64, scale: f64) -> u64 {
+    ((limit as f64 * scale) as u64).max(1)
 }
 
 /// The user's certificate, the kept one, or a new one.

@@ -150,6 +150,20 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "NUMBER", env = "ORRERY_CONNECTIONS_MAX", help_heading = "Network")]
     pub(crate) connections_max: Option<usize>,
 
+    /// Tell requests beyond the provisioned throughput to wait (429), as the service does. Charges are reported
+    /// either way. [default: off]
+    #[arg(long, env = "ORRERY_THROTTLE", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Limits")]
+    pub(crate) throttle: Option<bool>,
+
+    /// Scale the limits of partitions (50 GB and 10000 request units per second for a physical one, 20 GB for a
+    /// key), so that they can be reached: 0.001 makes them 50 MB, 10 units and 20 MB. [default: 1]
+    #[arg(long, value_name = "FACTOR", env = "ORRERY_LIMITS_SCALE", help_heading = "Limits")]
+    pub(crate) limits_scale: Option<f64>,
+
+    /// Give every new container this many physical partitions, whatever its throughput.
+    #[arg(long, value_name = "NUMBER", env = "ORRERY_PARTITIONS_AT_CREATION", help_heading = "Limits")]
+    pub(crate) partitions_at_creation: Option<u32>,
+
     /// How the lines at start-up are written.
     #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
     pub(crate) output: Output,

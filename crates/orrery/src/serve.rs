@@ -61,7 +61,7 @@ async fn serve(settings: Settings, started: Instant) -> Result<(), Failure> {
     let directory = settings.storage.directory();
     let chosen = keys::choose(settings.keys, address.ip(), directory, &*env)?;
     let certificate = open_certificate(&settings.tls, address, directory, env.now_seconds())?;
-    let database = open_database(store, Arc::clone(&env)).await?;
+    let database = open_database(store, Arc::clone(&env), settings.limits).await?;
 
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"), start_ms));
     let tls_note = certificate.as_ref().map(|certificate| match settings.tls {

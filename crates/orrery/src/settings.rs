@@ -25,7 +25,17 @@ pub(crate) struct Settings {
     pub(crate) tls: Tls,
     pub(crate) connections_max: usize,
     pub(crate) check_clock: bool,
+    pub(crate) limits: Limits,
     pub(crate) output: Output,
+}
+
+/// What partitions may hold and do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) throttle: bool,
+    /// 1 = as the service has them.
+    pub(crate) scale: f64,
+    pub(crate) partitions_at_creation: Option<u32>,
 }
 
 pub(crate) enum Storage {
@@ -81,6 +91,9 @@ struct Configuration {
     cert_name: Option<OneOrMany>,
     no_tls: Option<bool>,
     connections_max: Option<usize>,
+    throttle: Option<bool>,
+    limits_scale: Option<f64>,
+    partitions_at_creation: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -134,6 +147,11 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
     };
     let secondary = arguments.secondary_key.or(file.secondary_key);
     let read_only = arguments.read_only_key.or(file.read_only_key.map(OneOrMany::into_list));
+    let limits = Limits {
+        throttle: arguments.throttle.or(file.throttle).unwrap_or(false),
+        scale: check_scale(arguments.limits_scale.or(file.limits_scale).unwrap_or(1.0))?,
+        partitions_at_creation: check_partitions(arguments.partitions_at_creation.or(file.partitions_at_creation))?,
+    };
     let connections_max = match arguments.connections_max.or(file.connections_max) {
         Some(0) => return Err(Failure::usage("connections-max must be at least 1")),
         Some(number) => number.min(1 << 20),
@@ -154,6 +172,7 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
         },
         tls,
         connections_max,
+        limits,
         check_clock: !arguments.no_clock_check.or(file.no_clock_check).unwrap_or(false),
         output: arguments.output,
     })
@@ -281,6 +300,22 @@ fn default_directory() -> Result<PathBuf, Failure> {
 }
 
 /// Half of the files that this process may have open, so that the store never runs out of them.
+fn check_scale(scale: f64) -> Result<f64, Failure> {
+    match scale.is_finite() && scale > 0.0 && scale <= 1000.0 {
+        true => Ok(scale),
+        false => Err(Failure::usage(format!("limits-scale must be above 0 and at most 1000, not {scale}"))),
+    }
+}
+
+fn check_partitions(count: Option<u32>) -> Result<Option<u32>, Failure> {
+    match count {
+        Some(count) if !(1..=1000).contains(&count) => {
+            Err(Failure::usage(format!("partitions-at-creation must be between 1 and 1000, not {count}")))
+        }
+        count => Ok(count),
+    }
+}
+
 fn default_connections_max() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let open_files = limits.lines().find_map(|line| {
