@@ -18,6 +18,8 @@ use crate::items::keys;
 
 const INDEX: u8 = 0x20;
 const COMPOSITE: u8 = 0x24;
+/// From here on integers are rounded: 2 to the power of 53.
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 /// Bytes of a string that stand in the key.
 const STRING_BYTES_MAX: usize = 128;
 /// The same in composite entries, which hold up to eight.
@@ -39,12 +41,13 @@ pub(crate) struct PathHash(u64);
 impl PathHash {
     pub(crate) const ROOT: Self = Self(0xCBF2_9CE4_8422_2325);
 
+    // No property name can hold these bytes in UTF-8, so the property "a/b" is not b in a, and elements are no
+    // properties.
     pub(crate) fn property(self, name: &str) -> Self {
-        self.bytes(b"/").bytes(name.as_bytes())
+        self.bytes(&[0xFE]).bytes(name.as_bytes())
     }
 
     pub(crate) fn element(self) -> Self {
-        // No property name can hold this byte in UTF-8, so elements and properties never meet.
         self.bytes(&[0xFF])
     }
 
@@ -187,17 +190,47 @@ pub(crate) fn parse_entry(key: &[u8]) -> Option<(&[u8], Key)> {
     Some((value, keys::item_at(place)))
 }
 
-/// The key of the item that a composite entry of so many values is about.
+/// The length of the part of a composite entry's key up to which it is in the order of the values, and the key
+/// of the item that it is about. Entries that agree in this part may stand in any order.
 pub(crate) fn parse_composite_entry(key: &[u8], descending: &[bool]) -> Option<(usize, Key)> {
     let mut at = 9;
+    let mut ordered = None;
     for &descending in descending {
         let mut rest = key.get(at..)?.to_vec();
         if descending {
             rest.iter_mut().for_each(|byte| *byte = !*byte);
         }
-        at += value_length(&rest)?;
+        let length = value_length(&rest)?;
+        at += length;
+        if ordered.is_none() && !is_distinct(&rest[..length]) {
+            ordered = Some(at);
+        }
     }
-    Some((at, keys::item_at(key.get(at..)?)))
+    Some((ordered.unwrap_or(at), keys::item_at(key.get(at..)?)))
+}
+
+/// The beginning of all composite entries that may hold these values, as far as they are in order.
+pub(crate) fn composite_run(generation: u32, number: u32, values: &[(Option<&Value>, bool)]) -> Key {
+    let distinct = values.iter().take_while(|(value, _)| {
+        let mut encoded = Key::new();
+        push_value_cut(&mut encoded, *value, COMPOSITE_STRING_BYTES_MAX);
+        is_distinct(&encoded)
+    });
+    let count = (distinct.count() + 1).min(values.len());
+    composite_term(generation, number, values[..count].iter().copied())
+}
+
+/// Whether different values have different encodings here: the string was not cut, the integer not rounded.
+fn is_distinct(encoded: &[u8]) -> bool {
+    match encoded {
+        [STRING, .., last] => *last == 0,
+        [NUMBER, bits @ ..] => {
+            let bits = bits.try_into().map_or(0, u64::from_be_bytes);
+            let (least, most) = (ordered_bits(-EXACT_INTEGER_MAX), ordered_bits(EXACT_INTEGER_MAX));
+            bits > least && bits < most
+        }
+        _ => true,
+    }
 }
 
 /// The key of the item that an index entry is about, if the key is one. `composite` tells which values of a
@@ -264,7 +297,7 @@ pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<V
 /// Whether every entry that the test selects satisfies it: nothing was cut or rounded in the encoding.
 pub(crate) fn is_exact(test: &Test) -> bool {
     let plain = |value: &Value| match value {
-        Value::Number(number) => number.as_f64().abs() < 9_007_199_254_740_992.0,
+        Value::Number(number) => number.as_f64().abs() < EXACT_INTEGER_MAX,
         Value::String(text) => text.len() < STRING_BYTES_MAX,
         Value::Null | Value::Bool(_) => true,
         Value::Array(_) | Value::Object(_) => false,

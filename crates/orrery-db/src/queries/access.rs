@@ -8,7 +8,7 @@ use orrery_model::Value;
 use orrery_model::container::{self, ContainerDefinition};
 use orrery_model::partition_key::EpkRange;
 use orrery_query::Program;
-use orrery_query::ast::{Direction as Order, Query};
+use orrery_query::ast::{Collection, Direction as Order, Query};
 use orrery_query::check::indexes;
 use orrery_query::context::Context;
 use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
@@ -16,6 +16,7 @@ use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_storage::{Direction, Key, KeyRange};
 
 use crate::index::{Generation, encode};
+use crate::items::stored::SYSTEM_PROPERTIES;
 
 /// Keys that a filter may name before narrowing the index to each of them costs more than it saves.
 const POINTS_MAX: usize = 64;
@@ -83,8 +84,8 @@ impl Sequence {
                 Some(encode::term(self.generation, encode::PathHash::of(path), value))
             }
             SequenceBy::Composite { number, descending } => {
-                let values = scalars.into_iter().zip(descending.iter().copied());
-                Some(encode::composite_term(self.generation, *number, values))
+                let values: Vec<_> = scalars.into_iter().zip(descending.iter().copied()).collect();
+                Some(encode::composite_run(self.generation, *number, &values))
             }
         }
     }
@@ -199,8 +200,10 @@ impl Finder<'_> {
         definition: &ContainerDefinition,
         condition: &IndexCondition,
     ) -> Option<Sequence> {
-        let single_source =
-            query.from.as_ref().is_some_and(|from| from.sources.len() == 1 && !from.sources[0].iterate);
+        let single_source = match query.from.as_ref().map(|from| from.sources.as_slice()) {
+            Some([source]) => !source.iterate && matches!(source.collection, Collection::Path { .. }),
+            _ => false,
+        };
         // Inside one logical partition its items are fewer than the index entries of all.
         let plain = !self.points && single_source && !query.select.distinct && query.group_by.is_empty();
         let keys = indexes::order_paths(query).filter(|keys| plain && !keys.is_empty())?;
@@ -293,6 +296,13 @@ fn implies_defined(condition: &IndexCondition, path: &IndexPath) -> bool {
 
 /// Whether values at this path have entries in the generation.
 pub(crate) fn is_indexed(generation: &Generation, path: &IndexPath) -> bool {
+    // What the server adds to items is not in the index, apart from the time.
+    if let Some(PathStep::Name(first)) = path.0.first()
+        && **first != *"_ts"
+        && SYSTEM_PROPERTIES.contains(&&**first)
+    {
+        return false;
+    }
     let tree = &generation.tree;
     let place = path.0.iter().fold(tree.root(), |place, step| match step {
         PathStep::Name(name) => tree.property(place, name),

@@ -300,12 +300,14 @@ impl Run<'_> {
         let path = match start.path {
             None => self.choose(trace, offers.candidates, None).await?,
             Some(None) => Path::Items,
-            Some(Some(number)) => match offers.candidates.into_iter().find(|offer| offer.number() == number) {
-                Some(candidate) => path_of(candidate),
-                // The index no longer has it. Items in key order can be found without, entries cannot.
-                None if start.areas.is_empty() => Path::Items,
-                None => return Err(continuation::invalid()),
-            },
+            Some(Some(number)) => {
+                match offers.candidates.into_iter().find(|offer| offer.number() == number) {
+                    Some(candidate) => path_of(candidate),
+                    // The index no longer has it. Items in key order can be found without, entries cannot.
+                    None if start.areas.is_empty() => Path::Items,
+                    None => return Err(continuation::invalid()),
+                }
+            }
         };
         self.metrics.note(&path.label());
         let (skip_rows, passed) = (start.skip_rows, start.passed);

@@ -40,9 +40,11 @@ impl QueryRequest {
             Some(Value::Array(list)) => {
                 let named = list.iter().map(|parameter| {
                     let name = parameter.get("name").and_then(Value::as_str)?;
-                    Some((name.to_owned(), parameter.get("value").cloned().unwrap_or_default()))
+                    // A parameter without a value is undefined, like one that is not listed.
+                    Some(parameter.get("value").map(|value| (name.to_owned(), value.clone())))
                 });
-                named.collect::<Option<Vec<_>>>().ok_or_else(malformed)?
+                let named = named.collect::<Option<Vec<_>>>().ok_or_else(malformed)?;
+                named.into_iter().flatten().collect()
             }
             Some(_) => return Err(malformed()),
         };

@@ -1,6 +1,7 @@
 //! What an ORDER BY needs from the indexes of a container.
 
-use crate::ast::{Direction, Expr, ExprKind, Literal, Query};
+use super::source_alias;
+use crate::ast::{Collection, Direction, Expr, ExprKind, From, Literal, Query, Source, Step};
 use crate::error::QueryError;
 
 /// One path of a composite index, such as `/name`, with its direction.
@@ -33,29 +34,50 @@ pub fn check_composite_order(query: &Query, composites: &[Vec<CompositePath>]) -
 /// The paths a query is ordered by, if it is ordered by paths of the document.
 pub fn order_paths(query: &Query) -> Option<Vec<CompositePath>> {
     let order_by = query.order_by.as_ref().filter(|order_by| !order_by.rank)?;
+    let from = query.from.as_ref()?;
     order_by
         .items
         .iter()
-        .map(|item| Some((index_path(&item.expr)?, item.direction.unwrap_or_default())))
+        .map(|item| Some((document_path(&item.expr, from)?, item.direction.unwrap_or_default())))
         .collect()
 }
 
-/// The path below the alias in the form of indexing policies: `c.a["b c"]` is `/a/"b c"`.
-fn index_path(expr: &Expr) -> Option<String> {
+/// The path of an expression in the document, in the form of indexing policies: `c.a["b c"]` is `/a/"b c"`.
+/// The aliases of joined arrays stand for their elements.
+pub fn document_path(expr: &Expr, from: &From) -> Option<String> {
     match &expr.kind {
-        ExprKind::Identifier(_) => Some(String::new()),
+        ExprKind::Identifier(name) => alias_path(name, &from.sources),
         ExprKind::Member { base, name, .. } => {
-            let mut path = index_path(base)?;
+            let mut path = document_path(base, from)?;
             path.push('/');
             push_segment(name, &mut path);
             Some(path)
         }
         ExprKind::Index { base, index } => match &index.kind {
-            ExprKind::Literal(Literal::Number(_)) => index_path(base).map(|path| path + "/[]"),
+            ExprKind::Literal(Literal::Number(_)) => document_path(base, from).map(|path| path + "/[]"),
             _ => None,
         },
         _ => None,
     }
+}
+
+/// The path that an alias stands for; later sources may begin at earlier ones.
+fn alias_path(name: &str, sources: &[Source]) -> Option<String> {
+    let at = sources.iter().rposition(|source| source_alias(source) == Some(name))?;
+    let Collection::Path { root, steps } = &sources[at].collection else { return None };
+    // The first source begins at the document, whatever it is called.
+    let mut path = if at == 0 { String::new() } else { alias_path(&root.text, &sources[..at])? };
+    for step in steps {
+        path.push('/');
+        match step {
+            Step::Name(name) | Step::Quoted(name) => push_segment(&name.text, &mut path),
+            Step::Index(_) => path.push_str("[]"),
+        }
+    }
+    if sources[at].iterate {
+        path.push_str("/[]");
+    }
+    Some(path)
 }
 
 /// Appends a name as policies write it: quoted unless it is letters, digits and underscores.

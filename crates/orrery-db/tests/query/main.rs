@@ -1,0 +1,15 @@
+//! Queries over containers, at length: the cases of the language and random queries, each with the index and
+//! without, in pages of several sizes, over one key, all partitions and range by range.
+
+#![allow(
+    unreachable_pub,
+    dead_code,
+    reason = "a test binary has no outside, and shares its world with others"
+)]
+
+#[path = "../suite/common/mod.rs"]
+#[allow(unused_imports, reason = "the other tests use them")]
+mod common;
+
+mod equivalence;
+mod run;
