@@ -184,7 +184,8 @@ pub(crate) fn item_key_of(key: &[u8], value: &[u8]) -> Option<Key> {
     match *key.first()? {
         ITEM => Some(key.to_vec()),
         RID | FEED => Some(value.to_vec()),
-        UNIQUE => Some(item_at(key.get(2..)?)),
+        // The hash of the tuple stands last.
+        UNIQUE => Some(item_at(key.get(2..key.len().checked_sub(32)?)?)),
         EXPIRY => item_of_expiry(key),
         STATISTICS | PURGE => Some(item_at(key.get(1..)?)),
         _ => None,
@@ -225,6 +226,8 @@ mod tests {
         assert_eq!(expiry(1, &key)[..9], [0x50, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(item_of_expiry(&expiry(1, &key)).unwrap(), key);
         assert_eq!(parse_purge(&purge(&effective("00"))), Some(effective("00")));
+        let tuple = unique(1, &effective("0500FF"), &[0xFF; 32]);
+        assert_eq!(parse_item(&item_key_of(&tuple, b"id").unwrap()), Some((effective("0500FF"), "")));
     }
 
     #[test]

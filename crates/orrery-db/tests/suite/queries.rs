@@ -353,7 +353,8 @@ async fn a_changed_indexing_policy_does_not_disturb_a_query_under_way() {
                         Err(error) => {
                             assert!(error.message.contains("Invalid Continuation Token"), "{text}: {error}");
                             let lacks = |policy: &&str| {
-                                policy.contains("none") || policy.contains("/n/?") && !text.contains("c.n >= 0")
+                                policy.contains("none")
+                                    || policy.contains("/n/?") && !text.contains("c.n >= 0")
                             };
                             assert!(policies.iter().any(lacks), "{text} could have gone on");
                             found = whole.clone();
