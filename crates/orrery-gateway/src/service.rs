@@ -118,6 +118,10 @@ impl Gateway {
         self.options.metrics.request(path.kind(), verb_name, status, elapsed, trace.charge);
         tracing::debug!(activity_id, operation = verb_name, resource = path.kind(), status, charge = %trace.charge, "answered");
         let version = headers::text(&parts.headers, headers::VERSION).unwrap_or("2018-12-31");
+        // Absolute, with the address that the client used.
+        if let Some(origin) = origin(&parts, &connection).filter(|_| parts.uri.path().is_ascii()) {
+            reply = reply.with("content-location", format_args!("{origin}{}", parts.uri.path()));
+        }
         reply.finish(&Common { activity_id: &activity_id, version, trace: &trace, elapsed })
     }
 
@@ -152,6 +156,14 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Scheme and host as the client named them: HTTP/2 has the host in the URL, HTTP/1.1 in a header.
+fn origin(parts: &Parts, connection: &ConnectionInfo) -> Option<String> {
+    let host = parts.uri.authority().map(http::uri::Authority::as_str);
+    let host = host.or_else(|| headers::non_empty(&parts.headers, "host"))?;
+    let scheme = if connection.tls { "https" } else { "http" };
+    Some(format!("{scheme}://{host}"))
 }
 
 /// What Entra tokens may change: items, and what scripts do to them.

@@ -85,11 +85,9 @@ impl Call<'_> {
         if self.verb != Verb::Read {
             return Err(method_not_allowed());
         }
-        let authority = self.parts.uri.authority().map(ToString::to_string);
-        let host = authority.or_else(|| self.header("host").map(str::to_owned));
-        let host = host.ok_or_else(|| Error::bad_request("The request has no Host header."))?;
-        let scheme = if self.connection.tls { "https" } else { "http" };
-        Ok(Reply::json(StatusCode::OK, account::document(&format!("{scheme}://{host}/")).to_json()))
+        let origin = super::origin(self.parts, &self.connection);
+        let origin = origin.ok_or_else(|| Error::bad_request("The request has no Host header."))?;
+        Ok(Reply::json(StatusCode::OK, account::document(&format!("{origin}/")).to_json()))
     }
 
     async fn databases(&self, trace: &mut Trace) -> Result<Reply> {

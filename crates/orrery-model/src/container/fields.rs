@@ -5,7 +5,7 @@ use crate::value::{Object, Value};
 
 pub(super) fn wrong_type(name: &str, expected: &str) -> Error {
     Error::bad_request(format!(
-        "The input content is invalid because the property '{name}' is not {expected}."
+        "One of the specified inputs is invalid: the property '{name}' is not {expected}."
     ))
 }
 
