@@ -3,8 +3,7 @@
 //! Charges depend only on the request and the data it touches (sizes, index terms changed), never on time or
 //! caches. The size tables are the service's published figures; sizes in between are interpolated.
 
-use orrery_model::container::{ContainerDefinition, IndexingMode};
-use orrery_model::{Charge, Value};
+use orrery_model::Charge;
 
 /// Item size in KB and the charge of reading it by key, in hundredths.
 const POINT_READ: [(u64, u64); 12] = [
@@ -41,6 +40,9 @@ const WRITE: [(u64, u64); 12] = [
 /// Per index term added or removed.
 const TERM: u64 = 20;
 
+/// Removing a version, whatever its size.
+const REMOVAL: Charge = Charge::from_hundredths(500);
+
 /// Reading an item of this many bytes by its key.
 pub fn point_read(bytes: usize) -> Charge {
     interpolate(&POINT_READ, bytes)
@@ -51,17 +53,14 @@ pub fn missing_item() -> Charge {
     Charge::from_hundredths(100)
 }
 
-/// Writing an item of this many bytes over the old one, if there was one: the base by size, plus the index
-/// terms that come and go, plus, for a replacement, the removal of the old version.
-pub fn write(bytes: usize, old: Option<&Value>, new: &Value, definition: &ContainerDefinition) -> Charge {
-    let new_terms = terms(new, definition);
-    match old {
-        None => base_write(bytes) + per_term(new_terms.len()),
-        Some(old) => {
-            let changed = difference(&terms(old, definition), &new_terms);
-            base_write(bytes) + Charge::from_hundredths(500) + per_term(changed)
-        }
-    }
+/// Creating an item of this many bytes with so many index terms.
+pub(crate) fn create(bytes: usize, terms: usize) -> Charge {
+    base_write(bytes) + per_term(terms)
+}
+
+/// Replacing an item: removing the old version, writing the new one, and the index terms that come and go.
+pub(crate) fn replace(bytes: usize, terms_changed: usize) -> Charge {
+    base_write(bytes) + REMOVAL + per_term(terms_changed)
 }
 
 /// Each operation of a patch.
@@ -69,10 +68,9 @@ pub fn patch_operations(count: usize) -> Charge {
     Charge::from_hundredths(40 * count as u64)
 }
 
-/// Deleting an item.
-pub fn delete(old: Option<&Value>, definition: &ContainerDefinition) -> Charge {
-    let removed = old.map_or(0, |old| terms(old, definition).len());
-    Charge::from_hundredths(500) + per_term(removed)
+/// Deleting an item with so many index terms.
+pub(crate) fn delete(terms: usize) -> Charge {
+    REMOVAL + per_term(terms)
 }
 
 /// A write that was refused after looking at an item of this size.
@@ -119,58 +117,6 @@ fn interpolate(table: &[(u64, u64)], bytes: usize) -> Charge {
     Charge::from_hundredths(lower + (higher - lower) * done / whole)
 }
 
-/// The index terms of an item, hashed and sorted: one for each scalar that the policy indexes.
-fn terms(value: &Value, definition: &ContainerDefinition) -> Vec<u64> {
-    let mut terms = Vec::new();
-    if definition.indexing.mode != IndexingMode::None {
-        collect_terms(value, FNV_START, &mut terms);
-    }
-    terms.sort_unstable();
-    terms.dedup();
-    terms
-}
-
-const FNV_START: u64 = 0xCBF2_9CE4_8422_2325;
-
-fn fnv(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3))
-}
-
-fn collect_terms(value: &Value, path: u64, terms: &mut Vec<u64>) {
-    match value {
-        Value::Object(object) => {
-            for (name, member) in object.iter() {
-                collect_terms(member, fnv(fnv(path, b"/"), name.as_bytes()), terms);
-            }
-        }
-        Value::Array(items) => {
-            let path = fnv(path, b"/[]");
-            for item in items {
-                collect_terms(item, path, terms);
-            }
-        }
-        Value::Null => terms.push(fnv(path, b"n")),
-        Value::Bool(flag) => terms.push(fnv(path, if *flag { b"t" } else { b"f" })),
-        Value::Number(number) => terms.push(fnv(fnv(path, b"#"), &number.as_f64().to_bits().to_be_bytes())),
-        Value::String(text) => terms.push(fnv(fnv(path, b"s"), text.as_bytes())),
-    }
-}
-
-/// How many terms are in one list but not in the other.
-fn difference(old: &[u64], new: &[u64]) -> usize {
-    let (mut at_old, mut at_new, mut common) = (0, 0, 0);
-    while at_old < old.len() && at_new < new.len() {
-        match old[at_old].cmp(&new[at_new]) {
-            std::cmp::Ordering::Less => at_old += 1,
-            std::cmp::Ordering::Greater => at_new += 1,
-            std::cmp::Ordering::Equal => {
-                (at_old, at_new, common) = (at_old + 1, at_new + 1, common + 1);
-            }
-        }
-    }
-    old.len() + new.len() - 2 * common
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +132,18 @@ mod tests {
         assert_eq!(point_read(100 * 1024).hundredths(), 767);
         assert_eq!(point_read(3 * 1024).hundredths(), 109);
         assert_eq!(point_read(usize::MAX).hundredths(), 29_180);
+        for (kilobytes, hundredths) in WRITE {
+            let bytes = usize::try_from(kilobytes * 1024).unwrap();
+            assert_eq!(create(bytes, 0).hundredths(), hundredths);
+        }
+    }
+
+    #[test]
+    fn index_terms_and_removals_cost_what_is_published() {
+        assert_eq!(create(1024, 2).hundredths(), 535);
+        // Published as 10.8 for 1 KB with two terms, both of which change.
+        assert_eq!(replace(1024, 4).hundredths(), 1075);
+        assert_eq!(delete(2).hundredths(), 540);
+        assert_eq!(patch_operations(3).hundredths(), 120);
     }
 }

@@ -339,12 +339,6 @@ impl<'a> Working<'a> {
         let old_id = met.map_or(new.id.as_str(), |met| &met.id);
         let old_value = met.and_then(|met| parse_object(&met.item.body).ok());
         let unique_keys = self.transaction.unique_keys_of(&new.unique_hashes);
-        let charge = cost::write(
-            new.body.len(),
-            old_value.as_ref().filter(|_| effect == Effect::Replaced),
-            &new.value,
-            self.transaction.definition(),
-        );
         for key in &unique_keys {
             if let Some(holder) = self.get(key)
                 && holder != new.id.as_str().as_bytes()
@@ -395,12 +389,21 @@ impl<'a> Working<'a> {
         let new_entries = self.index_entries(Some(&item), Some(&new.value), new.id.as_str());
         let kept_ordinal = effect == Effect::Replaced;
         let added = new_entries.iter().filter(|key| !kept_ordinal || old_entries.binary_search(key).is_err());
+        let serving = &self.transaction.container.index.serving;
+        let counts = |key: &Key| usize::from(index::encode::is_charged(key, serving.number));
+        let mut terms = 0;
         for key in added {
+            terms += counts(key);
             self.writes.insert(key.clone(), Some(Bytes::copy_from_slice(&ordinal.to_be_bytes())));
         }
         for key in old_entries.into_iter().filter(|key| new_entries.binary_search(key).is_err()) {
+            terms += counts(&key);
             self.writes.insert(key, None);
         }
+        let charge = match effect {
+            Effect::Replaced => cost::replace(new.body.len(), terms),
+            _ => cost::create(new.body.len(), terms),
+        };
         self.writes.insert(item_key, Some(item.encode()));
         ActionResult { outcome: Ok(ActionSuccess { effect, item }), charge }
     }
@@ -440,14 +443,17 @@ impl<'a> Working<'a> {
         self.remove_traces(&met.item, value.as_ref(), &id);
         self.writes.insert(keys::item(&self.transaction.effective, &id), None);
         self.writes.insert(keys::rid(met.item.ordinal), None);
+        let serving = self.transaction.container.index.serving.number;
+        let mut terms = 0;
         for key in self.index_entries(Some(&met.item), value.as_ref(), &id) {
+            terms += usize::from(index::encode::is_charged(&key, serving));
             self.writes.insert(key, None);
         }
         if met.counted {
             self.statistics.items = self.statistics.items.saturating_sub(1);
             self.statistics.bytes = self.statistics.bytes.saturating_sub(met.item.body.len() as u64);
         }
-        let charge = cost::delete(value.as_ref(), self.transaction.definition());
+        let charge = cost::delete(terms);
         ActionResult { outcome: Ok(ActionSuccess { effect: Effect::Deleted, item: met.item }), charge }
     }
 
@@ -525,7 +531,11 @@ pub(crate) fn precondition_failed() -> Error {
 }
 
 pub(crate) fn item_not_found() -> Error {
-    Error::new(ErrorKind::NotFound, "Entity with the specified id does not exist in the system.")
+    // Clients' suites look for either sentence.
+    Error::new(
+        ErrorKind::NotFound,
+        "Entity with the specified id does not exist in the system. Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found",
+    )
 }
 
 fn id_exists() -> Error {

@@ -42,7 +42,7 @@ pub(crate) struct Budgets {
 
 /// A partition that has let a request pass.
 #[derive(Clone, Debug)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     partition: PartitionId,
     account: Arc<Account>,
 }

@@ -23,13 +23,13 @@ pub enum Priority {
 
 /// A second's budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Throttled {
+pub(super) struct Throttled {
     pub retry_after_ms: u32,
 }
 
 /// What a partition may do in a second, and what it has done.
 #[derive(Debug, Default)]
-pub struct Budget {
+pub(super) struct Budget {
     state: Mutex<State>,
 }
 
@@ -51,14 +51,14 @@ struct State {
 
 impl Budget {
     /// Sets the rate, in request units per second. The bank shrinks with it.
-    pub fn set_rate(&self, units_per_second: u64) {
+    pub(super) fn set_rate(&self, units_per_second: u64) {
         let mut state = self.state.lock();
         state.rate = units_per_second * 100;
         state.bank = state.bank.min(state.rate * BANK_SECONDS);
     }
 
     /// Lets a request pass, or tells when the next one would.
-    pub fn admit(&self, now_ms: i64, priority: Priority) -> Result<(), Throttled> {
+    pub(super) fn admit(&self, now_ms: i64, priority: Priority) -> Result<(), Throttled> {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
         if state.rate == 0 {
@@ -82,7 +82,7 @@ impl Budget {
     }
 
     /// Counts what an admitted request has cost.
-    pub fn settle(&self, now_ms: i64, charge: Charge, priority: Priority) {
+    pub(super) fn settle(&self, now_ms: i64, charge: Charge, priority: Priority) {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
         state.used += charge.hundredths();
@@ -92,6 +92,7 @@ impl Budget {
     }
 
     /// What is in the bank.
+    #[cfg(test)]
     pub fn banked(&self) -> Charge {
         Charge::from_hundredths(self.state.lock().bank)
     }

@@ -9,7 +9,7 @@ mod budget;
 mod growth;
 mod heat;
 
-pub use admission::Admitted;
+pub(crate) use admission::Admitted;
 pub(crate) use admission::Budgets;
 pub use budget::Priority;
 pub use heat::{HotKey, PartitionHeat, ThrottleEvent};

@@ -7,6 +7,7 @@
 mod common;
 
 mod batches;
+mod charges;
 mod containers;
 mod counters;
 mod feeds;
