@@ -6,7 +6,8 @@ use orrery_model::Charge;
 use parking_lot::Mutex;
 
 /// Seconds of use that are kept.
-const SECONDS: usize = 300;
+const SECONDS: i64 = 300;
+const SLOTS: usize = 300;
 /// Keys that are followed in each partition. A key with more than a 64th of the load is never missed.
 const KEYS_MAX: usize = 64;
 /// The latest requests that had to wait.
@@ -54,7 +55,7 @@ pub(crate) struct Heat {
 struct State {
     second: i64,
     /// Use of the last seconds, the current one at `second % SECONDS`.
-    used: Box<[u64; SECONDS]>,
+    used: Box<[u64; SLOTS]>,
     throttled: u64,
     keys: HashMap<String, u64>,
     keys_total: u64,
@@ -62,7 +63,7 @@ struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { second: 0, used: Box::new([0; SECONDS]), throttled: 0, keys: HashMap::new(), keys_total: 0 }
+        Self { second: 0, used: Box::new([0; SLOTS]), throttled: 0, keys: HashMap::new(), keys_total: 0 }
     }
 }
 
@@ -119,7 +120,7 @@ impl Heat {
 }
 
 fn slot(second: i64) -> usize {
-    usize::try_from(second.rem_euclid(SECONDS as i64)).unwrap_or(0)
+    usize::try_from(second.rem_euclid(SECONDS)).unwrap_or(0)
 }
 
 impl State {
@@ -129,7 +130,7 @@ impl State {
         if passed <= 0 {
             return;
         }
-        for back in 0..passed.min(SECONDS as i64) {
+        for back in 0..passed.min(SECONDS) {
             self.used[slot(second - back)] = 0;
         }
         // Halving every minute keeps the list about the present.
