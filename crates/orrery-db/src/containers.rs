@@ -16,6 +16,7 @@ use crate::items::body::parse_object;
 use crate::items::keys;
 use crate::items::statistics::Statistics;
 use crate::metadata::{MetadataPage, MetadataReply, PageRequest};
+use crate::queries::checks::check_computed_properties;
 use crate::{Database, Trace, cost};
 use orrery_storage::{PartitionRef, ReadRequest, Scan};
 
@@ -55,6 +56,7 @@ impl Database {
         throughput: Option<Throughput>,
     ) -> Result<MetadataReply> {
         let definition = ContainerDefinition::create(&parse_object(body)?)?;
+        check_computed_properties(&definition)?;
         trace.add(cost::metadata_write());
         let catalog = self.catalog.snapshot();
         let owner = catalog.database(database)?;
@@ -148,6 +150,7 @@ impl Database {
                 let current = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, current.stamp)?;
                 let definition = current.definition.replace(&body)?;
+                check_computed_properties(&definition)?;
                 let index = current.index.with_policy(&definition.indexing);
                 let container =
                     Container { definition, stamp: change.stamp, index, ..Container::clone(&current) };

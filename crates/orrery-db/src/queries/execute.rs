@@ -38,7 +38,7 @@ const PAGE_ROWS_MAX: usize = 1000;
 /// A page that has read for so long ends early, if its shape allows that.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
 /// A query that cannot end early fails after so long.
-const QUERY_TIME_MAX: Duration = Duration::from_secs(60);
+const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
 /// Rows of work that the joins of one fetch of items may cause.
 const WORK_ROWS_MAX: u64 = 50_000_000;
 
@@ -127,9 +127,10 @@ impl Database {
             metrics: QueryMetrics { compile_time: compiled, ..QueryMetrics::default() },
             resumed_in: None,
         };
-        let offers = match options.without_index {
-            true => Offers::default(),
-            false => access::offers(
+        let offers = if options.without_index {
+            Offers::default()
+        } else {
+            access::offers(
                 &container.index.serving,
                 &container.definition,
                 &query,
@@ -137,7 +138,7 @@ impl Database {
                 &windows.ranges,
                 windows.are_points,
                 &run.context(None),
-            ),
+            )
         };
         let (outputs, next) = run.page(trace, &query, program, from, offers, request).await?;
         let mut page = QueryPage { is_sorted: query.order_by.is_some(), ..QueryPage::default() };
@@ -497,10 +498,13 @@ impl Run<'_> {
         }
         Ok(match (best, sequence) {
             (Some((_, candidate)), None) => path_of(candidate),
-            (Some((probed, candidate)), Some(sequence)) => match Reader::is_many(probed) {
-                true => Path::Sequence(sequence),
-                false => path_of(candidate),
-            },
+            (Some((probed, candidate)), Some(sequence)) => {
+                if Reader::is_many(probed) {
+                    Path::Sequence(sequence)
+                } else {
+                    path_of(candidate)
+                }
+            }
             (None, Some(sequence)) => Path::Sequence(sequence),
             (None, None) => Path::Items,
         })
@@ -719,9 +723,10 @@ impl Run<'_> {
     }
 
     fn check_time(&self) -> Result<()> {
-        match self.started.elapsed() > QUERY_TIME_MAX {
-            true => Err(Error::new(ErrorKind::Timeout, "The query took longer than a request may take.")),
-            false => Ok(()),
+        if self.started.elapsed() > QUERY_TIME_MAX {
+            Err(Error::new(ErrorKind::Timeout, "The query took longer than a request may take."))
+        } else {
+            Ok(())
         }
     }
 }

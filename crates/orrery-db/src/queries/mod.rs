@@ -1,6 +1,7 @@
 //! Queries: from a request body to pages of rows.
 
 mod access;
+pub(crate) mod checks;
 mod execute;
 mod metadata;
 mod metrics;

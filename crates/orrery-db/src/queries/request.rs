@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use orrery_model::container::{ContainerDefinition, DistanceFunction as Metric, Geospatial};
 use orrery_model::{Error, ErrorKind, Result, Value};
-use orrery_query::ast::{Direction, Query};
-use orrery_query::check::{self, indexes};
+use orrery_query::ast::Query;
+use orrery_query::check;
 use orrery_query::compile::{ComputedProperty, Settings};
 use orrery_query::context::{DistanceFunction, Policies};
 use orrery_query::error::errors_to_value;
 use orrery_query::{Program, QueryError};
 
+use super::checks;
 use crate::items::body::parse_object;
 
 /// The longest query text.
@@ -83,20 +84,7 @@ impl QueryRequest {
 
     /// The program that runs over the items of a container.
     pub(crate) fn program(&self, query: &Query, definition: &ContainerDefinition) -> Result<Arc<Program>> {
-        let composites: Vec<Vec<indexes::CompositePath>> = definition
-            .indexing
-            .composite
-            .iter()
-            .map(|paths| {
-                let path = |path: &orrery_model::container::CompositePath| {
-                    let direction =
-                        if path.descending { Direction::Descending } else { Direction::Ascending };
-                    (path.as_str().to_owned(), direction)
-                };
-                paths.iter().map(path).collect()
-            })
-            .collect();
-        indexes::check_composite_order(query, &composites).map_err(|error| invalid_query(&[error]))?;
+        checks::check(query, definition)?;
         let policies = policies(definition);
         let computed = computed_properties(definition)?;
         compile(query, Settings { parameters: &self.parameters, computed: &computed, policies: &policies })

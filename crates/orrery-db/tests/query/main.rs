@@ -11,5 +11,6 @@
 #[allow(unused_imports, reason = "the other tests use them")]
 mod common;
 
+mod cases;
 mod equivalence;
 mod run;

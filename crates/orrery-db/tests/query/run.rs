@@ -68,3 +68,46 @@ pub fn canonical(value: &Value) -> String {
         value => value.to_json(),
     }
 }
+
+/// Equality with a relative tolerance for numbers; arrays of named columns are compared as multisets.
+pub fn same(left: &Value, right: &Value, tolerance: f64, unordered: &[&str]) -> bool {
+    match (left, right) {
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64(), b.as_f64());
+            let near = (a - b).abs() <= tolerance * a.abs().max(b.abs());
+            left == right || near || tolerance > 0.0 && (a - b).abs() < 1e-12
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b, tolerance, unordered))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let same_member = |name: &str, value: &Value, other: &Value| match (value, other) {
+                (Value::Array(a), Value::Array(b)) if unordered.contains(&name) => {
+                    same_rows(a, b, false, tolerance, unordered)
+                }
+                _ => same(value, other, tolerance, unordered),
+            };
+            let mut members = a.iter();
+            a.len() == b.len()
+                && members
+                    .all(|(name, value)| b.get(name).is_some_and(|other| same_member(name, value, other)))
+        }
+        _ => left == right,
+    }
+}
+
+pub fn same_rows(left: &[Value], right: &[Value], ordered: bool, tolerance: f64, unordered: &[&str]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut rest: Vec<&Value> = right.iter().collect();
+    left.iter().all(|value| {
+        let fits = |other: &&Value| same(value, other, tolerance, unordered);
+        let found = if ordered {
+            rest.first().filter(|other| fits(other)).map(|_| 0)
+        } else {
+            rest.iter().position(fits)
+        };
+        found.map(|at| rest.remove(at)).is_some()
+    })
+}
