@@ -187,7 +187,7 @@ fn bad_bodies_are_refused() {
         create(&allowed);
     }
     for (members, fragment) in [
-        (policy(r#"{"indexingMode":"lazy"}"#), "lazy"),
+        (policy(r#"{"indexingMode":"eager"}"#), "eager"),
         (policy(r#"{"indexingMode":"fast"}"#), "'fast' is invalid"),
         (policy(r#"{"indexingMode":"none","automatic":true}"#), "'automatic' to be false"),
         (policy(r#"{"indexingMode":"none","automatic":false,"includedPaths":[{"path":"/*"}]}"#), "paths"),

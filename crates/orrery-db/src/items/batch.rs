@@ -7,13 +7,14 @@ use futures_util::future::join_all;
 use orrery_model::ids::ItemId;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Charge, Error, Result};
+use orrery_storage::ReadRequest;
 
 use super::body::PreparedItem;
 use super::point::{ItemOptions, ItemReply, full_key, patch_action};
 use super::transaction::{Action, ActionKind, ActionResult};
 use super::{key_mismatch, required_key};
 use crate::catalog::Container;
-use crate::{Database, Trace};
+use crate::{Database, Trace, cost};
 
 const OPERATIONS_MAX: usize = 100;
 
@@ -70,8 +71,18 @@ impl Database {
         for (at, operation) in operations.iter().enumerate() {
             match prepare(&container, &key, operation) {
                 Ok(action) => actions.push(action),
-                Err(error) => return Ok(failed_at(at, operations.len(), &error, Vec::new())),
+                Err(error) => {
+                    // A refused batch costs as much as looking for an item that is not there.
+                    trace.add(cost::missing_item());
+                    return Ok(failed_at(at, operations.len(), &error, Vec::new()));
+                }
             }
+        }
+        if options.session.is_some() && operations.iter().any(|operation| operation.kind == BatchKind::Read) {
+            // What is read must be as new as the session; writes are newer than anything.
+            let partition = container.partition_of(&container.definition.partition_key.effective_key(&key));
+            let nothing = ReadRequest::Get(Vec::new());
+            self.read_partition(trace, partition, options.session.as_ref(), nothing).await?;
         }
         let outcome = self.run_transaction(trace, &container, key, actions).await?;
         trace.add(outcome.results.iter().map(|result| result.charge).sum());

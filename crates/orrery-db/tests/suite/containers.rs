@@ -122,7 +122,7 @@ async fn containers_are_created_replaced_and_deleted() {
             r#""partitionKey":{"paths":["/a"],"kind":"Range"}"#,
             r#""partitionKey":{"paths":["/_ts"],"version":2}"#,
             &format!(r#"{BY_PK},"defaultTtl":0"#),
-            &format!(r#"{BY_PK},"indexingPolicy":{{"indexingMode":"lazy"}}"#),
+            &format!(r#"{BY_PK},"indexingPolicy":{{"indexingMode":"eager"}}"#),
         ] {
             assert_eq!(kind(world.create_named("bad", bad, None).await), ErrorKind::BadRequest, "{bad}");
         }

@@ -209,9 +209,9 @@ fn is_etag(path: &IndexPath) -> bool {
 fn parse_mode(policy: &Object) -> Result<IndexingMode> {
     let name = fields::optional_str(policy, "indexingMode")?.unwrap_or("consistent");
     match name.to_ascii_lowercase().as_str() {
-        "consistent" => Ok(IndexingMode::Consistent),
+        // Lazy indexing is gone, and the service makes it consistent (asserted by the Java client's suite).
+        "consistent" | "lazy" => Ok(IndexingMode::Consistent),
         "none" => Ok(IndexingMode::None),
-        "lazy" => Err(Error::bad_request("The indexing mode 'lazy' is not supported for new containers.")),
         _ => Err(Error::bad_request(format!(
             "The indexing mode '{name}' is invalid. Valid modes are 'consistent' and 'none'."
         ))),
