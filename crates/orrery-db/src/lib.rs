@@ -37,6 +37,7 @@ pub use catalog::{Catalog, Container, DatabaseEntry, Partition};
 pub use containers::RangesPage;
 pub use env::SystemEnv;
 pub use items::batch::{BatchKind, BatchOperation, BatchOutcome, BatchResult};
+pub use items::change_feed::{ChangePage, ChangeRequest, ChangeStart};
 pub use items::feed::{FeedPage, FeedScope};
 pub use items::point::{ItemOptions, ItemReply};
 pub use items::transaction::Effect;

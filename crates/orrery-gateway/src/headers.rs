@@ -26,6 +26,7 @@ pub const MAX_ITEM_COUNT: &str = "x-ms-max-item-count";
 pub const TOKEN_LIMIT: &str = "x-ms-documentdb-responsecontinuationtokenlimitinkb";
 pub const QUERY_FEATURES: &str = "x-ms-cosmos-supported-query-features";
 pub const POPULATE_QUERY_METRICS: &str = "x-ms-documentdb-populatequerymetrics";
+pub const CHANGE_FEED_FORMAT: &str = "x-ms-cosmos-changefeed-wire-format-version";
 pub const ENABLE_CROSS_PARTITION: &str = "x-ms-documentdb-query-enablecrosspartition";
 pub const CONTINUATION: &str = "x-ms-continuation";
 pub const CONTENT_RESPONSE: &str = "x-ms-cosmos-populate-content-response-on-write";

@@ -56,9 +56,9 @@ impl FeedScope {
         if let Some(key) = &self.partition_key {
             let key = definition.check_prefix(key)?;
             if definition.is_full(&key) {
-                narrow(&EpkRange::point(definition.effective_key(&key)))
+                narrow(&EpkRange::point(definition.effective_key(&key)));
             } else {
-                narrow(&definition.prefix_range(&key))
+                narrow(&definition.prefix_range(&key));
             }
         }
         Ok(range)

@@ -124,6 +124,13 @@ pub(crate) fn feed(lsn: Lsn, position: u16) -> Key {
     key
 }
 
+/// The transaction and the place in it that a feed key is about.
+pub(crate) fn parse_feed(key: &[u8]) -> Option<(Lsn, u16)> {
+    let rest = key.strip_prefix(&[FEED])?;
+    let (lsn, position) = rest.split_first_chunk::<8>()?;
+    Some((u64::from_be_bytes(*lsn), u16::from_be_bytes(position.try_into().ok()?)))
+}
+
 /// All feed entries after the transaction `lsn`.
 pub(crate) fn feed_after(lsn: Lsn) -> KeyRange {
     KeyRange::new(feed(lsn.saturating_add(1), 0), vec![FEED + 1])

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod body;
+pub(crate) mod change_feed;
 pub(crate) mod feed;
 pub(crate) mod keys;
 pub(crate) mod point;

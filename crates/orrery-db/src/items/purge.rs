@@ -207,7 +207,7 @@ impl Database {
             let action = Action { id, kind: ActionKind::Sweep, if_match: None, if_none_match: None };
             match by_key.last_mut() {
                 Some((last, actions)) if *last == partition_key && actions.len() < REMOVE_AT_ONCE => {
-                    actions.push(action)
+                    actions.push(action);
                 }
                 _ => by_key.push((partition_key, vec![action])),
             }

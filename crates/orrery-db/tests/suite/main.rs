@@ -7,6 +7,7 @@
 mod common;
 
 mod batches;
+mod change_feed;
 mod charges;
 mod containers;
 mod counters;

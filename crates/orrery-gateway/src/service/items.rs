@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use http::StatusCode;
 use orrery_db::{
-    BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, FeedScope, ItemOptions, ItemReply,
-    QueryOptions, QueryRequest, Trace,
+    BatchKind, BatchOperation, BatchOutcome, BatchResult, ChangeRequest, ChangeStart, Effect, FeedScope,
+    ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace,
 };
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::write_json_string;
@@ -126,8 +126,8 @@ impl Call<'_> {
     }
 
     async fn list_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
-        if self.header("a-im").is_some() {
-            return Err(Error::not_implemented("The change feed is not supported."));
+        if let Some(feed) = self.header("a-im") {
+            return self.change_feed(trace, at, feed).await;
         }
         let headers = &self.parts.headers;
         let session = headers::session(headers)?;
@@ -138,6 +138,53 @@ impl Call<'_> {
             self.database.read_items(trace, at.pair(), intended, &scope, session.as_ref(), &page).await?;
         let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         Ok(Reply::rows(&rid, "Documents", &feed.documents, feed.count, feed.continuation.as_deref()))
+    }
+
+    async fn change_feed(&self, trace: &mut Trace, at: &ContainerPath, feed: &str) -> Result<Reply> {
+        let headers = &self.parts.headers;
+        match feed.to_ascii_lowercase().as_str() {
+            "incremental feed" => {}
+            "full-fidelity feed" | "incremental full-fidelity feed" => {
+                return Err(Error::not_implemented(
+                    "The change feed of all versions and deletes is not supported. Please read the latest versions.",
+                ));
+            }
+            _ => return Err(headers::invalid("a-im", feed)),
+        }
+        let start = match self.header("if-none-match") {
+            None => ChangeStart::Beginning,
+            Some("*") => ChangeStart::Now,
+            Some(etag) => {
+                let position = etag.trim_matches('"').parse();
+                ChangeStart::After(position.map_err(|_| headers::invalid("if-none-match", etag))?)
+            }
+        };
+        let modified_since = match self.header("if-modified-since") {
+            None => None,
+            Some(text) => {
+                // One client writes the zone as UTC.
+                let date = text.replace("UTC", "GMT");
+                let seconds = crate::auth::parse_date(date.as_bytes());
+                Some(seconds.ok_or_else(|| headers::invalid("if-modified-since", text))?)
+            }
+        };
+        let request = ChangeRequest {
+            scope: self.scope()?,
+            start,
+            modified_since,
+            session: headers::session(headers)?,
+            page: self.page()?,
+            envelope: self.header(headers::CHANGE_FEED_FORMAT).is_some(),
+        };
+        let page = self
+            .database
+            .read_changes(trace, at.pair(), self.header(headers::INTENDED_RID), &request)
+            .await?;
+        if page.count == 0 {
+            return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&page.etag));
+        }
+        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+        Ok(Reply::rows(&rid, "Documents", &page.documents, page.count, None).with_etag(&page.etag))
     }
 
     async fn query_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {

@@ -1,0 +1,184 @@
+//! The change feed, latest versions: every item once, at the place of its last change.
+//!
+//! A page covers one physical partition, or a part of its keys. The etag is the position up to which the partition
+//! was read, also past changes outside of the scope, so that a reader of an idle part gets on. Positions keep
+//! their meaning through splits: children continue their parent's numbers.
+
+use orrery_model::partition_key::EpkRange;
+use orrery_model::session::SessionToken;
+use orrery_model::{Charge, Error, ErrorKind, Result};
+use orrery_storage::{Key, Lsn, ReadPage, ReadRequest, Scan};
+
+use super::feed::FeedScope;
+use super::keys;
+use super::point::decode;
+use crate::catalog::{Container, Partition};
+use crate::metadata::PageRequest;
+use crate::{Database, Trace, cost};
+
+const PAGE_BYTES_MAX: usize = 4 << 20;
+const PAGE_ITEMS_MAX: usize = 1000;
+const FETCH_ENTRIES: usize = 256;
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeStart {
+    Beginning,
+    Now,
+    /// After the position of an earlier page.
+    After(Lsn),
+}
+
+/// What a reader wants.
+#[derive(Clone, Debug)]
+pub struct ChangeRequest {
+    pub scope: FeedScope,
+    pub start: ChangeStart,
+    /// Only changes at or after this second.
+    pub modified_since: Option<i64>,
+    pub session: Option<SessionToken>,
+    pub page: PageRequest,
+    /// Each document in an envelope with its metadata, as newer clients ask.
+    pub envelope: bool,
+}
+
+/// Some changes.
+#[derive(Debug, Default)]
+pub struct ChangePage {
+    /// The JSON texts, separated by commas.
+    pub documents: Vec<u8>,
+    pub count: usize,
+    /// The position to go on from, as an etag.
+    pub etag: String,
+}
+
+impl Database {
+    pub async fn read_changes(
+        &self,
+        trace: &mut Trace,
+        at: (&str, &str),
+        intended_rid: Option<&str>,
+        request: &ChangeRequest,
+    ) -> Result<ChangePage> {
+        let mut attempt = 0;
+        loop {
+            match self.read_changes_once(trace, at, intended_rid, request).await {
+                Err(error) if self.may_read_again(&error, at, &request.scope, &mut attempt).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn read_changes_once(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        intended_rid: Option<&str>,
+        request: &ChangeRequest,
+    ) -> Result<ChangePage> {
+        let count_max = request.page.count_max(100, PAGE_ITEMS_MAX)?;
+        let container = self.item_container(trace, database, container, intended_rid)?;
+        let range = request.scope.range(&container)?;
+        let partition = only_partition(&container, &range, &request.scope)?;
+        let start = match request.start {
+            ChangeStart::Beginning => 0,
+            ChangeStart::After(lsn) => lsn,
+            ChangeStart::Now => {
+                let nothing = ReadRequest::Get(Vec::new());
+                let page = self.read_partition(trace, partition, request.session.as_ref(), nothing).await?;
+                trace.add(cost::missing_item());
+                return Ok(ChangePage { etag: etag(page.lsn), ..ChangePage::default() });
+            }
+        };
+        let mut out = ChangePage::default();
+        let mut reached = start;
+        let mut left = keys::feed_after(start);
+        loop {
+            let scan = ReadRequest::Scan(Scan::forward(left.clone(), FETCH_ENTRIES));
+            let changes = self.read_partition(trace, partition, request.session.as_ref(), scan).await?;
+            let items = self.changed_items(trace, partition, &changes).await?;
+            for (entry, value) in changes.entries.iter().zip(items) {
+                let Some((lsn, position)) = keys::parse_feed(&entry.key) else { continue };
+                // A page ends only between transactions: the position says nothing about places inside of one.
+                let is_full = out.count >= count_max || out.documents.len() >= PAGE_BYTES_MAX;
+                if is_full && lsn > reached {
+                    out.etag = etag(reached);
+                    return Ok(out);
+                }
+                reached = lsn;
+                let Some((effective, _)) = keys::parse_item(&entry.value) else { continue };
+                let Some(item) = value.map(|bytes| decode(&bytes)).transpose()? else { continue };
+                let is_current = (item.lsn, item.position) == (lsn, position);
+                let is_wanted = is_current
+                    && range.contains(&effective)
+                    && request.modified_since.is_none_or(|since| item.timestamp >= since)
+                    && self.is_visible(&container, partition, &effective, &item);
+                if !is_wanted {
+                    continue;
+                }
+                if out.count > 0 {
+                    out.documents.push(b',');
+                }
+                if request.envelope {
+                    out.documents.extend_from_slice(b"{\"current\":");
+                }
+                item.write_document(container.rid, &mut out.documents);
+                out.documents.pop();
+                out.documents.extend_from_slice(format!(",\"_lsn\":{lsn}}}").as_bytes());
+                if request.envelope {
+                    let metadata = format!(",\"metadata\":{{\"lsn\":{lsn},\"crts\":{}}}}}", item.timestamp);
+                    out.documents.extend_from_slice(metadata.as_bytes());
+                }
+                out.count += 1;
+                trace.add(cost::point_read(item.body.len()));
+            }
+            match changes.entries.last() {
+                Some(last) if changes.more => left.start = [last.key.as_slice(), &[0]].concat(),
+                _ => {
+                    // Whoever saw this position saw every change up to it.
+                    out.etag = etag(reached.max(changes.lsn));
+                    if trace.charge == Charge::ZERO {
+                        trace.add(cost::missing_item());
+                    }
+                    return Ok(out);
+                }
+            }
+        }
+    }
+
+    async fn changed_items(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        changes: &ReadPage,
+    ) -> Result<Vec<Option<bytes::Bytes>>> {
+        let item_keys: Vec<Key> = changes.entries.iter().map(|entry| entry.value.to_vec()).collect();
+        Ok(self.read_partition(trace, partition, None, ReadRequest::Get(item_keys)).await?.values)
+    }
+}
+
+fn etag(lsn: Lsn) -> String {
+    format!("\"{lsn}\"")
+}
+
+/// The one partition that the scope lies in. Positions are a partition's own, so a scope over several has none.
+fn only_partition<'a>(
+    container: &'a Container,
+    range: &EpkRange,
+    scope: &FeedScope,
+) -> Result<&'a Partition> {
+    let mut partitions = container.partitions.iter().filter(|partition| partition.range.overlaps(range));
+    match (partitions.next(), partitions.next()) {
+        (Some(partition), None) => Ok(partition),
+        (None, _) => {
+            Err(Error::bad_request("One of the input values is invalid. The range of keys is empty."))
+        }
+        (Some(_), Some(_)) if scope.window.is_some() || scope.partition_key.is_some() => Err(Error::new(
+            ErrorKind::PartitionGone,
+            "The range of keys lies in more than one partition. Please read the partition key ranges again.",
+        )),
+        (Some(_), Some(_)) => Err(Error::bad_request(
+            "The change feed of a container with several partitions must name a partition key range or a partition key.",
+        )),
+    }
+}
