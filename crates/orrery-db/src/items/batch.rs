@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use orrery_model::ids::ItemId;
 use orrery_model::partition_key::PartitionKey;
-use orrery_model::{Charge, Error, Result};
+use orrery_model::{Charge, Error, ErrorKind, Result};
 use orrery_storage::ReadRequest;
 
 use super::body::PreparedItem;
@@ -82,7 +82,11 @@ impl Database {
             // What is read must be as new as the session; writes are newer than anything.
             let partition = container.partition_of(&container.definition.partition_key.effective_key(&key));
             let nothing = ReadRequest::Get(Vec::new());
-            self.read_partition(trace, partition, options.session.as_ref(), nothing).await?;
+            // Any other failure, such as a split, the transaction meets and handles itself.
+            match self.read_partition(trace, partition, options.session.as_ref(), nothing).await {
+                Err(error) if error.kind == ErrorKind::ReadSessionNotAvailable => return Err(error),
+                _ => {}
+            }
         }
         let outcome = self.run_transaction(trace, &container, key, actions).await?;
         trace.add(outcome.results.iter().map(|result| result.charge).sum());
