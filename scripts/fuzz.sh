@@ -22,7 +22,7 @@ failed=""
 for target in $targets; do
     seed "$target"
     echo "fuzzing $target for $seconds s"
-    if ! cargo fuzz run "$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 -verbosity=0; then
+    if ! cargo fuzz run "$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1; then
         failed="$failed $target"
     fi
 done
