@@ -74,6 +74,7 @@ impl Database {
         if !self.purges.is_idle() {
             self.finish_purges().await?;
         }
+        self.purges.forget_finished();
         let catalog = self.catalog.snapshot();
         for container in catalog.containers() {
             if container.index.building.is_some() {

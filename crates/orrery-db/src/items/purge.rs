@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use orrery_model::partition_key::{EffectiveKey, PartitionKey};
+use orrery_model::rid::ContainerRid;
 use orrery_model::{Error, Result};
-use orrery_storage::{Decision, Key, Lsn, Op, PartitionId, ReadRequest, Scan, View, WriteSet};
+use orrery_storage::{Decision, Key, Lsn, Op, ReadRequest, Scan, View, WriteSet};
 use parking_lot::RwLock;
 
 use super::point::{ItemOptions, decode, full_key};
@@ -26,59 +28,67 @@ const REMOVE_AT_ONCE: usize = 50;
 /// Marks of unfinished purges read at once.
 const LOAD_AT_ONCE: usize = 1000;
 
-/// The logical partitions with a purge under way, so that readers need not look into the statistics.
+/// How long a finished purge is remembered: longer than any request holds what it has read. A reader may
+/// have taken items out of the store just before they were removed from it.
+const REMEMBERED: Duration = Duration::from_secs(90);
+
+/// The logical partitions with a purge under way, so that readers need not look into the statistics. They are
+/// known by container, because a key keeps its numbers when its partition is split or merged.
 #[derive(Debug, Default)]
 pub(crate) struct PurgeSet {
     any: AtomicBool,
-    purged_to: RwLock<HashMap<(PartitionId, EffectiveKey), Lsn>>,
+    purges: RwLock<HashMap<(ContainerRid, EffectiveKey), Purge>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Purge {
+    /// Items written up to here are gone.
+    to: Lsn,
+    /// When the last of them was removed from the store.
+    finished: Option<Instant>,
 }
 
 impl PurgeSet {
     /// Whether an item written at this position is gone by a purge.
-    pub(crate) fn hides(&self, partition: PartitionId, effective: &EffectiveKey, lsn: Lsn) -> bool {
+    pub(crate) fn hides(&self, container: ContainerRid, effective: &EffectiveKey, lsn: Lsn) -> bool {
         self.any.load(Ordering::Acquire)
-            && self
-                .purged_to
-                .read()
-                .get(&(partition, effective.clone()))
-                .is_some_and(|purged_to| lsn <= *purged_to)
+            && self.purges.read().get(&(container, effective.clone())).is_some_and(|purge| lsn <= purge.to)
     }
 
-    fn insert(&self, partition: PartitionId, effective: EffectiveKey, lsn: Lsn) {
-        let mut map = self.purged_to.write();
-        let entry = map.entry((partition, effective)).or_insert(lsn);
-        *entry = (*entry).max(lsn);
+    fn insert(&self, container: ContainerRid, effective: EffectiveKey, lsn: Lsn) {
+        let mut purges = self.purges.write();
+        let purge = purges.entry((container, effective)).or_insert(Purge { to: lsn, finished: None });
+        *purge = Purge { to: purge.to.max(lsn), finished: None };
         self.any.store(true, Ordering::Release);
     }
 
-    fn remove(&self, partition: PartitionId, effective: &EffectiveKey, lsn: Lsn) {
-        let mut map = self.purged_to.write();
-        let place = (partition, effective.clone());
-        if map.get(&place).is_some_and(|purged_to| *purged_to <= lsn) {
-            map.remove(&place);
-        }
-        self.any.store(!map.is_empty(), Ordering::Release);
-    }
-
-    /// Moves what is known of a partition to the children it was split into.
-    pub(crate) fn follow_split(&self, parent: PartitionId, child_of: impl Fn(&EffectiveKey) -> PartitionId) {
-        let mut map = self.purged_to.write();
-        let moved: Vec<_> = map.keys().filter(|(partition, _)| *partition == parent).cloned().collect();
-        for (_, effective) in moved {
-            if let Some(lsn) = map.get(&(parent, effective.clone())).copied() {
-                map.insert((child_of(&effective), effective), lsn);
-            }
+    /// Notes that all up to this position was removed.
+    fn finish(&self, container: ContainerRid, effective: &EffectiveKey, lsn: Lsn) {
+        let mut purges = self.purges.write();
+        if let Some(purge) = purges.get_mut(&(container, effective.clone())).filter(|purge| purge.to <= lsn) {
+            purge.finished = Some(Instant::now());
         }
     }
 
-    /// Whether anything waits to be removed.
+    /// Forgets purges that no reader can have met.
+    pub(crate) fn forget_finished(&self) {
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        let mut purges = self.purges.write();
+        purges.retain(|_, purge| purge.finished.is_none_or(|at| at.elapsed() < REMEMBERED));
+        self.any.store(!purges.is_empty(), Ordering::Release);
+    }
+
+    /// Whether nothing waits to be removed.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.any.load(Ordering::Acquire)
+        !self.any.load(Ordering::Acquire) || self.purges.read().values().all(|purge| purge.finished.is_some())
     }
 
-    fn pending(&self) -> Vec<(PartitionId, EffectiveKey, Lsn)> {
-        let map = self.purged_to.read();
-        map.iter().map(|((partition, effective), lsn)| (*partition, effective.clone(), *lsn)).collect()
+    fn pending(&self) -> Vec<(ContainerRid, EffectiveKey, Lsn)> {
+        let purges = self.purges.read();
+        let pending = purges.iter().filter(|(_, purge)| purge.finished.is_none());
+        pending.map(|((partition, effective), purge)| (*partition, effective.clone(), purge.to)).collect()
     }
 }
 
@@ -111,7 +121,7 @@ impl Database {
                 Ok(committed) => {
                     trace.served_by(partition, committed.lsn);
                     trace.add(cost::metadata_write());
-                    self.purges.insert(partition.store.id, effective, committed.lsn);
+                    self.purges.insert(container.rid, effective, committed.lsn);
                     self.wake_maintenance();
                     return Ok(());
                 }
@@ -136,7 +146,7 @@ impl Database {
                     for entry in &page.entries {
                         let lsn = entry.value.as_ref().try_into().map_or(Lsn::MAX, u64::from_be_bytes);
                         if let Some(effective) = keys::parse_purge(&entry.key) {
-                            self.purges.insert(partition.store.id, effective, lsn);
+                            self.purges.insert(container.rid, effective, lsn);
                         }
                     }
                     match page.entries.last() {
@@ -151,17 +161,19 @@ impl Database {
 
     /// Removes what is purged from the store.
     pub(crate) async fn finish_purges(&self) -> Result<()> {
-        for (partition_id, effective, lsn) in self.purges.pending() {
-            let catalog = self.catalog.snapshot();
-            let place = catalog.containers().find_map(|container| {
-                let partition =
-                    container.partitions.iter().find(|partition| partition.store.id == partition_id)?;
-                Some((Arc::clone(container), partition.clone()))
-            });
-            if let Some((container, partition)) = place {
-                self.remove_purged(&container, &partition, &effective, lsn).await?;
+        for (rid, effective, lsn) in self.purges.pending() {
+            let mut attempt = 0;
+            while let Some(container) = self.catalog.snapshot().container_by_rid(rid).cloned() {
+                let partition = container.partition_of(&effective);
+                match self.remove_purged(&container, partition, &effective, lsn).await {
+                    Err(error) if self.may_route_again(&error, &mut attempt).await => {}
+                    result => {
+                        result?;
+                        break;
+                    }
+                }
             }
-            self.purges.remove(partition_id, &effective, lsn);
+            self.purges.finish(rid, &effective, lsn);
         }
         Ok(())
     }

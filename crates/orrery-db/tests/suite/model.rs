@@ -16,7 +16,8 @@ use orrery_model::{Error, Value};
 
 use crate::common::env::Dice;
 use crate::common::{
-    CONTAINER, DATABASE, Engine, PLACE, World, everything, key, parse, quiet_options, raw, user_part, with_key,
+    CONTAINER, DATABASE, Engine, PLACE, World, everything, key, parse, quiet_options, raw, user_part,
+    with_key,
 };
 use expected::{Expected, Model};
 
@@ -64,6 +65,17 @@ struct Run {
     members: String,
     default_ttl: Option<i64>,
     place: String,
+    /// What was done, for the message of a failure.
+    history: Vec<String>,
+}
+
+impl Drop for Run {
+    #[expect(clippy::print_stderr, reason = "a failed run must say how it came to that")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("The steps of the run, the latest last:\n{}", self.history.join("\n"));
+        }
+    }
 }
 
 async fn run(engine: Engine, seed: u64) {
@@ -84,6 +96,7 @@ async fn run(engine: Engine, seed: u64) {
         members,
         default_ttl: None,
         place: String::new(),
+        history: Vec::new(),
     };
     for step in 0..STEPS {
         run.place = format!("seed {seed}, step {step}, {engine:?}");
@@ -113,6 +126,7 @@ impl Run {
             82..84 => self.purge().await,
             84..90 => {
                 let seconds = i64::try_from(self.dice.below(15)).unwrap();
+                self.note(format!("clock {seconds}"));
                 self.world().env.advance_seconds(seconds);
             }
             90..92 => self.redefine().await,
@@ -120,14 +134,20 @@ impl Run {
             95..97 => self.split().await,
             97..99 => self.query().await,
             _ => {
+                self.note("restart".to_owned());
                 let world = self.world.take().expect("a world is there except during a restart");
                 self.world = Some(world.restart().await);
             }
         }
     }
 
+    fn note(&mut self, what: String) {
+        self.history.push(format!("{}: {what}", self.place));
+    }
+
     async fn purge(&mut self) {
         let header = *self.dice.pick(&KEYS);
+        self.note(format!("purge {header}"));
         let mut trace = Trace::default();
         self.world().database.delete_by_partition_key(&mut trace, PLACE, &with_key(header)).await.unwrap();
         self.observe(&trace, true);
@@ -135,16 +155,18 @@ impl Run {
     }
 
     async fn redefine(&mut self) {
+        // The sweeper may have come already or not: what is expired by now must be gone for good.
+        self.maintain().await;
         self.default_ttl = *self.dice.pick(&[None, Some(-1), Some(10), Some(30)]);
-        // The sweeper may be faster than the next change of mind: what is expired now is gone for good.
+        self.note(format!("defaultTtl {:?}", self.default_ttl));
         let default = self.default_ttl.map(|ttl| format!(r#","defaultTtl":{ttl}"#)).unwrap_or_default();
         self.world().replace_container(&format!("{}{default}", self.members)).await.unwrap();
         self.model.default_ttl = self.default_ttl;
-        self.model.forget_expired(self.now());
-        self.world().database.maintain().await.unwrap();
+        self.maintain().await;
     }
 
     async fn maintain(&mut self) {
+        self.note("maintain".to_owned());
         self.world().database.maintain().await.unwrap();
         self.model.forget_expired(self.now());
         let world = self.world();
@@ -165,7 +187,9 @@ impl Run {
         }
         let range_id = self.dice.pick(&partitions).range_id;
         // A partition with too little in it has no middle.
-        if let Err(error) = self.world().database.split_partition(rid, range_id).await {
+        let split = self.world().database.split_partition(rid, range_id).await;
+        self.note(format!("split {range_id}: {split:?}"));
+        if let Err(error) = split {
             assert_eq!(error.kind, orrery_model::ErrorKind::BadRequest, "{}: {error}", self.place);
         }
     }
@@ -174,15 +198,24 @@ impl Run {
         let number = i64::try_from(self.dice.below(4)).unwrap();
         let size = i64::try_from(1 + self.dice.below(5)).unwrap();
         for (text, keep) in [
-            (format!("SELECT VALUE c.id FROM c WHERE c.n = {number}"), (|n, wanted| n == wanted) as fn(i64, i64) -> bool),
-            (format!("SELECT VALUE c.id FROM c WHERE c.n > {number} ORDER BY c.n DESC"), |n, wanted| n > wanted),
+            (
+                format!("SELECT VALUE c.id FROM c WHERE c.n = {number}"),
+                (|n, wanted| n == wanted) as fn(i64, i64) -> bool,
+            ),
+            (format!("SELECT VALUE c.id FROM c WHERE c.n > {number} ORDER BY c.n DESC"), |n, wanted| {
+                n > wanted
+            }),
         ] {
             let request = QueryRequest { text, parameters: Vec::new(), resume_filter: None };
-            let mut options =
-                QueryOptions { cross_partition: true, session: Some(self.session_token()), ..QueryOptions::default() };
+            let mut options = QueryOptions {
+                cross_partition: true,
+                session: Some(self.session_token()),
+                ..QueryOptions::default()
+            };
             let mut found = Vec::new();
             loop {
-                options.page = PageRequest { items_max: Some(size), continuation: options.page.continuation.take() };
+                options.page =
+                    PageRequest { items_max: Some(size), continuation: options.page.continuation.take() };
                 let mut trace = Trace::default();
                 let page = self.world().database.query_items(&mut trace, PLACE, &options, &request).await;
                 let page = page.unwrap_or_else(|error| panic!("{}: {error}", self.place));
@@ -211,7 +244,8 @@ impl Run {
         let scoped = FeedScope { partition_key: Some(key(header)), ..FeedScope::default() };
         for (scope, only) in [(everything(), None), (scoped, Some(header))] {
             let items = self.world().feed(&scope, size).await.unwrap();
-            let mut found: Vec<(String, Value)> = items.iter().map(|item| (etag(item), user_part(item))).collect();
+            let mut found: Vec<(String, Value)> =
+                items.iter().map(|item| (etag(item), user_part(item))).collect();
             let visible = self.model.visible(now).filter(|((key, _), _)| only.is_none_or(|only| key == only));
             let mut expected: Vec<(String, Value)> =
                 visible.map(|(_, item)| (item.etag.clone(), item.body.clone())).collect();
@@ -229,7 +263,11 @@ impl Run {
     async fn finish(mut self) {
         for header in KEYS {
             let mut trace = Trace::default();
-            self.world().database.delete_by_partition_key(&mut trace, PLACE, &with_key(header)).await.unwrap();
+            self.world()
+                .database
+                .delete_by_partition_key(&mut trace, PLACE, &with_key(header))
+                .await
+                .unwrap();
             self.model.purge(header);
         }
         self.world().database.maintain().await.unwrap();
@@ -261,7 +299,9 @@ impl Run {
             (Ok(document), Expected::Item(body)) => {
                 assert_eq!(&user_part(document), body, "{}: {what}", self.place);
             }
-            (Err(error), Expected::Error(kind)) => assert_eq!(error.kind, *kind, "{}: {what}: {error}", self.place),
+            (Err(error), Expected::Error(kind)) => {
+                assert_eq!(error.kind, *kind, "{}: {what}: {error}", self.place)
+            }
             (answer, expected) => panic!("{}: {what}: {answer:?} instead of {expected:?}", self.place),
         }
     }

@@ -163,3 +163,26 @@ async fn writers_and_purges_may_meet() {
         assert_eq!(raw::count(&world, ITEM).await, 0);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_purged_is_never_seen_again() {
+    // The background removes the items while they are being read: a reader that has taken them out of the
+    // store just before must not show them.
+    for engine in ENGINES {
+        let world = World::open(engine, quiet_options()).await;
+        world.create_container(BY_PK).await;
+        for round in 0..10 {
+            for n in 0..40 {
+                world.create(&format!(r#"{{"id":"{n}","pk":"a","round":{round}}}"#)).await;
+            }
+            let mut trace = Trace::default();
+            world.database.delete_by_partition_key(&mut trace, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
+            for _ in 0..20 {
+                assert_eq!(world.feed(&everything(), 100).await.unwrap(), []);
+                let place = (DATABASE, CONTAINER, "39");
+                let read = world.database.read_item(&mut trace, place, &with_key(r#"["a"]"#)).await;
+                assert_eq!(read.unwrap_err().kind, ErrorKind::NotFound);
+            }
+        }
+    }
+}

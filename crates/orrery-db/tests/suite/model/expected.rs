@@ -71,7 +71,13 @@ pub(super) struct Conditions {
 
 impl Model {
     pub(super) fn new(unique: bool) -> Self {
-        Self { items: BTreeMap::new(), default_ttl: None, unique, etags: HashSet::new(), rids: HashSet::new() }
+        Self {
+            items: BTreeMap::new(),
+            default_ttl: None,
+            unique,
+            etags: HashSet::new(),
+            rids: HashSet::new(),
+        }
     }
 
     fn is_expired(&self, item: &Item, now: i64) -> bool {
@@ -116,10 +122,13 @@ impl Model {
     /// Does what is asked, or says why not. `place` is where the item is; a replacement may rename it.
     pub(super) fn apply(&mut self, place: &Place, ask: &Ask, conditions: &Conditions, now: i64) -> Expected {
         let current = self.get(place, now).cloned();
-        let differs = |wanted: &String| wanted != "*" && current.as_ref().is_some_and(|item| item.etag != *wanted);
+        let differs =
+            |wanted: &String| wanted != "*" && current.as_ref().is_some_and(|item| item.etag != *wanted);
         let fails = match ask {
             Ask::Create(_) | Ask::Read => false,
-            Ask::Upsert(_) | Ask::Replace(_) | Ask::Delete => conditions.if_match.as_ref().is_some_and(differs),
+            Ask::Upsert(_) | Ask::Replace(_) | Ask::Delete => {
+                conditions.if_match.as_ref().is_some_and(differs)
+            }
             Ask::Patch(_) => {
                 conditions.if_match.as_ref().is_some_and(differs)
                     || conditions.if_none_match.as_ref().is_some_and(|unwanted| !differs(unwanted))
@@ -160,9 +169,9 @@ impl Model {
     fn put(&mut self, place: &Place, body: Value, old: Option<Item>, now: i64) -> Expected {
         let rid = old.map(|old| old.rid).unwrap_or_default();
         let item = Item { body: body.clone(), second: now, etag: String::new(), rid };
-        let clash = self.visible(now).any(|(other, held)| {
-            other.0 == place.0 && other != place && held.unique() == item.unique()
-        });
+        let clash = self
+            .visible(now)
+            .any(|(other, held)| other.0 == place.0 && other != place && held.unique() == item.unique());
         if self.unique && clash {
             return Expected::Error(ErrorKind::Conflict);
         }

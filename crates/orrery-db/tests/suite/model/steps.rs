@@ -1,7 +1,9 @@
 //! Steps that write items: alone, in batches, in bulk.
 
 use bytes::Bytes;
-use orrery_db::{BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, ItemOptions, ItemReply, Trace};
+use orrery_db::{
+    BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, ItemOptions, ItemReply, Trace,
+};
 use orrery_model::{Error, ErrorKind, Object, Value};
 
 use super::expected::{Ask, Change, Conditions, Expected, Place};
@@ -9,6 +11,7 @@ use super::{IDS, KEYS, Run};
 use crate::common::{CONTAINER, DATABASE, PLACE, key, parse, with_key};
 
 /// One operation on one item.
+#[derive(Debug)]
 struct Wish {
     place: Place,
     ask: Ask,
@@ -65,7 +68,8 @@ impl Run {
         };
         let current = self.model.get(&place, self.now()).map(|item| item.etag.clone());
         let mut etag = |odds: u64| {
-            let wanted = ["*".to_owned(), "\"stale\"".to_owned(), current.clone().unwrap_or("\"none\"".to_owned())];
+            let wanted =
+                ["*".to_owned(), "\"stale\"".to_owned(), current.clone().unwrap_or("\"none\"".to_owned())];
             self.dice.one_in(odds).then(|| self.dice.pick(&wanted).clone())
         };
         let (if_match, if_none_match) = (etag(4), etag(8));
@@ -88,6 +92,8 @@ impl Run {
         let wish = self.wish(place);
         let mut trace = Trace::default();
         let answer = self.run_alone(&wish, &mut trace).await;
+        let outcome = answer.as_ref().map(|reply| reply.effect).map_err(|error| error.kind);
+        self.note(format!("{:?} {:?}: {outcome:?} {:?}", wish.place, wish.ask, trace.served));
         let wrote = answer.is_ok() && !matches!(wish.ask, Ask::Read);
         self.observe(&trace, wrote);
         let now = self.now();
@@ -142,9 +148,11 @@ impl Run {
         }
         let operations: Vec<BatchOperation> = wishes.iter().map(|wish| operation(wish, false)).collect();
         let mut trace = Trace::default();
-        let results = self.world().database.execute_batch(&mut trace, PLACE, &with_key(&header), &operations).await;
+        let results =
+            self.world().database.execute_batch(&mut trace, PLACE, &with_key(&header), &operations).await;
         let results = results.unwrap_or_else(|error| panic!("{}: {error}", self.place));
         assert_eq!(results.len(), wishes.len(), "{}", self.place);
+        self.note(format!("batch {:?}: {:?}", wishes, trace.served));
 
         // On a copy first: one failure undoes all.
         let before = self.model.clone();
@@ -160,7 +168,11 @@ impl Run {
                 self.settle(wish, Ok(reply), &expected);
             } else {
                 // What later operations meet has an etag that nobody learns; none is compared with it.
-                assert!(results.iter().any(|result| matches!(result.outcome, BatchOutcome::Failed(_))), "{}", self.place);
+                assert!(
+                    results.iter().any(|result| matches!(result.outcome, BatchOutcome::Failed(_))),
+                    "{}",
+                    self.place
+                );
             }
         }
         let Some((at, kind)) = failed else {
@@ -198,8 +210,10 @@ impl Run {
         let operations: Vec<BatchOperation> = wishes.iter().map(|wish| operation(wish, true)).collect();
         let mut trace = Trace::default();
         let options = ItemOptions::default();
-        let results = self.world().database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await;
+        let results =
+            self.world().database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await;
         let results = results.unwrap_or_else(|error| panic!("{}: {error}", self.place));
+        self.note(format!("bulk {:?}: {:?}", wishes, trace.served));
         self.observe(&trace, false);
         for (wish, result) in wishes.iter().zip(&results) {
             let now = self.now();
