@@ -1,5 +1,7 @@
 //! The command as users meet it: help, messages, exit codes, signals.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

@@ -4,6 +4,7 @@
 #![allow(
     unreachable_pub,
     dead_code,
+    clippy::unwrap_used,
     reason = "a test binary has no outside, and shares its world with others"
 )]
 

@@ -73,7 +73,11 @@ async fn index_terms_are_paid_for_as_they_come_and_go() {
         ("replace", with(1, 2), 4.95 + 5.0 + 2.0 * 0.2),
         // The published 10.8 for 1 KB with two terms that change.
         ("replace", with(2, 3), 4.95 + 5.0 + 4.0 * 0.2),
-        ("patch", Bytes::from_static(br#"[{"op":"set","path":"/a","value":9}]"#), 4.95 + 5.0 + 2.0 * 0.2 + 0.4),
+        (
+            "patch",
+            Bytes::from_static(br#"[{"op":"set","path":"/a","value":9}]"#),
+            4.95 + 5.0 + 2.0 * 0.2 + 0.4,
+        ),
         ("delete", Bytes::new(), 5.0 + 3.0 * 0.2),
     ];
     for (what, body, expected) in steps {

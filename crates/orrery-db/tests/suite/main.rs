@@ -2,7 +2,7 @@
 //!
 //! Most tests are scripts (see `common::script`): a container, a list of steps, and what each must answer.
 
-#![allow(unreachable_pub, reason = "a test binary has no outside")]
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary has no outside")]
 
 mod common;
 

@@ -26,7 +26,8 @@ async fn query(world: &World, text: &str, page_size: i64) -> Vec<Value> {
     let mut rows = Vec::new();
     loop {
         options.page = PageRequest { items_max: Some(page_size), ..options.page };
-        let page = world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
+        let page =
+            world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
         let text = [b"[".as_slice(), &page.rows, b"]"].concat();
         rows.extend(parse(&text).as_array().unwrap().to_vec());
         match page.continuation {
@@ -105,7 +106,11 @@ async fn nothing_is_lost_while_partitions_split_under_load() {
         }
         raw::check_consistency(&world).await.unwrap();
         let world = world.restart().await;
-        assert_eq!(found(&world.feed(&everything(), -1).await.unwrap()), expected, "{engine:?} after a restart");
+        assert_eq!(
+            found(&world.feed(&everything(), -1).await.unwrap()),
+            expected,
+            "{engine:?} after a restart"
+        );
     }
 }
 
@@ -116,13 +121,16 @@ async fn a_query_goes_on_through_splits() {
     for id in 0..60 {
         write(&world.database, id, id, id).await;
     }
-    for text in ["SELECT VALUE c.id FROM c WHERE c.version >= 0", "SELECT VALUE c.id FROM c ORDER BY c.version DESC"] {
+    for text in
+        ["SELECT VALUE c.id FROM c WHERE c.version >= 0", "SELECT VALUE c.id FROM c ORDER BY c.version DESC"]
+    {
         let request = QueryRequest { text: text.to_owned(), parameters: Vec::new(), resume_filter: None };
         let mut options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
         let mut seen = Vec::new();
         for round in 0.. {
             options.page.items_max = Some(7);
-            let page = world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
+            let page =
+                world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
             let rows = parse(&[b"[".as_slice(), &page.rows, b"]"].concat());
             seen.extend(rows.as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()));
             if round < 2 {

@@ -65,7 +65,8 @@ async fn a_hot_key_throttles_its_partition_and_no_other() {
     let catalog = world.database.catalog();
     let there = catalog.container(DATABASE, "items").unwrap();
     let partition_of = |key: &str| {
-        let effective = there.definition.partition_key.effective_key(&crate::common::key(&format!(r#"["{key}"]"#)));
+        let effective =
+            there.definition.partition_key.effective_key(&crate::common::key(&format!(r#"["{key}"]"#)));
         there.partition_of(&effective).range_id
     };
     let hot = partition_of("hot");
@@ -106,7 +107,8 @@ async fn more_throughput_takes_effect_and_splits_when_a_share_grows_too_large() 
         write(&world, "items", &format!("k{id}"), id).await.unwrap();
         world.env.advance_seconds(1);
     }
-    let offers = world.database.list_offers(&mut Trace::default(), &orrery_db::PageRequest::default()).unwrap();
+    let offers =
+        world.database.list_offers(&mut Trace::default(), &orrery_db::PageRequest::default()).unwrap();
     let offer = &offers.resources[0];
     let rid = offer.get("id").unwrap().as_str().unwrap().to_owned();
     let replace = |units: u32| {
@@ -122,5 +124,15 @@ async fn more_throughput_takes_effect_and_splits_when_a_share_grows_too_large() 
     assert!(!world.database.read_offer(&mut Trace::default(), &rid).unwrap().pending);
     let catalog = world.database.catalog();
     assert_eq!(catalog.container(DATABASE, "items").unwrap().partitions.len(), 3);
-    assert_eq!(world.database.container_usage(DATABASE, "items").await.unwrap().iter().map(|(_, usage)| usage.items).sum::<u64>(), 40);
+    assert_eq!(
+        world
+            .database
+            .container_usage(DATABASE, "items")
+            .await
+            .unwrap()
+            .iter()
+            .map(|(_, usage)| usage.items)
+            .sum::<u64>(),
+        40
+    );
 }
