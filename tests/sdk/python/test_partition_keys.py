@@ -105,7 +105,7 @@ def test_an_object_at_the_path_counts_as_undefined(container):
 
 
 def test_nested_paths(new_container):
-    container = new_container(PartitionKey(path="/address/zip code"))
+    container = new_container(PartitionKey(path='/address/"zip code"'))
     container.create_item({"id": "a", "address": {"zip code": "98052"}})
     container.create_item({"id": "b", "address": "not an object"})
     assert container.read_item("a", "98052")["id"] == "a"

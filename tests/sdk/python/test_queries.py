@@ -15,7 +15,7 @@ def filled(request, database):
     )
     for number in range(30):
         container.create_item(
-            {"id": f"{number:02}", "pk": f"key {number % 6}", "number": number, "group": number % 3, "tags": [number]}
+            {"id": f"{number:02}", "pk": f"key {number % 6}", "number": number, "category": number % 3, "tags": [number]}
         )
     return container
 
@@ -58,7 +58,7 @@ def test_parameters(filled):
         ("SELECT VALUE AVG(c.number) FROM c", [14.5]),
         ("SELECT VALUE MIN(c.number) FROM c", [0]),
         ("SELECT VALUE MAX(c.number) FROM c", [29]),
-        ("SELECT DISTINCT VALUE c.group FROM c ORDER BY c.group", [0, 1, 2]),
+        ("SELECT DISTINCT VALUE c.category FROM c ORDER BY c.category", [0, 1, 2]),
         ("SELECT VALUE t FROM c JOIN t IN c.tags WHERE t < 3 ORDER BY t", None),
     ],
 )
@@ -96,6 +96,16 @@ def test_read_items(filled):
     assert sorted(item["id"] for item in found) == ["00", "03", "17", "29"]
 
 
+def test_read_many_items_of_hierarchical_keys(new_container):
+    # The client sends one condition of three terms for each item.
+    container = new_container(PartitionKey(path=["/a", "/b"], kind="MultiHash"))
+    names = [f"{number}" for number in range(200)]
+    for name in names:
+        container.create_item({"id": name, "a": "x", "b": name})
+    found = container.read_items([(name, ["x", name]) for name in names])
+    assert sorted(item["id"] for item in found) == sorted(names)
+
+
 def test_a_syntax_error(filled):
     with fails(400, message="Syntax error"):
         rows(filled, "SELECT FROM WHERE")
@@ -112,13 +122,13 @@ def test_prefix_of_a_hierarchical_key(new_container):
 
 
 def test_databases_containers_and_users(client, database, new_container):
-    by_id = {"query": "SELECT * FROM root r WHERE r.id=@id", "parameters": None}
+    by_id = "SELECT * FROM root r WHERE r.id=@id"
     parameters = [{"name": "@id", "value": database.id}]
-    assert [one["id"] for one in client.query_databases(by_id["query"], parameters)] == [database.id]
+    assert [one["id"] for one in client.query_databases(by_id, parameters=parameters)] == [database.id]
     container = new_container()
     parameters = [{"name": "@id", "value": container.id}]
-    assert [one["id"] for one in database.query_containers(by_id["query"], parameters)] == [container.id]
+    assert [one["id"] for one in database.query_containers(by_id, parameters=parameters)] == [container.id]
     user = database.create_user({"id": unique("user")})
     parameters = [{"name": "@id", "value": user.id}]
-    assert [one["id"] for one in database.query_users(by_id["query"], parameters)] == [user.id]
+    assert [one["id"] for one in database.query_users(by_id, parameters=parameters)] == [user.id]
     database.delete_user(user.id)

@@ -13,7 +13,7 @@ for (const [name, throughput] of [
       ({ client, database } = await openDatabase());
       container = await newContainer(database, { partitionKey: { paths: ["/pk"], version: 2 }, throughput });
       for (let number = 0; number < 30; number++) {
-        await container.items.create({ id: `${number}`, pk: `key ${number % 6}`, number, group: number % 3 });
+        await container.items.create({ id: `${number}`, pk: `key ${number % 6}`, number, category: number % 3 });
       }
     });
     const rows = async (query, options) => (await container.items.query(query, options).fetchAll()).resources;
@@ -43,19 +43,19 @@ for (const [name, throughput] of [
       ["SELECT VALUE COUNT(1) FROM c", [30]],
       ["SELECT VALUE SUM(c.number) FROM c", [435]],
       ["SELECT VALUE AVG(c.number) FROM c", [14.5]],
-      ["SELECT DISTINCT VALUE c.group FROM c ORDER BY c.group", [0, 1, 2]],
+      ["SELECT DISTINCT VALUE c.category FROM c ORDER BY c.category", [0, 1, 2]],
     ]) {
       it(query, async () => assert.deepEqual(await rows(query), expected));
     }
 
     it("groups", async () => {
-      const groups = await rows("SELECT c.group, COUNT(1) AS n, MAX(c.number) AS m FROM c GROUP BY c.group");
+      const groups = await rows("SELECT c.category, COUNT(1) AS n, MAX(c.number) AS m FROM c GROUP BY c.category");
       assert.deepEqual(
-        groups.sort((a, b) => a.group - b.group),
+        groups.sort((a, b) => a.category - b.category),
         [
-          { group: 0, n: 10, m: 27 },
-          { group: 1, n: 10, m: 28 },
-          { group: 2, n: 10, m: 29 },
+          { category: 0, n: 10, m: 27 },
+          { category: 1, n: 10, m: 28 },
+          { category: 2, n: 10, m: 29 },
         ],
       );
     });

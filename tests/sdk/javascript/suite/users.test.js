@@ -40,13 +40,13 @@ describe("users", () => {
     const definition = { id: "p", permissionMode: PermissionMode.Read, resource: container.url };
     const { permission, resource } = await user.permissions.create(definition);
     assert.match(resource._token, /^type=resource&ver=1/);
-    assert.equal(resource.permissionMode, "Read");
+    assert.equal(resource.permissionMode, PermissionMode.Read);
     await fails(user.permissions.create(definition), 409);
     assert.equal((await permission.read()).resource.id, "p");
     assert.equal((await user.permissions.readAll().fetchAll()).resources.length, 1);
     const replaced = await permission.replace({ ...definition, permissionMode: PermissionMode.All });
-    assert.equal(replaced.resource.permissionMode, "All");
-    assert.equal((await user.permissions.upsert(definition)).resource.permissionMode, "Read");
+    assert.equal(replaced.resource.permissionMode, PermissionMode.All);
+    assert.equal((await user.permissions.upsert(definition)).resource.permissionMode, PermissionMode.Read);
     await permission.delete();
     await fails(permission.read(), 404);
   });
