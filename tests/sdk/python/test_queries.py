@@ -106,6 +106,16 @@ def test_read_many_items_of_hierarchical_keys(new_container):
     assert sorted(item["id"] for item in found) == sorted(names)
 
 
+def test_a_renamed_item_is_found_once(new_container):
+    container = new_container()
+    container.create_item({"id": "old", "pk": "x", "number": 1})
+    container.replace_item("old", {"id": "new", "pk": "x", "number": 2})
+    assert rows(container, "SELECT VALUE c.id FROM c WHERE c.number IN (1, 2)") == ["new"]
+    assert rows(container, "SELECT VALUE c.id FROM c WHERE c.number = 1") == []
+    assert rows(container, "SELECT VALUE c.number FROM c WHERE c.id = 'old'") == []
+    assert rows(container, "SELECT VALUE COUNT(1) FROM c") == [1]
+
+
 def test_a_syntax_error(filled):
     with fails(400, message="Syntax error"):
         rows(filled, "SELECT FROM WHERE")

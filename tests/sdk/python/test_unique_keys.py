@@ -70,6 +70,15 @@ def test_a_value_is_free_again_after_delete_and_after_change(people, key):
     people.create_item(person(key, "one"))
 
 
+def test_a_renamed_item_keeps_its_value(people, key):
+    first = people.create_item(person(key, "one"))
+    renamed = people.replace_item(first["id"], {**first, "id": unique("renamed")})
+    with fails(409, message=MESSAGE):
+        people.create_item(person(key, "one"))
+    people.delete_item(renamed["id"], key)
+    people.create_item(person(key, "one"))
+
+
 def test_batches(people, key):
     with pytest.raises(exceptions.CosmosBatchOperationError) as caught:
         people.execute_item_batch(
