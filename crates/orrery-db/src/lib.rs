@@ -43,9 +43,9 @@ pub use items::point::{ItemOptions, ItemReply};
 pub use items::transaction::Effect;
 pub use metadata::{MetadataPage, MetadataReply, PageRequest};
 pub use offers::OfferReply;
-pub use partitions::{ContainerView, PartitionView, SplitReport};
+pub use partitions::{ContainerView, MergeReport, PartitionView, SplitReport};
 pub use permissions::PermissionReply;
-pub use queries::{QueryMetrics, QueryOptions, QueryPage, QueryRequest};
+pub use queries::{Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest};
 pub use resource_token::{Access, Grant};
 pub use throughput::{HotKey, PartitionHeat, Priority, ThrottleEvent};
 pub use trace::{Served, Trace};
@@ -92,8 +92,10 @@ pub struct Database {
     pub(crate) purges: PurgeSet,
     pub(crate) index_rebuilds: index::rebuild::Progress,
     pub(crate) budgets: throughput::Budgets,
-    /// One split at a time.
-    pub(crate) splits: tokio::sync::Mutex<()>,
+    /// One split or merge at a time; held too by whoever changes a partition in ways that these do not follow.
+    pub(crate) reshapings: tokio::sync::Mutex<()>,
+    /// How many queries may be evaluating long stretches of items at once.
+    pub(crate) evaluations: tokio::sync::Semaphore,
     maintenance: maintenance::Maintenance,
 }
 
@@ -114,10 +116,13 @@ impl Database {
             purges: PurgeSet::default(),
             index_rebuilds: index::rebuild::Progress::default(),
             budgets: throughput::Budgets::default(),
-            splits: tokio::sync::Mutex::new(()),
+            reshapings: tokio::sync::Mutex::new(()),
+            evaluations: tokio::sync::Semaphore::new(
+                std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
+            ),
             maintenance: maintenance::Maintenance::default(),
         });
-        database.roll_back_interrupted_splits().await?;
+        database.roll_back_interrupted().await?;
         database.remove_orphaned_partitions().await?;
         database.load_purges().await?;
         database.start_maintenance();

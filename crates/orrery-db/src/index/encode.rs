@@ -234,7 +234,7 @@ pub(crate) fn composite_run(generation: u32, number: u32, values: &[(Option<&Val
 }
 
 /// Whether different values have different encodings here: the string was not cut, the integer not rounded.
-fn is_distinct(encoded: &[u8]) -> bool {
+pub(crate) fn is_distinct(encoded: &[u8]) -> bool {
     match encoded {
         [STRING, .., last] => *last == 0,
         [NUMBER, bits @ ..] => {
@@ -244,6 +244,12 @@ fn is_distinct(encoded: &[u8]) -> bool {
         }
         _ => true,
     }
+}
+
+/// The generation that an index entry belongs to, if the key is one.
+pub(crate) fn generation_of(key: &[u8]) -> Option<u32> {
+    let number = key.strip_prefix(&[INDEX]).or_else(|| key.strip_prefix(&[COMPOSITE]))?;
+    number.first_chunk().copied().map(u32::from_be_bytes)
 }
 
 /// The key of the item that an index entry is about, if the key is one. `composite` tells which values of a
@@ -355,6 +361,13 @@ fn between(prefix: &[u8], low: Option<&Bound>, high: Option<&Bound>) -> Option<K
         Some(bound) => encoded(bound).end?,
     };
     Some(KeyRange::new(start, end))
+}
+
+/// The scalar values of a path, and its arrays and objects.
+pub(crate) fn scalars_and_others(generation: u32, path: &IndexPath) -> [KeyRange; 2] {
+    let prefix = path_prefix(generation, PathHash::of(path));
+    let with = |suffix: u8| [prefix.as_slice(), &[suffix]].concat();
+    [KeyRange::new(with(NULL), with(STRING + 1)), KeyRange::new(with(ARRAY), with(OBJECT + 1))]
 }
 
 /// All values of a path, for sorting by it.

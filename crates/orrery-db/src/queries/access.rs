@@ -7,14 +7,13 @@
 use orrery_model::Value;
 use orrery_model::container::{self, ContainerDefinition};
 use orrery_model::partition_key::EpkRange;
-use orrery_query::Program;
 use orrery_query::ast::{Collection, Direction as Order, Query};
 use orrery_query::check::indexes;
-use orrery_query::context::Context;
-use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
+use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, TypeTest};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_storage::{Direction, Key, KeyRange};
 
+use super::shortcut;
 use crate::index::{Generation, encode};
 use crate::items::stored::SYSTEM_PROPERTIES;
 
@@ -34,11 +33,35 @@ pub(crate) struct Candidate {
     pub is_selective: bool,
     /// The ranges hold entries of the wanted keys only.
     pub is_narrow: bool,
+    /// For entries of a composite index: which of its values are inverted.
+    pub composite: Option<Vec<bool>>,
     /// For the explanation: `/path = …`.
     pub label: String,
 }
 
 impl Candidate {
+    /// Just these entries.
+    pub(crate) fn of_ranges(ranges: Vec<KeyRange>) -> Self {
+        let label = String::new();
+        Self {
+            ranges,
+            repeats: false,
+            is_exact: false,
+            is_selective: true,
+            is_narrow: true,
+            composite: None,
+            label,
+        }
+    }
+
+    /// The key of the item that an entry of this candidate is about.
+    pub(crate) fn item_of(&self, entry: &[u8]) -> Option<Key> {
+        match &self.composite {
+            None => encode::parse_entry(entry).map(|(_, item)| item),
+            Some(descending) => encode::parse_composite_entry(entry, descending).map(|(_, item)| item),
+        }
+    }
+
     /// Tells the candidates of a query apart, whatever generation of the index offers them.
     pub(crate) fn number(&self) -> u32 {
         let bytes = self.label.bytes();
@@ -99,11 +122,21 @@ impl Sequence {
     }
 }
 
+/// The values of a property that a filter leaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    pub scalars: Vec<KeyRange>,
+    /// Arrays and objects.
+    pub others: Vec<KeyRange>,
+}
+
 /// All that the index offers to a query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offers {
     pub candidates: Vec<Candidate>,
     pub sequence: Option<Sequence>,
+    /// Where the least and greatest values of a property stand, if the query asks for one.
+    pub values_of_extreme: Option<Values>,
     /// The filter contradicts itself.
     pub is_empty: bool,
 }
@@ -113,25 +146,24 @@ pub(crate) fn offers(
     generation: &Generation,
     definition: &ContainerDefinition,
     query: &Query,
-    program: &Program,
+    condition: &IndexCondition,
     windows: &[EpkRange],
     points: bool,
-    context: &Context<'_>,
 ) -> Offers {
     if !generation.tree.is_enabled() {
         return Offers::default();
     }
-    let condition = index_condition(program, context);
     let finder = Finder { generation, windows, points };
-    let candidates = match &condition {
+    let candidates = match condition {
         IndexCondition::All | IndexCondition::None => Vec::new(),
         IndexCondition::And(parts) => parts.iter().filter_map(|part| finder.candidate(part, false)).collect(),
         part => finder.candidate(part, true).into_iter().collect(),
     };
     Offers {
         candidates,
-        sequence: finder.sequence(query, definition, &condition),
-        is_empty: condition == IndexCondition::None,
+        sequence: finder.sequence(query, definition, condition),
+        values_of_extreme: finder.values_of_extreme(query, definition, condition),
+        is_empty: *condition == IndexCondition::None,
     }
 }
 
@@ -156,7 +188,16 @@ impl Finder<'_> {
                 let mut ranges: Vec<KeyRange> = parts.into_iter().flat_map(|part| part.ranges).collect();
                 ranges.sort_by(|a, b| a.start.cmp(&b.start));
                 merge_overlapping(&mut ranges);
-                Some(Candidate { ranges, repeats: true, is_exact: false, is_selective, is_narrow, label })
+                let composite = None;
+                Some(Candidate {
+                    ranges,
+                    repeats: true,
+                    is_exact: false,
+                    is_selective,
+                    is_narrow,
+                    composite,
+                    label,
+                })
             }
             // One of several conditions that must all hold is enough to find the items.
             IndexCondition::And(parts) => {
@@ -190,6 +231,7 @@ impl Finder<'_> {
             is_exact: is_exact && !in_array && encode::is_exact(test),
             is_narrow: is_narrowed || !self.points,
             is_selective,
+            composite: None,
             label: format!("{path} {}", describe(test)),
         })
     }
@@ -231,6 +273,34 @@ impl Finder<'_> {
             generation: self.generation.number,
             by: SequenceBy::Path(path),
         })
+    }
+
+    /// The values among which the query looks for the least or greatest, if all of them are known to match.
+    fn values_of_extreme(
+        &self,
+        query: &Query,
+        definition: &ContainerDefinition,
+        condition: &IndexCondition,
+    ) -> Option<Values> {
+        // In one logical partition the entries of others would stand in between.
+        let extreme = shortcut::extreme_of(query).filter(|_| !self.points)?;
+        let path = property_path(&extreme.path).filter(|path| !is_computed(path, definition))?;
+        if !is_indexed(self.generation, &path) {
+            return None;
+        }
+        let [scalars, others] = encode::scalars_and_others(self.generation.number, &path);
+        match condition {
+            IndexCondition::All if query.filter.is_none() => {
+                Some(Values { scalars: vec![scalars], others: vec![others] })
+            }
+            IndexCondition::Term { path: own, test: test @ Test::Range { .. }, exact: true }
+                if *own == path =>
+            {
+                let scalars = encode::ranges(self.generation.number, &path, test)?;
+                encode::is_exact(test).then_some(Values { scalars, others: Vec::new() })
+            }
+            _ => None,
+        }
     }
 
     /// The part of the path's entries that the filter leaves, if it speaks about the same path.

@@ -25,7 +25,7 @@ impl Database {
         let returned = match &page.continuation {
             None => 0,
             Some(token) => match Position::decode(&continuation::open(&secret, &scope, token)?)? {
-                Position::Counted { returned } => usize::try_from(returned).unwrap_or(usize::MAX),
+                Position::Counted { returned, .. } => usize::try_from(returned).unwrap_or(usize::MAX),
                 _ => return Err(continuation::invalid()),
             },
         };
@@ -40,7 +40,7 @@ impl Database {
         let mut rows: Vec<_> =
             pipeline.take().into_iter().map(|output| output.value).skip(returned).collect();
         let continuation = (rows.len() > count_max).then(|| {
-            let position = Position::Counted { returned: (returned + count_max) as u64 };
+            let position = Position::Counted { returned: (returned + count_max) as u64, path: None };
             continuation::seal(&secret, &scope, &position.encode())
         });
         rows.truncate(count_max);

@@ -1,16 +1,21 @@
 //! Queries: from a request body to pages of rows.
 
 mod access;
+mod answer;
 pub(crate) mod checks;
+mod choice;
 mod execute;
+mod feed;
+mod index_metrics;
 mod metadata;
 mod metrics;
 mod plan;
 mod position;
 mod reader;
 mod request;
+mod run;
 mod shortcut;
 
 pub use execute::{QueryOptions, QueryPage};
-pub use metrics::QueryMetrics;
+pub use metrics::{Considered, QueryMetrics};
 pub use request::QueryRequest;

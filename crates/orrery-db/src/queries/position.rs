@@ -2,7 +2,8 @@
 //!
 //! A JSON object, because sort values are JSON: `{"k":"<base64 key>","s":rows,"p":passed}` for streams,
 //! with `"i":candidate,"a":[["<min>","<max>","<base64 key>"]]` if they follow the index,
-//! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned}` for rows that must be made again.
+//! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned,"i":candidate}` for rows that must
+//! be made again.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -30,8 +31,8 @@ pub(super) enum Position {
     },
     /// After a row in sort order.
     Sorted { point: ResumePoint, passed: u64 },
-    /// After so many rows.
-    Counted { returned: u64 },
+    /// After so many rows, made along an index candidate or from all items.
+    Counted { returned: u64, path: Option<u32> },
 }
 
 /// The range of a partition, which outlives its split.
@@ -73,7 +74,12 @@ impl Position {
                 object.set("r", number(u64::from(point.row)));
                 object.set("p", number(*passed));
             }
-            Self::Counted { returned } => object.set("n", number(*returned)),
+            Self::Counted { returned, path } => {
+                object.set("n", number(*returned));
+                if let Some(path) = path {
+                    object.set("i", number(u64::from(*path)));
+                }
+            }
         }
         Value::from(object).to_json().into_bytes()
     }
@@ -85,8 +91,9 @@ impl Position {
 
     fn read(value: &Value) -> Option<Self> {
         let number = |name: &str| u64::try_from(value.get(name)?.as_i64()?).ok();
+        let path = number("i").and_then(|path| u32::try_from(path).ok());
         if let Some(returned) = number("n") {
-            return Some(Self::Counted { returned });
+            return Some(Self::Counted { returned, path });
         }
         let passed = number("p")?;
         if let Some(text) = value.get("k").and_then(Value::as_str) {
@@ -101,7 +108,6 @@ impl Position {
                 _ => None,
             });
             let areas = areas.collect::<Option<Vec<_>>>()?;
-            let path = number("i").and_then(|path| u32::try_from(path).ok());
             let key = URL_SAFE_NO_PAD.decode(text).ok()?;
             return Some(Self::Stream { key, skip_rows, passed, path, areas });
         }
@@ -141,7 +147,7 @@ mod tests {
                 areas: vec![Area { min: EffectiveKey::MIN, max: EffectiveKey::max(), key: vec![0x20] }],
             },
             Position::Sorted { point, passed: 4 },
-            Position::Counted { returned: 12 },
+            Position::Counted { returned: 12, path: Some(3) },
         ] {
             assert_eq!(Position::decode(&position.encode()), Ok(position));
         }

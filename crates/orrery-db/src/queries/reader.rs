@@ -1,6 +1,8 @@
 //! Fetching the items of a query, batch by batch, along one of its access paths.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use orrery_model::Result;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
@@ -19,8 +21,34 @@ use orrery_model::session::SessionToken;
 const FETCH_ENTRIES: usize = 256;
 /// Items that a set of entries may name before going through everything is the better way.
 const SET_ITEMS_MAX: usize = 200_000;
-/// Entries looked at to judge a candidate.
-const PROBE_ENTRIES: usize = 128;
+
+/// Where the time of a page went, in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Timing {
+    index: AtomicU64,
+    load: AtomicU64,
+    /// Index entries that were read.
+    entries: AtomicU64,
+}
+
+impl Timing {
+    fn add(counter: &AtomicU64, since: Instant) {
+        let spent = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        counter.fetch_add(spent, Ordering::Relaxed);
+    }
+
+    pub(crate) fn index_time(&self) -> Duration {
+        Duration::from_nanos(self.index.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn load_time(&self) -> Duration {
+        Duration::from_nanos(self.load.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn entries_read(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+}
 
 /// What a query needs to read a container.
 #[derive(Clone, Copy)]
@@ -32,6 +60,7 @@ pub(crate) struct Reader<'a> {
     pub windows: &'a [EpkRange],
     /// The one key that is meant, where other keys may share its place.
     pub only: Option<&'a PartitionKey>,
+    pub timing: &'a Timing,
 }
 
 /// An item on its way into the pipeline.
@@ -43,12 +72,32 @@ pub(crate) struct Found {
     pub run: Vec<u8>,
 }
 
+/// How many items or entries the next fetch asks for: few at first, because few may be wanted.
+pub(crate) struct Fetch(usize);
+
+impl Default for Fetch {
+    fn default() -> Self {
+        Self(FETCH_ENTRIES / 8)
+    }
+}
+
+impl Fetch {
+    /// For looking at the first entry.
+    pub(crate) fn one() -> Self {
+        Self(1)
+    }
+
+    pub(crate) fn next(&mut self) -> usize {
+        let count = self.0;
+        self.0 = (count * 2).min(FETCH_ENTRIES);
+        count
+    }
+}
+
 /// What the consumer says after each item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     GoOn,
-    /// Nothing more is wanted of this partition.
-    NextPartition,
     Stop,
 }
 
@@ -68,8 +117,22 @@ impl Reader<'_> {
             && self.only.is_none_or(|key| has_key(self.container, key, item))
     }
 
+    /// Reads items.
     async fn read(&self, trace: &mut Trace, partition: &Partition, request: ReadRequest) -> Result<ReadPage> {
-        self.database.read_partition(trace, partition, self.session, request).await
+        let started = Instant::now();
+        let page = self.database.read_partition(trace, partition, self.session, request).await?;
+        Timing::add(&self.timing.load, started);
+        Ok(page)
+    }
+
+    /// Reads the keys of index entries.
+    async fn read_index(&self, trace: &mut Trace, partition: &Partition, scan: Scan) -> Result<ReadPage> {
+        let started = Instant::now();
+        let scan = ReadRequest::Scan(Scan { want: Want::Keys, ..scan });
+        let page = self.database.read_partition(trace, partition, self.session, scan).await?;
+        Timing::add(&self.timing.index, started);
+        self.timing.entries.fetch_add(page.entries.len() as u64, Ordering::Relaxed);
+        Ok(page)
     }
 
     /// The ranges of item keys in a partition, from `start` on.
@@ -89,8 +152,9 @@ impl Reader<'_> {
         trace: &mut Trace,
         partition: &Partition,
         range: &mut KeyRange,
+        count: usize,
     ) -> Result<Vec<Found>> {
-        let scan = Scan::forward(range.clone(), FETCH_ENTRIES);
+        let scan = Scan::forward(range.clone(), count);
         let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
         advance(range, &page, Direction::Forward);
         let mut found = Vec::with_capacity(page.entries.len());
@@ -112,9 +176,10 @@ impl Reader<'_> {
         range: &mut KeyRange,
         direction: Direction,
         composite: Option<&[bool]>,
+        count: usize,
     ) -> Result<Vec<Found>> {
-        let scan = Scan { direction, want: Want::Keys, ..Scan::forward(range.clone(), FETCH_ENTRIES) };
-        let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+        let scan = Scan { direction, ..Scan::forward(range.clone(), count) };
+        let page = self.read_index(trace, partition, scan).await?;
         advance(range, &page, direction);
         let mut places = Vec::with_capacity(page.entries.len());
         for Entry { key: mark, .. } in page.entries {
@@ -171,10 +236,10 @@ impl Reader<'_> {
         for range in &candidate.ranges {
             let mut range = range.clone();
             while !range.is_empty() {
-                let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), FETCH_ENTRIES * 4) };
-                let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 4);
+                let page = self.read_index(trace, partition, scan).await?;
                 advance(&mut range, &page, Direction::Forward);
-                for (_, item_key) in page.entries.iter().filter_map(|entry| encode::parse_entry(&entry.key)) {
+                for item_key in page.entries.iter().filter_map(|entry| candidate.item_of(&entry.key)) {
                     if keys::parse_item(&item_key).is_some_and(|(effective, _)| self.contains(&effective)) {
                         set.insert(item_key);
                     }
@@ -199,11 +264,11 @@ impl Reader<'_> {
         for range in &candidate.ranges {
             let mut range = range.clone();
             while !range.is_empty() {
-                let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), FETCH_ENTRIES * 16) };
-                let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
+                let page = self.read_index(trace, partition, scan).await?;
                 advance(&mut range, &page, Direction::Forward);
                 let inside = page.entries.iter().filter(|entry| {
-                    encode::parse_entry(&entry.key).is_some_and(|(_, item_key)| {
+                    candidate.item_of(&entry.key).is_some_and(|item_key| {
                         keys::parse_item(&item_key).is_some_and(|(effective, _)| self.contains(&effective))
                     })
                 });
@@ -214,27 +279,38 @@ impl Reader<'_> {
         Ok(count)
     }
 
-    /// How many entries a candidate has in a partition, counting only so far as to judge it.
+    /// How many entries a candidate has in a partition, counting only up to `count_max`.
     pub(crate) async fn probe(
         &self,
         trace: &mut Trace,
         partition: &Partition,
         candidate: &Candidate,
+        count_max: usize,
     ) -> Result<usize> {
         let mut count = 0;
         for range in candidate.ranges.iter().filter(|range| !range.is_empty()) {
-            let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), PROBE_ENTRIES - count) };
-            count += self.read(trace, partition, ReadRequest::Scan(scan)).await?.entries.len();
-            if count >= PROBE_ENTRIES {
+            let scan = Scan::forward(range.clone(), count_max - count);
+            count += self.read_index(trace, partition, scan).await?.entries.len();
+            if count >= count_max {
                 break;
             }
         }
         Ok(count)
     }
 
-    /// Whether a probe saw only the beginning.
-    pub(crate) fn is_many(probed: usize) -> bool {
-        probed >= PROBE_ENTRIES
+    /// How many items there are, without looking at them.
+    pub(crate) async fn count_items(&self, trace: &mut Trace, partition: &Partition) -> Result<u64> {
+        let mut count = 0;
+        for mut range in self.item_ranges(partition, &Key::new()) {
+            while !range.is_empty() {
+                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
+                let page = self.read_index(trace, partition, scan).await?;
+                advance(&mut range, &page, Direction::Forward);
+                count += page.entries.len() as u64;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(count)
     }
 }
 

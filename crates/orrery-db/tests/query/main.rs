@@ -14,4 +14,6 @@ mod common;
 
 mod cases;
 mod equivalence;
+mod metrics;
+mod refusals;
 mod run;

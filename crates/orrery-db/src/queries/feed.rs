@@ -1,0 +1,329 @@
+//! Feeding a pipeline with the items of an access path.
+
+use std::time::{Duration, Instant};
+
+use orrery_model::{Error, ErrorKind, Result};
+use orrery_query::context::Work;
+use orrery_query::pipeline::{Pipeline, ResumePoint, ResumeValue, Row};
+use orrery_storage::{Direction, Key, KeyRange};
+
+use super::access::{Sequence, SequenceBy};
+use super::position::Area;
+use super::reader::{Fetch, Flow, Found, sequence_from};
+use super::run::{Path, Run, evaluation_failure};
+use crate::Trace;
+use crate::catalog::Partition;
+use crate::index::encode;
+use crate::items::document_value;
+
+/// A query that cannot end early fails after so long.
+const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
+/// Rows of work that the joins of one fetch of items may cause.
+const WORK_ROWS_MAX: u64 = 20_000_000;
+/// From so many items on, evaluating them is no longer a short piece of work.
+const LONG_BATCH: usize = 64;
+
+impl Run<'_> {
+    /// Reads items along the path and feeds them, until `after_each` has enough.
+    pub(super) async fn feed(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        path: &Path,
+        start: &StreamStart,
+        mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Flow,
+    ) -> Result<()> {
+        let partitions = self.reader.partitions();
+        if partitions.is_empty() {
+            self.touch(trace).await?;
+        }
+        for partition in &partitions {
+            // Entries are ordered inside one partition; where the last page stopped holds for the partition it
+            // was in, and for what that has been split into since.
+            let resumed = match start.areas.first() {
+                None => &start.key,
+                Some(current) if partition.range.max <= current.min => continue,
+                Some(_) => start
+                    .areas
+                    .iter()
+                    .find(|area| area.covers(&partition.range))
+                    .map_or(&NO_KEY, |area| &area.key),
+            };
+            let candidate = match path {
+                Path::Entries(candidate) => Some(candidate),
+                _ => None,
+            };
+            let mut item_set = None;
+            if let Path::Set(candidate) = path {
+                let set = self.reader.item_set(trace, partition, candidate).await?;
+                item_set = set.map(|set| set.into_iter().filter(|key| key >= resumed).collect::<Vec<Key>>());
+            }
+            let ranges = match (candidate, &item_set) {
+                (_, Some(_)) => Vec::new(),
+                (Some(candidate), None) => ranges_from(&candidate.ranges, resumed),
+                (None, None) => self.reader.item_ranges(partition, resumed),
+            };
+            for keys in item_set.unwrap_or_default().chunks(256) {
+                let items = self.reader.load(trace, partition, keys.to_vec()).await?;
+                let found = keys.iter().zip(items).filter_map(|(key, item)| {
+                    Some(Found { item: item?, mark: key.clone(), run: Vec::new() })
+                });
+                let after_each =
+                    |pipeline: &mut Pipeline, found: &Found| after_each(pipeline, found, partition);
+                let flow = self.feed_batch(pipeline, found.collect(), after_each).await?;
+                if flow != Flow::GoOn {
+                    return Ok(());
+                }
+                tokio::task::yield_now().await;
+            }
+            let mut fetch = Fetch::default();
+            for mut range in ranges {
+                while !range.is_empty() {
+                    let found = match candidate {
+                        Some(candidate) => {
+                            let (direction, composite) = (Direction::Forward, candidate.composite.as_deref());
+                            self.reader
+                                .fetch_entries(
+                                    trace,
+                                    partition,
+                                    &mut range,
+                                    direction,
+                                    composite,
+                                    fetch.next(),
+                                )
+                                .await?
+                        }
+                        None => self.reader.fetch_items(trace, partition, &mut range, fetch.next()).await?,
+                    };
+                    let after_each =
+                        |pipeline: &mut Pipeline, found: &Found| after_each(pipeline, found, partition);
+                    let flow = self.feed_batch(pipeline, found, after_each).await?;
+                    if flow != Flow::GoOn {
+                        return Ok(());
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads items in the order of the query, of each partition only as many as can be in the page.
+    pub(super) async fn feed_sequence(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        sequence: &Sequence,
+        resume: Option<&ResumePoint>,
+    ) -> Result<()> {
+        let encoded = resume.and_then(|point| sequence.encode(point));
+        let only_undefined = sequence.lacks_undefined
+            && resume.is_some_and(|point| point.values.first() == Some(&ResumeValue::Undefined));
+        let partitions = self.reader.partitions();
+        let is_alone = partitions.len() == 1;
+        for partition in &partitions {
+            let mut range = sequence_from(sequence, encoded.as_deref());
+            if only_undefined {
+                range.end = Some(range.start.clone());
+            }
+            // An item whose rows come too late for the page ends the partition, once the run of equal values
+            // is over: ties are ordered by what the index does not know. A lone partition can stop even
+            // earlier, as soon as the page is full.
+            let lost_before = pipeline.rows_lost();
+            let mut last_run: Option<Vec<u8>> = None;
+            let mut settled = false;
+            let mut fetch = Fetch::default();
+            while !range.is_empty() && !settled {
+                let composite = sequence.composite();
+                let found = self
+                    .reader
+                    .fetch_entries(trace, partition, &mut range, sequence.direction, composite, fetch.next())
+                    .await?;
+                let before_each = |pipeline: &mut Pipeline, found: &Found| {
+                    let is_new_run = last_run.as_ref() != Some(&found.run);
+                    let is_over = pipeline.rows_lost() > lost_before || is_alone && pipeline.is_settled();
+                    if is_new_run && last_run.is_some() && is_over {
+                        return false;
+                    }
+                    last_run = Some(found.run.clone());
+                    true
+                };
+                let flow = self.feed_batch_until(pipeline, found, before_each).await?;
+                settled = flow == Flow::Stop;
+                tokio::task::yield_now().await;
+            }
+            if sequence.lacks_undefined && !settled {
+                self.feed_without(trace, pipeline, partition, sequence).await?;
+            }
+        }
+        if trace.served.is_empty() {
+            self.touch(trace).await?;
+        }
+        Ok(())
+    }
+
+    /// Feeds the items that lack the property of a sequence.
+    async fn feed_without(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        partition: &Partition,
+        sequence: &Sequence,
+    ) -> Result<()> {
+        let SequenceBy::Path(path) = &sequence.by else { return Ok(()) };
+        let names: Vec<&str> = path
+            .0
+            .iter()
+            .filter_map(|step| match step {
+                orrery_query::filter::PathStep::Name(name) => Some(&**name),
+                orrery_query::filter::PathStep::Element => None,
+            })
+            .collect();
+        for mut range in self.reader.item_ranges(partition, &NO_KEY) {
+            let mut fetch = Fetch::default();
+            while !range.is_empty() {
+                let found = self.reader.fetch_items(trace, partition, &mut range, fetch.next()).await?;
+                let mut without = Vec::new();
+                for found in found {
+                    let value = document_value(&found.item, self.reader.container.rid)?;
+                    if value.at_path(&names).is_none() {
+                        without.push(found);
+                    }
+                }
+                self.feed_batch(pipeline, without, |_, _| Flow::GoOn).await?;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Feeds items, telling `after_each`, until it has enough.
+    async fn feed_batch(
+        &mut self,
+        pipeline: &mut Pipeline,
+        found: Vec<Found>,
+        mut after_each: impl FnMut(&mut Pipeline, &Found) -> Flow,
+    ) -> Result<Flow> {
+        self.evaluate(found, |run, found, work| {
+            run.feed_one(pipeline, &found, work)?;
+            Ok(after_each(pipeline, &found))
+        })
+        .await
+    }
+
+    /// Feeds items as long as `before_each` lets them pass.
+    async fn feed_batch_until(
+        &mut self,
+        pipeline: &mut Pipeline,
+        found: Vec<Found>,
+        mut before_each: impl FnMut(&mut Pipeline, &Found) -> bool,
+    ) -> Result<Flow> {
+        self.evaluate(found, |run, found, work| {
+            if !before_each(pipeline, &found) {
+                return Ok(Flow::Stop);
+            }
+            run.feed_one(pipeline, &found, work)?;
+            Ok(Flow::GoOn)
+        })
+        .await
+    }
+
+    /// Goes through some items. What may take long runs beside the threads that serve requests, and only as
+    /// many at once as there are processors: a runaway query slows its like, not point reads.
+    async fn evaluate(
+        &mut self,
+        found: Vec<Found>,
+        mut each: impl FnMut(&mut Self, Found, &Work) -> Result<Flow>,
+    ) -> Result<Flow> {
+        let is_long = self.multiplies || found.len() >= LONG_BATCH;
+        let work = Work::new(WORK_ROWS_MAX);
+        let go_through = |run: &mut Self| {
+            let started = Instant::now();
+            let mut flow = Ok(Flow::GoOn);
+            for found in found {
+                flow = each(run, found, &work);
+                if flow != Ok(Flow::GoOn) {
+                    break;
+                }
+            }
+            run.metrics.evaluation_time += started.elapsed();
+            flow
+        };
+        let is_shared =
+            tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
+        let flow = if is_long && is_shared {
+            let permit = self.reader.database.evaluations.acquire().await;
+            let flow = tokio::task::block_in_place(|| go_through(self));
+            drop(permit);
+            flow?
+        } else {
+            go_through(self)?
+        };
+        self.check_time()?;
+        Ok(flow)
+    }
+
+    pub(super) fn feed_one(&mut self, pipeline: &mut Pipeline, found: &Found, work: &Work) -> Result<()> {
+        if self.resumed_in.take().is_some_and(|key| key != found.mark) {
+            pipeline.forget_skipped_rows();
+        }
+        let document = document_value(&found.item, self.reader.container.rid)?;
+        self.metrics.items_read += 1;
+        self.metrics.bytes_read += found.item.body.len() as u64;
+        let row = Row { document: &document, ordinal: found.item.ordinal };
+        pipeline.feed(row, &self.context(Some(work))).map_err(evaluation_failure)
+    }
+
+    pub(super) fn check_time(&self) -> Result<()> {
+        if self.started.elapsed() > QUERY_TIME_MAX {
+            Err(Error::new(ErrorKind::Timeout, "The query took longer than a request may take."))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Where a stream goes on.
+#[derive(Default)]
+pub(super) struct StreamStart {
+    pub(super) key: Key,
+    pub(super) skip_rows: u32,
+    pub(super) passed: u64,
+    /// The access path of the earlier pages; `None` = this is the first.
+    pub(super) path: Option<Option<u32>>,
+    pub(super) areas: Vec<Area>,
+}
+
+impl StreamStart {
+    /// The same place in the index as it is now: its generation may have changed since the last page.
+    pub(super) fn in_generation(mut self, generation: u32) -> Self {
+        if !self.areas.is_empty() {
+            self.key = encode::in_generation(self.key, generation);
+        }
+        for area in &mut self.areas {
+            area.key = encode::in_generation(std::mem::take(&mut area.key), generation);
+        }
+        self
+    }
+
+    /// The areas of a page that ends at this key: its own partition, and what is left of the larger ones.
+    pub(super) fn areas_at(&self, by_entries: bool, partition: &Partition, key: &Key) -> Vec<Area> {
+        if !by_entries {
+            return Vec::new();
+        }
+        let range = &partition.range;
+        let own = Area { min: range.min.clone(), max: range.max.clone(), key: key.clone() };
+        let larger = self.areas.iter().filter(|area| area.max > range.max).cloned();
+        std::iter::once(own).chain(larger).collect()
+    }
+}
+
+static NO_KEY: Key = Key::new();
+
+/// The parts of the ranges from `start` on.
+fn ranges_from(ranges: &[KeyRange], start: &Key) -> Vec<KeyRange> {
+    let rest = ranges
+        .iter()
+        .map(|range| KeyRange { start: range.start.clone().max(start.clone()), end: range.end.clone() });
+    rest.filter(|range| !range.is_empty()).collect()
+}

@@ -1,0 +1,322 @@
+//! One page of a query: rows as items come, rows in order, or rows that need all items.
+//!
+//! The server keeps nothing between pages. A plain filter goes on where the last page stopped reading; a sorted
+//! one keeps only a page of rows in memory and goes on after the last sort position; groups and distinct
+//! rows are made again and counted off.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orrery_model::rid::ItemRid;
+use orrery_model::{Error, Result, Value};
+use orrery_query::ast::Query;
+use orrery_query::context::{Context, Policies, Random, Work};
+use orrery_query::pipeline::{Options, Output, Pipeline, ResumePoint, Shape};
+use orrery_query::{EvalError, Program};
+use orrery_storage::{Key, ReadRequest};
+
+use super::access::{Candidate, Offers, Sequence};
+use super::choice::path_of;
+use super::execute::QueryOptions;
+use super::feed::StreamStart;
+use super::metrics::QueryMetrics;
+use super::position::Position;
+use super::reader::{Flow, Reader};
+use super::request::QueryRequest;
+use crate::{Trace, continuation};
+
+/// Bytes of rows in one page.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Rows in a page when the server may decide.
+pub(super) const PAGE_ROWS_MAX: usize = 1000;
+/// A page that has read for so long ends early, if its shape allows that.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// One page of one query.
+pub(super) struct Run<'a> {
+    pub(super) reader: Reader<'a>,
+    pub(super) options: &'a QueryOptions,
+    pub(super) now_ms: i64,
+    pub(super) random: &'a Random,
+    pub(super) policies: &'a Policies,
+    pub(super) started: Instant,
+    pub(super) rows_max: usize,
+    pub(super) metrics: QueryMetrics,
+    /// The item that the page begins inside of, until the first item is there.
+    pub(super) resumed_in: Option<Key>,
+    /// Whether the rows of one item may be many: the query joins, or has subqueries.
+    pub(super) multiplies: bool,
+}
+
+/// The rows of a page and where the next one begins.
+pub(super) type PageRows = (Vec<Output>, Option<Position>);
+
+/// How the items of a page are found.
+pub(super) enum Path {
+    /// All items, in key order.
+    Items,
+    /// Items by index entries, in the order of the entries.
+    Entries(Candidate),
+    /// Items by a set of index entries that may name one several times; in key order.
+    Set(Candidate),
+    /// Items in the order of the query.
+    Sequence(Sequence),
+}
+
+impl Path {
+    fn number(&self) -> Option<u32> {
+        match self {
+            Self::Entries(candidate) | Self::Set(candidate) => Some(candidate.number()),
+            Self::Items | Self::Sequence(_) => None,
+        }
+    }
+}
+
+impl Run<'_> {
+    pub(super) async fn page(
+        &mut self,
+        trace: &mut Trace,
+        query: &Query,
+        program: Arc<Program>,
+        from: Option<Position>,
+        offers: Offers,
+        request: &QueryRequest,
+    ) -> Result<PageRows> {
+        if offers.is_empty {
+            self.reader = Reader { windows: &[], ..self.reader };
+        }
+        match program.shape() {
+            Shape::Stream => self.stream(trace, program, from, offers).await,
+            Shape::Sort => self.sort(trace, program, from, offers, request.resume_filter.as_ref()).await,
+            Shape::Once | Shape::Collect { .. } => {
+                if from.is_none()
+                    && let Some(output) = self.answer_by_index(trace, query, &program, &offers).await?
+                {
+                    return Ok((vec![output], None));
+                }
+                let is_ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
+                self.collect(trace, program, from, offers, is_ranked).await
+            }
+        }
+    }
+
+    /// Rows as the items come; the next page begins at the item where this one ends.
+    async fn stream(
+        &mut self,
+        trace: &mut Trace,
+        program: Arc<Program>,
+        from: Option<Position>,
+        offers: Offers,
+    ) -> Result<PageRows> {
+        let start = match from {
+            None => StreamStart::default(),
+            Some(Position::Stream { key, skip_rows, passed, path, areas }) => {
+                StreamStart { key, skip_rows, passed, path: Some(path), areas }
+                    .in_generation(self.reader.container.index.serving.number)
+            }
+            Some(_) => return Err(continuation::invalid()),
+        };
+        let path = match start.path {
+            None => self.choose(trace, offers.candidates, None).await?,
+            Some(None) => Path::Items,
+            Some(Some(number)) => {
+                match offers.candidates.into_iter().find(|offer| offer.number() == number) {
+                    Some(candidate) => path_of(candidate),
+                    // The index no longer has it. Items in key order can be found without, entries cannot.
+                    None if start.areas.is_empty() => Path::Items,
+                    None => return Err(continuation::invalid()),
+                }
+            }
+        };
+        self.metrics.note(&path.label());
+        let (skip_rows, passed) = (start.skip_rows, start.passed);
+        self.resumed_in = (skip_rows > 0).then(|| start.key.clone());
+        let mut pipeline = Pipeline::new(program, Options { passed, skip_rows, ..Options::default() });
+        let mut outputs: Vec<Output> = Vec::new();
+        let mut next = None;
+        if pipeline.is_done() {
+            return Ok((outputs, None));
+        }
+        let mut bytes = 0;
+        let (rows_max, started, number) = (self.rows_max, self.started, path.number());
+        let by_entries = matches!(path, Path::Entries(..));
+        let feed = self.feed(trace, &mut pipeline, &path, &start, |pipeline, found, partition| {
+            // The window has counted all rows of this item, also those that do not fit the page.
+            let position = |key: Key, skip_rows, passed| {
+                let areas = start.areas_at(by_entries, partition, &key);
+                Position::Stream { key, skip_rows, passed, path: number, areas }
+            };
+            let new = pipeline.take();
+            let before = pipeline.passed() - new.len() as u64;
+            for (passed, output) in (before..).zip(new) {
+                if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
+                    let (key, skip_rows) = (found.mark.clone(), output.row);
+                    next = Some(position(key, skip_rows, passed));
+                    return Flow::Stop;
+                }
+                bytes += output.value.to_json().len();
+                outputs.push(output);
+            }
+            if pipeline.is_done() {
+                return Flow::Stop;
+            }
+            if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX || started.elapsed() > PAGE_TIME_MAX {
+                let key = [found.mark.as_slice(), &[0]].concat();
+                let passed = pipeline.passed();
+                next = Some(position(key, 0, passed));
+                return Flow::Stop;
+            }
+            Flow::GoOn
+        });
+        feed.await?;
+        Ok((outputs, next))
+    }
+
+    /// Only one page of rows is kept, and if the index has the order only a page of items is read.
+    async fn sort(
+        &mut self,
+        trace: &mut Trace,
+        program: Arc<Program>,
+        from: Option<Position>,
+        offers: Offers,
+        resume_filter: Option<&Value>,
+    ) -> Result<PageRows> {
+        let (resume, passed, returned) = match from {
+            None => (resume_point(resume_filter)?, 0, 0),
+            Some(Position::Sorted { point, passed }) => (Some(point), passed, 0),
+            Some(Position::Counted { returned, .. }) => (resume_point(resume_filter)?, 0, returned),
+            Some(Position::Stream { .. }) => return Err(continuation::invalid()),
+        };
+        let path = self.choose(trace, offers.candidates, offers.sequence).await?;
+        self.metrics.note(&path.label());
+        let skipped = usize::try_from(returned).unwrap_or(usize::MAX);
+        let page_rows = Some(self.rows_max.saturating_add(skipped));
+        let options = Options { passed, page_rows, resume: resume.clone(), ..Options::default() };
+        let mut pipeline = Pipeline::new(program, options);
+        if !pipeline.is_done() {
+            match &path {
+                Path::Sequence(sequence) => {
+                    self.feed_sequence(trace, &mut pipeline, sequence, resume.as_ref()).await?;
+                }
+                path => {
+                    self.feed(trace, &mut pipeline, path, &StreamStart::default(), |_, _, _| Flow::GoOn)
+                        .await?;
+                }
+            }
+        }
+        pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
+        let all = pipeline.take();
+        let total = all.len();
+        let (outputs, _) = cut_page(all.into_iter().skip(skipped), self.rows_max);
+        let cut = total - skipped.min(total) - outputs.len();
+        let next = (cut > 0 || pipeline.has_more()).then(|| {
+            let counted = Position::Counted { returned: returned + outputs.len() as u64, path: None };
+            let last = outputs.last().and_then(|output| output.position.clone());
+            let sorted = last.filter(|_| returned == 0).map(|point| Position::Sorted {
+                point: ResumePoint { exclude: true, ..point },
+                passed: pipeline.passed() - cut as u64,
+            });
+            // Long sort values would make a token that the client refuses: count rows instead.
+            let token_max = self.options.token_bytes_max.unwrap_or(4096);
+            sorted.filter(|position| position.encode().len() * 4 / 3 + 32 <= token_max).unwrap_or(counted)
+        });
+        Ok((outputs, next))
+    }
+
+    /// All rows are made, and those of earlier pages left out.
+    async fn collect(
+        &mut self,
+        trace: &mut Trace,
+        program: Arc<Program>,
+        from: Option<Position>,
+        offers: Offers,
+        is_ranked: bool,
+    ) -> Result<PageRows> {
+        let (returned, from_path) = match from {
+            None => (0, None),
+            Some(Position::Counted { returned, path }) => (returned, Some(path)),
+            Some(_) => return Err(continuation::invalid()),
+        };
+        let incremental = program.shape() == Shape::Collect { incremental: true };
+        let mut number = None;
+        let reads = program.shape() != Shape::Once;
+        let mut pipeline = Pipeline::new(program, Options::default());
+        if reads && !pipeline.is_done() {
+            let path = match (&from_path, offers.candidates) {
+                // The first page.
+                (None, candidates) => self.choose(trace, candidates, None).await?,
+                // Rows come in the order of the access path, so later pages must take the same.
+                (Some(None), _) => Path::Items,
+                (Some(Some(number)), candidates) => {
+                    let same = candidates.into_iter().find(|candidate| candidate.number() == *number);
+                    path_of(same.ok_or_else(continuation::invalid)?)
+                }
+            };
+            self.metrics.note(&path.label());
+            number = path.number();
+            // Distinct rows come as items do; no more are needed than this page and a sign of the next.
+            let enough = usize::try_from(returned).unwrap_or(usize::MAX).saturating_add(self.rows_max);
+            self.feed(
+                trace,
+                &mut pipeline,
+                &path,
+                &StreamStart::default(),
+                |pipeline, _, _| match incremental && (pipeline.ready() > enough || pipeline.is_done()) {
+                    true => Flow::Stop,
+                    false => Flow::GoOn,
+                },
+            )
+            .await?;
+        }
+        if trace.served.is_empty() {
+            self.touch(trace).await?;
+        }
+        pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
+        // Ranked rows come in one page: clients that merge them look at the first page only.
+        let rows_max = if is_ranked { usize::MAX } else { self.rows_max };
+        let all = pipeline.take().into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX));
+        let (outputs, more) = cut_page(all, rows_max);
+        let next =
+            more.then(|| Position::Counted { returned: returned + outputs.len() as u64, path: number });
+        Ok((outputs, next))
+    }
+
+    /// A query that reads no items still answers with the session of a partition.
+    pub(super) async fn touch(&self, trace: &mut Trace) -> Result<()> {
+        let range = self.options.scope.range(self.reader.container)?;
+        if let Some(partition) = self.reader.container.partitions_in(&range).next() {
+            let nothing = ReadRequest::Get(Vec::new());
+            self.reader.database.read_partition(trace, partition, self.reader.session, nothing).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn context<'c>(&'c self, work: Option<&'c Work>) -> Context<'c> {
+        Context { work, ..Context::new(self.now_ms, self.random, self.policies) }
+    }
+}
+
+/// The rows that fit a page, and whether some were left.
+fn cut_page(all: impl Iterator<Item = Output>, rows_max: usize) -> (Vec<Output>, bool) {
+    let mut outputs: Vec<Output> = Vec::new();
+    let mut bytes = 0;
+    for output in all {
+        if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
+            return (outputs, true);
+        }
+        bytes += output.value.to_json().len();
+        outputs.push(output);
+    }
+    (outputs, false)
+}
+
+fn resume_point(filter: Option<&Value>) -> Result<Option<ResumePoint>> {
+    let Some(filter) = filter else { return Ok(None) };
+    let point = ResumePoint::parse(filter, |rid| ItemRid::parse(rid).map(ItemRid::ordinal));
+    point.map(Some).ok_or_else(|| Error::bad_request("The query's resumeFilter is malformed."))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is used as a function of the error")]
+pub(super) fn evaluation_failure(error: EvalError) -> Error {
+    Error::bad_request(error.to_string())
+}
