@@ -282,6 +282,7 @@ fn new_container(
         range,
         store: *store,
         parents: Vec::new(),
+        numberings: 1,
         since: 1,
         timestamp: change.stamp.timestamp,
     });
@@ -293,7 +294,7 @@ fn new_container(
         partitions: partitions.collect(),
         routing_version: 1,
         index,
-        splits: Vec::new(),
+        reshaping: None,
     }
 }
 

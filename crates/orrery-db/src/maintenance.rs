@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use orrery_model::{Error, Result};
+use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::{Key, Lsn, PartitionId, ReadRequest, Scan};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -29,10 +30,30 @@ pub(crate) struct Maintenance {
     /// Per partition: the container's default lifetime and the feed position before which no item can expire
     /// under it, because those that are there live for ever.
     feed_cursors: Mutex<HashMap<PartitionId, (i64, Lsn)>>,
+    /// Long work ends early.
+    stopping: AtomicBool,
+}
+
+/// The first failure of several steps.
+struct Outcome(Result<()>);
+
+impl Outcome {
+    fn add(&mut self, result: Result<()>) {
+        match result {
+            Ok(()) => {}
+            // A partition was split or merged under this step; the next round finds the new ones.
+            Err(error) if error.kind == ErrorKind::PartitionGone => {
+                tracing::debug!(%error, "a step of the maintenance is left to the next round");
+            }
+            Err(error) if self.0.is_ok() => self.0 = Err(error),
+            Err(error) => tracing::warn!(%error, "a step of the maintenance failed"),
+        }
+    }
 }
 
 impl Maintenance {
     pub(crate) async fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
         let task = self.task.lock().take();
         if let Some(task) = task {
             self.stop.notify_one();
@@ -68,29 +89,55 @@ impl Database {
         self.maintenance.wake.notify_one();
     }
 
-    /// One round of all background work. Tests call it directly after moving the clock.
+    /// One round of all background work. Tests call it directly after moving the clock. What fails does not keep
+    /// the rest from being done; the first failure is the answer.
     pub async fn maintain(self: &Arc<Self>) -> Result<()> {
-        self.grow().await?;
+        let mut outcome = Outcome(Ok(()));
+        outcome.add(self.roll_back_interrupted().await);
+        outcome.add(self.grow().await);
         if !self.purges.is_idle() {
-            self.finish_purges().await?;
+            outcome.add(self.finish_purges().await);
         }
         self.purges.forget_finished();
         let catalog = self.catalog.snapshot();
+        self.budgets.keep_only(&catalog);
         for container in catalog.containers() {
             if container.index.building.is_some() {
-                self.rebuild_index(container).await?;
+                outcome.add(self.rebuild_index(container).await);
             } else if !container.index.retired.is_empty() && self.is_old(container.stamp.timestamp) {
-                self.remove_retired_generations(container).await?;
+                outcome.add(self.remove_retired(container).await);
             }
             let Some(default_ttl) = container.definition.default_ttl else { continue };
             for partition in &container.partitions {
-                self.sweep_own_lifetimes(container, partition).await?;
+                outcome.add(self.sweep_own_lifetimes(container, partition).await);
                 if default_ttl > 0 {
-                    self.sweep_default_lifetime(container, partition, default_ttl).await?;
+                    outcome.add(self.sweep_default_lifetime(container, partition, default_ttl).await);
                 }
             }
         }
-        Ok(())
+        outcome.0
+    }
+
+    /// Entries are deleted here without a trace in the journal that splits follow, so none may be under way.
+    async fn remove_retired(&self, container: &Arc<Container>) -> Result<()> {
+        let Ok(_no_split) = self.reshapings.try_lock() else { return Ok(()) };
+        let catalog = self.catalog.snapshot();
+        let Some(current) = catalog.container_by_rid(container.rid) else { return Ok(()) };
+        if current.reshaping.is_none() { self.remove_retired_generations(current).await } else { Ok(()) }
+    }
+
+    /// Whether the database is being closed.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.maintenance.stopping.load(Ordering::Acquire)
+    }
+
+    /// Forgets what is kept in memory of partitions that are gone.
+    pub(crate) fn forget_partitions(&self, partitions: &[PartitionId]) {
+        let mut cursors = self.maintenance.feed_cursors.lock();
+        for partition in partitions {
+            cursors.remove(partition);
+            self.budgets.forget(*partition);
+        }
     }
 
     /// Whether no query page that began before this second can still be running.
@@ -195,6 +242,7 @@ impl Database {
 
     /// Gives the space of removed containers back, without making the client wait.
     pub(crate) fn destroy_partitions(self: &Arc<Self>, partitions: Vec<PartitionId>) {
+        self.forget_partitions(&partitions);
         let database = Arc::clone(self);
         tokio::spawn(async move {
             for partition in partitions {

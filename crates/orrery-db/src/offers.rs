@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orrery_model::offer::{Migration, PARTITION_THROUGHPUT_MAX, Throughput};
+use orrery_model::offer::{Migration, Throughput};
 use orrery_model::rid::OfferRid;
 use orrery_model::{Error, ErrorKind, Result, Value};
 
@@ -53,7 +53,7 @@ impl Database {
     ) -> Result<OfferReply> {
         let body = parse_object(body)?;
         trace.add(cost::metadata_write());
-        let share_max = self.options.partition_throughput_max.unwrap_or(PARTITION_THROUGHPUT_MAX);
+        let share_max = self.partition_throughput_max();
         let replaced = self
             .catalog
             .change(|change| {

@@ -112,7 +112,7 @@ pub enum Decision<T> {
 }
 
 /// What one operation changes. A key may appear once in all.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct WriteSet {
     pub puts: Vec<(Key, Bytes)>,
     pub deletes: Vec<Key>,

@@ -67,20 +67,26 @@ pub struct Container {
     /// Counts changes of `partitions`: the etag of the partition key range feed.
     pub routing_version: u64,
     pub index: IndexState,
-    /// A split under way.
-    pub splits: Vec<Split>,
+    /// Partitions of it that are becoming others.
+    pub reshaping: Option<Reshaping>,
 }
 
-/// A partition that is becoming two.
+/// A change of partitions under way: one becomes two, or two become one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Split {
-    pub parent: u32,
-    /// The first key of the second child.
-    pub at: EffectiveKey,
-    pub left_range: u32,
-    pub right_range: u32,
-    pub left: PartitionRef,
-    pub right: PartitionRef,
+pub struct Reshaping {
+    /// The range ids of those that go, in the order of their ranges.
+    pub parents: Vec<u32>,
+    /// What takes their place, in the order of their ranges.
+    pub children: Vec<Newborn>,
+}
+
+/// A partition that is being filled and serves nobody yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Newborn {
+    pub range_id: u32,
+    pub range: EpkRange,
+    pub store: PartitionRef,
+    pub numberings: u16,
 }
 
 /// A physical partition as clients see it: a partition key range.
@@ -90,8 +96,10 @@ pub struct Partition {
     pub range_id: u32,
     pub range: EpkRange,
     pub store: PartitionRef,
-    /// The ranges this one came from by splits, oldest first.
+    /// The ranges this one came from by splits and merges, oldest first.
     pub parents: Vec<u32>,
+    /// How many partitions' numbers meet in its feed: more than one after merges.
+    pub numberings: u16,
     /// The routing version at which it appeared.
     pub since: u64,
     pub timestamp: i64,

@@ -19,8 +19,8 @@ use serde_json::value::RawValue;
 use crate::index::{Generation, IndexState};
 
 use super::{
-    Catalog, Container, DatabaseEntry, Offer, OfferOwner, Partition, Permission, PermissionMode, Split,
-    Stamp, User,
+    Catalog, Container, DatabaseEntry, Newborn, Offer, OfferOwner, Partition, Permission, PermissionMode,
+    Reshaping, Stamp, User,
 };
 
 /// A record that cannot be read: damage, or the work of a newer version.
@@ -59,17 +59,27 @@ struct ContainerRecord {
     routing_version: u64,
     index: IndexRecord,
     #[serde(default)]
-    splits: Vec<SplitRecord>,
+    reshaping: Option<ReshapingRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SplitRecord {
-    parent: u32,
-    at: String,
-    left_range: u32,
-    right_range: u32,
-    left: u32,
-    right: u32,
+struct ReshapingRecord {
+    parents: Vec<u32>,
+    children: Vec<NewbornRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NewbornRecord {
+    range_id: u32,
+    min: String,
+    max: String,
+    store: u32,
+    #[serde(default = "one")]
+    numberings: u16,
+}
+
+fn one() -> u16 {
+    1
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,6 +106,8 @@ struct PartitionRecord {
     parents: Vec<u32>,
     since: u64,
     timestamp: i64,
+    #[serde(default = "one")]
+    numberings: u16,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -167,6 +179,7 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
         parents: partition.parents.clone(),
         since: partition.since,
         timestamp: partition.timestamp,
+        numberings: partition.numberings,
     });
     let index = IndexRecord {
         serving: generation(&container.index.serving),
@@ -174,16 +187,22 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
         version: container.index.version,
         retired: container.index.retired.clone(),
     };
-    let splits = container.splits.iter().map(|split| SplitRecord {
-        parent: split.parent,
-        at: split.at.to_string(),
-        left_range: split.left_range,
-        right_range: split.right_range,
-        left: split.left.id.0,
-        right: split.right.id.0,
+    let reshaping = container.reshaping.as_ref().map(|reshaping| ReshapingRecord {
+        parents: reshaping.parents.clone(),
+        children: reshaping
+            .children
+            .iter()
+            .map(|child| NewbornRecord {
+                range_id: child.range_id,
+                min: child.range.min.to_string(),
+                max: child.range.max.to_string(),
+                store: child.store.id.0,
+                numberings: child.numberings,
+            })
+            .collect(),
     });
     encode(&ContainerRecord {
-        splits: splits.collect(),
+        reshaping,
         index,
         rid: container.rid.to_string(),
         definition,
@@ -307,6 +326,7 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
             parents: partition.parents,
             since: partition.since,
             timestamp: partition.timestamp,
+            numberings: partition.numberings,
         });
     }
     let index = IndexState {
@@ -320,20 +340,23 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
         version: record.index.version,
         retired: record.index.retired,
     };
-    let mut splits = Vec::with_capacity(record.splits.len());
-    for split in record.splits {
-        let store = |number: u32| PartitionRef { id: PartitionId(number), epoch: 0 };
-        splits.push(Split {
-            parent: split.parent,
-            at: EffectiveKey::parse(&split.at)?,
-            left_range: split.left_range,
-            right_range: split.right_range,
-            left: store(split.left),
-            right: store(split.right),
-        });
-    }
+    let reshaping = match record.reshaping {
+        None => None,
+        Some(record) => {
+            let mut children = Vec::with_capacity(record.children.len());
+            for child in record.children {
+                children.push(Newborn {
+                    range_id: child.range_id,
+                    range: EpkRange::new(EffectiveKey::parse(&child.min)?, EffectiveKey::parse(&child.max)?),
+                    store: PartitionRef { id: PartitionId(child.store), epoch: 0 },
+                    numberings: child.numberings,
+                });
+            }
+            Some(Reshaping { parents: record.parents, children })
+        }
+    };
     catalog.database_mut(&database_id).insert_container(Container {
-        splits,
+        reshaping,
         index,
         rid,
         database_id: database_id.clone(),

@@ -63,10 +63,18 @@ impl Database {
         let mut attempt = 0;
         loop {
             match self.read_changes_once(trace, at, intended_rid, request).await {
+                // A client whose keys no longer lie in one partition must learn that now.
+                Err(error) if self.crosses_partitions(at, &request.scope) => return Err(error),
                 Err(error) if self.may_read_again(&error, at, &request.scope, &mut attempt).await => {}
                 result => return result,
             }
         }
+    }
+
+    fn crosses_partitions(&self, (database, container): (&str, &str), scope: &FeedScope) -> bool {
+        let catalog = self.catalog.snapshot();
+        let Ok(container) = catalog.container(database, container) else { return false };
+        scope.range(container).is_ok_and(|range| only_partition(container, &range, scope).is_err())
     }
 
     async fn read_changes_once(

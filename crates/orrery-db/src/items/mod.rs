@@ -87,12 +87,12 @@ impl Database {
     pub(crate) fn is_visible(
         &self,
         container: &Container,
-        partition: &Partition,
+        _partition: &Partition,
         effective: &EffectiveKey,
         item: &StoredItem,
     ) -> bool {
         !item.is_expired(container.definition.default_ttl, self.env.now_seconds())
-            && !self.purges.hides(partition.store.id, effective, item.lsn)
+            && !self.purges.hides(container.rid, effective, item.lsn)
     }
 }
 

@@ -88,7 +88,7 @@ impl PurgeSet {
     fn pending(&self) -> Vec<(ContainerRid, EffectiveKey, Lsn)> {
         let purges = self.purges.read();
         let pending = purges.iter().filter(|(_, purge)| purge.finished.is_none());
-        pending.map(|((partition, effective), purge)| (*partition, effective.clone(), purge.to)).collect()
+        pending.map(|((container, effective), purge)| (*container, effective.clone(), purge.to)).collect()
     }
 }
 

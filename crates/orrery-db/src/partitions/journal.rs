@@ -6,7 +6,9 @@
 
 use bytes::Bytes;
 use orrery_model::Result;
-use orrery_storage::{CommitError, Committed, Decision, Key, KeyRange, Lsn, Op, View, WriteSet};
+use orrery_storage::{
+    CommitError, Committed, Decision, Key, KeyRange, Lsn, Op, PartitionRef, View, WriteSet,
+};
 
 use crate::Database;
 use crate::catalog::Partition;
@@ -16,21 +18,30 @@ use crate::failure::commit_failure;
 pub(crate) const SPLIT_MARK: [u8; 1] = [0x78];
 const JOURNAL: u8 = 0x79;
 
-/// The key of what the transaction `lsn` touched.
-fn journal_key(lsn: Lsn) -> Key {
+/// Bytes of keys in one entry. A write may touch more keys than a value of the store can hold.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+
+/// The key of some of what the transaction `lsn` touched.
+fn journal_key(lsn: Lsn, part: u16) -> Key {
     let mut key = vec![JOURNAL];
     key.extend_from_slice(&lsn.to_be_bytes());
+    key.extend_from_slice(&part.to_be_bytes());
     key
 }
 
-/// All journal entries after this transaction.
-pub(crate) fn entries_after(lsn: Lsn) -> KeyRange {
-    KeyRange::new(journal_key(lsn.saturating_add(1)), vec![JOURNAL + 1])
+/// All journal entries after the one with this key.
+pub(crate) fn entries_after(key: &[u8]) -> KeyRange {
+    KeyRange::new([key, &[0]].concat(), vec![JOURNAL + 1])
 }
 
-/// The transaction of a journal entry.
-pub(crate) fn lsn_of(key: &[u8]) -> Option<Lsn> {
-    key.strip_prefix(&[JOURNAL])?.try_into().ok().map(u64::from_be_bytes)
+/// What comes before every entry of transactions after `lsn`.
+pub(crate) fn position_after(lsn: Lsn) -> Key {
+    journal_key(lsn, u16::MAX)
+}
+
+/// All journal entries.
+pub(crate) fn all_entries() -> KeyRange {
+    KeyRange::prefix(&[JOURNAL])
 }
 
 /// Whether the key belongs to the split itself and stays with the parent.
@@ -38,14 +49,22 @@ pub(crate) fn is_own(key: &[u8]) -> bool {
     key.first().is_some_and(|first| *first == SPLIT_MARK[0] || *first == JOURNAL)
 }
 
-fn encode_keys<'k>(keys: impl Iterator<Item = &'k Key>) -> Bytes {
+/// The keys, each after its length, in as many values as they need.
+fn encode_keys<'k>(keys: impl Iterator<Item = &'k Key>) -> Vec<Bytes> {
+    let mut parts = Vec::new();
     let mut bytes = Vec::new();
     for key in keys {
-        bytes
-            .extend_from_slice(&u16::try_from(key.len()).expect("keys are shorter than 64 KB").to_be_bytes());
+        let length = u16::try_from(key.len()).expect("the store takes no keys beyond 2 KB");
+        bytes.extend_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(key);
+        if bytes.len() >= ENTRY_BYTES_MAX {
+            parts.push(Bytes::from(std::mem::take(&mut bytes)));
+        }
     }
-    bytes.into()
+    if !bytes.is_empty() {
+        parts.push(bytes.into());
+    }
+    parts
 }
 
 /// The keys of a journal entry.
@@ -81,8 +100,10 @@ impl<O: Op> Op for Journaled<O> {
             Decision::Write(mut writes, out) => {
                 if view.get(&SPLIT_MARK).is_some() {
                     let touched = writes.puts.iter().map(|(key, _)| key).chain(&writes.deletes);
-                    let entry = encode_keys(touched);
-                    writes.put(journal_key(lsn), entry);
+                    let parts = encode_keys(touched);
+                    for (part, entry) in (0u16..).zip(parts) {
+                        writes.put(journal_key(lsn, part), entry);
+                    }
                 }
                 Decision::Write(writes, out)
             }
@@ -102,20 +123,30 @@ impl Database {
     }
 
     /// Sets or takes away the mark of a split.
-    pub(crate) async fn mark_split(&self, partition: &Partition, on: bool) -> Result<Lsn> {
-        let op = SetMark { operation_id: u128::from(self.env.random_u64()), on };
-        let committed =
-            orrery_storage::commit(&*self.store, partition.store, op).await.map_err(commit_failure)?;
+    pub(crate) async fn mark_split(&self, partition: PartitionRef, on: bool) -> Result<Lsn> {
+        let mut writes = WriteSet::default();
+        if on {
+            writes.put(SPLIT_MARK.to_vec(), Bytes::new())
+        } else {
+            writes.delete(SPLIT_MARK.to_vec())
+        }
+        self.commit_as_it_is(partition, writes).await
+    }
+
+    /// Commits a write set that nothing has to be decided for and no split follows.
+    pub(crate) async fn commit_as_it_is(&self, partition: PartitionRef, writes: WriteSet) -> Result<Lsn> {
+        let op = AsItIs { operation_id: u128::from(self.env.random_u64()), writes };
+        let committed = orrery_storage::commit(&*self.store, partition, op).await.map_err(commit_failure)?;
         Ok(committed.lsn)
     }
 }
 
-struct SetMark {
+struct AsItIs {
     operation_id: u128,
-    on: bool,
+    writes: WriteSet,
 }
 
-impl Op for SetMark {
+impl Op for AsItIs {
     type Out = ();
 
     fn id(&self) -> u128 {
@@ -125,12 +156,7 @@ impl Op for SetMark {
     fn reads(&self, _keys: &mut Vec<Key>) {}
 
     fn decide(&self, _view: &dyn View, _lsn: Lsn) -> Decision<()> {
-        let mut writes = WriteSet::default();
-        match self.on {
-            true => writes.put(SPLIT_MARK.to_vec(), Bytes::new()),
-            false => writes.delete(SPLIT_MARK.to_vec()),
-        }
-        Decision::Write(writes, ())
+        Decision::Write(self.writes.clone(), ())
     }
 }
 
@@ -141,7 +167,14 @@ mod tests {
     #[test]
     fn journal_entries_come_back() {
         let keys = [vec![1, 2, 3], vec![], vec![9; 300]];
-        assert_eq!(decode_keys(&encode_keys(keys.iter())), keys);
-        assert_eq!(lsn_of(&journal_key(77)), Some(77));
+        let parts = encode_keys(keys.iter());
+        assert_eq!(parts.len(), 1);
+        assert_eq!(decode_keys(&parts[0]), keys);
+        let many = vec![vec![7; 2000]; 3000];
+        let parts = encode_keys(many.iter());
+        assert!(parts.len() > 4 && parts.iter().all(|part| part.len() < ENTRY_BYTES_MAX + 2048));
+        assert_eq!(parts.iter().flat_map(|part| decode_keys(part)).collect::<Vec<_>>(), many);
+        assert!(entries_after(&position_after(4)).start > journal_key(4, 9));
+        assert!(entries_after(&position_after(4)).start < journal_key(5, 0));
     }
 }

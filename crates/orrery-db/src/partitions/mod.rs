@@ -1,8 +1,12 @@
-//! Physical partitions: how they are written to, and how one becomes two.
+//! Physical partitions: how they are written to, how one becomes two, and how two become one again.
 
+mod copy;
 pub(crate) mod journal;
+mod merge;
+mod reshape;
 mod split;
 mod view;
 
+pub use merge::MergeReport;
 pub use split::SplitReport;
 pub use view::{ContainerView, PartitionView};

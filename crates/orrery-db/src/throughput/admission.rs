@@ -59,9 +59,19 @@ impl Budgets {
         account
     }
 
-    /// Forgets partitions that are gone.
+    /// Forgets a partition that is gone.
     pub(crate) fn forget(&self, partition: PartitionId) {
         self.accounts.write().remove(&Place::Partition(partition));
+    }
+
+    /// Forgets whatever the catalog no longer has.
+    pub(crate) fn keep_only(&self, catalog: &Catalog) {
+        let places: std::collections::HashSet<Place> = catalog
+            .containers()
+            .flat_map(|container| container.partitions.iter().map(move |partition| (container, partition)))
+            .map(|(container, partition)| rate_of(catalog, container, partition).0)
+            .collect();
+        self.accounts.write().retain(|place, _| places.contains(place));
     }
 }
 

@@ -30,9 +30,14 @@ impl Database {
         Ok(())
     }
 
+    /// Request units per second that a physical partition may have.
+    pub(crate) fn partition_throughput_max(&self) -> u32 {
+        self.options.partition_throughput_max.unwrap_or(PARTITION_THROUGHPUT_MAX)
+    }
+
     async fn grow_container(self: &Arc<Self>, container: &Container) -> Result<()> {
         let rid = container.rid;
-        let share_max = self.options.partition_throughput_max.unwrap_or(PARTITION_THROUGHPUT_MAX);
+        let share_max = self.partition_throughput_max();
         loop {
             let catalog = self.catalog.snapshot();
             let Some(current) = catalog.container_by_rid(rid) else { return Ok(()) };

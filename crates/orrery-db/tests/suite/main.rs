@@ -19,6 +19,7 @@ mod offers;
 mod permissions;
 mod purges;
 mod queries;
+mod reshaping;
 mod sessions;
 mod splits;
 mod throughput;

@@ -14,16 +14,35 @@ pub struct Faulty {
     inner: Arc<dyn PartitionStore>,
     commits_left: AtomicI64,
     creates_left: AtomicI64,
+    changes_left: AtomicI64,
 }
 
 impl Faulty {
     pub fn new(inner: Arc<dyn PartitionStore>) -> Self {
-        Self { inner, commits_left: AtomicI64::new(i64::MAX), creates_left: AtomicI64::new(i64::MAX) }
+        let unlimited = || AtomicI64::new(i64::MAX);
+        Self { inner, commits_left: unlimited(), creates_left: unlimited(), changes_left: unlimited() }
     }
 
     /// Lets so many commits pass and no more.
     pub fn fail_after_commits(&self, count: i64) {
         self.commits_left.store(count, Ordering::SeqCst);
+    }
+
+    /// Lets so many changes of any kind pass and no more.
+    pub fn fail_after_changes(&self, count: i64) {
+        self.changes_left.store(count, Ordering::SeqCst);
+    }
+
+    /// Whether a change was refused since the limit was set.
+    pub fn has_failed(&self) -> bool {
+        self.changes_left.load(Ordering::SeqCst) < 0
+    }
+
+    fn change(&self) -> Result<(), StoreError> {
+        if self.changes_left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Err(StoreError::Unavailable("it was told to fail".to_owned()));
+        }
+        Ok(())
     }
 
     /// Lets so many partitions be made and no more.
@@ -42,14 +61,14 @@ impl PartitionStore for Faulty {
         partition: PartitionRef,
         op: Box<dyn ErasedOp>,
     ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
-        if self.commits_left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+        if self.commits_left.fetch_sub(1, Ordering::SeqCst) <= 0 || self.change().is_err() {
             return Box::pin(async { Err(CommitError::Unavailable("it was told to fail".to_owned())) });
         }
         self.inner.commit(partition, op)
     }
 
     fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
-        if self.creates_left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+        if self.creates_left.fetch_sub(1, Ordering::SeqCst) <= 0 || self.change().is_err() {
             return Box::pin(async { Err(StoreError::Unavailable("it was told to fail".to_owned())) });
         }
         self.inner.create(id, lsn)
@@ -60,10 +79,16 @@ impl PartitionStore for Faulty {
     }
 
     fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        if let Err(error) = self.change() {
+            return Box::pin(async { Err(error) });
+        }
         self.inner.retire(partition)
     }
 
     fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        if let Err(error) = self.change() {
+            return Box::pin(async { Err(error) });
+        }
         self.inner.destroy(id)
     }
 
@@ -84,6 +109,9 @@ impl PartitionStore for Faulty {
         partition: PartitionRef,
         entries: Vec<Entry>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
+        if let Err(error) = self.change() {
+            return Box::pin(async { Err(error) });
+        }
         self.inner.bulk_load(partition, entries)
     }
 
@@ -93,6 +121,9 @@ impl PartitionStore for Faulty {
         range: KeyRange,
         entries_max: usize,
     ) -> BoxFuture<'_, Result<usize, StoreError>> {
+        if let Err(error) = self.change() {
+            return Box::pin(async { Err(error) });
+        }
         self.inner.delete_range(partition, range, entries_max)
     }
 
