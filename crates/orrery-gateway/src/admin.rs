@@ -15,6 +15,7 @@ use orrery_model::value::{self, Value};
 use orrery_model::{Error, Object, Result};
 
 use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
+use crate::path::Path;
 use crate::reply::{Common, Reply};
 use crate::service::{GatewayOptions, Refusal};
 use crate::transport::{BodyError, ConnectionInfo};
@@ -96,6 +97,7 @@ where
         activity_id: &activity_id,
         version: "2018-12-31",
         trace: &trace,
+        path: &Path::Unknown,
         elapsed: started.elapsed(),
     })
 }

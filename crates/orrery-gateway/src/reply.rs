@@ -7,11 +7,13 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use orrery_db::{MetadataPage, MetadataReply, Trace};
+use orrery_model::rid::DatabaseRid;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Value};
 
 use crate::auth::AuthFailure;
 use crate::headers;
+use crate::path::Path;
 use crate::wire::status::wire_status;
 
 /// An answer before the headers that every answer has.
@@ -127,6 +129,7 @@ impl Reply {
             .with("x-ms-gatewayversion", "version=2.14.0")
             .with("x-ms-serviceversion", "version=2.14.0.0")
             .with("x-ms-schemaversion", "1.19");
+        self = with_owner(self, common);
         self = with_data_plane_headers(self, common.trace);
         let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
@@ -140,21 +143,46 @@ pub(crate) struct Common<'a> {
     pub activity_id: &'a str,
     pub version: &'a str,
     pub trace: &'a Trace,
+    pub path: &'a Path,
     /// How long the answer took; the Rust client puts it into its diagnostics.
     pub elapsed: Duration,
 }
 
-/// Where the data came from and how far that partition was: clients build their sessions from these.
-fn with_data_plane_headers(mut reply: Reply, trace: &Trace) -> Reply {
-    if let Some(container) = &trace.container {
-        let path = container.alt_path();
-        let path = percent_encoding::utf8_percent_encode(&path, NOT_IN_HEADERS).to_string();
-        reply = reply.with("x-ms-alt-content-path", path);
-        // The service names the owner where something was found only (asserted by the Java client's suite).
-        if reply.status.as_u16() < 400 && reply.status != StatusCode::MULTI_STATUS {
-            reply = reply.with("x-ms-content-path", container.rid);
+/// What owns the resource of the answer, by name and by RID. The Java client builds the names of resources from
+/// the owner's; several clients keep their sessions by its RID.
+fn with_owner(reply: Reply, common: &Common<'_>) -> Reply {
+    let container = common.trace.container.as_ref();
+    let (name, rid) = match (common.path, container) {
+        (Path::Container(_), Some(container)) => {
+            (format!("dbs/{}", container.database_id), Some(container.rid.database().to_string()))
         }
+        // A RID in place of the name is not looked up: clients that send one know the name.
+        (Path::Containers(database) | Path::Users(database) | Path::User(database, _), _)
+            if DatabaseRid::parse(database).is_none() =>
+        {
+            (format!("dbs/{database}"), None)
+        }
+        (Path::Permissions(database, user) | Path::Permission(database, user, _), _)
+            if DatabaseRid::parse(database).is_none() =>
+        {
+            (format!("dbs/{database}/users/{user}"), None)
+        }
+        (path, Some(container)) if path.container().is_some() => {
+            (container.alt_path(), Some(container.rid.to_string()))
+        }
+        _ => return reply,
+    };
+    let name = percent_encoding::utf8_percent_encode(&name, NOT_IN_HEADERS).to_string();
+    let reply = reply.with("x-ms-alt-content-path", name);
+    // The service gives the RID where something was found only (asserted by the Java client's suite).
+    match rid.filter(|_| reply.status.as_u16() < 400 && reply.status != StatusCode::MULTI_STATUS) {
+        Some(rid) => reply.with("x-ms-content-path", rid),
+        None => reply,
     }
+}
+
+/// How far the partitions that served were: clients build their sessions from these.
+fn with_data_plane_headers(reply: Reply, trace: &Trace) -> Reply {
     let (Some(token), Some(first)) = (trace.session_token(), trace.served.first()) else { return reply };
     let lsn = trace.served.iter().map(|served| served.lsn).max().unwrap_or(first.lsn);
     let item_lsn = trace.item_lsn.unwrap_or(lsn);

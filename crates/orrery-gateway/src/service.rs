@@ -122,7 +122,7 @@ impl Gateway {
         if let Some(origin) = origin(&parts, &connection).filter(|_| parts.uri.path().is_ascii()) {
             reply = reply.with("content-location", format_args!("{origin}{}", parts.uri.path()));
         }
-        reply.finish(&Common { activity_id: &activity_id, version, trace: &trace, elapsed })
+        reply.finish(&Common { activity_id: &activity_id, version, trace: &trace, path: &path, elapsed })
     }
 
     /// Who asks, and whether they may.

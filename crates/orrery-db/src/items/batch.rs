@@ -72,9 +72,11 @@ impl Database {
             match prepare(&container, &key, operation) {
                 Ok(action) => actions.push(action),
                 Err(error) => {
-                    // A refused batch costs as much as looking for an item that is not there.
+                    // A refused operation costs as much as looking for an item that is not there.
+                    let mut charges = vec![Charge::ZERO; at];
+                    charges.push(cost::missing_item());
                     trace.add(cost::missing_item());
-                    return Ok(failed_at(at, operations.len(), &error, Vec::new()));
+                    return Ok(failed_at(at, operations.len(), &error, charges));
                 }
             }
         }
