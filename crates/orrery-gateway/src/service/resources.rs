@@ -292,7 +292,14 @@ impl Call<'_> {
     fn conflicts(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
         let container = self.database.read_container(trace, &at.database, &at.container)?;
         let owner_rid = container.value.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let sent = &self.parts.headers;
+        let is_scoped = headers::flag(sent, headers::ENABLE_CROSS_PARTITION)
+            || headers::partition_key(sent)?.is_some()
+            || headers::range_id(sent)?.is_some();
         match self.verb {
+            Verb::Query if !is_scoped => Err(Error::bad_request(
+                "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+            )),
             Verb::List | Verb::Query => {
                 Ok(Reply::feed("Conflicts", &MetadataPage { owner_rid, ..MetadataPage::default() }))
             }
