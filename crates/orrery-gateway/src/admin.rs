@@ -15,6 +15,7 @@ use orrery_model::value::{self, Value};
 use orrery_model::{Error, Object, Result};
 
 use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
+use crate::explain;
 use crate::path::Path;
 use crate::reply::{Common, Reply};
 use crate::service::{GatewayOptions, Refusal};
@@ -77,7 +78,7 @@ where
         let principal = authenticate(&SignedRequest::of(parts), &options.keys, options.auth, now)?;
         match principal {
             Principal::Master => {}
-            Principal::ReadOnly if parts.method == Method::GET => {}
+            Principal::ReadOnly if parts.method == Method::GET || path == "/_orrery/explain" => {}
             Principal::ReadOnly => return Err(AuthFailure::ReadOnlyKey.into()),
             Principal::Aad | Principal::ResourceToken(_) => {
                 return Err(AuthFailure::ResourceTokenRights.into());
@@ -118,6 +119,9 @@ async fn route(
         }
         (&Method::GET, "/_orrery/partitions") => list_partitions(database, query).await,
         (&Method::POST, "/_orrery/partitions/split") => split_partition(database, body).await,
+        (&Method::GET | &Method::POST, "/_orrery/explain") => {
+            explain::explain(database, method, query, body).await
+        }
         (&Method::GET, "/_orrery/throttles") => {
             let events: Vec<Value> = database.throttle_events().iter().map(throttle_value).collect();
             Ok(Reply::json(StatusCode::OK, Value::from(events).to_json()))

@@ -7,6 +7,7 @@
 mod account;
 mod admin;
 pub mod auth;
+mod explain;
 pub mod headers;
 pub mod metrics;
 pub mod operation;

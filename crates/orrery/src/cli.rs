@@ -42,6 +42,61 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: KeyCommand,
     },
+    /// Look at queries without changing anything.
+    #[command(arg_required_else_help = true)]
+    Query {
+        #[command(subcommand)]
+        command: QueryCommand,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum QueryCommand {
+    /// Print query plans as clients get them.
+    ///
+    /// Reads one JSON object a line from standard input: {"query":"SELECT …","parameters":[{"name":"@p","value":1}],
+    /// "pk":["/id"],"pkKind":"Hash"}. All but the query may be left out; pkKind is Hash or MultiHash, and "features"
+    /// may list what the client supports, as in the request header. Writes one line for each: the plan, or
+    /// {"errors":[{"code":"SC1001","start":0,"end":1,"message":"…"}]}; the exit code is then 1.
+    Plan,
+    /// Show how a running server runs a query: the index it uses, the alternatives, expected and real numbers.
+    ///
+    /// One page of the query is run. The same is answered by POST /_orrery/explain.
+    Explain(Box<ExplainArguments>),
+}
+
+#[derive(Args)]
+pub(crate) struct ExplainArguments {
+    /// The query.
+    pub(crate) query: String,
+
+    /// The database.
+    #[arg(long, short, value_name = "ID", env = "ORRERY_DATABASE")]
+    pub(crate) database: String,
+
+    /// The container.
+    #[arg(long, short, value_name = "ID", env = "ORRERY_CONTAINER")]
+    pub(crate) container: String,
+
+    /// A parameter of the query, as @NAME=JSON. May be given several times.
+    #[arg(long, short, value_name = "@NAME=JSON")]
+    pub(crate) parameter: Vec<String>,
+
+    /// Only this partition key, as a JSON array.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) partition_key: Option<String>,
+
+    /// The server.
+    #[arg(long, value_name = "URL", env = "ORRERY_ENDPOINT", default_value = "http://127.0.0.1:8081")]
+    pub(crate) endpoint: String,
+
+    /// An account key of the server. Without one the well-known key of emulators is used.
+    #[arg(long, value_name = "BASE64", env = "ORRERY_KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
+
+    /// How the explanation is written.
+    #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
+    pub(crate) output: Output,
 }
 
 #[derive(Subcommand)]

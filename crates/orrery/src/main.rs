@@ -6,9 +6,12 @@
 mod assembly;
 mod banner;
 mod cli;
+mod client;
 mod failure;
 mod key_hash;
 mod keys;
+mod query_explain;
+mod query_plan;
 mod serve;
 mod settings;
 
@@ -17,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use cli::{Cli, Command, KeyCommand};
+use cli::{Cli, Command, KeyCommand, QueryCommand};
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -47,6 +50,12 @@ fn run() -> Result<(), Failure> {
         }
         Command::Key { command: KeyCommand::Hash } => {
             key_hash::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
+        }
+        Command::Query { command: QueryCommand::Plan } => {
+            query_plan::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
+        }
+        Command::Query { command: QueryCommand::Explain(arguments) } => {
+            query_explain::run(&arguments, &mut std::io::stdout().lock())
         }
     }
 }

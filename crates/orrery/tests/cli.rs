@@ -369,3 +369,37 @@ fn key_hash_answers_bad_lines_and_ends_with_code_1() {
     assert!(lines[0].starts_with("{\"error\":\""));
     assert_eq!(lines[1], "{\"epk\":\"22E342F38A486A088463DFF7838A5963\"}");
 }
+
+#[test]
+fn query_plans_are_printed_line_by_line() {
+    let mut child = orrery(&["query", "plan"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let input = "{\"query\":\"SELECT VALUE COUNT(1) FROM c\",\"pk\":[\"/pk\"]}\n{\"query\":\"SELECT * FORM c\"}\n";
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(lines[0]["queryInfo"]["aggregates"], serde_json::json!(["Count"]));
+    assert_eq!(lines[1]["errors"][0]["code"], "SC1001");
+}
+
+#[test]
+fn queries_are_explained_by_a_running_server() {
+    let server = Server::start(&["--in-memory"]);
+    let endpoint = format!("http://127.0.0.1:{}", server.port());
+    let explain = |extra: &[&str]| {
+        let mut arguments = vec!["query", "explain", "--endpoint", &endpoint, "-d", "db", "-c", "things"];
+        arguments.extend_from_slice(extra);
+        run(&mut orrery(&arguments))
+    };
+    // Nothing is there yet, and the server says so.
+    let (code, _, message) = explain(&["SELECT * FROM c"]);
+    assert_eq!(code, 1, "{message}");
+    assert!(message.contains("refused (404)"), "{message}");
+    let (code, _, message) = explain(&["SELECT * FROM c", "-p", "nonsense"]);
+    assert_eq!(code, 2, "{message}");
+    let wrong = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==";
+    let (code, _, message) = explain(&["SELECT * FROM c", "--key", wrong]);
+    assert!(code == 1 && message.contains("refused (401)"), "{message}");
+}

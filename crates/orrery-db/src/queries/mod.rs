@@ -5,6 +5,7 @@ mod answer;
 pub(crate) mod checks;
 mod choice;
 mod execute;
+mod explain;
 mod feed;
 mod index_metrics;
 mod metadata;

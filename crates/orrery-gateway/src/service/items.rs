@@ -1,7 +1,10 @@
 //! Requests about items.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::StatusCode;
+use orrery_db::QueryPage;
 use orrery_db::{
     BatchKind, BatchOperation, BatchOutcome, BatchResult, ChangeRequest, ChangeStart, Effect, FeedScope,
     ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace,
@@ -9,6 +12,7 @@ use orrery_db::{
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Result};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{BODY_BYTES_MAX, Call};
 use crate::headers;
@@ -197,14 +201,23 @@ impl Call<'_> {
             scope: self.scope()?,
             page: self.page()?,
             cross_partition: headers::flag(headers, headers::ENABLE_CROSS_PARTITION),
-            without_index: false,
             token_bytes_max: token_kb.map(|limit| limit.saturating_mul(1024)),
+            without_index: false,
+            index_metrics: headers::flag(headers, headers::POPULATE_INDEX_METRICS)
+                || headers::flag(headers, headers::POPULATE_INDEX_METRICS_V2),
+            advice: headers::flag(headers, headers::POPULATE_QUERY_ADVICE),
         };
         let page = self.database.query_items(trace, at.pair(), &options, &self.query()?).await?;
         let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
         let reply = match headers::flag(headers, headers::POPULATE_QUERY_METRICS) {
             true => reply.with("x-ms-documentdb-query-metrics", page.metrics.to_header()),
+            false => reply,
+        };
+        let reply = self.with_query_hints(reply, &page);
+        // One range was asked and has answered everything, or several have: the client need not plan.
+        let reply = match headers::flag(headers, headers::OPTIMISTIC_DIRECT) {
+            true => reply.with("x-ms-cosmos-query-requiresdistribution", "false"),
             false => reply,
         };
         if !page.is_sorted {
@@ -214,6 +227,30 @@ impl Call<'_> {
             "x-ms-cosmos-query-execution-info",
             "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}",
         ))
+    }
+
+    /// Which indexes were used, and advice, where the client asks for them.
+    fn with_query_hints(&self, reply: Reply, page: &QueryPage) -> Reply {
+        let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let reply = match &page.index_metrics {
+            None => reply,
+            Some(metrics) => {
+                let text = metrics.to_json();
+                // The newer header wins where a client sends both.
+                let coded = match headers::flag(&self.parts.headers, headers::POPULATE_INDEX_METRICS_V2) {
+                    true => escape(&text),
+                    false => STANDARD.encode(text),
+                };
+                reply.with("x-ms-cosmos-index-utilization", coded)
+            }
+        };
+        if page.advice.is_empty() {
+            return reply;
+        }
+        let entry =
+            |(id, function): &(&str, &str)| format!("{{\"Id\":\"{id}\",\"Params\":[\"{function}\"]}}");
+        let entries: Vec<String> = page.advice.iter().map(entry).collect();
+        reply.with("x-ms-cosmos-query-advice", escape(&format!("[{}]", entries.join(","))))
     }
 
     /// The query in the body; old clients send its bare text.
