@@ -130,7 +130,7 @@ impl Gateway {
         let now = self.database.env().now_seconds();
         let signed = SignedRequest::of(parts);
         match authenticate(&signed, &self.options.keys, self.options.auth, now)? {
-            Principal::ReadOnly if verb.writes() => Err(AuthFailure::ReadOnlyKey.into()),
+            Principal::ReadOnly if verb.writes() || has_tokens(path) => Err(AuthFailure::ReadOnlyKey.into()),
             Principal::Aad if verb.writes() && !is_data(path) => Err(AuthFailure::AadOperation.into()),
             Principal::Master | Principal::ReadOnly | Principal::Aad => Ok(()),
             Principal::ResourceToken(signature) => {
@@ -164,6 +164,11 @@ fn origin(parts: &Parts, connection: &ConnectionInfo) -> Option<String> {
     let host = host.or_else(|| headers::non_empty(&parts.headers, "host"))?;
     let scheme = if connection.tls { "https" } else { "http" };
     Some(format!("{scheme}://{host}"))
+}
+
+/// What read-only keys may not even read: whoever has a token of a permission can write with it.
+fn has_tokens(path: &Path) -> bool {
+    matches!(path, Path::Permissions(..) | Path::Permission(..))
 }
 
 /// What Entra tokens may change: items, and what scripts do to them.

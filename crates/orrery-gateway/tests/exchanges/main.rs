@@ -1,0 +1,41 @@
+//! Whole exchanges over a socket: what a client sends and what comes back, status, headers and body.
+//!
+//! The exchanges are text, one file per area, in the form that `script` describes. Formats that are not text
+//! (binary JSON, HybridRow) are in `binary`.
+
+#![allow(unreachable_pub, reason = "a test binary has no outside")]
+
+mod binary;
+mod client;
+mod script;
+mod server;
+
+use script::run;
+
+macro_rules! exchanges {
+    ($($name:ident),+) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                run(include_str!(concat!(stringify!($name), ".txt"))).await;
+            }
+        )+
+    };
+}
+
+exchanges!(
+    account,
+    authorization,
+    batches,
+    change_feed,
+    containers,
+    databases,
+    errors,
+    feeds,
+    items,
+    offers,
+    permissions,
+    queries,
+    sessions,
+    unsupported
+);

@@ -1,0 +1,60 @@
+//! A server on a free port of loopback, over the memory store, with four kinds of callers.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use orrery_db::{Database, Options, SystemEnv};
+use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey};
+use orrery_gateway::metrics::Metrics;
+use orrery_gateway::transport::{Server, TransportOptions, bind};
+use orrery_gateway::{Gateway, GatewayOptions};
+use orrery_model::env::Env;
+use orrery_storage::Memory;
+use tokio::sync::oneshot;
+
+pub struct TestServer {
+    pub address: SocketAddr,
+    pub primary: MasterKey,
+    pub secondary: MasterKey,
+    pub read_only: MasterKey,
+    pub now_seconds: i64,
+    /// Ends the server when it is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+impl TestServer {
+    pub async fn start() -> Self {
+        let env: Arc<dyn Env> = Arc::new(SystemEnv);
+        let now_seconds = env.now_seconds();
+        let start_ms = env.now_ms();
+        let database = Database::open(Arc::new(Memory::new()), env, Options::default()).await.unwrap();
+        let keys =
+            [MasterKey::well_known(), MasterKey::from_bytes(&[2; 64]), MasterKey::from_bytes(&[3; 64])];
+        let [primary, secondary, read_only] = keys;
+        let metrics = Arc::new(Metrics::new("test", start_ms));
+        let options = GatewayOptions {
+            keys: AccountKeys {
+                primary: primary.clone(),
+                secondary: Some(secondary.clone()),
+                read_only: vec![read_only.clone()],
+            },
+            auth: AuthOptions::default(),
+            metrics: Arc::clone(&metrics),
+            certificate_pem: None,
+        };
+        let server = Server {
+            handler: Arc::new(Gateway::new(database, options)),
+            tls: None,
+            options: TransportOptions::default(),
+            connections_open: metrics.connections_open.clone(),
+        };
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        tokio::spawn(server.run(listener, async move {
+            // The other side is dropped when the test ends.
+            stopped.await.ok();
+        }));
+        Self { address, primary, secondary, read_only, now_seconds, _stop: stop }
+    }
+}
