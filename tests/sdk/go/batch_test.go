@@ -156,5 +156,5 @@ func TestBatchOnHierarchicalKey(t *testing.T) {
 	sameJSON(t, "statuses", statuses(of(container.ExecuteTransactionalBatch(ctx, batch, nil)).must(t)), []int{201, 200})
 	partial := container.NewTransactionalBatch(azcosmos.NewPartitionKeyString("t"))
 	partial.CreateItem([]byte(`{"id":"2","tenant":"t","user":"u"}`), nil)
-	of(container.ExecuteTransactionalBatch(ctx, partial, nil)).fails(t, 400, "")
+	of(container.ExecuteTransactionalBatch(ctx, partial, nil)).fails(t, 400, "1001")
 }

@@ -277,8 +277,20 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	of(container.CreateItem(ctx, key("a"), []byte(`{"id":"1","pk":"b"}`), nil)).fails(t, 400, "1001")
 	of(container.UpsertItem(ctx, key("a"), []byte(`{"id":"1","pk":"b"}`), nil)).fails(t, 400, "1001")
 	of(container.CreateItem(ctx, key("a"), []byte(`{"id":"1","pk":"a"}`), nil)).must(t)
-	of(container.ReplaceItem(ctx, key("a"), "1", []byte(`{"id":"2","pk":"a"}`), nil)).fails(t, 400, "")
 	of(container.ReplaceItem(ctx, key("a"), "1", []byte(`{"id":"1","pk":"b"}`), nil)).fails(t, 400, "1001")
+}
+
+// A replace may give the item another id; it stays the same resource.
+func TestReplaceRenames(t *testing.T) {
+	t.Parallel()
+	ctx, container := deadline(t), newItems(t)
+	first := of(container.CreateItem(ctx, key("a"), encode(t, item("1", "a")), withContent())).must(t)
+	of(container.CreateItem(ctx, key("a"), encode(t, item("3", "a")), nil)).must(t)
+	renamed := of(container.ReplaceItem(ctx, key("a"), "1", encode(t, item("2", "a")), withContent())).must(t)
+	sameJSON(t, "rid", decode(t, renamed.Value)["_rid"], decode(t, first.Value)["_rid"])
+	of(container.ReadItem(ctx, key("a"), "1", nil)).fails(t, 404, "")
+	of(container.ReadItem(ctx, key("a"), "2", nil)).must(t)
+	of(container.ReplaceItem(ctx, key("a"), "2", encode(t, item("3", "a")), nil)).fails(t, 409, "")
 }
 
 func TestMissingContainerAndDatabase(t *testing.T) {

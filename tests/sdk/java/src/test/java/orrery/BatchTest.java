@@ -8,6 +8,7 @@ import com.azure.cosmos.CosmosContainer;
 import com.azure.cosmos.models.CosmosBatch;
 import com.azure.cosmos.models.CosmosBatchItemRequestOptions;
 import com.azure.cosmos.models.CosmosBatchOperationResult;
+import com.azure.cosmos.models.CosmosBatchRequestOptions;
 import com.azure.cosmos.models.CosmosBatchResponse;
 import com.azure.cosmos.models.CosmosBulkItemResponse;
 import com.azure.cosmos.models.CosmosBulkOperationResponse;
@@ -86,6 +87,30 @@ class BatchTest extends Server {
         unchanged.readItemOperation("1", new CosmosBatchItemRequestOptions().setIfNoneMatchETag(second));
         unchanged.replaceItemOperation("1", item("1", "a"), new CosmosBatchItemRequestOptions().setIfMatchETag(second));
         assertEquals(List.of(304, 200), statuses(container.executeCosmosBatch(unchanged)));
+    }
+
+    @Test
+    void refusedBatchesCost() {
+        CosmosContainer container = items();
+        CosmosBatch wrong = batch("a");
+        wrong.createItemOperation(item("x\\y", "a"));
+        CosmosBatchResponse response = container.executeCosmosBatch(wrong);
+        assertEquals(List.of(400), statuses(response));
+        assertTrue(response.getRequestCharge() > 0);
+    }
+
+    /** A batch that reads is held to the session, as a read is. */
+    @Test
+    void sessionFromTheFuture() {
+        CosmosContainer container = items();
+        String token = container.createItem(item("1", "a"), key("a"), null).getSessionToken();
+        String ahead = token.substring(0, token.lastIndexOf('#') + 1) + "999999999999";
+        CosmosBatch reads = batch("a");
+        reads.readItemOperation("1");
+        refused(404, 1002, () -> container.executeCosmosBatch(reads, new CosmosBatchRequestOptions().setSessionToken(ahead)));
+        CosmosBatch now = batch("a");
+        now.readItemOperation("1");
+        assertEquals(List.of(200), statuses(container.executeCosmosBatch(now, new CosmosBatchRequestOptions().setSessionToken(token))));
     }
 
     @Test

@@ -164,6 +164,14 @@ class ResourcesTest extends Server {
         container.readItem("1", key("a"), ObjectNode.class);
     }
 
+    /** Lazy indexing is history: the service takes the word and indexes consistently. */
+    @Test
+    void indexingModeLazy() {
+        IndexingPolicy lazy = new IndexingPolicy().setIndexingMode(IndexingMode.LAZY);
+        CosmosContainer container = container(new CosmosContainerProperties(unique("l"), "/pk").setIndexingPolicy(lazy));
+        assertEquals(IndexingMode.CONSISTENT, container.read().getProperties().getIndexingPolicy().getIndexingMode());
+    }
+
     @Test
     void replaceContainer() {
         CosmosContainer container = items();
