@@ -1,0 +1,167 @@
+//! The product under `kill -9`: writers speak HTTP to the real binary, it dies at random moments, and after each
+//! restart everything that was acknowledged must be there, whole and consistent.
+//!
+//! Three rounds, or `ORRERY_SOAK_ROUNDS`. The moments come from a seed, which is printed and can be given as
+//! `ORRERY_SEED`.
+
+#![allow(unreachable_pub, reason = "a test binary has no outside")]
+
+mod client;
+mod server;
+mod writer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use client::Client;
+use orrery_model::session::{SessionEntry, SessionToken};
+use orrery_model::{Object, Value};
+use server::Served;
+use writer::{Dice, Place, Version, Writer};
+
+const WRITERS: u64 = 6;
+
+/// A restart after a crash replays what the tree had not taken in. The bound is for a quiet machine with an
+/// optimised build; a debug build on a busy one gets more.
+const READY_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
+
+#[test]
+fn nothing_acknowledged_is_lost() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let rounds = number("ORRERY_SOAK_ROUNDS").unwrap_or(3).max(3);
+    let seed = number("ORRERY_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    eprintln!("crash test: {rounds} rounds with ORRERY_SEED={seed}");
+
+    let directory = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(seed);
+    let mut writers: Vec<Writer> = (0..WRITERS).map(|number| Writer::new(number, dice.next())).collect();
+    let mut seen = Session::default();
+    let mut ready_times = Vec::new();
+    let mut acknowledged = 0;
+    for round in 0..rounds {
+        let served = Served::start(directory.path());
+        ready_times.push(served.ready_after);
+        assert!(served.ready_after < READY_MAX, "it took {:?} to be ready", served.ready_after);
+        let mut client = Client::new(served.port);
+        if round == 0 {
+            create_container(&mut client);
+        }
+        verify(&mut client, &mut writers, &mut seen, &format!("seed {seed}, round {round}"));
+        let lifetime = Duration::from_millis(100 + dice.below(900));
+        acknowledged += write_until_killed(served, &mut writers, &mut seen, lifetime);
+    }
+    let served = Served::start(directory.path());
+    ready_times.push(served.ready_after);
+    verify(&mut Client::new(served.port), &mut writers, &mut seen, &format!("seed {seed}, the end"));
+    served.stop();
+
+    ready_times.sort();
+    let (median, worst) = (ready_times[ready_times.len() / 2], ready_times[ready_times.len() - 1]);
+    eprintln!("{acknowledged} writes were acknowledged; ready after a crash in {median:?} (median), {worst:?} (worst)");
+    assert!(worst < READY_MAX, "a restart took {worst:?}");
+    assert!(acknowledged > 0);
+}
+
+/// Several partitions, so that a crash meets them in different states.
+fn create_container(client: &mut Client) {
+    let created = client.send("POST", "/dbs", &[], br#"{"id":"db"}"#).unwrap();
+    assert_eq!(created.status, 201);
+    let body = br#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    let created = client.send("POST", "/dbs/db/colls", &[("x-ms-offer-throughput", "20000")], body).unwrap();
+    assert_eq!(created.status, 201, "{}", created.text());
+}
+
+/// Lets all writers write until the server dies under them; answers how many writes were acknowledged.
+fn write_until_killed(served: Served, writers: &mut [Writer], seen: &mut Session, lifetime: Duration) -> u64 {
+    let port = served.port;
+    let stop = Arc::new(AtomicBool::new(false));
+    let before: u64 = writers.iter().map(|writer| writer.acknowledged).sum();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = writers
+            .iter_mut()
+            .map(|writer| {
+                let stop = Arc::clone(&stop);
+                scope.spawn(move || writer.write(Client::new(port), &stop))
+            })
+            .collect();
+        std::thread::sleep(lifetime);
+        served.kill();
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            for token in thread.join().unwrap() {
+                seen.note(&token);
+            }
+        }
+    });
+    writers.iter().map(|writer| writer.acknowledged).sum::<u64>() - before
+}
+
+/// How far the answers have told that each partition was.
+#[derive(Default)]
+struct Session(HashMap<u32, SessionEntry>);
+
+impl Session {
+    fn note(&mut self, header: &str) {
+        for entry in SessionToken::parse(header).unwrap().entries {
+            let known = self.0.entry(entry.range_id).or_insert(entry);
+            if (entry.version, entry.lsn) > (known.version, known.lsn) {
+                *known = entry;
+            }
+        }
+    }
+
+    fn token(&self) -> String {
+        SessionToken { entries: self.0.values().copied().collect() }.to_string()
+    }
+}
+
+/// Compares everything in the container with what the writers know.
+fn verify(client: &mut Client, writers: &mut [Writer], seen: &mut Session, context: &str) {
+    // No partition may have forgotten a position that it once told: then this read would be refused.
+    let session = seen.token();
+    let mut stored: BTreeMap<Place, Version> = BTreeMap::new();
+    let mut continuation: Option<String> = None;
+    loop {
+        let mut headers = vec![("x-ms-max-item-count", "1000")];
+        if !session.is_empty() {
+            headers.push(("x-ms-session-token", &session));
+        }
+        if let Some(continuation) = &continuation {
+            headers.push(("x-ms-continuation", continuation));
+        }
+        let page = client.send("GET", "/dbs/db/colls/c/docs", &headers, b"").unwrap();
+        assert_eq!(page.status, 200, "{context}: {}", page.text());
+        for item in page.json().get("Documents").and_then(Value::as_array).unwrap() {
+            let (place, version) = Version::of(item);
+            assert!(stored.insert(place.clone(), version).is_none(), "{context}: {place:?} came twice");
+        }
+        if let Some(token) = page.header("x-ms-session-token") {
+            seen.note(token);
+        }
+        continuation = page.header("x-ms-continuation").map(str::to_owned);
+        if continuation.is_none() {
+            break;
+        }
+    }
+    let total = stored.len();
+    for writer in writers {
+        writer.compare(&mut stored, context);
+    }
+    assert!(stored.is_empty(), "{context}: nobody wrote {:?}", stored.keys().next());
+    assert_eq!(counted(client), total as i64, "{context}: the counters differ from the items");
+}
+
+/// How many items the counters of all partitions tell.
+fn counted(client: &mut Client) -> i64 {
+    let headers = [("x-ms-documentdb-populatepartitionstatistics", "True")];
+    let container = client.send("GET", "/dbs/db/colls/c", &headers, b"").unwrap().json();
+    let statistics = container.get("statistics").and_then(Value::as_array).unwrap();
+    statistics.iter().map(|range| range.get("documentCount").and_then(Value::as_i64).unwrap()).sum()
+}
+
+/// An object of these members.
+fn object(members: Vec<(&str, Value)>) -> Value {
+    Object::from_members(members.into_iter().map(|(name, value)| (name.into(), value)).collect()).into()
+}
