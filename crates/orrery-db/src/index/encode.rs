@@ -75,6 +75,13 @@ pub(crate) fn term(generation: u32, path: PathHash, value: &Value) -> Key {
     key
 }
 
+/// The same for an item that lacks the property.
+pub(crate) fn undefined_term(generation: u32, path: PathHash) -> Key {
+    let mut key = path_prefix(generation, path);
+    push_value(&mut key, None);
+    key
+}
+
 /// The whole key of an entry.
 pub(crate) fn entry(mut term: Key, effective: &EffectiveKey, id: &str) -> Key {
     keys::push_place(&mut term, effective, id);
@@ -128,11 +135,6 @@ pub(crate) fn in_generation(mut key: Key, generation: u32) -> Key {
         place.copy_from_slice(&generation.to_be_bytes());
     }
     key
-}
-
-/// All entries of a composite index.
-pub(crate) fn composite_range(generation: u32, number: u32) -> KeyRange {
-    KeyRange::prefix(&composite_term(generation, number, std::iter::empty()))
 }
 
 fn path_prefix(generation: u32, path: PathHash) -> Key {
@@ -220,6 +222,43 @@ pub(crate) fn parse_composite_entry(key: &[u8], descending: &[bool]) -> Option<(
         }
     }
     Some((ordered.unwrap_or(at), keys::item_at(key.get(at..)?)))
+}
+
+/// The composite entries that begin with these values and whose next one, if bounds are given, lies between them.
+pub(crate) fn composite_between(
+    generation: u32,
+    number: u32,
+    equal: &[(Option<&Value>, bool)],
+    next: Option<(Option<&Bound>, Option<&Bound>, bool)>,
+) -> Option<KeyRange> {
+    let prefix = composite_term(generation, number, equal.iter().copied());
+    let Some((low, high, descending)) = next else { return Some(KeyRange::prefix(&prefix)) };
+    let (first, last) = type_of_bounds(low.or(high).map(|bound| &bound.value)?)?;
+    let turned = |bytes: &[u8]| -> Key {
+        let turn = |byte: &u8| if descending { !*byte } else { *byte };
+        prefix.iter().copied().chain(bytes.iter().map(turn)).collect()
+    };
+    let encoded = |bound: &Bound| {
+        let mut key = Key::new();
+        push_value_cut(&mut key, Some(&bound.value), COMPOSITE_STRING_BYTES_MAX);
+        // What was cut or rounded may stand for values on the other side of the bound.
+        let is_open = !bound.inclusive && is_distinct(&key);
+        (KeyRange::prefix(&turned(&key)), is_open)
+    };
+    // Where values are inverted the upper bound comes first.
+    let (from, to, from_type, to_type) =
+        if descending { (high, low, last, first) } else { (low, high, first, last) };
+    let start = match from.map(encoded) {
+        None => turned(&[from_type]),
+        Some((range, true)) => range.end?,
+        Some((range, false)) => range.start,
+    };
+    let end = match to.map(encoded) {
+        None => KeyRange::prefix(&turned(&[to_type])).end?,
+        Some((range, true)) => range.start,
+        Some((range, false)) => range.end?,
+    };
+    Some(KeyRange::new(start, end))
 }
 
 /// The beginning of all composite entries that may hold these values, as far as they are in order.
@@ -335,15 +374,20 @@ fn is_cut(value: &Value) -> bool {
     matches!(value, Value::String(text) if text.len() > STRING_BYTES_MAX)
 }
 
-/// The entries between two bounds of one type.
-fn between(prefix: &[u8], low: Option<&Bound>, high: Option<&Bound>) -> Option<KeyRange> {
-    let (first, last) = match low.or(high).map(|bound| &bound.value)? {
+/// The first and last of the types that compare with a value.
+fn type_of_bounds(value: &Value) -> Option<(u8, u8)> {
+    Some(match value {
         Value::Null => (NULL, NULL),
         Value::Bool(_) => (FALSE, TRUE),
         Value::Number(_) => (NUMBER, NUMBER),
         Value::String(_) => (STRING, STRING),
         Value::Array(_) | Value::Object(_) => return None,
-    };
+    })
+}
+
+/// The entries between two bounds of one type.
+fn between(prefix: &[u8], low: Option<&Bound>, high: Option<&Bound>) -> Option<KeyRange> {
+    let (first, last) = type_of_bounds(low.or(high).map(|bound| &bound.value)?)?;
     let encoded = |bound: &Bound| {
         let mut key = prefix.to_vec();
         push_value(&mut key, Some(&bound.value));

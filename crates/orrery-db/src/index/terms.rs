@@ -1,13 +1,14 @@
 //! The index entries of an item.
 
 use orrery_model::Value;
-use orrery_model::container::IndexStep;
+use orrery_model::container::{IndexPath, IndexStep, IndexingPolicy, PathEnd};
 use orrery_model::partition_key::EffectiveKey;
 use orrery_storage::Key;
 
 use super::Generation;
 use super::encode::{self, PathHash};
 use super::policy::{Place, PolicyTree};
+use crate::items::stored::SYSTEM_PROPERTIES;
 
 /// All keys that the item has in a generation, sorted, each once.
 ///
@@ -27,6 +28,14 @@ pub(crate) fn entries(
     walk.value(item, PathHash::ROOT, tree.root(), true);
     let timestamp = Value::from(timestamp);
     walk.value(&timestamp, PathHash::ROOT.property("_ts"), tree.property(tree.root(), "_ts"), false);
+    // A property that the policy names is indexed also where it is missing.
+    for path in named_paths(&generation.policy) {
+        let steps = || path.steps.iter().filter_map(property_name);
+        if steps().try_fold(item, |value, name| value.get(name)).is_none() {
+            let hash = steps().fold(PathHash::ROOT, PathHash::property);
+            walk.terms.push(encode::undefined_term(generation.number, hash));
+        }
+    }
     for (number, paths) in (0u32..).zip(&generation.policy.composite) {
         let values =
             paths.iter().map(|path| (composite_value(&path.steps, item, &timestamp), path.descending));
@@ -36,6 +45,24 @@ pub(crate) fn entries(
     keys.sort_unstable();
     keys.dedup();
     keys
+}
+
+/// The single properties that a policy names one by one, apart from those that the server sets.
+pub(crate) fn named_paths(policy: &IndexingPolicy) -> impl Iterator<Item = &IndexPath> {
+    policy.included.iter().filter(|path| {
+        let is_ours = |name: &str| name == "id" || SYSTEM_PROPERTIES.contains(&name);
+        path.end == PathEnd::Scalar
+            && path.tuple.is_empty()
+            && path.steps.iter().all(|step| property_name(step).is_some())
+            && path.steps.first().and_then(property_name).is_some_and(|name| !is_ours(name))
+    })
+}
+
+fn property_name(step: &IndexStep) -> Option<&str> {
+    match step {
+        IndexStep::Property(name) => Some(name),
+        IndexStep::Element => None,
+    }
 }
 
 /// The value that a composite index has for an item. What lies in arrays it does not have.

@@ -5,16 +5,16 @@
 //! whole filter is evaluated on every item that it leads to.
 
 use orrery_model::Value;
-use orrery_model::container::{self, ContainerDefinition};
+use orrery_model::container::{self, CompositePath, ContainerDefinition};
 use orrery_model::partition_key::EpkRange;
 use orrery_query::ast::{Collection, Direction as Order, Query};
 use orrery_query::check::indexes;
-use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, TypeTest};
+use orrery_query::filter::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_storage::{Direction, Key, KeyRange};
 
 use super::shortcut;
-use crate::index::{Generation, encode};
+use crate::index::{Generation, encode, named_paths};
 use crate::items::stored::SYSTEM_PROPERTIES;
 
 /// Keys that a filter may name before narrowing the index to each of them costs more than it saves.
@@ -89,6 +89,8 @@ pub(crate) enum SequenceBy {
         number: u32,
         /// Which of its values are inverted.
         descending: Vec<bool>,
+        /// Values that the filter fixes, in front of those that the query is sorted by.
+        fixed: Vec<Value>,
     },
 }
 
@@ -103,11 +105,15 @@ impl Sequence {
         let scalars = scalars.collect::<Option<Vec<Option<&Value>>>>()?;
         match &self.by {
             SequenceBy::Path(path) => {
-                let value = (*scalars.first()?)?;
-                Some(encode::term(self.generation, encode::PathHash::of(path), value))
+                let path = encode::PathHash::of(path);
+                Some(match scalars.first()? {
+                    Some(value) => encode::term(self.generation, path, value),
+                    None => encode::undefined_term(self.generation, path),
+                })
             }
-            SequenceBy::Composite { number, descending } => {
-                let values: Vec<_> = scalars.into_iter().zip(descending.iter().copied()).collect();
+            SequenceBy::Composite { number, descending, fixed } => {
+                let values = fixed.iter().map(Some).chain(scalars);
+                let values: Vec<_> = values.zip(descending.iter().copied()).collect();
                 Some(encode::composite_run(self.generation, *number, &values))
             }
         }
@@ -153,10 +159,13 @@ pub(crate) fn offers(
     if !generation.tree.is_enabled() {
         return Offers::default();
     }
-    let finder = Finder { generation, windows, points };
+    let finder = Finder { generation, definition, windows, points };
     let candidates = match condition {
         IndexCondition::All | IndexCondition::None => Vec::new(),
-        IndexCondition::And(parts) => parts.iter().filter_map(|part| finder.candidate(part, false)).collect(),
+        IndexCondition::And(parts) => {
+            let single = parts.iter().filter_map(|part| finder.candidate(part, false));
+            finder.composite_candidates(condition).into_iter().chain(single).collect()
+        }
         part => finder.candidate(part, true).into_iter().collect(),
     };
     Offers {
@@ -169,6 +178,7 @@ pub(crate) fn offers(
 
 struct Finder<'a> {
     generation: &'a Generation,
+    definition: &'a ContainerDefinition,
     windows: &'a [EpkRange],
     /// The windows are single keys.
     points: bool,
@@ -212,7 +222,14 @@ impl Finder<'_> {
         if !is_indexed(self.generation, path) {
             return None;
         }
-        let ranges = encode::ranges(self.generation.number, path, test)?;
+        let ranges = match test {
+            // Only paths that the policy names have entries for items without them.
+            Test::Type(TypeTest::NotDefined) if self.knows_missing(path) => {
+                let term = encode::undefined_term(self.generation.number, encode::PathHash::of(path));
+                vec![KeyRange::prefix(&term)]
+            }
+            test => encode::ranges(self.generation.number, path, test)?,
+        };
         let is_point = matches!(test, Test::Equal(_) | Test::In(_));
         let is_narrowed = is_point && self.points && self.windows.len() * ranges.len() <= POINTS_MAX;
         let ranges = if is_narrowed {
@@ -249,8 +266,11 @@ impl Finder<'_> {
         // Inside one logical partition its items are fewer than the index entries of all.
         let plain = !self.points && single_source && !query.select.distinct && query.group_by.is_empty();
         let keys = indexes::order_paths(query).filter(|keys| plain && !keys.is_empty())?;
+        if let Some(sequence) = self.composite_sequence(&keys, condition) {
+            return Some(sequence);
+        }
         if keys.len() > 1 {
-            return self.composite_sequence(&keys);
+            return None;
         }
         let (text, order) = &keys[0];
         // A computed property has no entries.
@@ -260,15 +280,16 @@ impl Finder<'_> {
         }
         let is_defined = implies_defined(condition, &path);
         let direction = if *order == Order::Ascending { Direction::Forward } else { Direction::Backward };
-        // Items without the property come first in ascending order, and the index does not know them.
-        if direction == Direction::Forward && !is_defined {
+        let is_complete = is_defined || self.knows_missing(&path);
+        // Items without the property come first in ascending order, and the index may not know them.
+        if direction == Direction::Forward && !is_complete {
             return None;
         }
         let range = self.sequence_range(condition, &path);
         Some(Sequence {
             range: range.unwrap_or_else(|| encode::path_range(self.generation.number, &path)),
             direction,
-            lacks_undefined: !is_defined,
+            lacks_undefined: !is_complete,
             label: format!("{path} in order"),
             generation: self.generation.number,
             by: SequenceBy::Path(path),
@@ -318,38 +339,151 @@ impl Finder<'_> {
         })
     }
 
-    fn composite_sequence(&self, keys: &[(String, Order)]) -> Option<Sequence> {
+    /// Whether the index has entries also for items without this property.
+    fn knows_missing(&self, path: &IndexPath) -> bool {
+        named_paths(&self.generation.policy).any(|named| steps_are(&named.steps, path))
+    }
+
+    /// Whether a composite index holds what items have at its paths: not so for array elements and for computed
+    /// properties, which it has as missing.
+    fn holds_items(&self, paths: &[CompositePath]) -> bool {
+        let computed = &self.definition.computed_properties;
+        paths.iter().all(|path| {
+            let is_computed = matches!(path.steps.first(), Some(container::IndexStep::Property(name))
+                if computed.iter().any(|property| *property.name == **name));
+            let is_system = matches!(path.steps.first(), Some(container::IndexStep::Property(name))
+                if **name != *"_ts" && SYSTEM_PROPERTIES.contains(&&**name));
+            !is_computed && !is_system && !path.steps.contains(&container::IndexStep::Element)
+        })
+    }
+
+    /// A composite index in the order of the query. Its first values may be fixed by the filter instead.
+    fn composite_sequence(&self, keys: &[(String, Order)], condition: &IndexCondition) -> Option<Sequence> {
+        let terms = conjuncts(condition);
         let composites = (0u32..).zip(&self.generation.policy.composite);
         composites.into_iter().find_map(|(number, paths)| {
-            let same_paths = paths.len() == keys.len()
-                && paths
-                    .iter()
-                    .zip(keys)
-                    .all(|(path, (text, _))| path.as_str().trim_end_matches("/?") == text);
-            let no_arrays = paths.iter().all(|path| !path.steps.contains(&container::IndexStep::Element));
-            let flips: Vec<bool> = paths
-                .iter()
-                .zip(keys)
-                .map(|(path, (_, order))| path.descending != (*order == Order::Descending))
-                .collect();
+            let fixed_count = paths.len().checked_sub(keys.len())?;
+            let sorted = &paths[fixed_count..];
+            let same_paths =
+                sorted.iter().zip(keys).all(|(path, (text, _))| path.as_str().trim_end_matches("/?") == text);
+            if !same_paths || !self.holds_items(paths) {
+                return None;
+            }
+            let flips = sorted.iter().zip(keys);
+            let flips: Vec<bool> =
+                flips.map(|(path, (_, order))| path.descending != (*order == Order::Descending)).collect();
             let direction = match (flips.iter().all(|flip| !flip), flips.iter().all(|flip| *flip)) {
                 (true, _) => Direction::Forward,
                 (_, true) => Direction::Backward,
                 _ => return None,
             };
-            (same_paths && no_arrays).then(|| Sequence {
-                range: encode::composite_range(self.generation.number, number),
+            let equal: Vec<&Value> = paths.iter().map_while(|path| equal_value(terms, path)).collect();
+            if equal.len() < fixed_count {
+                return None;
+            }
+            let descending: Vec<bool> = paths.iter().map(|path| path.descending).collect();
+            let values: Vec<_> =
+                equal.iter().map(|value| Some(*value)).zip(descending.iter().copied()).collect();
+            Some(Sequence {
+                range: encode::composite_between(self.generation.number, number, &values, None)?,
                 direction,
                 generation: self.generation.number,
                 by: SequenceBy::Composite {
                     number,
-                    descending: paths.iter().map(|path| path.descending).collect(),
+                    descending,
+                    fixed: equal[..fixed_count].iter().map(|value| (*value).clone()).collect(),
                 },
                 lacks_undefined: false,
-                label: format!("composite index {number} in order"),
+                label: format!("composite index {} in order", describe_composite(paths)),
             })
         })
     }
+
+    /// Composite indexes whose first paths the filter fixes, with a range on the next one if there is one.
+    fn composite_candidates(&self, condition: &IndexCondition) -> Vec<Candidate> {
+        let terms = conjuncts(condition);
+        // Entries of other keys would stand in between.
+        if self.points {
+            return Vec::new();
+        }
+        let composites = (0u32..).zip(&self.generation.policy.composite);
+        let candidate = |(number, paths): (u32, &Vec<CompositePath>)| {
+            if !self.holds_items(paths) {
+                return None;
+            }
+            let equal: Vec<&Value> = paths.iter().map_while(|path| equal_value(terms, path)).collect();
+            let next = paths.get(equal.len());
+            let range = next.and_then(|path| Some((range_test(terms, path)?, path.descending)));
+            if equal.is_empty() || equal.len() + usize::from(range.is_some()) < 2 {
+                return None;
+            }
+            let descending: Vec<bool> = paths.iter().map(|path| path.descending).collect();
+            let values: Vec<_> =
+                equal.iter().map(|value| Some(*value)).zip(descending.iter().copied()).collect();
+            let next = range.map(|((low, high), descending)| (low, high, descending));
+            let range = encode::composite_between(self.generation.number, number, &values, next)?;
+            Some(Candidate {
+                ranges: vec![range],
+                repeats: false,
+                is_exact: false,
+                is_selective: true,
+                is_narrow: true,
+                composite: Some(descending),
+                label: format!("composite index {number} {}", describe_composite(paths)),
+            })
+        };
+        composites.filter_map(candidate).collect()
+    }
+}
+
+/// The conditions that must all hold.
+fn conjuncts(condition: &IndexCondition) -> &[IndexCondition] {
+    match condition {
+        IndexCondition::And(parts) => parts,
+        part => std::slice::from_ref(part),
+    }
+}
+
+/// The scalar that the filter demands at a path.
+fn equal_value<'t>(terms: &'t [IndexCondition], path: &CompositePath) -> Option<&'t Value> {
+    terms.iter().find_map(|term| match term {
+        IndexCondition::Term { path: own, test: Test::Equal(value), .. } if steps_are(&path.steps, own) => {
+            Some(value)
+        }
+        _ => None,
+    })
+}
+
+/// The bounds that the filter sets at a path.
+fn range_test<'t>(
+    terms: &'t [IndexCondition],
+    path: &CompositePath,
+) -> Option<(Option<&'t Bound>, Option<&'t Bound>)> {
+    terms.iter().find_map(|term| match term {
+        IndexCondition::Term { path: own, test: Test::Range { low, high }, .. }
+            if steps_are(&path.steps, own) =>
+        {
+            Some((low.as_ref(), high.as_ref()))
+        }
+        _ => None,
+    })
+}
+
+fn steps_are(steps: &[container::IndexStep], path: &IndexPath) -> bool {
+    let same = |(step, own): (&container::IndexStep, &PathStep)| match (step, own) {
+        (container::IndexStep::Property(name), PathStep::Name(own)) => name == own,
+        (container::IndexStep::Element, PathStep::Element) => true,
+        _ => false,
+    };
+    steps.len() == path.0.len() && steps.iter().zip(&path.0).all(same)
+}
+
+fn describe_composite(paths: &[CompositePath]) -> String {
+    let path = |path: &CompositePath| {
+        let order = if path.descending { "DESC" } else { "ASC" };
+        format!("{} {order}", path.as_str().trim_end_matches("/?"))
+    };
+    format!("({})", paths.iter().map(path).collect::<Vec<_>>().join(", "))
 }
 
 /// Whether the condition can only hold for items that have the path.
