@@ -7,6 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
+export ORRERY_SDK_QUERY ?= 1
 SDKS := python javascript go java rust
 
 .PHONY: help setup build run test test-rust test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench fuzz footprint clean

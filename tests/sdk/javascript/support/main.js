@@ -6,16 +6,12 @@ const fs = require("node:fs");
 const path = require("node:path");
 const server = require("./server");
 
-const QUERY_SUFFIX = ".query.test.js";
-
 async function main() {
   const wanted = process.argv.slice(2);
-  const queries = wanted[0] === "query";
-  if (queries) wanted.shift();
   const directory = path.join(__dirname, "..", "suite");
   const files = fs
     .readdirSync(directory)
-    .filter((name) => name.endsWith(".test.js") && name.endsWith(QUERY_SUFFIX) === queries)
+    .filter((name) => name.endsWith(".test.js"))
     .map((name) => path.join(directory, name));
 
   const running = process.env.ORRERY_ENDPOINT
@@ -23,7 +19,7 @@ async function main() {
     : await server.start();
   try {
     const chosen = wanted.some((argument) => argument.startsWith("--test-reporter"));
-    const reporter = chosen ? [] : [`--test-reporter=${process.stdout.isTTY ? "spec" : "dot"}`];
+    const reporter = chosen ? [] : ["--test-reporter=spec"];
     const child = spawn(process.execPath, ["--test", ...reporter, ...wanted, ...files], {
       stdio: "inherit",
       env: { ...process.env, ORRERY_ENDPOINT: running.endpoint },
