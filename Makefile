@@ -49,8 +49,9 @@ fmt: ## Formats the sources
 soak: setup ## Repeats the crash and model tests for longer
 	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
 
-bench: setup ## Measures the storage engine
+bench: setup ## Measures the storage engine and queries over 100 thousand and a million items
 	$(CARGO) run --release --locked -p orrery-storage --example store_bench
+	$(CARGO) run --release --locked -p orrery-db --example query_bench -- 100000 1000000
 
 fuzz: ## Fuzzes each parser for a minute
 	scripts/fuzz.sh
