@@ -332,8 +332,8 @@ fn key_hash_agrees_with_the_clients() {
     // The text of the file rather than the parsed value, which would not keep numbers like -0.0 as they are.
     let lines = include_str!("data/epk.json").lines();
     let input: String = lines
-        .filter_map(|line| line.starts_with("{\"kind\":\"").then(|| line.trim_end_matches(',')))
-        .filter(|line| line.contains("\"pk\":"))
+        .filter(|line| line.starts_with("{\"kind\":\"") && line.contains("\"pk\":"))
+        .map(|line| line.trim_end_matches(','))
         .flat_map(|line| [line, "\n"])
         .collect();
     let mut child = orrery(&["key", "hash"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
