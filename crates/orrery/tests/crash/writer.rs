@@ -62,10 +62,11 @@ impl Writer {
         let mut tokens = Vec::new();
         while !stop.load(Ordering::Relaxed) {
             self.next += 1;
-            let (effects, outcome) = match self.dice.below(10) {
-                0..4 => self.create(&mut client),
-                4..7 => self.replace(&mut client),
-                7..8 => self.delete(&mut client),
+            let (effects, outcome) = match self.dice.below(50) {
+                0..20 => self.create(&mut client),
+                20..35 => self.replace(&mut client),
+                35..40 => self.delete(&mut client),
+                40..41 => self.purge(&mut client),
                 _ => self.batch(&mut client),
             };
             if effects.is_empty() {
@@ -114,6 +115,16 @@ impl Writer {
         let headers = [("x-ms-documentdb-partitionkey", &*key(&place))];
         let outcome = client.send("DELETE", &format!("{DOCS}/{}", place.1), &headers, b"");
         (vec![(place, None)], outcome)
+    }
+
+    /// All items of a key at once.
+    fn purge(&mut self, client: &mut Client) -> (Effects, std::io::Result<Response>) {
+        let Some((pk, id)) = self.some_item() else { return nothing() };
+        let key = key(&(pk.clone(), id));
+        let path = "/dbs/db/colls/c/operations/partitionkeydelete";
+        let outcome = client.send("POST", path, &[("x-ms-documentdb-partitionkey", &key)], b"");
+        let places = self.known.keys().filter(|place| place.0 == pk);
+        (places.map(|place| (place.clone(), None)).collect(), outcome)
     }
 
     /// The same items get the same number together, or none of them does.
