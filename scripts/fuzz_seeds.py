@@ -43,10 +43,17 @@ def hybrid_row():
         yield stream[23 : 23 + length]
 
 
+def query_parser():
+    for path in sorted((ROOT / "crates" / "orrery-query" / "tests" / "cases").glob("*.json")):
+        if path.name != "datasets.json":
+            for case in json.loads(path.read_text(encoding="utf-8")):
+                yield case["query"].encode()
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    seeds = {f.__name__: f for f in (item_parser, header_parser, binary_json, hybrid_row)}
+    seeds = {f.__name__: f for f in (item_parser, header_parser, binary_json, hybrid_row, query_parser)}
     target, directory = sys.argv[1], pathlib.Path(sys.argv[2])
     if target not in seeds:
         sys.exit(f"there are no first inputs for {target}")

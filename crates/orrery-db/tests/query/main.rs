@@ -14,6 +14,7 @@ mod common;
 
 mod cases;
 mod equivalence;
+mod fairness;
 mod metrics;
 mod refusals;
 mod run;
