@@ -31,6 +31,8 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 pub(super) const PAGE_ROWS_MAX: usize = 1000;
 /// A page that has read for so long ends early, if its shape allows that.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
+/// Items that are looked at after a full page, to see whether another row follows.
+const LOOK_AHEAD_ITEMS: usize = 64;
 
 /// One page of one query.
 pub(super) struct Run<'a> {
@@ -138,6 +140,7 @@ impl Run<'_> {
             return Ok((outputs, None));
         }
         let mut bytes = 0;
+        let (mut looked_ahead, mut stopped) = (0, false);
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
         let by_entries = matches!(path, Path::Entries(..));
         let feed = self.feed(trace, &mut pipeline, &path, &start, |pipeline, found, partition| {
@@ -152,6 +155,7 @@ impl Run<'_> {
                 if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
                     let (key, skip_rows) = (found.mark.clone(), output.row);
                     next = Some(position(key, skip_rows, passed));
+                    stopped = true;
                     return Flow::Stop;
                 }
                 bytes += output.value.to_json().len();
@@ -160,16 +164,22 @@ impl Run<'_> {
             if pipeline.is_done() {
                 return Flow::Stop;
             }
-            if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX || started.elapsed() > PAGE_TIME_MAX {
+            let is_full = outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX;
+            let is_late = started.elapsed() > PAGE_TIME_MAX;
+            if is_full || is_late {
                 let key = [found.mark.as_slice(), &[0]].concat();
-                let passed = pipeline.passed();
-                next = Some(position(key, 0, passed));
-                return Flow::Stop;
+                next = Some(position(key, 0, pipeline.passed()));
+                // A look at what follows spares clients an empty last page.
+                if is_late || looked_ahead == LOOK_AHEAD_ITEMS {
+                    stopped = true;
+                    return Flow::Stop;
+                }
+                looked_ahead += 1;
             }
             Flow::GoOn
         });
         feed.await?;
-        Ok((outputs, next))
+        Ok((outputs, next.filter(|_| stopped)))
     }
 
     /// Only one page of rows is kept, and if the index has the order only a page of items is read.
