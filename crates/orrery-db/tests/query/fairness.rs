@@ -60,7 +60,8 @@ async fn a_join_without_end_is_refused() {
     let world = world().await;
     let text = "SELECT VALUE COUNT(1) FROM c JOIN a IN c.list JOIN b IN c.list JOIN d IN c.list JOIN e IN c.list JOIN f IN c.list";
     let options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
-    let error = world.database.query_items(&mut Trace::default(), PLACE, &options, &request(text)).await.unwrap_err();
+    let error =
+        world.database.query_items(&mut Trace::default(), PLACE, &options, &request(text)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::BadRequest);
     assert!(error.message.contains("more work than one request may use"), "{error}");
 }
