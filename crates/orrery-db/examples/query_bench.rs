@@ -78,13 +78,12 @@ const SHAPES: [Shape; 6] = [
     },
 ];
 
-fn item(number: u64, count: u64) -> String {
+fn item(number: u64) -> String {
     let filler: String =
         (0..25).map(|at| format!("{:032x}", u128::from(number) * 0x9E37_79B9 + at)).collect();
-    let keys = (count / PER_KEY).max(1);
     format!(
         r#"{{"id":"{number}","pk":"p{}","customer":{},"score":{number},"category":{},"hidden":{},"filler":"{filler}"}}"#,
-        number % keys,
+        number / PER_KEY,
         number / PER_CUSTOMER,
         number % 50,
         number % 1000,
@@ -101,7 +100,7 @@ async fn load(database: &Arc<Database>, count: u64) {
             let database = Arc::clone(database);
             tokio::spawn(async move {
                 for number in (loader..count).step_by(usize::try_from(LOADERS).unwrap()) {
-                    let body = Bytes::from(item(number, count));
+                    let body = Bytes::from(item(number));
                     let options = ItemOptions::default();
                     database.create_item(&mut Trace::default(), PLACE, &options, &body).await.unwrap();
                 }
@@ -124,7 +123,7 @@ async fn run(database: &Database, shape: &Shape, count: u64, run: u64) -> (Durat
         ],
         resume_filter: None,
     };
-    let key = format!("[\"p{}\"]", at % (count / PER_KEY).max(1));
+    let key = format!("[\"p{}\"]", at / PER_KEY);
     let scope = FeedScope {
         partition_key: shape.in_one_key.then(|| PartitionKey::parse_header(key.as_bytes()).unwrap()),
         ..FeedScope::default()

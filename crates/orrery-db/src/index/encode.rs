@@ -213,7 +213,9 @@ pub(crate) fn parse_composite_entry(key: &[u8], descending: &[bool]) -> Option<(
     for &descending in descending {
         let mut rest = key.get(at..)?.to_vec();
         if descending {
-            rest.iter_mut().for_each(|byte| *byte = !*byte);
+            for byte in &mut rest {
+                *byte = !*byte;
+            }
         }
         let length = value_length(&rest)?;
         at += length;

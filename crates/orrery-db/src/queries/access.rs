@@ -22,6 +22,7 @@ const POINTS_MAX: usize = 64;
 
 /// A part of the filter that the index can answer.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(crate) struct Candidate {
     /// Disjoint, in order.
     pub ranges: Vec<KeyRange>,

@@ -32,9 +32,10 @@ impl Run<'_> {
                 continue;
             }
             let needs_probe = several || !candidate.is_selective || !candidate.is_narrow;
-            let probed = match needs_probe {
-                true => self.reader.probe(trace, &partition, &candidate, count_max).await?,
-                false => 0,
+            let probed = if needs_probe {
+                self.reader.probe(trace, &partition, &candidate, count_max).await?
+            } else {
+                0
             };
             let is_more = probed >= count_max;
             self.metrics.considered.push(Considered {

@@ -24,6 +24,7 @@ use crate::{Database, Trace, continuation, cost};
 
 /// How a client wants its query to be run.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a header of its own")]
 pub struct QueryOptions {
     pub intended_rid: Option<String>,
     pub session: Option<SessionToken>,
@@ -87,7 +88,7 @@ impl Database {
         let query = request.query()?;
         let parse_time = started.elapsed();
         let program = request.program(&query, &container.definition)?;
-        let compile_time = started.elapsed() - parse_time;
+        let compile_time = started.elapsed().saturating_sub(parse_time);
         let windows = Windows::find(&container, options, &program)?;
         let secret = self.catalog.snapshot().secret;
         let token_scope = token_scope(&container, request);
@@ -122,16 +123,11 @@ impl Database {
         let planning = Instant::now();
         let condition = index_condition(&program, &run.context(None));
         let serving = &container.index.serving;
-        let offers = match options.without_index {
-            true => Offers::default(),
-            false => access::offers(
-                serving,
-                &container.definition,
-                &query,
-                &condition,
-                &windows.ranges,
-                windows.are_points,
-            ),
+        let offers = if options.without_index {
+            Offers::default()
+        } else {
+            let (ranges, points) = (&windows.ranges, windows.are_points);
+            access::offers(serving, &container.definition, &query, &condition, ranges, points)
         };
         run.metrics.plan_time = planning.elapsed();
         let (outputs, next) = run.page(trace, &query, program, from, offers, request).await?;

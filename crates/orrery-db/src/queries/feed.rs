@@ -290,6 +290,7 @@ pub(super) struct StreamStart {
     pub(super) skip_rows: u32,
     pub(super) passed: u64,
     /// The access path of the earlier pages; `None` = this is the first.
+    #[expect(clippy::option_option, reason = "the first page, all items, or a candidate")]
     pub(super) path: Option<Option<u32>>,
     pub(super) areas: Vec<Area>,
 }

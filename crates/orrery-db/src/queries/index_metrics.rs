@@ -67,7 +67,9 @@ struct Filtered {
 fn collect(condition: &IndexCondition, found: &mut Vec<Filtered>) {
     match condition {
         IndexCondition::And(parts) | IndexCondition::Or(parts) => {
-            parts.iter().for_each(|part| collect(part, found));
+            for part in parts {
+                collect(part, found);
+            }
         }
         IndexCondition::Term { path, test, exact } => {
             let kind = match test {
@@ -94,9 +96,10 @@ struct Singles {
 impl Singles {
     fn add(&mut self, path: &IndexPath, generation: &Generation) {
         let spec = ("IndexSpec", format!("{}/?", shown(path)).into());
-        let (list, entry) = match is_indexed(generation, path) && generation.tree.is_enabled() {
-            true => (&mut self.used, object([spec])),
-            false => (&mut self.missing, object([spec, ("IndexImpactScore", "High".into())])),
+        let (list, entry) = if is_indexed(generation, path) && generation.tree.is_enabled() {
+            (&mut self.used, object([spec]))
+        } else {
+            (&mut self.missing, object([spec, ("IndexImpactScore", "High".into())]))
         };
         if !list.contains(&entry) {
             list.push(entry);
@@ -130,16 +133,15 @@ impl Composites {
             wanted.push(equal);
         }
         for paths in wanted {
-            match find_composite(&paths, definition) {
-                Some(known) => composites.used.push(specs(known)),
-                None => {
-                    let names = paths.iter().map(|path| format!("{} ASC", shown(path)).into());
-                    composites.missing.push(object([
-                        ("IndexSpecs", names.collect::<Vec<Value>>().into()),
-                        ("IndexImpactScore", "High".into()),
-                    ]));
-                }
+            if let Some(known) = find_composite(&paths, definition) {
+                composites.used.push(specs(known));
+                continue;
             }
+            let names = paths.iter().map(|path| format!("{} ASC", shown(path)).into());
+            composites.missing.push(object([
+                ("IndexSpecs", names.collect::<Vec<Value>>().into()),
+                ("IndexImpactScore", "High".into()),
+            ]));
         }
         if sorted.len() > 1
             && let Some(known) = find_composite(&sorted.iter().collect::<Vec<_>>(), definition)
@@ -211,7 +213,7 @@ fn shown(path: &IndexPath) -> String {
         match step {
             PathStep::Element => text.push_str("[]"),
             PathStep::Name(name) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
-                text.push_str(name)
+                text.push_str(name);
             }
             PathStep::Name(name) => {
                 text.push('"');

@@ -266,16 +266,10 @@ impl Run<'_> {
             number = path.number();
             // Distinct rows come as items do; no more are needed than this page and a sign of the next.
             let enough = usize::try_from(returned).unwrap_or(usize::MAX).saturating_add(self.rows_max);
-            self.feed(
-                trace,
-                &mut pipeline,
-                &path,
-                &StreamStart::default(),
-                |pipeline, _, _| match incremental && (pipeline.ready() > enough || pipeline.is_done()) {
-                    true => Flow::Stop,
-                    false => Flow::GoOn,
-                },
-            )
+            self.feed(trace, &mut pipeline, &path, &StreamStart::default(), |pipeline, _, _| {
+                let has_enough = incremental && (pipeline.ready() > enough || pipeline.is_done());
+                if has_enough { Flow::Stop } else { Flow::GoOn }
+            })
             .await?;
         }
         if trace.served.is_empty() {
