@@ -4,7 +4,12 @@
 //! measures each query, and prints how much longer it takes in the larger container. Where the index applies the
 //! cost must follow the result, not the container: the ratio stays near 1.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "this is a tool for developers")]
+#![allow(
+    clippy::pedantic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "this is a tool for developers"
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

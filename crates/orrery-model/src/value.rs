@@ -500,7 +500,10 @@ mod tests {
         assert_eq!(round_trip("1.0"), "1");
         assert_eq!(round_trip("1e300"), "1e+300");
         assert_eq!(round_trip("-0.0"), "0");
-        assert_eq!(parse(br#"{"a":[-0.0,-0,0.0,1.50]}"#).unwrap().to_exact_json(), r#"{"a":[-0.0,-0.0,0,1.5]}"#);
+        assert_eq!(
+            parse(br#"{"a":[-0.0,-0,0.0,1.50]}"#).unwrap().to_exact_json(),
+            r#"{"a":[-0.0,-0.0,0,1.5]}"#
+        );
         assert_eq!(round_trip(r#""\u0001é\u007f""#), "\"\\u0001é\u{7f}\"");
     }
 

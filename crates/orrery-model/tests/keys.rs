@@ -180,10 +180,7 @@ fn definitions_are_checked() {
         r#"{"paths":["/_partitionKey"],"kind":"Hash","systemKey":true}"#
     );
     // Version 1 comes back only where it was named.
-    assert_eq!(
-        echo(r#"{"paths":["/pk"],"version":1}"#),
-        r#"{"paths":["/pk"],"kind":"Hash","version":1}"#
-    );
+    assert_eq!(echo(r#"{"paths":["/pk"],"version":1}"#), r#"{"paths":["/pk"],"kind":"Hash","version":1}"#);
     // The Java client writes versions as the names of its constants.
     assert_eq!(
         echo(r#"{"paths":["/pk"],"kind":"Hash","version":"V2"}"#),

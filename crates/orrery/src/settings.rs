@@ -150,7 +150,9 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
     let limits = Limits {
         throttle: arguments.throttle.or(file.throttle).unwrap_or(false),
         scale: check_scale(arguments.limits_scale.or(file.limits_scale).unwrap_or(1.0))?,
-        partitions_at_creation: check_partitions(arguments.partitions_at_creation.or(file.partitions_at_creation))?,
+        partitions_at_creation: check_partitions(
+            arguments.partitions_at_creation.or(file.partitions_at_creation),
+        )?,
     };
     let connections_max = match arguments.connections_max.or(file.connections_max) {
         Some(0) => return Err(Failure::usage("connections-max must be at least 1")),

@@ -373,7 +373,8 @@ fn key_hash_answers_bad_lines_and_ends_with_code_1() {
 #[test]
 fn query_plans_are_printed_line_by_line() {
     let mut child = orrery(&["query", "plan"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let input = "{\"query\":\"SELECT VALUE COUNT(1) FROM c\",\"pk\":[\"/pk\"]}\n{\"query\":\"SELECT * FORM c\"}\n";
+    let input =
+        "{\"query\":\"SELECT VALUE COUNT(1) FROM c\",\"pk\":[\"/pk\"]}\n{\"query\":\"SELECT * FORM c\"}\n";
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

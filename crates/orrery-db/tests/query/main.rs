@@ -7,6 +7,7 @@
     clippy::unwrap_used,
     reason = "a test binary has no outside, and shares its world with others"
 )]
+#![allow(clippy::pedantic, reason = "tests may be blunt")]
 
 #[path = "../suite/common/mod.rs"]
 #[allow(unused_imports, reason = "the other tests use them")]

@@ -45,7 +45,13 @@ impl Client {
     }
 
     /// Sends a request and waits for its answer. An error means that nobody knows what became of it.
-    pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<Response> {
+    pub fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Response> {
         let outcome = self.exchange(method, path, headers, body);
         if outcome.is_err() {
             self.stream = None;

@@ -64,7 +64,9 @@ fn nothing_acknowledged_is_lost() {
 
     ready_times.sort();
     let (median, worst) = (ready_times[ready_times.len() / 2], ready_times[ready_times.len() - 1]);
-    eprintln!("{acknowledged} writes were acknowledged; ready after a crash in {median:?} (median), {worst:?} (worst)");
+    eprintln!(
+        "{acknowledged} writes were acknowledged; ready after a crash in {median:?} (median), {worst:?} (worst)"
+    );
     assert!(worst < READY_MAX, "a restart took {worst:?}");
     assert!(acknowledged > 0);
 }

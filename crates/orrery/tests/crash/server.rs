@@ -29,8 +29,8 @@ impl Served {
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let ready_after = started.elapsed();
-        let ready: serde_json::Value =
-            serde_json::from_str(&line).unwrap_or_else(|error| panic!("the server did not start: {error}: {line}"));
+        let ready: serde_json::Value = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("the server did not start: {error}: {line}"));
         let port = u16::try_from(ready["port"].as_u64().unwrap()).unwrap();
         Self { child, port, ready_after }
     }

@@ -97,7 +97,8 @@ impl Writer {
     fn create(&mut self, client: &mut Client) -> (Effects, std::io::Result<Response>) {
         let place = self.place(format!("i{}", self.next));
         let body = body(&place, self.next).to_json();
-        let outcome = client.send("POST", DOCS, &[("x-ms-documentdb-partitionkey", &key(&place))], body.as_bytes());
+        let outcome =
+            client.send("POST", DOCS, &[("x-ms-documentdb-partitionkey", &key(&place))], body.as_bytes());
         (vec![(place, Some(self.next))], outcome)
     }
 
@@ -147,7 +148,11 @@ impl Writer {
 
     /// Takes an acknowledgement over.
     fn learn(&mut self, effects: Effects, response: &Response) {
-        assert!((200..300).contains(&response.status) && response.status != 207, "{effects:?}: {}", response.text());
+        assert!(
+            (200..300).contains(&response.status) && response.status != 207,
+            "{effects:?}: {}",
+            response.text()
+        );
         self.acknowledged += 1;
         let is_batch = effects.len() > 1;
         for (at, (place, number)) in effects.into_iter().enumerate() {
@@ -175,9 +180,9 @@ impl Writer {
         let found: BTreeMap<Place, Version> =
             own.into_iter().map(|place| stored.remove_entry(&place).unwrap()).collect();
         if let Some(effects) = self.doubt.take() {
-            let happened = effects.iter().filter(|(place, number)| {
-                found.get(place).map(|version| version.number) == *number
-            });
+            let happened = effects
+                .iter()
+                .filter(|(place, number)| found.get(place).map(|version| version.number) == *number);
             let happened = happened.count();
             assert!(happened == 0 || happened == effects.len(), "{context}: half of {effects:?} happened");
             for (place, _) in effects.iter().filter(|_| happened > 0) {
