@@ -210,16 +210,15 @@ impl Call<'_> {
         let page = self.database.query_items(trace, at.pair(), &options, &self.query()?).await?;
         let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
-        let reply = match headers::flag(headers, headers::POPULATE_QUERY_METRICS) {
-            true => reply.with("x-ms-documentdb-query-metrics", page.metrics.to_header()),
-            false => reply,
-        };
-        let reply = self.with_query_hints(reply, &page);
+        let mut reply = reply;
+        if headers::flag(headers, headers::POPULATE_QUERY_METRICS) {
+            reply = reply.with("x-ms-documentdb-query-metrics", page.metrics.to_header());
+        }
+        reply = self.with_query_hints(reply, &page);
         // One range was asked and has answered everything, or several have: the client need not plan.
-        let reply = match headers::flag(headers, headers::OPTIMISTIC_DIRECT) {
-            true => reply.with("x-ms-cosmos-query-requiresdistribution", "false"),
-            false => reply,
-        };
+        if headers::flag(headers, headers::OPTIMISTIC_DIRECT) {
+            reply = reply.with("x-ms-cosmos-query-requiresdistribution", "false");
+        }
         if !page.is_sorted {
             return Ok(reply);
         }
@@ -237,10 +236,8 @@ impl Call<'_> {
             Some(metrics) => {
                 let text = metrics.to_json();
                 // The newer header wins where a client sends both.
-                let coded = match headers::flag(&self.parts.headers, headers::POPULATE_INDEX_METRICS_V2) {
-                    true => escape(&text),
-                    false => STANDARD.encode(text),
-                };
+                let is_newer = headers::flag(&self.parts.headers, headers::POPULATE_INDEX_METRICS_V2);
+                let coded = if is_newer { escape(&text) } else { STANDARD.encode(text) };
                 reply.with("x-ms-cosmos-index-utilization", coded)
             }
         };
