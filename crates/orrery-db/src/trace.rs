@@ -51,7 +51,7 @@ impl Trace {
     /// Notes that a partition has served at this position; of several notes the furthest counts.
     pub(crate) fn served_by(&mut self, partition: &Partition, lsn: Lsn) {
         if let Some(served) = self.served.iter_mut().find(|served| served.range_id == partition.range_id) {
-            served.lsn = served.lsn.max(lsn)
+            served.lsn = served.lsn.max(lsn);
         } else {
             let version = partition.session_version();
             self.served.push(Served { range_id: partition.range_id, version, lsn });

@@ -126,9 +126,9 @@ impl Database {
     pub(crate) async fn mark_split(&self, partition: PartitionRef, on: bool) -> Result<Lsn> {
         let mut writes = WriteSet::default();
         if on {
-            writes.put(SPLIT_MARK.to_vec(), Bytes::new())
+            writes.put(SPLIT_MARK.to_vec(), Bytes::new());
         } else {
-            writes.delete(SPLIT_MARK.to_vec())
+            writes.delete(SPLIT_MARK.to_vec());
         }
         self.commit_as_it_is(partition, writes).await
     }
