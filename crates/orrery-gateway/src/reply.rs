@@ -42,7 +42,7 @@ impl Reply {
         if let Ok(value) = HeaderValue::from_str(&value.to_string()) {
             self.headers.insert(HeaderName::from_static(name), value);
         } else {
-            tracing::error!(name, "a response header has an impossible value")
+            tracing::error!(name, "a response header has an impossible value");
         }
         self
     }

@@ -420,7 +420,7 @@ impl WireResult {
     fn write_json(&self, out: &mut String) {
         use std::fmt::Write;
         let mut write = |arguments: std::fmt::Arguments<'_>| {
-            out.write_fmt(arguments).expect("a String accepts every write")
+            out.write_fmt(arguments).expect("a String accepts every write");
         };
         write(format_args!("{{\"statusCode\":{},\"requestCharge\":{}", self.status, self.charge));
         if self.substatus != 0 {
