@@ -303,10 +303,10 @@ fn default_directory() -> Result<PathBuf, Failure> {
 
 /// Half of the files that this process may have open, so that the store never runs out of them.
 fn check_scale(scale: f64) -> Result<f64, Failure> {
-    match scale.is_finite() && scale > 0.0 && scale <= 1000.0 {
-        true => Ok(scale),
-        false => Err(Failure::usage(format!("limits-scale must be above 0 and at most 1000, not {scale}"))),
+    if scale.is_finite() && scale > 0.0 && scale <= 1000.0 {
+        return Ok(scale);
     }
+    Err(Failure::usage(format!("limits-scale must be above 0 and at most 1000, not {scale}")))
 }
 
 fn check_partitions(count: Option<u32>) -> Result<Option<u32>, Failure> {
