@@ -177,3 +177,12 @@ test("all cases hold when the client plans and merges", () =>
   checkAll({ forceQueryPlan: true, maxItemCount: 3 }, CLIENT_LIMITS));
 
 test("all cases hold when the server merges", () => checkAll({ maxItemCount: 3 }, new Map()));
+
+test("queries tell which indexes they use", async () => {
+  const container = await containerFor({ documents: [{ id: "1", name: "a", age: 5 }] });
+  const { indexMetrics } = await container.items
+    .query("SELECT * FROM c WHERE c.id = '1' AND c.age > 3", { populateIndexMetrics: true })
+    .fetchNext();
+  assert.match(indexMetrics, /\/age\/\?/, indexMetrics);
+  assert.match(indexMetrics, /\/id ASC/, indexMetrics);
+});
