@@ -58,6 +58,9 @@ async fn databases_are_created_read_listed_and_deleted() {
     }
 }
 
+/// A feed under test.
+type List<'a> = &'a dyn Fn(&PageRequest) -> Result<MetadataPage>;
+
 #[tokio::test]
 async fn metadata_feeds_come_in_pages() {
     let world = World::memory().await;
@@ -68,7 +71,6 @@ async fn metadata_feeds_come_in_pages() {
     for n in 0..11 {
         world.create_named(&format!("c{n:02}"), BY_PK, None).await.unwrap();
     }
-    type List<'a> = &'a dyn Fn(&PageRequest) -> Result<MetadataPage>;
     let databases = |page: &PageRequest| world.database.list_databases(&mut Trace::default(), page);
     let containers =
         |page: &PageRequest| world.database.list_containers(&mut Trace::default(), DATABASE, page);

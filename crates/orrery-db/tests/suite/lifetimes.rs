@@ -97,12 +97,11 @@ async fn any_write_starts_the_time_anew() {
 
 #[tokio::test]
 async fn values_that_are_no_lifetime_are_refused() {
-    let mut steps = String::new();
-    for ttl in ["0", "-2", "1.5", "\"5\"", "null", "true", "2147483648", "[]"] {
-        steps.push_str(&format!(
-            "create [\"a\"] {{\"id\":\"1\",\"pk\":\"a\",\"ttl\":{ttl}}} => BadRequest \"The input ttl\"\n"
-        ));
-    }
+    let step = |ttl: &str| {
+        format!(r#"create ["a"] {{"id":"1","pk":"a","ttl":{ttl}}} => BadRequest "The input ttl""#)
+    };
+    let values = ["0", "-2", "1.5", "\"5\"", "null", "true", "2147483648", "[]"];
+    let steps = values.map(step).join("\n");
     // Whether or not the container lets items expire.
     check(BY_PK, &steps).await;
     check(&format!(r#"{BY_PK},"defaultTtl":-1"#), &steps).await;

@@ -126,28 +126,29 @@ impl Run {
             82..84 => self.purge().await,
             84..90 => {
                 let seconds = i64::try_from(self.dice.below(15)).unwrap();
-                self.note(format!("clock {seconds}"));
+                self.note(&format!("clock {seconds}"));
                 self.world().env.advance_seconds(seconds);
             }
             90..92 => self.redefine().await,
             92..95 => self.maintain().await,
-            95..97 => self.split().await,
+            95..96 => self.split().await,
+            96..97 => self.merge().await,
             97..99 => self.query().await,
             _ => {
-                self.note("restart".to_owned());
+                self.note("restart");
                 let world = self.world.take().expect("a world is there except during a restart");
                 self.world = Some(world.restart().await);
             }
         }
     }
 
-    fn note(&mut self, what: String) {
+    fn note(&mut self, what: &str) {
         self.history.push(format!("{}: {what}", self.place));
     }
 
     async fn purge(&mut self) {
         let header = *self.dice.pick(&KEYS);
-        self.note(format!("purge {header}"));
+        self.note(&format!("purge {header}"));
         let mut trace = Trace::default();
         self.world().database.delete_by_partition_key(&mut trace, PLACE, &with_key(header)).await.unwrap();
         self.observe(&trace, true);
@@ -158,7 +159,7 @@ impl Run {
         // The sweeper may have come already or not: what is expired by now must be gone for good.
         self.maintain().await;
         self.default_ttl = *self.dice.pick(&[None, Some(-1), Some(10), Some(30)]);
-        self.note(format!("defaultTtl {:?}", self.default_ttl));
+        self.note(&format!("defaultTtl {:?}", self.default_ttl));
         let default = self.default_ttl.map(|ttl| format!(r#","defaultTtl":{ttl}"#)).unwrap_or_default();
         self.world().replace_container(&format!("{}{default}", self.members)).await.unwrap();
         self.model.default_ttl = self.default_ttl;
@@ -166,7 +167,7 @@ impl Run {
     }
 
     async fn maintain(&mut self) {
-        self.note("maintain".to_owned());
+        self.note("maintain");
         self.world().database.maintain().await.unwrap();
         self.model.forget_expired(self.now());
         let world = self.world();
@@ -188,8 +189,25 @@ impl Run {
         let range_id = self.dice.pick(&partitions).range_id;
         // A partition with too little in it has no middle.
         let split = self.world().database.split_partition(rid, range_id).await;
-        self.note(format!("split {range_id}: {split:?}"));
+        self.note(&format!("split {range_id}: {split:?}"));
         if let Err(error) = split {
+            assert_eq!(error.kind, orrery_model::ErrorKind::BadRequest, "{}: {error}", self.place);
+        }
+    }
+
+    async fn merge(&mut self) {
+        let catalog = self.world().database.catalog();
+        let container = catalog.container(DATABASE, CONTAINER).unwrap();
+        let neighbours: Vec<[u32; 2]> =
+            container.partitions.windows(2).map(|pair| [pair[0].range_id, pair[1].range_id]).collect();
+        if neighbours.is_empty() {
+            return;
+        }
+        let parents = *self.dice.pick(&neighbours);
+        let merged = self.world().database.merge_partitions(container.rid, parents).await;
+        self.note(&format!("merge {parents:?}: {merged:?}"));
+        // There is a limit to how often this can be done.
+        if let Err(error) = merged {
             assert_eq!(error.kind, orrery_model::ErrorKind::BadRequest, "{}: {error}", self.place);
         }
     }
@@ -300,7 +318,7 @@ impl Run {
                 assert_eq!(&user_part(document), body, "{}: {what}", self.place);
             }
             (Err(error), Expected::Error(kind)) => {
-                assert_eq!(error.kind, *kind, "{}: {what}: {error}", self.place)
+                assert_eq!(error.kind, *kind, "{}: {what}: {error}", self.place);
             }
             (answer, expected) => panic!("{}: {what}: {answer:?} instead of {expected:?}", self.place),
         }

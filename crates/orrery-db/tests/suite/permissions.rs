@@ -177,6 +177,9 @@ async fn tokens_expire_and_cannot_be_changed() {
     world.database.open_resource_token(&token).unwrap();
 }
 
+/// The members of a permission, what it allows and what it does not.
+type Case<'a> = (&'a str, &'a [&'a Access<'a>], &'a [&'a Access<'a>]);
+
 #[tokio::test]
 async fn grants_cover_what_they_name_and_no_more() {
     let world = with_user().await;
@@ -208,7 +211,6 @@ async fn grants_cover_what_they_name_and_no_more() {
     let write_a = Access { writes: true, ..with_a.clone() };
     let feed_a = Access { child: None, ..with_a.clone() };
 
-    type Case<'a> = (&'a str, &'a [&'a Access<'a>], &'a [&'a Access<'a>]);
     let cases: [Case<'_>; 6] = [
         (
             r#""permissionMode":"Read","resource":"dbs/db/colls/items""#,

@@ -414,7 +414,7 @@ async fn parameters_are_the_clients_to_repeat() {
         match page(&world, &options, &other).await {
             Ok(_) => {}
             Err(error) => {
-                assert!(matches!(error.kind, ErrorKind::BadRequest | ErrorKind::InvalidQuery), "{error}")
+                assert!(matches!(error.kind, ErrorKind::BadRequest | ErrorKind::InvalidQuery), "{error}");
             }
         }
     }

@@ -39,11 +39,14 @@ impl Response {
 
 pub async fn send(address: SocketAddr, request: &Request) -> Response {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut head =
-        format!("{} {} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n", request.method, request.target);
-    head.push_str(&format!("content-length: {}\r\n", request.body.len()));
+    let mut head = format!(
+        "{} {} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n",
+        request.method,
+        request.target,
+        request.body.len()
+    );
     for (name, value) in &request.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        head.extend([name.as_str(), ": ", value, "\r\n"]);
     }
     head.push_str("\r\n");
     // A server may answer and hang up before it has read a body that it refuses.

@@ -4,6 +4,7 @@
 //! (binary JSON, HybridRow) are in `binary`.
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod binary;
 mod client;

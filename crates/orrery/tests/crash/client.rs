@@ -10,7 +10,7 @@ use orrery_model::Value;
 use orrery_model::env::Env;
 
 /// What a request waits for at most; only failures take that long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Client {
     port: u16,
@@ -73,7 +73,7 @@ impl Client {
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nx-ms-date: {date}\r\nauthorization: {authorization}\r\ncontent-length: {length}\r\n"
         );
         for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
+            request.extend([name, ": ", value, "\r\n"]);
         }
         request.push_str("\r\n");
         let mut bytes = request.into_bytes();

@@ -5,6 +5,7 @@
 //! `ORRERY_SEED`.
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod client;
 mod server;
@@ -176,7 +177,11 @@ fn verify(client: &mut Client, writers: &mut [Writer], seen: &mut Session, conte
         writer.compare(&mut stored, context);
     }
     assert!(stored.is_empty(), "{context}: nobody wrote {:?}", stored.keys().next());
-    assert_eq!(counted(client), total as i64, "{context}: the counters differ from the items");
+    assert_eq!(
+        counted(client),
+        i64::try_from(total).unwrap(),
+        "{context}: the counters differ from the items"
+    );
 }
 
 /// How many items the counters of all partitions tell.

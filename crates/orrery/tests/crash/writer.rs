@@ -160,13 +160,12 @@ impl Writer {
                 self.known.remove(&place);
                 continue;
             };
-            let etag = match is_batch {
-                false => response.header("etag").unwrap().to_owned(),
-                true => {
-                    let results = response.json();
-                    let result = &results.as_array().unwrap()[at];
-                    result.get("eTag").and_then(Value::as_str).unwrap().to_owned()
-                }
+            let etag = if is_batch {
+                let results = response.json();
+                let result = &results.as_array().unwrap()[at];
+                result.get("eTag").and_then(Value::as_str).unwrap().to_owned()
+            } else {
+                response.header("etag").unwrap().to_owned()
             };
             self.known.insert(place, Version { number, etag });
         }

@@ -92,7 +92,7 @@ async fn compare(world: &World) -> Result<(), String> {
         let composite: HashSet<&[u8]> = of(COMPOSITE_INDEX).map(|entry| &entry.value[..]).collect();
         let unindexed = match container.definition.indexing.mode {
             IndexingMode::None => 0,
-            _ => ordinals.difference(&indexed).count(),
+            IndexingMode::Consistent => ordinals.difference(&indexed).count(),
         };
         let policies = container.definition.unique_keys.len();
         let checks = [

@@ -109,13 +109,13 @@ impl Model {
             return Err(format!("the etag {etag} came twice"));
         }
         let item = self.items.get_mut(place).expect("the caller has just written it");
-        item.etag = etag.to_owned();
+        etag.clone_into(&mut item.etag);
         let is_new = self.rids.insert(rid.to_owned());
         let kept = item.rid == rid;
         if item.rid.is_empty() && !is_new || !item.rid.is_empty() && !kept {
             return Err(format!("the RID {rid} is not right, it was {:?}", item.rid));
         }
-        item.rid = rid.to_owned();
+        rid.clone_into(&mut item.rid);
         Ok(())
     }
 

@@ -93,7 +93,7 @@ impl Run {
         let mut trace = Trace::default();
         let answer = self.run_alone(&wish, &mut trace).await;
         let outcome = answer.as_ref().map(|reply| reply.effect).map_err(|error| error.kind);
-        self.note(format!("{:?} {:?}: {outcome:?} {:?}", wish.place, wish.ask, trace.served));
+        self.note(&format!("{:?} {:?}: {outcome:?} {:?}", wish.place, wish.ask, trace.served));
         let wrote = answer.is_ok() && !matches!(wish.ask, Ask::Read);
         self.observe(&trace, wrote);
         let now = self.now();
@@ -152,7 +152,7 @@ impl Run {
             self.world().database.execute_batch(&mut trace, PLACE, &with_key(&header), &operations).await;
         let results = results.unwrap_or_else(|error| panic!("{}: {error}", self.place));
         assert_eq!(results.len(), wishes.len(), "{}", self.place);
-        self.note(format!("batch {:?}: {:?}", wishes, trace.served));
+        self.note(&format!("batch {:?}: {:?}", wishes, trace.served));
 
         // On a copy first: one failure undoes all.
         let before = self.model.clone();
@@ -213,7 +213,7 @@ impl Run {
         let results =
             self.world().database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await;
         let results = results.unwrap_or_else(|error| panic!("{}: {error}", self.place));
-        self.note(format!("bulk {:?}: {:?}", wishes, trace.served));
+        self.note(&format!("bulk {:?}: {:?}", wishes, trace.served));
         self.observe(&trace, false);
         for (wish, result) in wishes.iter().zip(&results) {
             let now = self.now();
