@@ -18,20 +18,29 @@ impl Run<'_> {
     pub(super) async fn choose(
         &mut self,
         trace: &mut Trace,
-        candidates: Vec<Candidate>,
+        mut candidates: Vec<Candidate>,
         sequence: Option<Sequence>,
     ) -> Result<Path> {
         let Some(partition) = self.reader.partitions().into_iter().next() else { return Ok(Path::Items) };
         let mut best: Option<(usize, Candidate)> = None;
         let several = candidates.len() > 1 || sequence.is_some();
         let count_max = if sequence.is_some() { PROBE_ENTRIES_BEFORE_ORDER } else { PROBE_ENTRIES };
+        candidates.sort_by_key(|candidate| (!candidate.is_narrow, !candidate.is_selective));
         for candidate in candidates {
+            // Entries of the wanted keys alone are worth more than those of all keys.
+            let is_beaten = |(_, best): &(usize, Candidate)| best.is_narrow && !candidate.is_narrow;
+            if best.as_ref().is_some_and(is_beaten) {
+                let access = candidate.label.clone();
+                self.metrics.considered.push(Considered { access, entries: None, is_more: false });
+                continue;
+            }
             // In order the same entries do at least as well.
             let same = |sequence: &Sequence| *candidate.ranges == [sequence.range.clone()];
             if sequence.as_ref().is_some_and(same) {
                 continue;
             }
-            let needs_probe = several || !candidate.is_selective || !candidate.is_narrow;
+            let needs_probe =
+                several || self.options.probe_all || !candidate.is_selective || !candidate.is_narrow;
             let probed = if needs_probe {
                 self.reader.probe(trace, &partition, &candidate, count_max).await?
             } else {

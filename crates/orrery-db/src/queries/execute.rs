@@ -40,6 +40,8 @@ pub struct QueryOptions {
     pub index_metrics: bool,
     /// Give advice on filters that an index serves badly.
     pub advice: bool,
+    /// Count the entries of index candidates also where there is nothing to choose, for an explanation.
+    pub probe_all: bool,
 }
 
 /// Rows of a query.

@@ -17,7 +17,7 @@ impl Database {
         options: &QueryOptions,
         request: &QueryRequest,
     ) -> Result<Value> {
-        let options = QueryOptions { index_metrics: true, advice: true, ..options.clone() };
+        let options = QueryOptions { index_metrics: true, advice: true, probe_all: true, ..options.clone() };
         let page = self.query_items(trace, at, &options, request).await?;
         // A plan is for several partitions; not every query that one partition can answer has one.
         let features = "Aggregate,Distinct,GroupBy,MultipleOrderBy,MultipleAggregates,OffsetAndLimit,OrderBy,Top,NonValueAggregate,DCount,NonStreamingOrderBy,CountIf,HybridSearch,WeightedRankFusion,ListAndSetAggregate";

@@ -202,10 +202,10 @@ impl Call<'_> {
             page: self.page()?,
             cross_partition: headers::flag(headers, headers::ENABLE_CROSS_PARTITION),
             token_bytes_max: token_kb.map(|limit| limit.saturating_mul(1024)),
-            without_index: false,
             index_metrics: headers::flag(headers, headers::POPULATE_INDEX_METRICS)
                 || headers::flag(headers, headers::POPULATE_INDEX_METRICS_V2),
             advice: headers::flag(headers, headers::POPULATE_QUERY_ADVICE),
+            ..QueryOptions::default()
         };
         let page = self.database.query_items(trace, at.pair(), &options, &self.query()?).await?;
         let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
