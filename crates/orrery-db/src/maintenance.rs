@@ -192,7 +192,8 @@ impl Database {
                     too_young = true;
                     break;
                 } else if item.ttl == Some(-1) && nothing_left_behind {
-                    cursor = item.lsn;
+                    // Other items of this number may be younger: a merge brings numbers of two partitions together.
+                    cursor = item.lsn.saturating_sub(1);
                 } else {
                     nothing_left_behind = false;
                 }

@@ -1,7 +1,7 @@
 //! Time to live: when items vanish, and that they really go.
 
 use crate::common::raw::{self, EXPIRY, FEED, ITEM};
-use crate::common::{BY_PK, ENGINES, World, check, everything, ids};
+use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, World, check, everything, ids, key};
 
 /// The container's default, the item's own, and whether it is gone after so many seconds.
 #[tokio::test]
@@ -207,4 +207,27 @@ async fn a_batch_with_different_lifetimes_is_swept_item_by_item() {
         raw 10                                                      => 2
     "#;
     check(&format!(r#"{BY_PK},"defaultTtl":10"#), steps).await;
+}
+
+#[tokio::test]
+async fn merged_partitions_are_swept_to_the_last_item() {
+    // Both partitions have counted from one: their first items have the same number and different ages.
+    let world = World::with_partitions(crate::common::Engine::Memory, 2).await;
+    world.create_container(&format!(r#"{BY_PK},"defaultTtl":10"#)).await;
+    let catalog = world.database.catalog();
+    let container = std::sync::Arc::clone(catalog.container(DATABASE, CONTAINER).unwrap());
+    let home = |n: u32| {
+        let effective = container.definition.partition_key.effective_key(&key(&format!("[{n}]")));
+        container.partition_of(&effective).range_id
+    };
+    let key_of = |range_id: u32| (0..1000).find(|n| home(*n) == range_id).unwrap();
+    world.create(&format!(r#"{{"id":"for ever","pk":{},"ttl":-1}}"#, key_of(0))).await;
+    world.env.advance_seconds(5);
+    world.create(&format!(r#"{{"id":"for now","pk":{}}}"#, key_of(1))).await;
+    world.database.merge_partitions(container.rid, [0, 1]).await.unwrap();
+    for (seconds, left) in [(5, 2), (4, 2), (1, 1)] {
+        world.env.advance_seconds(seconds);
+        world.database.maintain().await.unwrap();
+        assert_eq!(raw::count(&world, ITEM).await, left);
+    }
 }

@@ -65,6 +65,7 @@ struct Run {
     members: String,
     default_ttl: Option<i64>,
     place: String,
+    merged: bool,
     /// What was done, for the message of a failure.
     history: Vec<String>,
 }
@@ -96,6 +97,7 @@ async fn run(engine: Engine, seed: u64) {
         members,
         default_ttl: None,
         place: String::new(),
+        merged: false,
         history: Vec::new(),
     };
     for step in 0..STEPS {
@@ -156,7 +158,11 @@ impl Run {
     }
 
     async fn redefine(&mut self) {
-        // The sweeper may have come already or not: what is expired by now must be gone for good.
+        // The sweeper may have come already or not: what is expired by now must be gone for good, because it
+        // might come back under another lifetime. After a merge that cannot be told.
+        if self.merged {
+            return;
+        }
         self.maintain().await;
         self.default_ttl = *self.dice.pick(&[None, Some(-1), Some(10), Some(30)]);
         self.note(&format!("defaultTtl {:?}", self.default_ttl));
@@ -174,7 +180,12 @@ impl Run {
         let (items, bytes) = world.usage().await;
         let stored = raw::count(world, raw::ITEM).await;
         let expected = self.model.items.len();
-        assert_eq!((items, stored), (expected as u64, expected), "{}", self.place);
+        // Where partitions were merged an expired item may have to wait behind one that is younger.
+        if !self.merged {
+            assert_eq!(stored, expected, "{}", self.place);
+        }
+        assert!(stored >= expected, "{}", self.place);
+        assert_eq!(items, stored as u64, "{}", self.place);
         assert!(bytes >= items * 10, "{}", self.place);
     }
 
@@ -206,6 +217,7 @@ impl Run {
         let parents = *self.dice.pick(&neighbours);
         let merged = self.world().database.merge_partitions(container.rid, parents).await;
         self.note(&format!("merge {parents:?}: {merged:?}"));
+        self.merged = true;
         // There is a limit to how often this can be done.
         if let Err(error) = merged {
             assert_eq!(error.kind, orrery_model::ErrorKind::BadRequest, "{}: {error}", self.place);
@@ -279,6 +291,10 @@ impl Run {
 
     /// At the end all can be deleted, and nothing is left.
     async fn finish(mut self) {
+        // In the end everything that can expire is gone from the store, too.
+        self.world().env.advance_seconds(1_000_000);
+        self.merged = false;
+        self.maintain().await;
         for header in KEYS {
             let mut trace = Trace::default();
             self.world()
