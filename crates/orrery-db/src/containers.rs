@@ -220,29 +220,46 @@ impl Database {
 
     /// Items and bytes, from the counters of the logical partitions.
     pub async fn container_usage(&self, database: &str, container: &str) -> Result<Vec<(u32, Usage)>> {
-        let catalog = self.catalog.snapshot();
-        let container = catalog.container(database, container)?;
+        let mut attempt = 0;
+        loop {
+            let catalog = self.catalog.snapshot();
+            match self.usages(catalog.container(database, container)?).await {
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn usages(&self, container: &Container) -> Result<Vec<(u32, Usage)>> {
         let mut usages = Vec::with_capacity(container.partitions.len());
         for partition in &container.partitions {
-            usages.push((partition.range_id, self.partition_usage(partition).await?));
+            usages.push((partition.range_id, self.measure(partition, |_, _| ()).await?));
         }
         Ok(usages)
     }
 
-    async fn partition_usage(&self, partition: &Partition) -> Result<Usage> {
-        let mut usage = Usage::default();
+    /// Adds the counters of a partition's logical partitions up, showing each with its key as JSON.
+    pub(crate) async fn measure(
+        &self,
+        partition: &Partition,
+        mut show: impl FnMut(&str, Usage),
+    ) -> Result<Usage> {
+        let mut sum = Usage::default();
         let mut range = keys::statistics_in(&partition.range);
         loop {
             let scan = Scan::forward(range.clone(), SCAN_ENTRIES);
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
-            for statistics in page.entries.iter().filter_map(|entry| Statistics::decode(&entry.value)) {
-                usage.items += statistics.items;
-                usage.bytes += statistics.bytes;
+            for entry in &page.entries {
+                let Some(statistics) = Statistics::decode(&entry.value) else { continue };
+                let usage = Usage { items: statistics.items, bytes: statistics.bytes };
+                sum.items += usage.items;
+                sum.bytes += usage.bytes;
+                show(Statistics::key_text(&entry.value).unwrap_or_default(), usage);
             }
             match page.entries.last() {
                 Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                _ => return Ok(usage),
+                _ => return Ok(sum),
             }
         }
     }

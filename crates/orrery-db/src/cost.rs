@@ -1,7 +1,16 @@
 //! Request units: one deterministic model, in hundredths of a unit.
 //!
-//! Charges depend only on the request and the data it touches (sizes, index terms changed), never on time or
-//! caches. The size tables are the service's published figures; sizes in between are interpolated.
+//! Charges depend only on the request and the data it touches (sizes, index terms changed, partitions visited,
+//! entries and items read, bytes out), never on time or caches.
+//!
+//! Where the figures come from:
+//! * Point reads and writes by size: the service's published tables; sizes in between are interpolated.
+//! * 0.2 per index term, 5 for a removal, 0.4 per patch operation: published examples (a replace of 1 KB with
+//!   two terms costs 10.8, a delete 5 and its terms).
+//! * Queries: at least 2.3, and 2 to 3 for each further physical partition, are published. What index entries,
+//!   items and bytes add is not; ours are chosen so that 100 items of 1 KB cost about 6 units and 1000 about 37,
+//!   which is what the service is seen to charge.
+//! * A refused write, a metadata operation: as the service is seen to charge.
 
 use orrery_model::Charge;
 
@@ -78,12 +87,80 @@ pub fn refused_write(bytes: usize) -> Charge {
     Charge::from_hundredths(24) + point_read(bytes)
 }
 
-/// A query that visited so many partitions, read so many items and bytes, and returned so many bytes.
-pub fn query(partitions: usize, items: u64, item_bytes: u64, output_bytes: usize) -> Charge {
-    let extra_partitions = partitions.saturating_sub(1) as u64;
-    Charge::from_hundredths(
-        230 + 250 * extra_partitions + 2 * items + item_bytes / 1024 + output_bytes as u64 / 1024,
-    )
+/// The first partition that a query visits, and each further one.
+const QUERY_PARTITION_FIRST: u64 = 230;
+const QUERY_PARTITION_MORE: u64 = 250;
+/// The rest of a query in ten-thousandths of a unit: its steps are smaller than a hundredth.
+const QUERY_INDEX_ENTRY: u64 = 50;
+const QUERY_ITEM: u64 = 150;
+const QUERY_ITEM_KB: u64 = 100;
+const QUERY_OUTPUT_KB: u64 = 50;
+
+/// What a query page did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueryWork {
+    pub partitions: u64,
+    pub index_entries: u64,
+    pub items: u64,
+    pub item_bytes: u64,
+    pub output_bytes: u64,
+}
+
+/// A part of a charge: how much of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub what: &'static str,
+    pub quantity: u64,
+    pub charge: Charge,
+}
+
+/// A query page.
+pub fn query(work: &QueryWork) -> Charge {
+    query_parts(work).iter().map(|part| part.charge).sum()
+}
+
+/// What a query page's charge is made of. Each part is rounded for itself, so that they add up.
+pub fn query_parts(work: &QueryWork) -> [Part; 5] {
+    let partitions = QUERY_PARTITION_FIRST + QUERY_PARTITION_MORE * work.partitions.saturating_sub(1);
+    let small = |what, quantity: u64, each: u64| Part {
+        what,
+        quantity,
+        charge: Charge::from_hundredths(quantity.saturating_mul(each).div_ceil(100)),
+    };
+    let kilobytes = |what, bytes: u64, each: u64| Part {
+        what,
+        quantity: bytes,
+        charge: Charge::from_hundredths(bytes.saturating_mul(each).div_ceil(1024 * 100)),
+    };
+    [
+        Part { what: "partitions", quantity: work.partitions, charge: Charge::from_hundredths(partitions) },
+        small("indexEntries", work.index_entries, QUERY_INDEX_ENTRY),
+        small("itemsLoaded", work.items, QUERY_ITEM),
+        kilobytes("bytesLoaded", work.item_bytes, QUERY_ITEM_KB),
+        kilobytes("bytesReturned", work.output_bytes, QUERY_OUTPUT_KB),
+    ]
+}
+
+/// What a read of an item by its key is charged for.
+pub fn read_parts(bytes: usize) -> Vec<Part> {
+    vec![Part { what: "bytesRead", quantity: bytes as u64, charge: point_read(bytes) }]
+}
+
+/// What a write is charged for: the new version, the removal of the old one, and index terms that come and go.
+pub fn write_parts(new_bytes: Option<usize>, removes: bool, terms: usize, patch_count: usize) -> Vec<Part> {
+    let mut parts = Vec::new();
+    if let Some(bytes) = new_bytes {
+        parts.push(Part { what: "bytesWritten", quantity: bytes as u64, charge: base_write(bytes) });
+    }
+    if removes {
+        parts.push(Part { what: "versionRemoved", quantity: 1, charge: REMOVAL });
+    }
+    parts.push(Part { what: "indexTermsChanged", quantity: terms as u64, charge: per_term(terms) });
+    if patch_count > 0 {
+        let charge = patch_operations(patch_count);
+        parts.push(Part { what: "patchOperations", quantity: patch_count as u64, charge });
+    }
+    parts
 }
 
 /// Reading or changing a database, a container, an offer, a user …
@@ -93,6 +170,11 @@ pub fn metadata_read() -> Charge {
 
 pub fn metadata_write() -> Charge {
     Charge::from_hundredths(495)
+}
+
+/// How many index terms cost so many hundredths.
+pub(crate) fn terms_for(hundredths: u64) -> usize {
+    usize::try_from(hundredths / TERM).unwrap_or(usize::MAX)
 }
 
 fn base_write(bytes: usize) -> Charge {
@@ -145,5 +227,30 @@ mod tests {
         assert_eq!(replace(1024, 4).hundredths(), 1075);
         assert_eq!(delete(2).hundredths(), 540);
         assert_eq!(patch_operations(3).hundredths(), 120);
+    }
+
+    #[test]
+    fn parts_add_up_to_what_is_charged() {
+        let sum = |parts: Vec<Part>| -> Charge { parts.iter().map(|part| part.charge).sum() };
+        assert_eq!(sum(read_parts(5000)), point_read(5000));
+        assert_eq!(sum(write_parts(Some(3000), false, 7, 0)), create(3000, 7));
+        assert_eq!(sum(write_parts(Some(3000), true, 3, 2)), replace(3000, 3) + patch_operations(2));
+        assert_eq!(sum(write_parts(None, true, 3, 0)), delete(3));
+    }
+
+    #[test]
+    fn queries_cost_their_partitions_and_what_they_read() {
+        let work = |partitions, items: u64| QueryWork {
+            partitions,
+            index_entries: items,
+            items,
+            item_bytes: items * 1024,
+            output_bytes: items * 1024,
+        };
+        assert_eq!(query(&work(1, 0)).hundredths(), 230);
+        // 2 to 3 units for each further partition.
+        assert_eq!(query(&work(4, 0)).hundredths(), 230 + 3 * 250);
+        assert_eq!(query(&work(1, 100)).hundredths(), 580);
+        assert_eq!(query(&work(1, 1000)).hundredths(), 3730);
     }
 }

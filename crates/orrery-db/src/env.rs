@@ -1,6 +1,7 @@
-//! The real world: the system's clock and randomness.
+//! The real world: the system's clock and randomness. And a clock that an operator can move, for tests.
 
 use orrery_model::env::Env;
+use parking_lot::Mutex;
 
 /// Time and randomness of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,5 +16,92 @@ impl Env for SystemEnv {
 
     fn fill_random(&self, bytes: &mut [u8]) {
         getrandom::fill(bytes).expect("the operating system gives randomness");
+    }
+}
+
+/// The system's clock, moved by an offset or stopped. It drives lifetimes, budgets, autoscale, bursts and the
+/// expiry of tokens; the dates of signatures are still checked against the system's own.
+#[derive(Debug, Default)]
+pub struct MovableClock {
+    state: Mutex<ClockState>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ClockState {
+    offset_ms: i64,
+    frozen_at_ms: Option<i64>,
+}
+
+/// What a movable clock shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReading {
+    pub now_ms: i64,
+    /// How far it is from the system's.
+    pub offset_ms: i64,
+    pub frozen: bool,
+}
+
+impl MovableClock {
+    pub fn read(&self) -> ClockReading {
+        let state = *self.state.lock();
+        let system_ms = SystemEnv.now_ms();
+        let now_ms = state.frozen_at_ms.unwrap_or(system_ms.saturating_add(state.offset_ms));
+        ClockReading { now_ms, offset_ms: now_ms - system_ms, frozen: state.frozen_at_ms.is_some() }
+    }
+
+    /// Shows the system's time plus this.
+    pub fn set_offset(&self, offset_ms: i64) {
+        let mut state = self.state.lock();
+        state.offset_ms = offset_ms;
+        if state.frozen_at_ms.is_some() {
+            state.frozen_at_ms = Some(SystemEnv.now_ms().saturating_add(offset_ms));
+        }
+    }
+
+    /// Stops the clock, or lets it go on from where it stands.
+    pub fn freeze(&self, frozen: bool) {
+        let now_ms = self.now_ms();
+        let mut state = self.state.lock();
+        state.offset_ms = now_ms.saturating_sub(SystemEnv.now_ms());
+        state.frozen_at_ms = frozen.then_some(now_ms);
+    }
+
+    /// Moves the clock on, or back.
+    pub fn advance(&self, milliseconds: i64) {
+        let mut state = self.state.lock();
+        state.offset_ms = state.offset_ms.saturating_add(milliseconds);
+        state.frozen_at_ms = state.frozen_at_ms.map(|at| at.saturating_add(milliseconds));
+    }
+}
+
+impl Env for MovableClock {
+    fn now_ms(&self) -> i64 {
+        self.read().now_ms
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        SystemEnv.fill_random(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_can_be_moved_stopped_and_let_go() {
+        let clock = MovableClock::default();
+        assert!(clock.read().offset_ms.abs() < 1000 && !clock.read().frozen);
+        clock.set_offset(3_600_000);
+        assert!((clock.now_ms() - SystemEnv.now_ms() - 3_600_000).abs() < 1000);
+        clock.freeze(true);
+        let at = clock.now_ms();
+        assert_eq!(clock.now_ms(), at);
+        clock.advance(250);
+        assert_eq!((clock.now_ms(), clock.read().frozen), (at + 250, true));
+        clock.freeze(false);
+        assert!((clock.now_ms() - at - 250).abs() < 1000);
+        clock.set_offset(0);
+        assert!(clock.read().offset_ms.abs() < 1000);
     }
 }

@@ -35,19 +35,20 @@ use items::purge::PurgeSet;
 
 pub use catalog::{Catalog, Container, DatabaseEntry, Partition};
 pub use containers::RangesPage;
-pub use env::SystemEnv;
+pub use env::{ClockReading, MovableClock, SystemEnv};
 pub use items::batch::{BatchKind, BatchOperation, BatchOutcome, BatchResult};
 pub use items::change_feed::{ChangePage, ChangeRequest, ChangeStart};
+pub use items::explain::ChargeExplanation;
 pub use items::feed::{FeedPage, FeedScope};
 pub use items::point::{ItemOptions, ItemReply};
 pub use items::transaction::Effect;
 pub use metadata::{MetadataPage, MetadataReply, PageRequest};
 pub use offers::OfferReply;
-pub use partitions::{ContainerView, MergeReport, PartitionView, SplitReport};
+pub use partitions::{ContainerView, LargeKey, MergeReport, PartitionView, SplitReport};
 pub use permissions::PermissionReply;
 pub use queries::{Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest};
 pub use resource_token::{Access, Grant};
-pub use throughput::{HotKey, PartitionHeat, Priority, ThrottleEvent};
+pub use throughput::{HotKey, PartitionHeat, Priority, ThrottleCause, ThrottleEvent};
 pub use trace::{Served, Trace};
 
 /// What an operator may set.
@@ -136,6 +137,11 @@ impl Database {
     /// The catalog of this moment.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.snapshot()
+    }
+
+    /// Does now what the clock makes due: somebody has moved it.
+    pub fn clock_was_moved(&self) {
+        self.wake_maintenance();
     }
 
     /// Which engine keeps the data.

@@ -27,7 +27,7 @@ impl Database {
         trace.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let offer = find(&catalog, rid)?;
-        Ok(reply(&catalog, offer))
+        Ok(self.offer_reply(&catalog, offer))
     }
 
     pub fn list_offers(&self, trace: &mut Trace, page: &PageRequest) -> Result<MetadataPage> {
@@ -36,7 +36,7 @@ impl Database {
         let mut offers: Vec<(String, Value)> = catalog
             .offers
             .values()
-            .map(|offer| (offer.document.rid.to_string(), offer_value(offer)))
+            .map(|offer| (offer.document.rid.to_string(), self.offer_value(&catalog, offer)))
             .collect();
         offers.sort_by(|a, b| a.0.cmp(&b.0));
         let offers = offers.iter().map(|(rid, value)| (rid.as_str(), value.clone()));
@@ -70,7 +70,7 @@ impl Database {
                 let pending = needs_more_partitions(&change.catalog, current.owner, throughput, share_max);
                 let mut offer = Offer { stamp: change.stamp, pending, ..Offer::clone(&current) };
                 offer.document.set_throughput(throughput, change.stamp.timestamp);
-                let reply = reply(&change.catalog, &offer);
+                let reply = self.offer_reply(&change.catalog, &offer);
                 change.put_offer(offer);
                 Ok(reply)
             })
@@ -84,13 +84,6 @@ impl Database {
 
 fn find<'a>(catalog: &'a Catalog, rid: &str) -> Result<&'a Arc<Offer>> {
     OfferRid::parse(rid).and_then(|rid| catalog.offers.get(&rid)).ok_or_else(not_found)
-}
-
-fn reply(catalog: &Catalog, offer: &Offer) -> OfferReply {
-    let reply =
-        MetadataReply { value: offer_value(offer), etag: offer.stamp.etag().to_string(), created: false };
-    let minimum = offer.document.minimum(shared_containers(catalog, offer.owner));
-    OfferReply { reply, minimum, pending: offer.pending }
 }
 
 /// Whether the container's partitions would each get more than one may have.
@@ -115,13 +108,24 @@ fn shared_containers(catalog: &Catalog, owner: OfferOwner) -> Option<u32> {
     u32::try_from(sharing.count()).ok()
 }
 
-fn offer_value(offer: &Offer) -> Value {
-    let mut value = offer.document.to_value(offer.document.throughput.idle());
-    if let Some(object) = value.as_object_mut() {
-        let rid = offer.document.rid;
-        offer.stamp.add_system_properties(object, &rid.to_string(), &rid.self_link());
+impl Database {
+    fn offer_reply(&self, catalog: &Catalog, offer: &Offer) -> OfferReply {
+        let value = self.offer_value(catalog, offer);
+        let reply = MetadataReply { value, etag: offer.stamp.etag().to_string(), created: false };
+        let minimum = offer.document.minimum(shared_containers(catalog, offer.owner));
+        OfferReply { reply, minimum, pending: offer.pending }
     }
-    value
+
+    fn offer_value(&self, catalog: &Catalog, offer: &Offer) -> Value {
+        let throughput = offer.document.throughput;
+        let current = self.scaled_throughput(catalog, offer.owner, throughput.idle(), throughput.maximum());
+        let mut value = offer.document.to_value(current);
+        if let Some(object) = value.as_object_mut() {
+            let rid = offer.document.rid;
+            offer.stamp.add_system_properties(object, &rid.to_string(), &rid.self_link());
+        }
+        value
+    }
 }
 
 impl Database {

@@ -20,6 +20,8 @@ pub struct Trace {
     /// Where the item that was read was last written, which may be long before its partition's position.
     pub item_lsn: Option<Lsn>,
     pub priority: Priority,
+    /// The throughput bucket that the request names.
+    pub bucket: Option<u8>,
     /// The partition key value of a request that has one, as JSON.
     pub key: Option<String>,
     /// The partitions that have let the request pass.
@@ -35,9 +37,17 @@ pub struct Served {
 }
 
 impl Trace {
-    /// For a request of this importance.
-    pub fn with_priority(priority: Priority) -> Self {
-        Self { priority, ..Self::default() }
+    /// For a request of this importance that may name a throughput bucket.
+    pub fn for_request(priority: Priority, bucket: Option<u8>) -> Self {
+        Self { priority, bucket, ..Self::default() }
+    }
+
+    /// Notes that a partition has read so much for the request: its part of the charge.
+    pub(crate) fn worked(&mut self, partition: &Partition, weight: u64) {
+        let by = |admitted: &&mut Admitted| admitted.partition == partition.store.id;
+        if let Some(admitted) = self.admitted.iter_mut().find(by) {
+            admitted.weight += weight;
+        }
     }
 
     pub fn add(&mut self, charge: Charge) {

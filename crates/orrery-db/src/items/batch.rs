@@ -116,12 +116,12 @@ impl Database {
     ) -> Result<Vec<BatchResult>> {
         check_count(operations)?;
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        let priority = trace.priority;
+        let (priority, bucket) = (trace.priority, trace.bucket);
         let run = |operation| {
             let container = Arc::clone(&container);
             async move {
                 // Each operation is admitted and charged for itself.
-                let mut own = Trace { priority, ..Trace::default() };
+                let mut own = Trace { priority, bucket, ..Trace::default() };
                 own.at(&container);
                 let result = self.run_one(&mut own, &container, options, operation).await;
                 own.add(result.as_ref().map_or(Charge::ZERO, |result| result.charge));
@@ -213,7 +213,11 @@ fn failed_at(at: usize, count: usize, error: &Error, charges: Vec<Charge>) -> Ve
     results.collect()
 }
 
-fn prepare(container: &Container, key: &PartitionKey, operation: &BatchOperation) -> Result<Action> {
+pub(super) fn prepare(
+    container: &Container,
+    key: &PartitionKey,
+    operation: &BatchOperation,
+) -> Result<Action> {
     let named_id = || match &operation.id {
         Some(id) => ItemId::parse(id),
         None => Err(orrery_model::ids::missing_properties(&["id"])),

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod body;
 pub(crate) mod change_feed;
+pub(crate) mod explain;
 pub(crate) mod feed;
 pub(crate) mod keys;
 pub(crate) mod point;
@@ -69,6 +70,7 @@ impl Database {
         }
         let page = self.store.read(partition.store, request.clone()).await.map_err(store_failure)?;
         trace.served_by(partition, page.lsn);
+        trace.worked(partition, weight(&page));
         let Some(ahead) = session_ahead(session, partition, page.lsn) else { return Ok(page) };
         let reached =
             self.store.wait_lsn(partition.store.id, ahead - 1, SESSION_WAIT).await.map_err(store_failure)?;
@@ -83,6 +85,28 @@ impl Database {
         Ok(page)
     }
 
+    /// Reads from the partition of a key, wherever that is by now.
+    pub(crate) async fn read_of_key(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        effective: &EffectiveKey,
+        session: Option<&SessionToken>,
+        request: ReadRequest,
+    ) -> Result<ReadPage> {
+        let mut container = Arc::clone(container);
+        let mut attempt = 0;
+        loop {
+            let partition = container.partition_of(effective);
+            match self.read_partition(trace, partition, session, request.clone()).await {
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {
+                    container = self.current_container(&container)?;
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// Whether readers see the item: neither expired nor purged.
     pub(crate) fn is_visible(
         &self,
@@ -94,6 +118,13 @@ impl Database {
         !item.is_expired(container.definition.default_ttl, self.env.now_seconds())
             && !self.purges.hides(container.rid, effective, item.lsn)
     }
+}
+
+/// How much of a request's work a read was: its bytes, and something for the way.
+fn weight(page: &ReadPage) -> u64 {
+    let values: usize = page.values.iter().flatten().map(bytes::Bytes::len).sum();
+    let entries: usize = page.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
+    (64 + values + entries) as u64
 }
 
 /// The position that the client has seen and the partition has not reached, if so.

@@ -250,7 +250,7 @@ impl Database {
         }
     }
 
-    fn current_container(&self, container: &Container) -> Result<Arc<Container>> {
+    pub(crate) fn current_container(&self, container: &Container) -> Result<Arc<Container>> {
         let current = self.catalog.snapshot().container_by_rid(container.rid).cloned();
         current.ok_or_else(crate::catalog::not_found)
     }
@@ -280,9 +280,8 @@ impl Database {
             return ItemId::parse(item);
         };
         let effective = container.definition.partition_key.effective_key(key);
-        let partition = container.partition_of(&effective);
         let request = ReadRequest::Get(vec![keys::rid(rid.ordinal())]);
-        let page = self.read_partition(trace, partition, None, request).await?;
+        let page = self.read_of_key(trace, container, &effective, None, request).await?;
         let place = page.values.into_iter().next().flatten();
         let id = place.as_ref().and_then(|place| id_at(place, &effective));
         if let Some(id) = id {

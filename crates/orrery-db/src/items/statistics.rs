@@ -40,7 +40,6 @@ impl Statistics {
     }
 
     /// The partition key value, as the JSON array clients send it in.
-    #[cfg(test)]
     pub(crate) fn key_text(bytes: &[u8]) -> Option<&str> {
         std::str::from_utf8(bytes.get(HEADER_BYTES..)?).ok()
     }

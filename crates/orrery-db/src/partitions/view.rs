@@ -1,16 +1,26 @@
 //! What an operator sees of a container's partitions.
 
-use orrery_model::Result;
 use orrery_model::value::Value;
+use orrery_model::{Object, Result};
 
 use crate::Database;
+use crate::catalog::{Container, OfferOwner};
+use crate::containers::Usage;
 use crate::throughput::PartitionHeat;
-use orrery_model::Object;
+
+/// Keys that are named for each partition.
+const LARGEST_KEYS: usize = 10;
 
 /// A container with its partitions.
 #[derive(Clone, Debug)]
 pub struct ContainerView {
     pub path: String,
+    /// Request units per second of the container itself; `None` if it shares its database's.
+    pub throughput: Option<u32>,
+    /// The throughput was replaced and partitions are still being split for it.
+    pub offer_pending: bool,
+    /// Partitions are being split or merged.
+    pub reshaping: bool,
     pub partitions: Vec<PartitionView>,
 }
 
@@ -21,12 +31,27 @@ pub struct PartitionView {
     pub min: String,
     pub max: String,
     pub parents: Vec<u32>,
+    pub logical_partitions: u64,
+    pub items: u64,
+    /// Bytes of the items.
+    pub bytes: u64,
+    /// Bytes in the store, index and all.
+    pub stored_bytes: u64,
+    pub lsn: u64,
+    /// Its share of the provisioned request units per second; 0 = it has no limit.
+    pub request_units_per_second: u64,
+    pub heat: PartitionHeat,
+    /// The logical partitions with the most bytes, largest first.
+    pub largest: Vec<LargeKey>,
+}
+
+/// A logical partition by its size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargeKey {
+    /// The partition key value as JSON.
+    pub key: String,
     pub items: u64,
     pub bytes: u64,
-    pub lsn: u64,
-    /// Its share of the provisioned request units per second.
-    pub request_units_per_second: f64,
-    pub heat: PartitionHeat,
 }
 
 impl Database {
@@ -42,61 +67,124 @@ impl Database {
 
     /// The partitions of one container.
     pub async fn container_view(&self, database: &str, container: &str) -> Result<ContainerView> {
-        let usages = self.container_usage(database, container).await?;
+        let mut attempt = 0;
+        loop {
+            let catalog = self.catalog.snapshot();
+            match self.view(catalog.container(database, container)?).await {
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn view(&self, container: &Container) -> Result<ContainerView> {
         let known = self.store.partitions().await.map_err(crate::failure::store_failure)?;
-        let catalog = self.catalog.snapshot();
-        let container = catalog.container(database, container)?;
-        let count = u32::try_from(container.partitions.len().max(1)).unwrap_or(u32::MAX);
-        let throughput =
-            self.container_throughput(container).map_or(0.0, |throughput| f64::from(throughput.maximum()));
-        let partitions = container.partitions.iter().map(|partition| {
-            let usage = usages.iter().find(|(range_id, _)| *range_id == partition.range_id);
-            let usage = usage.map(|(_, usage)| *usage).unwrap_or_default();
-            PartitionView {
+        let mut partitions = Vec::with_capacity(container.partitions.len());
+        for partition in &container.partitions {
+            let mut largest = Largest::default();
+            let usage = self.measure(partition, |key, usage| largest.add(key, usage)).await?;
+            let stored_bytes = self.store.size_bytes(partition.store.id).await;
+            let (heat, request_units_per_second) = self.partition_heat(container, partition);
+            partitions.push(PartitionView {
                 range_id: partition.range_id,
                 min: partition.range.min.to_string(),
                 max: partition.range.max.to_string(),
                 parents: partition.parents.clone(),
+                logical_partitions: largest.count,
                 items: usage.items,
                 bytes: usage.bytes,
+                stored_bytes: stored_bytes.map_err(crate::failure::store_failure)?,
                 lsn: known.iter().find(|info| info.id == partition.store.id).map_or(0, |info| info.lsn),
-                request_units_per_second: throughput / f64::from(count),
-                heat: self.partition_heat(container, partition),
-            }
-        });
-        Ok(ContainerView { path: container.alt_path(), partitions: partitions.collect() })
+                request_units_per_second,
+                heat,
+                largest: largest.keys,
+            });
+        }
+        let catalog = self.catalog.snapshot();
+        let offer = catalog.offer_of(OfferOwner::Container(container.rid));
+        Ok(ContainerView {
+            path: container.alt_path(),
+            throughput: offer.map(|offer| offer.document.throughput.maximum()),
+            offer_pending: offer.is_some_and(|offer| offer.pending),
+            reshaping: container.reshaping.is_some(),
+            partitions,
+        })
+    }
+}
+
+/// The largest of many keys.
+#[derive(Default)]
+struct Largest {
+    keys: Vec<LargeKey>,
+    count: u64,
+}
+
+impl Largest {
+    fn add(&mut self, key: &str, usage: Usage) {
+        if usage.items == 0 {
+            return;
+        }
+        self.count += 1;
+        let at = self.keys.partition_point(|other| other.bytes >= usage.bytes);
+        if at < LARGEST_KEYS {
+            self.keys.insert(at, LargeKey { key: key.to_owned(), items: usage.items, bytes: usage.bytes });
+            self.keys.truncate(LARGEST_KEYS);
+        }
     }
 }
 
 impl ContainerView {
     pub fn to_value(&self) -> Value {
-        let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
-        let partitions = self.partitions.iter().map(|partition| {
-            let mut object = Object::new();
-            object.set("id", Value::from(partition.range_id.to_string()));
-            object.set("min", Value::from(partition.min.as_str()));
-            object.set("max", Value::from(partition.max.as_str()));
-            let parents = partition.parents.iter().map(|parent| Value::from(parent.to_string()));
-            object.set("parents", parents.collect::<Vec<_>>().into());
-            object.set("items", number(partition.items));
-            object.set("bytes", number(partition.bytes));
-            object.set("lsn", number(partition.lsn));
-            object.set("requestUnitsPerSecond", Value::from(partition.request_units_per_second));
-            object.set("usedLastSecond", Value::from(partition.heat.last_second.as_f64()));
-            object.set("usedPerSecondLastMinute", Value::from(partition.heat.per_second_last_minute));
-            object.set("throttled", number(partition.heat.throttled));
-            let hottest = partition.heat.hottest.iter().map(|hot| {
-                let mut key = Object::new();
-                key.set("partitionKey", Value::from(hot.key.as_str()));
-                key.set("requestUnits", Value::from(hot.charge.as_f64()));
-                Value::from(key)
-            });
-            object.set("hottestKeys", hottest.collect::<Vec<_>>().into());
-            Value::from(object)
-        });
         let mut object = Object::new();
         object.set("container", Value::from(self.path.as_str()));
+        if let Some(throughput) = self.throughput {
+            object.set("throughput", number(throughput.into()));
+        }
+        object.set("offerReplacePending", Value::from(self.offer_pending));
+        object.set("partitionsChanging", Value::from(self.reshaping));
+        let partitions = self.partitions.iter().map(PartitionView::to_value);
         object.set("partitions", partitions.collect::<Vec<_>>().into());
         object.into()
     }
+}
+
+impl PartitionView {
+    fn to_value(&self) -> Value {
+        let mut object = Object::new();
+        object.set("id", Value::from(self.range_id.to_string()));
+        object.set("min", Value::from(self.min.as_str()));
+        object.set("max", Value::from(self.max.as_str()));
+        let parents = self.parents.iter().map(|parent| Value::from(parent.to_string()));
+        object.set("parents", parents.collect::<Vec<_>>().into());
+        object.set("logicalPartitions", number(self.logical_partitions));
+        object.set("items", number(self.items));
+        object.set("bytes", number(self.bytes));
+        object.set("storedBytes", number(self.stored_bytes));
+        object.set("lsn", number(self.lsn));
+        object.set("requestUnitsPerSecond", number(self.request_units_per_second));
+        object.set("usedLastSecond", Value::from(self.heat.last_second.as_f64()));
+        object.set("usedPerSecondLastMinute", Value::from(self.heat.per_second_last_minute));
+        object.set("banked", Value::from(self.heat.banked.as_f64()));
+        object.set("throttled", number(self.heat.throttled));
+        let hottest = self.heat.hottest.iter().map(|hot| {
+            let mut key = Object::new();
+            key.set("partitionKey", Value::from(hot.key.as_str()));
+            key.set("requestUnits", Value::from(hot.charge.as_f64()));
+            Value::from(key)
+        });
+        object.set("hottestKeys", hottest.collect::<Vec<_>>().into());
+        let largest = self.largest.iter().map(|large| {
+            let mut key = Object::new();
+            key.set("partitionKey", Value::from(large.key.as_str()));
+            key.set("items", number(large.items));
+            key.set("bytes", number(large.bytes));
+            Value::from(key)
+        });
+        object.set("largestKeys", largest.collect::<Vec<_>>().into());
+        object.into()
+    }
+}
+
+fn number(number: u64) -> Value {
+    Value::from(i64::try_from(number).unwrap_or(i64::MAX))
 }

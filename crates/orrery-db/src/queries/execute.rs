@@ -155,7 +155,13 @@ impl Database {
                 orrery_query::advice::advice(&query).into_iter().map(|id| (id, advised(id))).collect();
         }
         metrics.total_time = started.elapsed();
-        trace.add(cost::query(trace.served.len(), metrics.items_read, metrics.bytes_read, page.rows.len()));
+        trace.add(cost::query(&cost::QueryWork {
+            partitions: trace.served.len() as u64,
+            index_entries: metrics.entries_read,
+            items: metrics.items_read,
+            item_bytes: metrics.bytes_read,
+            output_bytes: metrics.output_bytes,
+        }));
         page.continuation =
             next.map(|position| continuation::seal(&secret, &token_scope, &position.encode()));
         page.metrics = run.metrics;

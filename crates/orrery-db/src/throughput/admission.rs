@@ -1,18 +1,21 @@
 //! Letting requests pass: the budgets of all partitions, found by what a request visits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use orrery_model::rid::DatabaseRid;
-use orrery_model::{Error, ErrorKind, Result};
+use orrery_model::{Charge, Error, ErrorKind, Result};
 use orrery_storage::PartitionId;
 use parking_lot::RwLock;
 
-use super::budget::Budget;
-use super::heat::{Events, Heat, PartitionHeat, ThrottleEvent};
+use super::budget::{Budget, Priority, Throttled};
+use super::heat::{Events, Heat, PartitionHeat, ThrottleCause, ThrottleEvent};
 use crate::catalog::{Catalog, Container, OfferOwner, Partition};
 use crate::{Database, Trace};
+
+/// Throughput buckets are numbered from 1 to this.
+const BUCKETS_MAX: usize = 5;
 
 /// Which budget a partition lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,49 +31,75 @@ enum Place {
 struct Account {
     budget: Budget,
     heat: Heat,
-    /// The catalog version for which the rate was set.
-    rate_version: AtomicU64,
+    /// Units per second; 0 = there is no limit.
     rate: AtomicU64,
+}
+
+/// A partition's account and its own buckets, as one version of the catalog has them.
+#[derive(Clone, Debug)]
+struct Known {
+    catalog_version: u64,
+    account: Arc<Account>,
+    buckets: Arc<[Budget; BUCKETS_MAX]>,
 }
 
 /// All budgets.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets {
     accounts: RwLock<HashMap<Place, Arc<Account>>>,
+    /// What was found for a partition, so that a request need not search for its offer.
+    known: RwLock<HashMap<PartitionId, Known>>,
     events: Events,
 }
 
 /// A partition that has let a request pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Admitted {
-    partition: PartitionId,
+    pub(crate) partition: PartitionId,
     account: Arc<Account>,
+    bucket: Option<(Arc<[Budget; BUCKETS_MAX]>, usize)>,
+    /// Its part of the work, in any unit: the charge is divided by it.
+    pub(crate) weight: u64,
 }
 
 impl Budgets {
-    fn account(&self, catalog: &Catalog, container: &Container, partition: &Partition) -> Arc<Account> {
+    fn known(&self, catalog: &Catalog, container: &Container, partition: &Partition) -> Known {
+        let id = partition.store.id;
+        let found = self.known.read().get(&id).cloned();
+        if let Some(known) = found.as_ref().filter(|known| known.catalog_version == catalog.version) {
+            return known.clone();
+        }
         let (place, rate) = rate_of(catalog, container, partition);
-        let found = self.accounts.read().get(&place).cloned();
-        let account = found.unwrap_or_else(|| Arc::clone(self.accounts.write().entry(place).or_default()));
-        if account.rate_version.swap(catalog.version, Ordering::AcqRel) != catalog.version {
-            account.rate.store(rate, Ordering::Relaxed);
+        let account = Arc::clone(self.accounts.write().entry(place).or_default());
+        if account.rate.swap(rate, Ordering::AcqRel) != rate {
             account.budget.set_rate(rate);
         }
-        account
+        let buckets = found.map(|known| known.buckets).unwrap_or_default();
+        for bucket in &container.definition.throughput_buckets {
+            let share = rate.saturating_mul(u64::from(bucket.max_throughput_percentage));
+            buckets[usize::from(bucket.id) - 1].set_hard_rate(share.max(1));
+        }
+        let known = Known { catalog_version: catalog.version, account, buckets };
+        self.known.write().insert(id, known.clone());
+        known
     }
 
     /// Forgets a partition that is gone.
     pub(crate) fn forget(&self, partition: PartitionId) {
+        self.known.write().remove(&partition);
         self.accounts.write().remove(&Place::Partition(partition));
     }
 
     /// Forgets whatever the catalog no longer has.
     pub(crate) fn keep_only(&self, catalog: &Catalog) {
-        let places: std::collections::HashSet<Place> = catalog
-            .containers()
-            .flat_map(|container| container.partitions.iter().map(move |partition| (container, partition)))
-            .map(|(container, partition)| rate_of(catalog, container, partition).0)
-            .collect();
+        let (mut places, mut partitions) = (HashSet::new(), HashSet::new());
+        for container in catalog.containers() {
+            for partition in &container.partitions {
+                partitions.insert(partition.store.id);
+                places.insert(rate_of(catalog, container, partition).0);
+            }
+        }
+        self.known.write().retain(|partition, _| partitions.contains(partition));
         self.accounts.write().retain(|place, _| places.contains(place));
     }
 }
@@ -104,56 +133,153 @@ impl Database {
             return Ok(());
         }
         let catalog = self.catalog.snapshot();
-        let account = self.budgets.account(&catalog, container, partition);
-        let now_ms = self.env.now_ms();
-        if self.options.throttle
-            && let Err(throttled) = account.budget.admit(now_ms, trace.priority)
-        {
-            let key_share_percent = account.heat.throttled(trace.key.as_deref());
-            self.budgets.events.push(ThrottleEvent {
-                at_ms: now_ms,
-                container: container.alt_path(),
-                range_id: partition.range_id,
-                key: trace.key.clone(),
-                key_share_percent,
-                budget_per_second: account.rate.load(Ordering::Relaxed),
-                retry_after_ms: throttled.retry_after_ms,
+        let known = self.budgets.known(&catalog, container, partition);
+        let bucket = bucket_of(trace, container)?;
+        let bucket = bucket.map(|number| (Arc::clone(&known.buckets), number - 1));
+        if self.options.throttle {
+            let now_ms = self.env.now_ms();
+            let admitted = match &bucket {
+                Some((buckets, at)) => buckets[*at].admit(now_ms, Priority::High).map_err(|throttled| {
+                    let number = u8::try_from(at + 1).unwrap_or(u8::MAX);
+                    (throttled, ThrottleCause::Bucket(number))
+                }),
+                None => Ok(()),
+            };
+            let admitted = admitted.and_then(|()| {
+                known.account.budget.admit(now_ms, trace.priority).map_err(|throttled| {
+                    let spent = known.account.budget.is_spent(now_ms);
+                    (throttled, if spent { ThrottleCause::Budget } else { ThrottleCause::Priority })
+                })
             });
-            return Err(Error::new(
-                ErrorKind::TooManyRequests { retry_after_ms: throttled.retry_after_ms },
-                "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
-            ));
+            if let Err((throttled, cause)) = admitted {
+                return Err(self.throttled(trace, container, partition, &known.account, throttled, cause));
+            }
         }
-        trace.admitted.push(Admitted { partition: partition.store.id, account });
+        let Known { account, .. } = known;
+        trace.admitted.push(Admitted { partition: partition.store.id, account, bucket, weight: 1 });
         Ok(())
+    }
+
+    fn throttled(
+        &self,
+        trace: &Trace,
+        container: &Container,
+        partition: &Partition,
+        account: &Account,
+        Throttled { retry_after_ms }: Throttled,
+        cause: ThrottleCause,
+    ) -> Error {
+        let key_share_percent = account.heat.throttled(trace.key.as_deref());
+        self.budgets.events.push(ThrottleEvent {
+            at_ms: self.env.now_ms(),
+            container: container.alt_path(),
+            range_id: partition.range_id,
+            key: trace.key.clone(),
+            key_share_percent,
+            budget_per_second: account.rate.load(Ordering::Relaxed),
+            cause,
+            retry_after_ms,
+        });
+        Error::new(
+            ErrorKind::TooManyRequests { retry_after_ms },
+            "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
+        )
     }
 
     /// Charges the partitions that have served a request, each with its part.
     pub fn settle(&self, trace: &Trace) {
-        let parts = trace.admitted.len() as u64;
-        if parts == 0 {
+        let weights: u64 = trace.admitted.iter().map(|admitted| admitted.weight).sum();
+        if weights == 0 {
             return;
         }
         let now_ms = self.env.now_ms();
-        let total = trace.charge.hundredths();
-        for (at, admitted) in (0u64..).zip(&trace.admitted) {
-            // What does not divide evenly goes to the first ones.
-            let share = total / parts + u64::from(at < total % parts);
-            let share = orrery_model::Charge::from_hundredths(share);
+        let mut left = trace.charge.hundredths();
+        let mut weights_left = weights;
+        for admitted in &trace.admitted {
+            // Each takes its part of what is left, so that nothing is lost by rounding.
+            let share = u128::from(left) * u128::from(admitted.weight) / u128::from(weights_left);
+            let share = u64::try_from(share).expect("a part is no more than the whole");
+            (left, weights_left) = (left - share, weights_left - admitted.weight);
+            let share = Charge::from_hundredths(share);
             admitted.account.budget.settle(now_ms, share, trace.priority);
+            if let Some((buckets, at)) = &admitted.bucket {
+                buckets[*at].settle(now_ms, share, Priority::High);
+            }
             admitted.account.heat.used(now_ms.div_euclid(1000), share, trace.key.as_deref());
         }
     }
 
-    /// The load of a partition.
-    pub(crate) fn partition_heat(&self, container: &Container, partition: &Partition) -> PartitionHeat {
+    /// The load of a partition, and the request units per second that it may use.
+    pub(crate) fn partition_heat(
+        &self,
+        container: &Container,
+        partition: &Partition,
+    ) -> (PartitionHeat, u64) {
         let catalog = self.catalog.snapshot();
-        let account = self.budgets.account(&catalog, container, partition);
-        account.heat.view(self.env.now_seconds(), 10)
+        let account = self.budgets.known(&catalog, container, partition).account;
+        let mut heat = account.heat.view(self.env.now_seconds(), 10);
+        heat.banked = account.budget.banked();
+        (heat, account.rate.load(Ordering::Relaxed))
+    }
+
+    /// What an autoscale offer is scaled to: as much as its busiest partition needs of all.
+    pub(crate) fn scaled_throughput(&self, catalog: &Catalog, owner: OfferOwner, idle: u32, max: u32) -> u32 {
+        let second = self.env.now_seconds();
+        let places: Vec<Arc<Account>> = {
+            let accounts = self.budgets.accounts.read();
+            match owner {
+                OfferOwner::Container(rid) => {
+                    let partitions = catalog.container_by_rid(rid).map(|container| &container.partitions);
+                    let ids = partitions.into_iter().flatten().map(|partition| partition.store.id);
+                    ids.filter_map(|id| accounts.get(&Place::Partition(id)).cloned()).collect()
+                }
+                OfferOwner::Database(rid) => {
+                    let shared = accounts.iter();
+                    let shared =
+                        shared.filter(|(place, _)| matches!(place, Place::Shared(of, _) if *of == rid));
+                    shared.map(|(_, account)| Arc::clone(account)).collect()
+                }
+            }
+        };
+        let needed = places.iter().map(|account| {
+            let rate = account.rate.load(Ordering::Relaxed).max(1);
+            // Hundredths of the part's rate become units of the whole.
+            (account.heat.recent_peak(second).hundredths() * u64::from(max)).div_ceil(rate * 100)
+        });
+        let needed = needed.max().unwrap_or(0);
+        u32::try_from(needed).unwrap_or(max).clamp(idle, max)
     }
 
     /// The latest requests that had to wait, newest first.
     pub fn throttle_events(&self) -> Vec<ThrottleEvent> {
         self.budgets.events.list()
     }
+}
+
+impl Database {
+    /// Lets so many requests pass and charges them, without doing anything else: for measuring what that costs.
+    #[doc(hidden)]
+    pub fn admission_benchmark(&self, database: &str, container: &str, rounds: u32) {
+        let catalog = self.catalog.snapshot();
+        let Ok(container) = catalog.container(database, container) else { return };
+        for _ in 0..rounds {
+            let mut trace = Trace { key: Some("[\"a\"]".to_owned()), ..Trace::default() };
+            // Refusals cost about as much as admissions.
+            let _refused = self.admit(&mut trace, container, &container.partitions[0]).is_err();
+            trace.add(Charge::from_hundredths(100));
+            self.settle(&trace);
+        }
+    }
+}
+
+/// The bucket that a request names. A container that has none pays no heed to it.
+fn bucket_of(trace: &Trace, container: &Container) -> Result<Option<usize>> {
+    let buckets = &container.definition.throughput_buckets;
+    let Some(number) = trace.bucket.filter(|_| !buckets.is_empty()) else { return Ok(None) };
+    if buckets.iter().any(|bucket| bucket.id == number) {
+        return Ok(Some(usize::from(number)));
+    }
+    Err(Error::bad_request(format!(
+        "One of the input values is invalid. The container has no throughput bucket {number}."
+    )))
 }

@@ -37,6 +37,8 @@ pub(super) struct Budget {
 struct State {
     /// Per second. 0 = there is no limit.
     rate: u64,
+    /// Seconds of unused throughput that are kept.
+    bank_seconds: u64,
     /// The second that is counted; none before the first request, from which on what is left is banked.
     second: Option<i64>,
     /// Used in this second, what earlier seconds owe included.
@@ -53,8 +55,16 @@ impl Budget {
     /// Sets the rate, in request units per second. The bank shrinks with it.
     pub(super) fn set_rate(&self, units_per_second: u64) {
         let mut state = self.state.lock();
-        state.rate = units_per_second * 100;
-        state.bank = state.bank.min(state.rate * BANK_SECONDS);
+        state.rate = units_per_second.saturating_mul(100);
+        state.bank_seconds = BANK_SECONDS;
+        state.bank = state.bank.min(state.rate.saturating_mul(BANK_SECONDS));
+    }
+
+    /// Sets a rate in hundredths of a unit per second, above which there is no burst.
+    pub(super) fn set_hard_rate(&self, hundredths_per_second: u64) {
+        let mut state = self.state.lock();
+        state.rate = hundredths_per_second;
+        (state.bank_seconds, state.bank) = (0, 0);
     }
 
     /// Lets a request pass, or tells when the next one would.
@@ -81,6 +91,13 @@ impl Budget {
         Err(Throttled { retry_after_ms: u32::try_from(retry_after_ms).unwrap_or(u32::MAX) })
     }
 
+    /// Whether nobody can pass in this second.
+    pub(super) fn is_spent(&self, now_ms: i64) -> bool {
+        let mut state = self.state.lock();
+        state.roll(now_ms.div_euclid(1000));
+        state.rate > 0 && state.used >= state.limit()
+    }
+
     /// Counts what an admitted request has cost.
     pub(super) fn settle(&self, now_ms: i64, charge: Charge, priority: Priority) {
         let mut state = self.state.lock();
@@ -92,8 +109,7 @@ impl Budget {
     }
 
     /// What is in the bank.
-    #[cfg(test)]
-    pub fn banked(&self) -> Charge {
+    pub(super) fn banked(&self) -> Charge {
         Charge::from_hundredths(self.state.lock().bank)
     }
 }
@@ -117,7 +133,7 @@ impl State {
         let unused = self.rate.saturating_sub(self.used);
         let idle = self.rate.saturating_mul(passed - 1);
         let bank = (self.bank - from_bank).saturating_add(unused).saturating_add(idle.saturating_sub(owed));
-        self.bank = bank.min(self.rate.saturating_mul(BANK_SECONDS));
+        self.bank = bank.min(self.rate.saturating_mul(self.bank_seconds));
         self.used = owed.saturating_sub(idle);
         self.reserved = match passed {
             1 if self.high_refused => self.limit(),
@@ -212,6 +228,14 @@ mod tests {
         let again = 300 + i64::from(retry_after_ms);
         assert!(budget.admit(again - 1, Priority::High).is_err());
         budget.admit(again, Priority::High).unwrap();
+    }
+
+    #[test]
+    fn a_hard_rate_has_no_burst() {
+        let budget = fresh(400, 0);
+        budget.set_hard_rate(100 * 100);
+        assert_eq!(deliver(&budget, 400_000, 1, 1000, Priority::High), 100);
+        assert_eq!(budget.banked(), Charge::ZERO);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use orrery_model::offer::PARTITION_THROUGHPUT_MAX;
 use orrery_model::{ErrorKind, Result};
+use orrery_storage::StoreError;
 
 use crate::Database;
 use crate::catalog::{Container, Offer, OfferOwner};
@@ -16,6 +17,7 @@ impl Database {
         for container in catalog.containers() {
             self.grow_container(container).await?;
         }
+        self.note_storage().await?;
         let waiting: Vec<_> =
             catalog.offers.values().filter(|offer| offer.pending).map(|offer| offer.document.rid).collect();
         for rid in waiting {
@@ -26,6 +28,52 @@ impl Database {
                 Ok(())
             });
             finished.await?;
+        }
+        Ok(())
+    }
+
+    /// Notes in the offers how much their owners have ever stored: it raises the throughput they must have.
+    async fn note_storage(&self) -> Result<()> {
+        let catalog = self.catalog.snapshot();
+        let mut stored: Vec<(OfferOwner, u64)> = Vec::new();
+        for container in catalog.containers() {
+            let own = OfferOwner::Container(container.rid);
+            let owner = match catalog.offer_of(own) {
+                Some(_) => own,
+                None => OfferOwner::Database(container.rid.database()),
+            };
+            let mut bytes = 0;
+            for partition in &container.partitions {
+                match self.store.size_bytes(partition.store.id).await {
+                    Ok(size) => bytes += size,
+                    // Split or deleted meanwhile: the next round knows better.
+                    Err(StoreError::Fenced) => {}
+                    Err(error) => return Err(store_failure(error)),
+                }
+            }
+            match stored.iter_mut().find(|(other, _)| *other == owner) {
+                Some((_, sum)) => *sum += bytes,
+                None => stored.push((owner, bytes)),
+            }
+        }
+        for (owner, bytes) in stored {
+            let kilobytes = bytes / 1024;
+            let Some(offer) = catalog.offer_of(owner) else { continue };
+            // Whole gigabytes count, so smaller changes need not be written.
+            if kilobytes >> 20 <= offer.document.storage_kb_max >> 20 {
+                continue;
+            }
+            let rid = offer.document.rid;
+            self.catalog
+                .change(|change| {
+                    if let Some(current) = change.catalog.offers.get(&rid).cloned() {
+                        let mut offer = Offer::clone(&current);
+                        offer.document.storage_kb_max = offer.document.storage_kb_max.max(kilobytes);
+                        change.put_offer(offer);
+                    }
+                    Ok(())
+                })
+                .await?;
         }
         Ok(())
     }

@@ -28,8 +28,22 @@ pub struct PartitionHeat {
     pub last_second: Charge,
     /// Over the last minute, per second.
     pub per_second_last_minute: f64,
+    /// Requests that had to wait since the server started.
     pub throttled: u64,
+    /// Unused throughput of the last minutes, for bursts.
+    pub banked: Charge,
     pub hottest: Vec<HotKey>,
+}
+
+/// Why a request was told to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThrottleCause {
+    /// The partition's second is spent.
+    Budget,
+    /// What is left of the second is kept for requests of high priority.
+    Priority,
+    /// The part of the budget that the request's throughput bucket may have is spent.
+    Bucket(u8),
 }
 
 /// A request that was told to wait.
@@ -42,6 +56,7 @@ pub struct ThrottleEvent {
     /// The key's part of what the partition used lately, in percent.
     pub key_share_percent: u64,
     pub budget_per_second: u64,
+    pub cause: ThrottleCause,
     pub retry_after_ms: u32,
 }
 
@@ -98,6 +113,13 @@ impl Heat {
         (count * 100).checked_div(state.keys_total).unwrap_or(0).min(100)
     }
 
+    /// The most that was used in the current or the last second.
+    pub(crate) fn recent_peak(&self, second: i64) -> Charge {
+        let mut state = self.state.lock();
+        state.roll(second);
+        Charge::from_hundredths(state.used[slot(second)].max(state.used[slot(second - 1)]))
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub(crate) fn view(&self, second: i64, keys_max: usize) -> PartitionHeat {
         let mut state = self.state.lock();
@@ -114,6 +136,7 @@ impl Heat {
             last_second: Charge::from_hundredths(state.used[slot(second - 1)]),
             per_second_last_minute: minute as f64 / 6000.0,
             throttled: state.throttled,
+            banked: Charge::ZERO,
             hottest,
         }
     }

@@ -12,4 +12,4 @@ mod heat;
 pub(crate) use admission::Admitted;
 pub(crate) use admission::Budgets;
 pub use budget::Priority;
-pub use heat::{HotKey, PartitionHeat, ThrottleEvent};
+pub use heat::{HotKey, PartitionHeat, ThrottleCause, ThrottleEvent};

@@ -101,3 +101,48 @@ async fn the_same_request_costs_the_same_on_every_store() {
     }
     assert_eq!(all[0], all[1]);
 }
+
+/// What is explained is what is charged, and the same request on the same data costs the same.
+#[tokio::test]
+async fn charges_are_explained_and_repeat() {
+    use orrery_db::{BatchKind, BatchOperation};
+    for _ in 0..2 {
+        let world = World::memory().await;
+        world.create_container(BY_PK).await;
+        let operation = |kind, id: Option<&str>, body: Option<String>| BatchOperation {
+            kind,
+            id: id.map(str::to_owned),
+            body: body.map(Bytes::from),
+            if_match: None,
+            if_none_match: None,
+            partition_key: Some(crate::common::key(r#"["a"]"#)),
+        };
+        let item = |n: u64| format!(r#"{{"id":"1","pk":"a","n":{n},"text":"{}"}}"#, "x".repeat(3000));
+        let patch = r#"[{"op":"set","path":"/n","value":9},{"op":"incr","path":"/m","value":1}]"#.to_owned();
+        let steps = [
+            operation(BatchKind::Create, None, Some(item(1))),
+            operation(BatchKind::Read, Some("1"), None),
+            operation(BatchKind::Replace, Some("1"), Some(item(2))),
+            operation(BatchKind::Upsert, None, Some(item(3))),
+            operation(BatchKind::Patch, Some("1"), Some(patch)),
+            operation(BatchKind::Delete, Some("1"), None),
+        ];
+        for step in &steps {
+            let explained = world.database.explain_charge(crate::common::PLACE, step).await.unwrap();
+            let again = world.database.explain_charge(crate::common::PLACE, step).await.unwrap();
+            assert_eq!(explained.charge, again.charge);
+            let parts: orrery_model::Charge = explained.parts.iter().map(|part| part.charge).sum();
+            assert_eq!(parts, explained.charge, "{step:?}: {:?}", explained.parts);
+            let mut trace = Trace::default();
+            let options = orrery_db::ItemOptions::default();
+            let steps = std::slice::from_ref(step);
+            let results =
+                world.database.execute_bulk(&mut trace, crate::common::PLACE, &options, steps, true).await;
+            assert!(matches!(results.unwrap()[0].outcome, orrery_db::BatchOutcome::Done(_)), "{step:?}");
+            assert_eq!(trace.charge, explained.charge, "{step:?}");
+        }
+        let missing = operation(BatchKind::Delete, Some("1"), None);
+        let refused = world.database.explain_charge(crate::common::PLACE, &missing).await.unwrap_err();
+        assert_eq!(refused.kind, orrery_model::ErrorKind::NotFound);
+    }
+}

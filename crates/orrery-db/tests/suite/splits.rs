@@ -189,3 +189,25 @@ async fn the_halves_hold_about_as_much() {
     assert_eq!(items.iter().sum::<u64>(), 400);
     assert!(items.iter().all(|count| (180..=220).contains(count)), "{items:?}");
 }
+
+/// Keys of any kind spread evenly: 100,000 of them over eight partitions.
+#[tokio::test]
+async fn uniform_keys_spread_evenly() {
+    for (version, keys) in [
+        (2, (0..100_000).map(|n| format!(r#"["user-{n}"]"#)).collect::<Vec<_>>()),
+        (2, (0..100_000).map(|n| format!("[{n}]")).collect()),
+        (1, (0..100_000).map(|n| format!(r#"["user-{n}"]"#)).collect()),
+    ] {
+        let world = World::with_partitions(Engine::Memory, 8).await;
+        let key = format!(r#""partitionKey":{{"paths":["/pk"],"kind":"Hash","version":{version}}}"#);
+        world.create_container(&key).await;
+        let container = container(&world);
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        for key in &keys {
+            let effective = container.definition.partition_key.effective_key(&crate::common::key(key));
+            *counts.entry(container.partition_of(&effective).range_id).or_default() += 1;
+        }
+        assert_eq!(counts.len(), 8);
+        assert!(counts.values().all(|count| (11_250..=13_750).contains(count)), "{version}: {counts:?}");
+    }
+}

@@ -136,3 +136,161 @@ async fn more_throughput_takes_effect_and_splits_when_a_share_grows_too_large() 
         40
     );
 }
+
+#[tokio::test]
+async fn buckets_have_their_part_and_no_more() {
+    let world = world(1).await;
+    let body = format!(r#"{{"id":"{DATABASE}"}}"#);
+    world.database.create_database(&mut Trace::default(), body.as_bytes(), None).await.unwrap();
+    let buckets = r#""throughputBuckets":[{"id":1,"maxThroughputPercentage":20},{"id":3,"maxThroughputPercentage":50}]"#;
+    let members = format!("{BY_PK},{buckets}");
+    world.create_named("items", &members, Some(Throughput::Manual(1000))).await.unwrap();
+    let write = async |bucket: Option<u8>, id: u64| {
+        let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"a"}}"#));
+        let mut trace = Trace::for_request(orrery_db::Priority::High, bucket);
+        let options = with_key(r#"["a"]"#);
+        let result = world.database.upsert_item(&mut trace, (DATABASE, "items"), &options, &body).await;
+        world.database.settle(&trace);
+        result.map(|_| trace.charge.as_f64())
+    };
+    let mut delivered = 0.0;
+    for second in 0..20 {
+        for id in 0.. {
+            match write(Some(1), id % 50).await {
+                Ok(charge) => delivered += charge,
+                Err(error) => {
+                    assert!(matches!(error.kind, ErrorKind::TooManyRequests { .. }), "{error}");
+                    break;
+                }
+            }
+            assert!(id < 1000, "nobody had to wait in second {second}");
+        }
+        // The others have their own part.
+        write(Some(3), 1).await.unwrap();
+        write(None, 2).await.unwrap();
+        world.env.advance_seconds(1);
+    }
+    assert!((20.0 * 200.0 * 0.95..=20.0 * 200.0 * 1.05).contains(&delivered), "{delivered}");
+    assert_eq!(world.database.throttle_events()[0].cause, orrery_db::ThrottleCause::Bucket(1));
+    assert_eq!(write(Some(2), 1).await.unwrap_err().kind, ErrorKind::BadRequest);
+    // A replace that does not mention them keeps them.
+    let body = format!(r#"{{"id":"items",{BY_PK}}}"#);
+    let place = (DATABASE, "items");
+    let replaced =
+        world.database.replace_container(&mut Trace::default(), place, body.as_bytes(), None).await;
+    assert!(replaced.unwrap().value.to_json().contains("throughputBuckets"));
+}
+
+#[tokio::test]
+async fn an_autoscale_offer_shows_what_it_is_scaled_to() {
+    let world = world(1).await;
+    let autoscale = Throughput::Autoscale { max: 4000, increment_percent: None };
+    container(&world, "items", Some(autoscale)).await;
+    let current = || {
+        let page = orrery_db::PageRequest::default();
+        let offers = world.database.list_offers(&mut Trace::default(), &page).unwrap();
+        let content = offers.resources[0].get("content").unwrap().clone();
+        content.get("offerThroughput").unwrap().as_i64().unwrap()
+    };
+    assert_eq!(current(), 400);
+    let mut used = 0.0;
+    while used < 1000.0 {
+        used += write(&world, "items", "a", 1).await.unwrap();
+    }
+    assert!((1000..1020).contains(&current()), "{}", current());
+    overload(&world, "items", "a", 1).await;
+    assert_eq!(current(), 4000);
+    world.env.advance_seconds(2);
+    assert_eq!(current(), 400);
+}
+
+#[tokio::test]
+async fn what_is_stored_raises_the_minimum() {
+    let faulty = std::sync::Arc::new(crate::common::faulty::Faulty::new(std::sync::Arc::new(
+        orrery_storage::Memory::new(),
+    )));
+    let options = Options { partition_bytes_max: u64::MAX, ..quiet_options() };
+    let world = World::on(faulty.clone(), options).await;
+    container(&world, "items", Some(Throughput::Manual(1000))).await;
+    let minimum = || {
+        let page = orrery_db::PageRequest::default();
+        let offers = world.database.list_offers(&mut Trace::default(), &page).unwrap();
+        let rid = offers.resources[0].get("id").unwrap().as_str().unwrap().to_owned();
+        world.database.read_offer(&mut Trace::default(), &rid).unwrap().minimum
+    };
+    assert_eq!(minimum(), 400);
+    faulty.pretend_bytes(750 << 30);
+    world.database.maintain().await.unwrap();
+    assert_eq!(minimum(), 800);
+    // The most that was ever stored counts.
+    faulty.pretend_bytes(1 << 30);
+    world.database.maintain().await.unwrap();
+    assert_eq!(minimum(), 800);
+}
+
+/// A query is charged to the partitions it has read from, each for its part.
+#[tokio::test]
+async fn a_query_is_charged_where_it_read() {
+    let world = world(4).await;
+    container(&world, "items", Some(Throughput::Manual(40_000))).await;
+    for id in 0..100 {
+        write(&world, "items", "hot", id).await.unwrap();
+    }
+    world.env.advance_seconds(10);
+    let request = orrery_db::QueryRequest {
+        text: "SELECT * FROM c".to_owned(),
+        parameters: Vec::new(),
+        resume_filter: None,
+    };
+    let options = orrery_db::QueryOptions { cross_partition: true, ..orrery_db::QueryOptions::default() };
+    let mut trace = Trace::default();
+    world.database.query_items(&mut trace, (DATABASE, "items"), &options, &request).await.unwrap();
+    world.database.settle(&trace);
+    world.env.advance_seconds(1);
+    let view = world.database.container_view(DATABASE, "items").await.unwrap();
+    let used: Vec<f64> = view.partitions.iter().map(|one| one.heat.last_second.as_f64()).collect();
+    let total: f64 = used.iter().sum();
+    assert!((total - trace.charge.as_f64()).abs() < 0.001, "{used:?} of {}", trace.charge);
+    let most = used.iter().copied().fold(0.0, f64::max);
+    assert!(most > total * 0.8, "{used:?}");
+    let hot = view.partitions.iter().find(|one| one.items == 100).unwrap();
+    assert_eq!((hot.largest[0].key.as_str(), hot.largest[0].items), (r#"["hot"]"#, 100));
+    assert_eq!(hot.request_units_per_second, 10_000);
+}
+
+/// Letting a request pass and charging it: far below the time that the request itself takes. Run with
+/// `--release -- --ignored --nocapture` for a figure that means something.
+#[tokio::test]
+#[ignore = "prints a measurement"]
+#[expect(clippy::print_stderr, reason = "this is a measurement")]
+async fn admission_is_cheap() {
+    let world = world(1).await;
+    container(&world, "items", Some(Throughput::Manual(10_000))).await;
+    write(&world, "items", "a", 1).await.unwrap();
+    const ROUNDS: u32 = 200_000;
+    let options = with_key(r#"["a"]"#);
+    let mut times = Vec::new();
+    for throttle in [false, true] {
+        let started = std::time::Instant::now();
+        for _ in 0..ROUNDS {
+            let mut trace = Trace::default();
+            let place = (DATABASE, "items", "1");
+            world.database.read_item(&mut trace, place, &options).await.ok();
+            if throttle {
+                world.database.settle(&trace);
+            }
+            if trace.charge == orrery_model::Charge::ZERO {
+                world.env.advance_seconds(1);
+            }
+        }
+        times.push(started.elapsed() / ROUNDS);
+    }
+    let started = std::time::Instant::now();
+    world.database.admission_benchmark(DATABASE, "items", ROUNDS);
+    eprintln!(
+        "point read {:?}, with settling {:?}; admission and settling alone {:?}",
+        times[0],
+        times[1],
+        started.elapsed() / ROUNDS
+    );
+}

@@ -11,6 +11,7 @@ mod fields;
 mod full_text;
 mod index_path;
 mod indexing;
+mod throughput_buckets;
 pub mod ttl;
 mod unique_key;
 mod vector;
@@ -21,6 +22,7 @@ pub use encryption::{ClientEncryptionPolicy, EncryptedPath};
 pub use full_text::{FullTextPath, FullTextPolicy, LANGUAGES as FULL_TEXT_LANGUAGES};
 pub use index_path::{IndexPath, IndexStep, PathEnd, TupleStep};
 pub use indexing::{CompositePath, IndexingMode, IndexingPolicy, SpatialIndex, SpatialType};
+pub use throughput_buckets::ThroughputBucket;
 pub use unique_key::UniqueKey;
 pub use vector::{DistanceFunction, VectorDataType, VectorEmbedding, VectorIndex, VectorIndexKind};
 
@@ -77,6 +79,7 @@ pub struct ContainerDefinition {
     pub vector_embeddings: Vec<VectorEmbedding>,
     pub full_text: Option<FullTextPolicy>,
     pub client_encryption: Option<ClientEncryptionPolicy>,
+    pub throughput_buckets: Vec<ThroughputBucket>,
     document: Object,
 }
 
@@ -107,8 +110,10 @@ impl ContainerDefinition {
             self.check_partition_key(definition)?;
         }
         let mut body = body.clone();
-        // Python sends neither on a replace; dropping them silently would be a change.
-        for name in ["uniqueKeyPolicy", "conflictResolutionPolicy", "clientEncryptionPolicy"] {
+        // Python sends none of these on a replace; dropping them silently would be a change.
+        for name in
+            ["uniqueKeyPolicy", "conflictResolutionPolicy", "clientEncryptionPolicy", "throughputBuckets"]
+        {
             if fields::present(&body, name).is_none()
                 && let Some(kept) = self.document.get(name)
             {
@@ -180,6 +185,7 @@ impl ContainerDefinition {
             vector_embeddings,
             full_text,
             client_encryption: encryption::parse(body, &partition_key)?,
+            throughput_buckets: throughput_buckets::parse(body)?,
             partition_key,
             document: Object::new(),
         };

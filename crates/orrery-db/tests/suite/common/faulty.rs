@@ -15,12 +15,19 @@ pub struct Faulty {
     commits_left: AtomicI64,
     creates_left: AtomicI64,
     changes_left: AtomicI64,
+    pretended_bytes: AtomicI64,
 }
 
 impl Faulty {
     pub fn new(inner: Arc<dyn PartitionStore>) -> Self {
         let unlimited = || AtomicI64::new(i64::MAX);
-        Self { inner, commits_left: unlimited(), creates_left: unlimited(), changes_left: unlimited() }
+        Self {
+            inner,
+            commits_left: unlimited(),
+            creates_left: unlimited(),
+            changes_left: unlimited(),
+            pretended_bytes: AtomicI64::new(-1),
+        }
     }
 
     /// Lets so many commits pass and no more.
@@ -31,6 +38,11 @@ impl Faulty {
     /// Lets so many changes of any kind pass and no more.
     pub fn fail_after_changes(&self, count: i64) {
         self.changes_left.store(count, Ordering::SeqCst);
+    }
+
+    /// Says that every partition has this size.
+    pub fn pretend_bytes(&self, bytes: i64) {
+        self.pretended_bytes.store(bytes, Ordering::SeqCst);
     }
 
     /// Whether a change was refused since the limit was set.
@@ -137,7 +149,10 @@ impl PartitionStore for Faulty {
     }
 
     fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
-        self.inner.size_bytes(id)
+        match u64::try_from(self.pretended_bytes.load(Ordering::SeqCst)) {
+            Ok(bytes) => Box::pin(async move { Ok(bytes) }),
+            Err(_) => self.inner.size_bytes(id),
+        }
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
