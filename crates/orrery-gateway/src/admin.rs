@@ -10,16 +10,16 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
-use orrery_db::{Database, ThrottleEvent};
-use orrery_model::value::{self, Value};
+use orrery_db::{Database, ThrottleCause, ThrottleEvent};
+use orrery_model::value::Value;
 use orrery_model::{Error, Object, Result};
 
 use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
-use crate::explain;
 use crate::path::Path;
 use crate::reply::{Common, Reply};
 use crate::service::{GatewayOptions, Refusal};
 use crate::transport::{BodyError, ConnectionInfo};
+use crate::{controls, explain, partition_metrics};
 
 /// Whether a path is part of this surface.
 pub(crate) fn is_ours(path: &str) -> bool {
@@ -45,7 +45,7 @@ where
             text(StatusCode::OK, "application/json", body)
         }
         "/_orrery/metrics" if reads && connection.peer.ip().is_loopback() => {
-            text(StatusCode::OK, METRICS_TYPE, options.metrics.encode())
+            text(StatusCode::OK, METRICS_TYPE, metrics_text(database, options).await)
         }
         "/_explorer/emulator.pem" if reads => match &options.certificate_pem {
             Some(pem) => text(StatusCode::OK, "application/x-pem-file", pem.clone()),
@@ -74,11 +74,11 @@ where
     let started = std::time::Instant::now();
     let activity_id = database.env().guid();
     let outcome = async {
-        let now = database.env().now_seconds();
+        let now = options.signing_seconds(database);
         let principal = authenticate(&SignedRequest::of(parts), &options.keys, options.auth, now)?;
         match principal {
             Principal::Master => {}
-            Principal::ReadOnly if parts.method == Method::GET || path == "/_orrery/explain" => {}
+            Principal::ReadOnly if parts.method == Method::GET || path.starts_with("/_orrery/explain") => {}
             Principal::ReadOnly => return Err(AuthFailure::ReadOnlyKey.into()),
             Principal::Aad | Principal::ResourceToken(_) => {
                 return Err(AuthFailure::ResourceTokenRights.into());
@@ -113,12 +113,17 @@ async fn route(
 ) -> Result<Reply> {
     match (method, path) {
         (&Method::GET, "/_orrery/metrics") => {
-            let mut reply = Reply::json(StatusCode::OK, options.metrics.encode());
+            let mut reply = Reply::json(StatusCode::OK, metrics_text(database, options).await);
             reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
             Ok(reply)
         }
         (&Method::GET, "/_orrery/partitions") => list_partitions(database, query).await,
-        (&Method::POST, "/_orrery/partitions/split") => split_partition(database, body).await,
+        (&Method::POST, "/_orrery/partitions/split") => controls::split(database, body).await,
+        (&Method::POST, "/_orrery/partitions/merge") => controls::merge(database, body).await,
+        (&Method::POST, "/_orrery/explain-charge") => controls::explain_charge(database, body).await,
+        (&Method::GET | &Method::POST, "/_orrery/clock") => {
+            controls::clock(database, options.clock.as_ref(), method, body)
+        }
         (&Method::GET | &Method::POST, "/_orrery/explain") => {
             explain::explain(database, method, query, body).await
         }
@@ -145,26 +150,11 @@ async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply>
     Ok(Reply::json(StatusCode::OK, Value::from(views).to_json()))
 }
 
-/// Splits the partition named by `{"database":…,"container":…,"partition":"0"}`.
-async fn split_partition(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
-    let body =
-        value::parse(body).map_err(|error| Error::bad_request(format!("The body is not JSON: {error}.")))?;
-    let text = |name: &str| {
-        let member = body.get(name).and_then(Value::as_str);
-        member.ok_or_else(|| orrery_model::ids::missing_properties(&[name]))
-    };
-    let partition = text("partition")?;
-    let range_id =
-        partition.parse().map_err(|_| Error::bad_request(format!("'{partition}' is no partition id.")))?;
-    let catalog = database.catalog();
-    let container = catalog.container(text("database")?, text("container")?)?;
-    let report = database.split_partition(container.rid, range_id).await?;
-    let mut object = Object::new();
-    object.set("parent", Value::from(report.parent.to_string()));
-    let children = report.children.iter().map(|child| Value::from(child.to_string()));
-    object.set("children", children.collect::<Vec<_>>().into());
-    object.set("at", Value::from(report.at.to_string()));
-    Ok(Reply::json(StatusCode::OK, Value::from(object).to_json()))
+/// The server's own metrics, and those of its partitions before the end mark.
+async fn metrics_text(database: &Arc<Database>, options: &GatewayOptions) -> String {
+    let own = options.metrics.encode();
+    let head = own.strip_suffix("# EOF\n").unwrap_or(&own);
+    format!("{head}{}# EOF\n", partition_metrics::series(&database.partition_loads().await))
 }
 
 fn throttle_value(event: &ThrottleEvent) -> Value {
@@ -178,7 +168,14 @@ fn throttle_value(event: &ThrottleEvent) -> Value {
     let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
     object.set("keySharePercent", number(event.key_share_percent));
     object.set("budgetPerSecond", number(event.budget_per_second));
+    let cause = match event.cause {
+        ThrottleCause::Budget => "the partition's budget for the second was spent".to_owned(),
+        ThrottleCause::Priority => "the rest of the second was kept for high priority".to_owned(),
+        ThrottleCause::Bucket(number) => format!("the part of throughput bucket {number} was spent"),
+    };
+    object.set("cause", Value::from(cause.as_str()));
     object.set("retryAfterMs", number(u64::from(event.retry_after_ms)));
+    object.set("wouldPassAtMs", Value::from(event.at_ms.saturating_add(event.retry_after_ms.into())));
     object.into()
 }
 

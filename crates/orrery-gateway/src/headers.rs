@@ -43,6 +43,7 @@ pub const PRE_TRIGGER: &str = "x-ms-documentdb-pre-trigger-include";
 pub const POST_TRIGGER: &str = "x-ms-documentdb-post-trigger-include";
 pub const INDEXING_DIRECTIVE: &str = "x-ms-indexing-directive";
 pub const PRIORITY_LEVEL: &str = "x-ms-cosmos-priority-level";
+pub const THROUGHPUT_BUCKET: &str = "x-ms-cosmos-throughput-bucket";
 pub const POPULATE_QUOTA: &str = "x-ms-documentdb-populatequotainfo";
 pub const POPULATE_STATISTICS: &str = "x-ms-documentdb-populatepartitionstatistics";
 pub const ACTIVITY_ID: &str = "x-ms-activity-id";
@@ -122,6 +123,13 @@ pub fn priority(headers: &HeaderMap) -> Priority {
         Some(text) if text.eq_ignore_ascii_case("low") => Priority::Low,
         _ => Priority::High,
     }
+}
+
+/// The throughput bucket that the request names, from 1 to 5.
+pub fn throughput_bucket(headers: &HeaderMap) -> Result<Option<u8>> {
+    let Some(text) = non_empty(headers, THROUGHPUT_BUCKET) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| (1..=5).contains(number));
+    number.map(Some).ok_or_else(|| invalid(THROUGHPUT_BUCKET, text))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,12 @@
 mod account;
 mod admin;
 pub mod auth;
+mod controls;
 mod explain;
 pub mod headers;
 pub mod metrics;
 pub mod operation;
+mod partition_metrics;
 pub mod path;
 mod reply;
 mod service;

@@ -11,7 +11,8 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use orrery_db::{Access, Database, Trace};
+use orrery_db::{Access, Database, MovableClock, SystemEnv, Trace};
+use orrery_model::env::Env;
 use orrery_model::{Error, ErrorKind};
 
 use crate::admin;
@@ -35,6 +36,15 @@ pub struct GatewayOptions {
     pub metrics: Arc<Metrics>,
     /// The server's certificate, for download.
     pub certificate_pem: Option<String>,
+    /// A clock that operators may move; only for tests.
+    pub clock: Option<Arc<MovableClock>>,
+}
+
+impl GatewayOptions {
+    /// The time that dates of signatures are compared with: clients do not follow a clock that was moved.
+    pub(crate) fn signing_seconds(&self, database: &Database) -> i64 {
+        if self.clock.is_some() { SystemEnv.now_seconds() } else { database.env().now_seconds() }
+    }
 }
 
 /// Answers requests.
@@ -88,12 +98,13 @@ impl Gateway {
         let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
         let activity_id = activity_id.unwrap_or_else(|| self.database.env().guid());
         let path = Path::of(&parts.uri);
-        let mut trace = Trace::with_priority(headers::priority(&parts.headers));
+        let mut trace = Trace::for_request(headers::priority(&parts.headers), None);
         let mut verb_name = "unknown";
         let outcome = async {
             let verb = Verb::decide(&parts.method, &path, &parts.headers)?;
             verb_name = verb.name();
             self.authorize(&parts, verb, &path)?;
+            trace.bucket = headers::throughput_bucket(&parts.headers)?;
             let body = body().await.map_err(body_failure)?;
             let call = Call { database: &self.database, parts: &parts, verb, path: &path, body, connection };
             call.dispatch(&mut trace).await.map_err(Refusal::from)
@@ -127,7 +138,7 @@ impl Gateway {
 
     /// Who asks, and whether they may.
     fn authorize(&self, parts: &Parts, verb: Verb, path: &Path) -> Result<(), Refusal> {
-        let now = self.database.env().now_seconds();
+        let now = self.options.signing_seconds(&self.database);
         let signed = SignedRequest::of(parts);
         match authenticate(&signed, &self.options.keys, self.options.auth, now)? {
             Principal::ReadOnly if verb.writes() || has_tokens(path) => Err(AuthFailure::ReadOnlyKey.into()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use orrery_db::{Database, Options};
 use orrery_gateway::transport::certificate::{self, LOCAL_NAMES, ServerCertificate};
 use orrery_model::env::Env;
-use orrery_model::offer::PARTITION_THROUGHPUT_MAX;
+use orrery_model::offer::{DEFAULT_THROUGHPUT, PARTITION_THROUGHPUT_MAX};
 use orrery_storage::{Embedded, EmbeddedOptions, Memory, PartitionStore};
 
 use crate::failure::Failure;
@@ -52,11 +52,19 @@ pub(crate) async fn open_database(
     limits: Limits,
 ) -> Result<Arc<Database>, Failure> {
     let defaults = Options::default();
+    // A partition must be able to hold the smallest throughput there is, however small the scale.
+    let throughput = scaled(PARTITION_THROUGHPUT_MAX.into(), limits.scale).max(DEFAULT_THROUGHPUT.into());
     let options = Options {
         throttle: limits.throttle,
-        logical_partition_bytes_max: scaled(defaults.logical_partition_bytes_max, limits.scale),
-        partition_bytes_max: scaled(defaults.partition_bytes_max, limits.scale),
-        partition_throughput_max: u32::try_from(scaled(PARTITION_THROUGHPUT_MAX.into(), limits.scale)).ok(),
+        logical_partition_bytes_max: limits
+            .logical_partition_bytes_max
+            .unwrap_or_else(|| scaled(defaults.logical_partition_bytes_max, limits.scale)),
+        partition_bytes_max: limits
+            .partition_bytes_max
+            .unwrap_or_else(|| scaled(defaults.partition_bytes_max, limits.scale)),
+        partition_throughput_max: limits
+            .partition_throughput_max
+            .or_else(|| u32::try_from(throughput).ok()),
         partitions_at_creation: limits.partitions_at_creation,
         ..defaults
     };

@@ -42,12 +42,93 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: KeyCommand,
     },
+    /// Look at the physical partitions of a running server, split and merge them.
+    #[command(arg_required_else_help = true)]
+    Partitions {
+        #[command(subcommand)]
+        command: PartitionsCommand,
+    },
     /// Look at queries without changing anything.
     #[command(arg_required_else_help = true)]
     Query {
         #[command(subcommand)]
         command: QueryCommand,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum PartitionsCommand {
+    /// List the partitions of all containers, or of one: their ranges, sizes, shares and use.
+    List {
+        /// The database.
+        #[arg(long, short, value_name = "ID", env = "ORRERY_DATABASE", requires = "container")]
+        database: Option<String>,
+
+        /// The container.
+        #[arg(long, short, value_name = "ID", env = "ORRERY_CONTAINER", requires = "database")]
+        container: Option<String>,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Show a container's partitions with their hottest and largest keys, and why its last requests had to wait.
+    Show {
+        #[command(flatten)]
+        place: PlaceArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Split a partition where its data is halved, while it serves.
+    Split {
+        /// The partition, by its number.
+        partition: u32,
+
+        #[command(flatten)]
+        place: PlaceArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Merge two neighbouring partitions, while they serve.
+    Merge {
+        /// The partitions, by their numbers.
+        #[arg(num_args = 2, value_names = ["FIRST", "SECOND"])]
+        partitions: Vec<u32>,
+
+        #[command(flatten)]
+        place: PlaceArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct PlaceArguments {
+    /// The database.
+    #[arg(long, short, value_name = "ID", env = "ORRERY_DATABASE")]
+    pub(crate) database: String,
+
+    /// The container.
+    #[arg(long, short, value_name = "ID", env = "ORRERY_CONTAINER")]
+    pub(crate) container: String,
+}
+
+/// A running server, and how its answer is written.
+#[derive(Args)]
+pub(crate) struct ServerArguments {
+    /// The server.
+    #[arg(long, value_name = "URL", env = "ORRERY_ENDPOINT", default_value = "http://127.0.0.1:8081")]
+    pub(crate) endpoint: String,
+
+    /// An account key of the server. Without one the well-known key of emulators is used.
+    #[arg(long, value_name = "BASE64", env = "ORRERY_KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
+
+    /// How the answer is written.
+    #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
+    pub(crate) output: Output,
 }
 
 #[derive(Subcommand)]
@@ -206,19 +287,36 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "NUMBER", env = "ORRERY_CONNECTIONS_MAX", help_heading = "Network")]
     pub(crate) connections_max: Option<usize>,
 
-    /// Tell requests beyond the provisioned throughput to wait (429), as the service does. Charges are reported
-    /// either way. [default: off]
-    #[arg(long, env = "ORRERY_THROTTLE", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Limits")]
-    pub(crate) throttle: Option<bool>,
+    /// Let requests beyond the provisioned throughput pass instead of telling them to wait (429). Charges are
+    /// reported either way.
+    #[arg(long, env = "ORRERY_NO_THROTTLE", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Limits")]
+    pub(crate) no_throttle: Option<bool>,
 
     /// Scale the limits of partitions (50 GB and 10000 request units per second for a physical one, 20 GB for a
-    /// key), so that they can be reached: 0.001 makes them 50 MB, 10 units and 20 MB. [default: 1]
+    /// key), so that they can be reached: 0.001 makes them 50 MB, 400 units (the least there is) and 20 MB.
+    /// [default: 1]
     #[arg(long, value_name = "FACTOR", env = "ORRERY_LIMITS_SCALE", help_heading = "Limits")]
     pub(crate) limits_scale: Option<f64>,
+
+    /// Bytes that a physical partition may hold before it splits, whatever the scale.
+    #[arg(long, value_name = "BYTES", env = "ORRERY_PARTITION_BYTES_MAX", help_heading = "Limits")]
+    pub(crate) partition_bytes_max: Option<u64>,
+
+    /// Bytes of items that one partition key value may have, whatever the scale.
+    #[arg(long, value_name = "BYTES", env = "ORRERY_LOGICAL_PARTITION_BYTES_MAX", help_heading = "Limits")]
+    pub(crate) logical_partition_bytes_max: Option<u64>,
+
+    /// Request units per second that a physical partition may have before it splits, whatever the scale.
+    #[arg(long, value_name = "NUMBER", env = "ORRERY_PARTITION_THROUGHPUT_MAX", help_heading = "Limits")]
+    pub(crate) partition_throughput_max: Option<u32>,
 
     /// Give every new container this many physical partitions, whatever its throughput.
     #[arg(long, value_name = "NUMBER", env = "ORRERY_PARTITIONS_AT_CREATION", help_heading = "Limits")]
     pub(crate) partitions_at_creation: Option<u32>,
+
+    /// Allow tests to move the server's clock (/_orrery/clock). Not for servers that others use.
+    #[arg(long, env = "ORRERY_TEST_CONTROLS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Limits")]
+    pub(crate) test_controls: Option<bool>,
 
     /// How the lines at start-up are written.
     #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]

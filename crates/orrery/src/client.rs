@@ -34,16 +34,38 @@ impl Client {
 
     /// Posts JSON and gives back the status and the body.
     pub(crate) fn post(&self, env: &dyn Env, path: &str, body: &str) -> Result<(u16, String), Failure> {
+        self.send(env, "POST", path, None, body)
+    }
+
+    /// Asks for JSON and gives back the status and the body. The query is escaped already.
+    pub(crate) fn get(
+        &self,
+        env: &dyn Env,
+        path: &str,
+        query: Option<&str>,
+    ) -> Result<(u16, String), Failure> {
+        self.send(env, "GET", path, query, "")
+    }
+
+    fn send(
+        &self,
+        env: &dyn Env,
+        method: &str,
+        path: &str,
+        query: Option<&str>,
+        body: &str,
+    ) -> Result<(u16, String), Failure> {
         let refused = |error: std::io::Error| {
             Failure::refused(format!("the server at {} does not answer: {error}", self.address))
         };
         let date = print_date(env.now_seconds());
-        let authorization = sign_request(&self.key, "POST", path, None, &date);
+        let authorization = sign_request(&self.key, method, path, query, &date);
+        let target = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
         let mut stream = TcpStream::connect(&self.address).map_err(refused)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
         write!(
             stream,
-            "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: {authorization}\r\nx-ms-date: {date}\r\nx-ms-version: 2018-12-31\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            "{method} {target} HTTP/1.1\r\nhost: {}\r\nauthorization: {authorization}\r\nx-ms-date: {date}\r\nx-ms-version: 2018-12-31\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
             self.address,
             body.len(),
         )

@@ -10,6 +10,7 @@ mod client;
 mod failure;
 mod key_hash;
 mod keys;
+mod partitions;
 mod query_explain;
 mod query_plan;
 mod serve;
@@ -51,6 +52,7 @@ fn run() -> Result<(), Failure> {
         Command::Key { command: KeyCommand::Hash } => {
             key_hash::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
         }
+        Command::Partitions { command } => partitions::run(&command, &mut std::io::stdout().lock()),
         Command::Query { command: QueryCommand::Plan } => {
             query_plan::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
         }

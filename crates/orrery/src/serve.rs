@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use orrery_db::SystemEnv;
+use orrery_db::{MovableClock, SystemEnv};
 use orrery_gateway::auth::AuthOptions;
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
@@ -46,7 +46,11 @@ fn start_log() -> Result<(), Failure> {
 }
 
 async fn serve(settings: Settings, started: Instant) -> Result<(), Failure> {
-    let env: Arc<dyn Env> = Arc::new(SystemEnv);
+    let clock = settings.test_controls.then(|| Arc::new(MovableClock::default()));
+    let env: Arc<dyn Env> = match &clock {
+        Some(clock) => Arc::clone(clock) as Arc<dyn Env>,
+        None => Arc::new(SystemEnv),
+    };
     let start_ms = env.now_ms();
     keys::check(&settings.keys, settings.listen.ip())?;
     // The port first: whoever connects early waits until the rest is ready, and a port in use costs nothing.
@@ -77,6 +81,7 @@ async fn serve(settings: Settings, started: Instant) -> Result<(), Failure> {
             auth: AuthOptions { check_clock: settings.check_clock, ..AuthOptions::default() },
             metrics: Arc::clone(&metrics),
             certificate_pem: certificate.as_ref().map(|certificate| certificate.trust_pem.clone()),
+            clock,
         },
     );
     let server = Server {

@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) connections_max: usize,
     pub(crate) check_clock: bool,
     pub(crate) limits: Limits,
+    /// Whether tests may move the clock.
+    pub(crate) test_controls: bool,
     pub(crate) output: Output,
 }
 
@@ -35,6 +37,9 @@ pub(crate) struct Limits {
     pub(crate) throttle: bool,
     /// 1 = as the service has them.
     pub(crate) scale: f64,
+    pub(crate) partition_bytes_max: Option<u64>,
+    pub(crate) logical_partition_bytes_max: Option<u64>,
+    pub(crate) partition_throughput_max: Option<u32>,
     pub(crate) partitions_at_creation: Option<u32>,
 }
 
@@ -91,8 +96,12 @@ struct Configuration {
     cert_name: Option<OneOrMany>,
     no_tls: Option<bool>,
     connections_max: Option<usize>,
-    throttle: Option<bool>,
+    no_throttle: Option<bool>,
+    test_controls: Option<bool>,
     limits_scale: Option<f64>,
+    partition_bytes_max: Option<u64>,
+    logical_partition_bytes_max: Option<u64>,
+    partition_throughput_max: Option<u32>,
     partitions_at_creation: Option<u32>,
 }
 
@@ -148,7 +157,19 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
     let secondary = arguments.secondary_key.or(file.secondary_key);
     let read_only = arguments.read_only_key.or(file.read_only_key.map(OneOrMany::into_list));
     let limits = Limits {
-        throttle: arguments.throttle.or(file.throttle).unwrap_or(false),
+        throttle: !arguments.no_throttle.or(file.no_throttle).unwrap_or(false),
+        partition_bytes_max: at_least_one(
+            "partition-bytes-max",
+            arguments.partition_bytes_max.or(file.partition_bytes_max),
+        )?,
+        logical_partition_bytes_max: at_least_one(
+            "logical-partition-bytes-max",
+            arguments.logical_partition_bytes_max.or(file.logical_partition_bytes_max),
+        )?,
+        partition_throughput_max: at_least_one(
+            "partition-throughput-max",
+            arguments.partition_throughput_max.or(file.partition_throughput_max),
+        )?,
         scale: check_scale(arguments.limits_scale.or(file.limits_scale).unwrap_or(1.0))?,
         partitions_at_creation: check_partitions(
             arguments.partitions_at_creation.or(file.partitions_at_creation),
@@ -175,6 +196,7 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
         tls,
         connections_max,
         limits,
+        test_controls: arguments.test_controls.or(file.test_controls).unwrap_or(false),
         check_clock: !arguments.no_clock_check.or(file.no_clock_check).unwrap_or(false),
         output: arguments.output,
     })
@@ -226,6 +248,13 @@ fn resolve_storage(
     };
     let cache_mb = arguments.cache_mb.or(file.cache_mb).unwrap_or(DEFAULT_CACHE_MB);
     Ok(Storage::Directory { path, durability, cache_bytes: cache_mb.saturating_mul(1 << 20) })
+}
+
+fn at_least_one<N: PartialEq + From<u8>>(name: &str, number: Option<N>) -> Result<Option<N>, Failure> {
+    if number == Some(N::from(0)) {
+        return Err(Failure::usage(format!("{name} must be at least 1")));
+    }
+    Ok(number)
 }
 
 fn read_file(path: &Path) -> Result<Configuration, Failure> {

@@ -4,12 +4,18 @@ The suite never uses a fixed port. The port is found by binding to port 0; shoul
 take it before the server does, the start is tried again with another one.
 """
 
+import base64
+import email.utils
+import hashlib
+import hmac
+import json
 import os
 import socket
 import subprocess
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 START_SECONDS_MAX = 30
@@ -63,7 +69,11 @@ def start_at(address, arguments):
     """A new process of ORRERY_BIN at this very address."""
     log = tempfile.NamedTemporaryFile(mode="w+", prefix="orrery-", suffix=".log", delete=False)
     command = [os.environ["ORRERY_BIN"], "serve", "--listen", address, *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    # Suites are not to wait for throughput; a test about it passes `--no-throttle=false`.
+    environment = {**os.environ, "ORRERY_NO_THROTTLE": "true"}
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+    )
     server = Server(f"http://{address}/", process, log.name)
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
@@ -75,6 +85,23 @@ def start_at(address, arguments):
     server.stop()
     with open(log.name, encoding="utf-8", errors="replace") as text:
         raise RuntimeError(f"the server did not become healthy at {address}:\n{text.read()[-4000:]}")
+
+
+def control(server, key, path, body=None):
+    """Asks the server's own surface, below `_orrery/`; with a body, posts it."""
+    method = "GET" if body is None else "POST"
+    date = email.utils.formatdate(usegmt=True)
+    text = f"{method.lower()}\n_orrery\n_orrery/{path}\n{date.lower()}\n\n"
+    digest = hmac.new(base64.b64decode(key), text.encode(), hashlib.sha256).digest()
+    signature = urllib.parse.quote("type=master&ver=1.0&sig=" + base64.b64encode(digest).decode(), safe="")
+    request = urllib.request.Request(
+        f"{server.endpoint}_orrery/{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        method=method,
+        headers={"authorization": signature, "x-ms-date": date, "x-ms-version": "2018-12-31"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
 
 
 def _healthy(endpoint):

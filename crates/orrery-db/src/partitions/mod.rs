@@ -9,4 +9,4 @@ mod view;
 
 pub use merge::MergeReport;
 pub use split::SplitReport;
-pub use view::{ContainerView, LargeKey, PartitionView};
+pub use view::{ContainerView, LargeKey, PartitionLoad, PartitionView};

@@ -1,7 +1,7 @@
 //! What an operator sees of a container's partitions.
 
 use orrery_model::value::Value;
-use orrery_model::{Object, Result};
+use orrery_model::{Charge, Object, Result};
 
 use crate::Database;
 use crate::catalog::{Container, OfferOwner};
@@ -45,6 +45,18 @@ pub struct PartitionView {
     pub largest: Vec<LargeKey>,
 }
 
+/// The load of one physical partition, without what takes long to find out.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionLoad {
+    pub path: String,
+    pub range_id: u32,
+    pub request_units_per_second: u64,
+    pub used_last_second: Charge,
+    pub used_per_second_last_minute: f64,
+    pub throttled: u64,
+    pub stored_bytes: u64,
+}
+
 /// A logical partition by its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeKey {
@@ -63,6 +75,29 @@ impl Database {
             views.push(self.container_view(&container.database_id, container.definition.id.as_str()).await?);
         }
         Ok(views)
+    }
+
+    /// The load of all partitions.
+    pub async fn partition_loads(&self) -> Vec<PartitionLoad> {
+        let catalog = self.catalog.snapshot();
+        let mut loads = Vec::new();
+        for container in catalog.containers() {
+            for partition in &container.partitions {
+                let (heat, request_units_per_second) = self.partition_heat(container, partition);
+                // One that goes at this moment has no size.
+                let stored_bytes = self.store.size_bytes(partition.store.id).await.unwrap_or(0);
+                loads.push(PartitionLoad {
+                    path: container.alt_path(),
+                    range_id: partition.range_id,
+                    request_units_per_second,
+                    used_last_second: heat.last_second,
+                    used_per_second_last_minute: heat.per_second_last_minute,
+                    throttled: heat.throttled,
+                    stored_bytes,
+                });
+            }
+        }
+        loads
     }
 
     /// The partitions of one container.

@@ -32,6 +32,13 @@ impl Database {
         Ok(())
     }
 
+    /// Whether the items of a partition explain its size. What the store says may include versions that are gone
+    /// but not yet given back, which no split makes smaller.
+    async fn holds_much(&self, container: &Container, range_id: u32) -> Result<bool> {
+        let usage = self.measure(container.partition(range_id)?, |_, _| ()).await?;
+        Ok(usage.bytes > self.options.partition_bytes_max / 2)
+    }
+
     /// Notes in the offers how much their owners have ever stored: it raises the throughput they must have.
     async fn note_storage(&self) -> Result<()> {
         let catalog = self.catalog.snapshot();
@@ -102,7 +109,8 @@ impl Database {
             }
             let Some((bytes, range_id)) = largest else { return Ok(()) };
             let too_fast = throughput.div_ceil(parts.max(1)) > share_max;
-            let too_large = bytes > self.options.partition_bytes_max;
+            let too_large =
+                bytes > self.options.partition_bytes_max && self.holds_much(current, range_id).await?;
             if !too_fast && !too_large {
                 return Ok(());
             }

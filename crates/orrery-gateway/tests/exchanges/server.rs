@@ -41,6 +41,7 @@ impl TestServer {
             auth: AuthOptions::default(),
             metrics: Arc::clone(&metrics),
             certificate_pem: None,
+            clock: None,
         };
         let server = Server {
             handler: Arc::new(Gateway::new(database, options)),
