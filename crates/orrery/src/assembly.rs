@@ -62,9 +62,7 @@ pub(crate) async fn open_database(
         partition_bytes_max: limits
             .partition_bytes_max
             .unwrap_or_else(|| scaled(defaults.partition_bytes_max, limits.scale)),
-        partition_throughput_max: limits
-            .partition_throughput_max
-            .or_else(|| u32::try_from(throughput).ok()),
+        partition_throughput_max: limits.partition_throughput_max.or_else(|| u32::try_from(throughput).ok()),
         partitions_at_creation: limits.partitions_at_creation,
         ..defaults
     };

@@ -404,3 +404,23 @@ fn queries_are_explained_by_a_running_server() {
     let (code, _, message) = explain(&["SELECT * FROM c", "--key", wrong]);
     assert!(code == 1 && message.contains("refused (401)"), "{message}");
 }
+
+#[test]
+fn partitions_are_shown_split_and_merged() {
+    let server = Server::start(&["--in-memory", "--test-controls"]);
+    let endpoint = format!("http://127.0.0.1:{}", server.port());
+    let partitions = |arguments: &[&str]| {
+        let mut all = vec!["partitions"];
+        all.extend_from_slice(arguments);
+        run(orrery(&all).env("ORRERY_ENDPOINT", &endpoint))
+    };
+    let (code, stdout, stderr) = partitions(&["list", "--output", "json"]);
+    assert_eq!((code, stdout.as_str()), (0, "[]\n"), "{stderr}");
+    let (code, _, stderr) = partitions(&["split", "0", "--database", "d", "--container", "c"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("404"), "{stderr}");
+    let (code, _, _) = partitions(&["merge", "0", "--database", "d", "--container", "c"]);
+    assert_eq!(code, 2);
+    let (code, _, stderr) = partitions(&["list", "--database", "d"]);
+    assert_eq!(code, 2, "{stderr}");
+}

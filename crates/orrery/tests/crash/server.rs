@@ -17,7 +17,7 @@ impl Served {
     pub fn start(data: &Path) -> Self {
         let started = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_orrery"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--data"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--no-throttle", "--data"])
             .arg(data)
             .env_clear()
             .env("ORRERY_LOG", "warn")
