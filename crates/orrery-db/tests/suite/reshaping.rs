@@ -289,7 +289,8 @@ async fn a_deleted_container_leaves_no_children() {
         let split = tokio::spawn(async move { change(&database, What::Split).await });
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         world.database.delete_container(&mut Trace::default(), PLACE, None).await.unwrap();
-        drop(split.await.unwrap());
+        // It may have been too late to find the container at all.
+        drop(split.await);
         let mut present = 0;
         for _ in 0..200 {
             present = world.store.partitions().await.unwrap().len();
