@@ -14,6 +14,8 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use orrery_gateway::auth::{MasterKey, print_date, sign_request};
 use orrery_model::Value;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -117,11 +119,27 @@ fn authorization(server: &TestServer, caller: &str, method: &str, target: &str) 
         "yesterday" => signed(&server.primary, -86_400),
         "tomorrow" => signed(&server.primary, 86_400),
         "twenty minutes ago" => signed(&server.primary, -1200),
+        "Entra" => vec![("authorization".to_owned(), entra_token(server, 3600))],
+        "Entra, too late" => vec![("authorization".to_owned(), entra_token(server, -7200))],
         _ => {
             let token = caller.strip_prefix("bearer ").unwrap_or_else(|| panic!("unknown caller {caller}"));
             vec![("authorization".to_owned(), utf8_percent_encode(token, NON_ALPHANUMERIC).to_string())]
         }
     }
+}
+
+/// A token as test suites make it for emulators: unsigned, with the text of the account key in its place.
+fn entra_token(server: &TestServer, valid_seconds: i64) -> String {
+    let now = server.now_seconds;
+    let header = r#"{"typ":"JWT","alg":"RS256","kid":"CosmosEmulatorPrimaryMaster"}"#;
+    let payload = format!(
+        r#"{{"aud":"https://localhost.localhost","oid":"96313034-4739-43cb-93cd-74193adbe5b6","scp":"user_impersonation","iat":{now},"nbf":{},"exp":{}}}"#,
+        now - 8000,
+        now + valid_seconds
+    );
+    let parts = [header, &payload, server.primary.reveal()].map(|part| URL_SAFE_NO_PAD.encode(part));
+    let token = format!("type=aad&ver=1.0&sig={}", parts.join("."));
+    utf8_percent_encode(&token, NON_ALPHANUMERIC).to_string()
 }
 
 /// What every answer of the protocol has.
