@@ -56,7 +56,7 @@ impl Database {
         throughput: Option<Throughput>,
     ) -> Result<MetadataReply> {
         let definition = ContainerDefinition::create(&parse_object(body)?)?;
-        check_computed_properties(&definition)?;
+        check_what_is_done(&definition)?;
         trace.add(cost::metadata_write());
         let catalog = self.catalog.snapshot();
         let owner = catalog.database(database)?;
@@ -150,7 +150,7 @@ impl Database {
                 let current = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, current.stamp)?;
                 let definition = current.definition.replace(&body)?;
-                check_computed_properties(&definition)?;
+                check_what_is_done(&definition)?;
                 let index = current.index.with_policy(&definition.indexing);
                 let container =
                     Container { definition, stamp: change.stamp, index, ..Container::clone(&current) };
@@ -263,6 +263,16 @@ impl Database {
             }
         }
     }
+}
+
+/// Refuses settings that are valid but would have no effect here, and computed properties that cannot work.
+fn check_what_is_done(definition: &ContainerDefinition) -> Result<()> {
+    if definition.ttl_property_path.is_some() {
+        return Err(Error::not_implemented(
+            "Lifetimes by another property (ttlPropertyPath) are not supported. Items may carry 'ttl'.",
+        ));
+    }
+    check_computed_properties(definition)
 }
 
 fn check_can_create(database: &DatabaseEntry, definition: &ContainerDefinition) -> Result<()> {
