@@ -332,6 +332,12 @@ fn parse_rows(body: &Bytes) -> Result<Vec<ParsedOperation>> {
     })?;
     rows.into_iter()
         .map(|row| {
+            // Passing it over would let an item live on that its writer believes to end.
+            if row.time_to_live_seconds.is_some() {
+                return Err(Error::not_implemented(
+                    "A lifetime beside the item in a batch is not supported. Items may carry 'ttl'.",
+                ));
+            }
             let partition_key = row.partition_key.map(|text| PartitionKey::parse_header(text.as_bytes()));
             let resource_body = row.resource_body.map(|bytes| json_text(&body.slice_ref(bytes)));
             Ok(ParsedOperation {

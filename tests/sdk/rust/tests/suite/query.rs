@@ -1,4 +1,4 @@
-//! Item queries. Ignored unless `ORRERY_SDK_QUERY=1`, when `run` includes ignored tests.
+//! Item queries.
 
 use std::num::NonZeroU32;
 
@@ -27,7 +27,6 @@ async fn ids(container: &ContainerClient, query: impl Into<Query>, scope: FeedSc
 }
 
 #[tokio::test]
-#[ignore = "set ORRERY_SDK_QUERY=1 to run the tests that query items"]
 async fn one_partition() {
     filled(async |container| {
         let found = ids(&container, "SELECT * FROM c ORDER BY c.n DESC", FeedScope::partition("p1")).await;
@@ -39,7 +38,6 @@ async fn one_partition() {
 }
 
 #[tokio::test]
-#[ignore = "set ORRERY_SDK_QUERY=1 to run the tests that query items"]
 async fn pages() {
     filled(async |container| {
         let two = MaxItemCountHint::Limit(NonZeroU32::new(2).expect("not zero"));
@@ -72,7 +70,6 @@ async fn pages() {
 }
 
 #[tokio::test]
-#[ignore = "set ORRERY_SDK_QUERY=1 to run the tests that query items"]
 async fn across_partitions() {
     with_database(async |database| {
         let options = CreateContainerOptions::default().with_throughput(azure_data_cosmos::models::ThroughputProperties::manual(30_000));
@@ -97,7 +94,6 @@ async fn across_partitions() {
 }
 
 #[tokio::test]
-#[ignore = "set ORRERY_SDK_QUERY=1 to run the tests that query items"]
 async fn a_prefix_of_a_hierarchical_key() {
     with_container(ContainerProperties::new("h", ("/tenant", "/user").into()), async |container| {
         for n in 0..6 {
@@ -115,7 +111,6 @@ async fn a_prefix_of_a_hierarchical_key() {
 }
 
 #[tokio::test]
-#[ignore = "set ORRERY_SDK_QUERY=1 to run the tests that query items"]
 async fn a_query_that_is_refused() {
     filled(async |container| {
         let rows = match container.query_items::<Value>("SELECT FROM WHERE", FeedScope::partition("p1"), None).await {
