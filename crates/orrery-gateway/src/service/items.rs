@@ -450,3 +450,29 @@ impl WireResult {
         out.push('}');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One create of `{"id":"a","pk":"x"}` (the first vector of the batch rows) with a sparse int32 field behind it.
+    fn batch_with(path_token: u8, number: i32) -> Bytes {
+        let mut row = vec![0x81, 0x70, 0x54, 0xE1, 0x7F, 0x43, 0, 0, 0, 0, 2, 0, 0, 0];
+        let item = br#"{"id":"a","pk":"x"}"#;
+        row.push(u8::try_from(item.len()).unwrap());
+        row.extend_from_slice(item);
+        row.extend_from_slice(&[7, path_token]);
+        row.extend_from_slice(&number.to_le_bytes());
+        let mut stream = vec![0x81, 0xF0, 0xD8, 0xFF, 0x7F, 1, 10, 0, 0, 0, 0x81, 0xF1, 0xD8, 0xFF, 0x7F];
+        stream.extend_from_slice(&u32::try_from(row.len()).unwrap().to_le_bytes());
+        stream.extend_from_slice(&crc32fast::hash(&row).to_le_bytes());
+        stream.extend_from_slice(&row);
+        stream.into()
+    }
+
+    #[test]
+    fn a_lifetime_beside_the_item_is_refused() {
+        let refused = parse_rows(&batch_with(11, 60)).err().unwrap();
+        assert_eq!(refused.kind, ErrorKind::NotImplemented, "{refused}");
+    }
+}
