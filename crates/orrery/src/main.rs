@@ -6,6 +6,7 @@
 mod assembly;
 mod banner;
 mod cli;
+#[allow(dead_code, reason = "parts wait for the commands that use them")]
 mod client;
 mod failure;
 mod key_hash;

@@ -1,0 +1,238 @@
+//! Reading a container: its definition, its partition ranges, and its items page by page.
+//!
+//! Items are read by *lanes*: windows of effective keys with a position. A lane outlives splits and merges: what
+//! it names is cut to the ranges that are there now, with the position kept, because continuations stay valid in
+//! whatever holds the keys.
+
+use orrery_model::env::Env;
+use orrery_model::partition_key::{EffectiveKey, EpkRange};
+use orrery_model::{Value, value};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Answer, Client, Request, path};
+use crate::failure::Failure;
+
+/// A container by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) database: String,
+    pub(crate) container: String,
+}
+
+impl Place {
+    pub(crate) fn new(database: &str, container: &str) -> Self {
+        Self { database: database.to_owned(), container: container.to_owned() }
+    }
+
+    pub(crate) fn path(&self) -> String {
+        path(&["dbs", &self.database, "colls", &self.container])
+    }
+
+    pub(crate) fn items_path(&self) -> String {
+        self.path() + "/docs"
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.database, self.container)
+    }
+}
+
+/// A physical partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) id: String,
+    pub(crate) keys: EpkRange,
+}
+
+/// A part of a container with the position that reading has reached in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lane {
+    pub(crate) keys: EpkRange,
+    pub(crate) continuation: Option<String>,
+}
+
+impl Lane {
+    /// One lane for all items.
+    pub(crate) fn whole() -> Self {
+        Self { keys: EpkRange::full(), continuation: None }
+    }
+
+    /// The parts of this lane in the ranges of now, each with its range.
+    pub(crate) fn cut(&self, ranges: &[Range]) -> Vec<(Self, Range)> {
+        let parts = ranges.iter().filter_map(|range| {
+            let keys = self.keys.intersect(&range.keys)?;
+            Some((Self { keys, continuation: self.continuation.clone() }, range.clone()))
+        });
+        parts.collect()
+    }
+}
+
+/// Items of one page, each as the text that the server sent.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) items: Vec<Box<RawValue>>,
+    /// Where the next page begins; none after the last one.
+    pub(crate) continuation: Option<String>,
+}
+
+/// What reading a page came to.
+#[derive(Debug)]
+pub(crate) enum PageOutcome {
+    Page(Page),
+    /// The range was split or merged; read the ranges again and cut the lane.
+    RangeGone,
+}
+
+#[derive(Deserialize)]
+struct Feed {
+    #[serde(rename = "Documents")]
+    items: Vec<Box<RawValue>>,
+}
+
+impl Client {
+    /// The definition of a container; none if it, or its database, does not exist.
+    pub(crate) async fn read_container(
+        &self,
+        env: &dyn Env,
+        place: &Place,
+    ) -> Result<Option<Answer>, Failure> {
+        let request = Request::get(place.path()).with("x-ms-documentdb-populatequotainfo", "True");
+        let answer = self.ask(env, &request).await?;
+        if answer.status == 404 { Ok(None) } else { answer.accepted().map(Some) }
+    }
+
+    /// The physical partitions of now, in the order of their keys.
+    pub(crate) async fn read_ranges(&self, env: &dyn Env, place: &Place) -> Result<Vec<Range>, Failure> {
+        let mut ranges = Vec::new();
+        let mut continuation: Option<String> = None;
+        loop {
+            let mut request = Request::get(place.path() + "/pkranges");
+            if let Some(token) = &continuation {
+                request = request.with("x-ms-continuation", token);
+            }
+            let answer = self.ask(env, &request).await?.accepted()?;
+            let body = answer.json().unwrap_or_default();
+            let rows = body.get("PartitionKeyRanges").and_then(Value::as_array).unwrap_or(&[]);
+            for row in rows {
+                let text = |name: &str| row.get(name).and_then(Value::as_str);
+                let range = text("id").zip(text("minInclusive")).zip(text("maxExclusive"));
+                let range = range.and_then(|((id, min), max)| {
+                    Some(Range { id: id.to_owned(), keys: EpkRange::parse(min, max).ok()? })
+                });
+                ranges.push(range.ok_or_else(|| {
+                    Failure::refused("the server lists partition ranges that cannot be understood")
+                })?);
+            }
+            continuation = answer.continuation().map(str::to_owned);
+            if continuation.is_none() {
+                break;
+            }
+        }
+        if ranges.is_empty() {
+            return Err(Failure::refused(format!("the server lists no partition ranges of {place}")));
+        }
+        ranges.sort_by(|first, second| first.keys.min.as_bytes().cmp(second.keys.min.as_bytes()));
+        Ok(ranges)
+    }
+
+    /// One page of the items of a lane in its range, in the server's order.
+    pub(crate) async fn read_page(
+        &self,
+        env: &dyn Env,
+        place: &Place,
+        lane: &Lane,
+        range: &Range,
+        items_max: u32,
+    ) -> Result<PageOutcome, Failure> {
+        let mut request = Request::get(place.items_path())
+            .with("x-ms-documentdb-partitionkeyrangeid", &range.id)
+            .with("x-ms-max-item-count", &items_max.to_string());
+        if lane.keys != range.keys {
+            request = request
+                .with("x-ms-read-key-type", "EffectivePartitionKeyRange")
+                .with("x-ms-start-epk", &lane.keys.min.to_string())
+                .with("x-ms-end-epk", &lane.keys.max.to_string());
+        }
+        if let Some(token) = &lane.continuation {
+            request = request.with("x-ms-continuation", token);
+        }
+        let answer = self.ask(env, &request).await?;
+        if answer.is_range_gone() {
+            return Ok(PageOutcome::RangeGone);
+        }
+        let answer = answer.accepted()?;
+        let feed: Feed = serde_json::from_slice(&answer.body).map_err(|error| {
+            Failure::refused(format!("the server sent a page that cannot be read: {error}"))
+        })?;
+        let continuation = answer.continuation().map(str::to_owned);
+        Ok(PageOutcome::Page(Page { items: feed.items, continuation }))
+    }
+}
+
+/// Which of the sorted ranges holds a key.
+pub(crate) fn range_of(ranges: &[Range], key: &EffectiveKey) -> usize {
+    let after = ranges.partition_point(|range| range.keys.min.as_bytes() <= key.as_bytes());
+    after.saturating_sub(1)
+}
+
+/// A JSON text that holds ASCII characters only, as headers must.
+pub(crate) fn ascii_json(text: &str) -> String {
+    use std::fmt::Write;
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_ascii() {
+            out.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            write!(out, "\\u{unit:04x}").expect("a String accepts every write");
+        }
+    }
+    out
+}
+
+/// Reads an item's text.
+pub(crate) fn parse_item(text: &RawValue) -> Result<Value, value::ParseError> {
+    value::parse(text.get().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(id: &str, min: &str, max: &str) -> Range {
+        Range { id: id.to_owned(), keys: EpkRange::parse(min, max).unwrap() }
+    }
+
+    #[test]
+    fn lanes_follow_splits_and_merges() {
+        let ranges = [range("1", "", "20"), range("2", "20", "FF")];
+        let lane = Lane { keys: EpkRange::parse("10", "FF").unwrap(), continuation: Some("x".to_owned()) };
+        let cut = lane.cut(&ranges);
+        let bounds: Vec<_> = cut
+            .iter()
+            .map(|(lane, range)| (lane.keys.min.to_string(), lane.keys.max.to_string(), range.id.as_str()))
+            .collect();
+        assert_eq!(
+            bounds,
+            [("10".to_owned(), "20".to_owned(), "1"), ("20".to_owned(), "FF".to_owned(), "2")]
+        );
+        assert!(cut.iter().all(|(lane, _)| lane.continuation.as_deref() == Some("x")));
+    }
+
+    #[test]
+    fn keys_find_their_range() {
+        let ranges = [range("1", "", "20"), range("2", "20", "FF")];
+        for (key, expected) in [("", 0), ("05", 0), ("1FFF", 0), ("20", 1), ("3A", 1)] {
+            assert_eq!(range_of(&ranges, &EffectiveKey::parse(key).unwrap()), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn headers_hold_ascii() {
+        assert_eq!(ascii_json("[\"aé😀\"]"), "[\"a\\u00e9\\ud83d\\ude00\"]");
+    }
+}
