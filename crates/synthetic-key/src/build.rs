@@ -1,0 +1,414 @@
+//! Makes, checks and enumerates keys.
+
+use crate::{
+    Case, Component, Definition, Item, KEY_BYTES_MAX, KEYS_MAX, Key, KeyError, Level, Maker, Part, Path,
+    Property, Randomness, Source, Strategy, Suffix, SuffixKind, Treatment, ValueFormat, date, murmur3,
+    number,
+};
+use serde_json::{Map, Value};
+use std::fmt::Write;
+
+/// Stands between the texts of several hashed properties.
+const HASHED_SEPARATOR: char = '\u{1F}';
+
+impl Definition {
+    /// The key that this item gets if it is written now. A key that it carries already is not looked
+    /// at: see [`Definition::key_of`].
+    pub fn apply(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Key, KeyError> {
+        let strategy = self.told_version(item)?.unwrap_or_else(|| self.current());
+        let components =
+            strategy.levels.iter().map(|level| level.make(item, random)).collect::<Result<_, _>>()?;
+        Ok(Key { version: strategy.version, components })
+    }
+
+    /// The key of an item: the one it carries, if a recorded version could have made it, with what is
+    /// absent made now. An item with a key that no version makes is refused.
+    pub fn key_of(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Key, KeyError> {
+        if let Some(strategy) = self.told_version(item)? {
+            return strategy.complete(item, random);
+        }
+        let made = |level: &&Level| matches!(level.maker, Maker::Made { .. });
+        if self.current().levels.iter().filter(made).all(|level| level.is_absent(item)) {
+            return self.current().complete(item, random);
+        }
+        let mut first_error = None;
+        for strategy in self.live() {
+            match strategy.complete(item, random) {
+                Ok(key) => return Ok(key),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        Err(first_error.expect("the newest version is in use"))
+    }
+
+    /// Gives an item its key, under the definition's properties, unless it has it. The version is
+    /// stored too where the definition names a property for it.
+    pub fn insert_into(&self, item: &mut Value, random: &mut impl Randomness) -> Result<Key, KeyError> {
+        let key = self.key_of(item, random)?;
+        for (level, component) in self.current().levels.iter().zip(&key.components) {
+            place(item, &level.property, component.to_json())?;
+        }
+        if let Some(path) = &self.version_property {
+            place(item, path, Value::from(key.version))?;
+        }
+        Ok(key)
+    }
+
+    /// The keys that a read of items with these properties must visit, newest version first and each
+    /// once. A property that the filter does not name may have any value: if the key depends on it,
+    /// the read must go everywhere, which is [`KeyError::Undetermined`]; a hashed property that is
+    /// not named gives all suffixes. Hierarchical keys may be cut to the levels that are determined.
+    pub fn keys_for(&self, filter: &impl Item) -> Result<Vec<Key>, KeyError> {
+        let told = self.told_version(filter)?;
+        let mut keys: Vec<Key> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for strategy in
+            self.live().filter(|strategy| told.is_none_or(|told| told.version == strategy.version))
+        {
+            for components in strategy.possible(filter)? {
+                let key = Key { version: strategy.version, components };
+                if seen.insert(key.to_json().to_string()) {
+                    keys.push(key);
+                }
+                if keys.len() > KEYS_MAX {
+                    return Err(KeyError::TooMany);
+                }
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The versions in use, newest first.
+    fn live(&self) -> impl Iterator<Item = &Strategy> {
+        self.strategies.iter().rev().filter(|strategy| !strategy.retired)
+    }
+
+    /// The version that the item says it is of.
+    fn told_version(&self, item: &impl Item) -> Result<Option<&Strategy>, KeyError> {
+        let Some(path) = &self.version_property else { return Ok(None) };
+        let unknown = |found: String| Err(KeyError::Version { path: path.to_string(), found });
+        match item.property(path) {
+            Property::Missing => Ok(None),
+            Property::Number(number) => {
+                let strategy = self.live().find(|strategy| {
+                    Property::Number(f64::from(strategy.version)) == Property::Number(number)
+                });
+                strategy.map_or_else(
+                    || unknown(number::plain(number).unwrap_or_default()),
+                    |found| Ok(Some(found)),
+                )
+            }
+            _ => unknown("what is not a number".to_owned()),
+        }
+    }
+}
+
+impl Strategy {
+    fn complete(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Key, KeyError> {
+        let components =
+            self.levels.iter().map(|level| level.take_or_make(item, random)).collect::<Result<_, _>>()?;
+        Ok(Key { version: self.version, components })
+    }
+
+    /// Every key that items of this filter may have, cut before the first level that may have any
+    /// value.
+    fn possible(&self, filter: &impl Item) -> Result<Vec<Vec<Component>>, KeyError> {
+        let mut keys = vec![Vec::new()];
+        for (index, level) in self.levels.iter().enumerate() {
+            let choices = match level.choices(filter) {
+                Err(KeyError::Undetermined { .. }) if index > 0 => break,
+                other => other?,
+            };
+            if keys.len().saturating_mul(choices.len()) > KEYS_MAX {
+                return Err(KeyError::TooMany);
+            }
+            keys = keys
+                .iter()
+                .flat_map(|key: &Vec<Component>| {
+                    choices.iter().map(move |choice| key.iter().chain([choice]).cloned().collect())
+                })
+                .collect();
+        }
+        Ok(keys)
+    }
+}
+
+impl Level {
+    fn is_absent(&self, item: &impl Item) -> bool {
+        item.property(&self.property) == Property::Missing
+    }
+
+    fn make(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Component, KeyError> {
+        match &self.maker {
+            Maker::Existing { keep_null } => existing(item, &self.property, *keep_null),
+            Maker::Made { suffix, .. } => {
+                let base = self.maker.base(item)?;
+                let text = match suffix {
+                    None => base,
+                    Some(suffix) => match &suffix.kind {
+                        SuffixKind::Random => suffix.write(base, random.below(suffix.count)),
+                        SuffixKind::Precalculated { of } => {
+                            suffix.write(base, hashed(of, item)? % suffix.count)
+                        }
+                    },
+                };
+                bounded(text)
+            }
+        }
+    }
+
+    /// The component that the item carries, if this level could have made it, or a new one.
+    fn take_or_make(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Component, KeyError> {
+        if self.is_absent(item) || matches!(self.maker, Maker::Existing { .. }) {
+            return self.make(item, random);
+        }
+        let found = item.property(&self.property);
+        let expected = match &self.maker {
+            Maker::Made { suffix: Some(suffix @ Suffix { kind: SuffixKind::Random, .. }), .. } => {
+                let base = self.maker.base(item)?;
+                let prefix =
+                    if base.is_empty() { String::new() } else { format!("{base}{}", suffix.separator) };
+                if let Property::Text(text) = found
+                    && let Some(number) =
+                        text.strip_prefix(&prefix).and_then(|number| number.parse::<u32>().ok())
+                    && (suffix.first..suffix.first + suffix.count).contains(&number)
+                    && text.len() == prefix.len() + number.to_string().len()
+                {
+                    return bounded(text.to_owned());
+                }
+                format!("\"{prefix}{}\" to \"{prefix}{}\"", suffix.first, suffix.first + suffix.count - 1)
+            }
+            _ => match self.make(item, random)? {
+                Component::Text(text) if found == Property::Text(&text) => return Ok(Component::Text(text)),
+                other => other.to_json().to_string(),
+            },
+        };
+        Err(KeyError::Contradiction { path: self.property.to_string(), found: describe(found), expected })
+    }
+
+    /// The components that items of this filter may have.
+    fn choices(&self, filter: &impl Item) -> Result<Vec<Component>, KeyError> {
+        let undetermined = |path: &Path| KeyError::Undetermined { path: path.to_string() };
+        let (parts, suffix) = match &self.maker {
+            Maker::Existing { keep_null } => {
+                if self.is_absent(filter) {
+                    return Err(undetermined(&self.property));
+                }
+                return Ok(vec![existing(filter, &self.property, *keep_null)?]);
+            }
+            Maker::Made { parts, suffix, .. } => (parts, suffix),
+        };
+        if let Some(part) = parts.iter().find(|part| part.is_absent(filter)) {
+            return Err(undetermined(part.path().expect("fixed texts are never absent")));
+        }
+        match suffix {
+            Some(suffix) => {
+                let drawn = match &suffix.kind {
+                    SuffixKind::Precalculated { of } if !of.iter().any(|part| part.is_absent(filter)) => {
+                        let number = hashed(of, filter)? % suffix.count;
+                        number..number + 1
+                    }
+                    _ => 0..suffix.count,
+                };
+                let base = self.maker.base(filter)?;
+                drawn.map(|number| bounded(suffix.write(base.clone(), number))).collect()
+            }
+            None => Ok(vec![bounded(self.maker.base(filter)?)?]),
+        }
+    }
+}
+
+impl Maker {
+    /// The parts joined, without a suffix.
+    fn base(&self, item: &impl Item) -> Result<String, KeyError> {
+        let Self::Made { parts, separator, escaped, .. } = self else {
+            unreachable!("only made levels have parts")
+        };
+        let mut base = String::new();
+        let mut empty = true;
+        for part in parts {
+            let Some(text) = part.text(item)? else { continue };
+            if !empty {
+                base.push_str(separator);
+            }
+            empty = false;
+            match escaped {
+                None => base.push_str(&text.text),
+                Some(escaped) => {
+                    if text.substitute {
+                        base.push_str("%~");
+                    }
+                    escape_into(&mut base, &text.text, escaped);
+                }
+            }
+        }
+        match parts.first() {
+            Some(part) if empty => Err(part.missing_error()),
+            _ => Ok(base),
+        }
+    }
+}
+
+impl Suffix {
+    fn write(&self, mut base: String, drawn: u32) -> String {
+        if !base.is_empty() {
+            base.push_str(&self.separator);
+        }
+        write!(base, "{}", self.first + drawn).expect("writing to a text does not fail");
+        base
+    }
+}
+
+struct PartText {
+    text: String,
+    /// It stands for a property that has no text of its own.
+    substitute: bool,
+}
+
+impl Part {
+    fn path(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Text(_) => None,
+            Source::Property(names) => names.first(),
+        }
+    }
+
+    fn missing_error(&self) -> KeyError {
+        KeyError::Missing { path: self.path().map(ToString::to_string).unwrap_or_default() }
+    }
+
+    /// The property under the first of its names that the item has.
+    fn property<'a>(&self, item: &'a impl Item) -> Property<'a> {
+        match &self.source {
+            Source::Text(_) => Property::Missing,
+            Source::Property(names) => names
+                .iter()
+                .map(|name| item.property(name))
+                .find(|found| *found != Property::Missing)
+                .unwrap_or(Property::Missing),
+        }
+    }
+
+    fn is_absent(&self, item: &impl Item) -> bool {
+        matches!(self.source, Source::Property(_)) && self.property(item) == Property::Missing
+    }
+
+    /// The text of this part, or nothing where it is skipped.
+    fn text(&self, item: &impl Item) -> Result<Option<PartText>, KeyError> {
+        if let Source::Text(fixed) = &self.source {
+            return Ok(Some(PartText { text: fixed.clone(), substitute: false }));
+        }
+        let path = || self.path().map(ToString::to_string).unwrap_or_default();
+        let format_error = |message| KeyError::Format { path: path(), message };
+        let property = self.property(item);
+        let (treatment, error) = match property {
+            Property::Missing => (&self.missing, self.missing_error()),
+            Property::Null => (&self.null, KeyError::Null { path: path() }),
+            Property::NonScalar => (&self.non_scalar, KeyError::NonScalar { path: path() }),
+            Property::Bool(_) | Property::Number(_) | Property::Text(_) => {
+                let mut text = match (self.format, property) {
+                    (ValueFormat::Date { unit, epoch }, _) => {
+                        date::formatted(property, unit, epoch).map_err(format_error)?
+                    }
+                    (ValueFormat::Number(format), Property::Number(number)) => {
+                        number::formatted(number, format).map_err(format_error)?
+                    }
+                    (ValueFormat::Number(_), _) => return Err(format_error("a number is wanted".to_owned())),
+                    (ValueFormat::Plain, Property::Number(number)) => {
+                        number::plain(number).map_err(format_error)?
+                    }
+                    (ValueFormat::Plain, Property::Text(text)) => text.to_owned(),
+                    (ValueFormat::Plain, _) => (property == Property::Bool(true)).to_string(),
+                };
+                match self.case {
+                    Case::Kept => {}
+                    Case::Lower => text.make_ascii_lowercase(),
+                    Case::Upper => text.make_ascii_uppercase(),
+                }
+                return Ok(Some(PartText { text, substitute: false }));
+            }
+        };
+        match treatment {
+            Treatment::Error => Err(error),
+            Treatment::Skip => Ok(None),
+            Treatment::Text(text) => Ok(Some(PartText { text: text.clone(), substitute: true })),
+        }
+    }
+}
+
+fn hashed(of: &[Part], item: &impl Item) -> Result<u32, KeyError> {
+    let mut input = String::new();
+    let mut empty = true;
+    for part in of {
+        let Some(text) = part.text(item)? else { continue };
+        if !empty {
+            input.push(HASHED_SEPARATOR);
+        }
+        empty = false;
+        input.push_str(&text.text);
+    }
+    match of.first() {
+        Some(part) if empty => Err(part.missing_error()),
+        _ => Ok(murmur3::x86_32(input.as_bytes(), 0)),
+    }
+}
+
+fn escape_into(out: &mut String, text: &str, escaped: &str) {
+    for character in text.chars() {
+        if escaped.contains(character) {
+            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                write!(out, "%{byte:02X}").expect("writing to a text does not fail");
+            }
+        } else {
+            out.push(character);
+        }
+    }
+}
+
+fn bounded(text: String) -> Result<Component, KeyError> {
+    if text.len() > KEY_BYTES_MAX { Err(KeyError::TooLong) } else { Ok(Component::Text(text)) }
+}
+
+fn existing(item: &impl Item, path: &Path, keep_null: bool) -> Result<Component, KeyError> {
+    let named = || path.to_string();
+    match item.property(path) {
+        Property::Missing => Err(KeyError::Missing { path: named() }),
+        Property::Null if keep_null => Ok(Component::Null),
+        Property::Null => Err(KeyError::Null { path: named() }),
+        Property::NonScalar => Err(KeyError::NonScalar { path: named() }),
+        Property::Bool(flag) => Ok(Component::Bool(flag)),
+        Property::Number(number) if number.is_finite() => Ok(Component::Number(number)),
+        Property::Number(_) => {
+            Err(KeyError::Format { path: named(), message: "the number is not finite".to_owned() })
+        }
+        Property::Text(text) => bounded(text.to_owned()),
+    }
+}
+
+fn describe(found: Property<'_>) -> String {
+    match found {
+        Property::Missing => "missing".to_owned(),
+        Property::Null => "null".to_owned(),
+        Property::Bool(flag) => flag.to_string(),
+        Property::Number(number) => number::plain(number).unwrap_or_else(|_| "a number".to_owned()),
+        // Long texts are cut: the message goes to logs and answers.
+        Property::Text(text) => Value::String(text.chars().take(100).collect()).to_string(),
+        Property::NonScalar => "an object or array".to_owned(),
+    }
+}
+
+/// Stores a value under a path, making the objects on the way.
+fn place(item: &mut Value, path: &Path, value: Value) -> Result<(), KeyError> {
+    let refused = || KeyError::Place {
+        path: path.to_string(),
+        message: "what is above it is not an object".to_owned(),
+    };
+    let (last, above) = path.names().split_last().expect("a path has a name");
+    let mut object = item.as_object_mut().ok_or_else(refused)?;
+    for name in above {
+        let inner = object.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
+        object = inner.as_object_mut().ok_or_else(refused)?;
+    }
+    object.insert(last.clone(), value);
+    Ok(())
+}

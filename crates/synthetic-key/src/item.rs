@@ -1,0 +1,47 @@
+//! Items as this crate sees them: something that has properties at paths. Implemented for
+//! `serde_json::Value`; an application with a JSON tree of its own implements it for that.
+
+use crate::Path;
+use serde_json::Value;
+
+/// What an item has at a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Property<'a> {
+    Missing,
+    Null,
+    Bool(bool),
+    Number(f64),
+    Text(&'a str),
+    /// An object or an array.
+    NonScalar,
+}
+
+/// Something with properties.
+pub trait Item {
+    fn property(&self, path: &Path) -> Property<'_>;
+}
+
+impl Item for Value {
+    fn property(&self, path: &Path) -> Property<'_> {
+        let mut value = self;
+        for name in path.names() {
+            match value.as_object().and_then(|object| object.get(name)) {
+                Some(inner) => value = inner,
+                None => return Property::Missing,
+            }
+        }
+        match value {
+            Self::Null => Property::Null,
+            Self::Bool(flag) => Property::Bool(*flag),
+            Self::Number(number) => Property::Number(number.as_f64().unwrap_or(f64::NAN)),
+            Self::String(text) => Property::Text(text),
+            Self::Array(_) | Self::Object(_) => Property::NonScalar,
+        }
+    }
+}
+
+impl<T: Item + ?Sized> Item for &T {
+    fn property(&self, path: &Path) -> Property<'_> {
+        (**self).property(path)
+    }
+}

@@ -1,0 +1,79 @@
+//! Where random suffixes come from: whatever the caller injects.
+
+use std::hash::{BuildHasher, Hasher};
+
+/// A source of uniform choices.
+pub trait Randomness {
+    /// A number of `0..bound`, each as likely as the others. `bound` is at least 1.
+    fn below(&mut self, bound: u32) -> u32;
+}
+
+impl<F: FnMut(u32) -> u32> Randomness for F {
+    fn below(&mut self, bound: u32) -> u32 {
+        self(bound)
+    }
+}
+
+/// Always the same choice, cut to the bound: for tests, and for strategies that draw nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed(pub u32);
+
+impl Randomness for Fixed {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0.min(bound - 1)
+    }
+}
+
+/// SplitMix64: the same seed gives the same choices.
+#[derive(Clone, Debug)]
+pub struct Seeded(u64);
+
+impl Seeded {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+}
+
+impl Randomness for Seeded {
+    fn below(&mut self, bound: u32) -> u32 {
+        let bound = u64::from(bound.max(1));
+        // Draws beyond the last whole multiple of the bound are thrown away, so no choice is likelier.
+        let limit = u64::MAX - u64::MAX % bound;
+        loop {
+            let drawn = self.next();
+            if drawn < limit {
+                return u32::try_from(drawn % bound).expect("below a 32-bit bound");
+            }
+        }
+    }
+}
+
+/// Choices that nobody can foresee from a seed: seeded by the operating system, for applications.
+#[derive(Clone, Debug)]
+pub struct SystemRandom(Seeded);
+
+impl SystemRandom {
+    pub fn new() -> Self {
+        Self(Seeded(std::hash::RandomState::new().build_hasher().finish()))
+    }
+}
+
+impl Default for SystemRandom {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Randomness for SystemRandom {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0.below(bound)
+    }
+}
