@@ -7,7 +7,6 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
-export ORRERY_SDK_QUERY ?= 1
 SDKS := python javascript go java rust
 
 .PHONY: help setup build run test test-rust test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench fuzz footprint clean
@@ -49,7 +48,9 @@ fmt: ## Formats the sources
 soak: setup ## Repeats the crash and model tests for longer
 	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
 
-bench: setup ## Measures the storage engine and queries over 100 thousand and a million items
+bench: setup ## Measures the query language, the storage engine, and queries over 100 thousand and a million items
+	$(CARGO) bench --locked -p orrery-query --bench language
+	$(CARGO) bench --locked -p orrery-db --bench queries
 	$(CARGO) run --release --locked -p orrery-storage --example store_bench
 	$(CARGO) run --release --locked -p orrery-db --example query_bench -- 100000 1000000
 

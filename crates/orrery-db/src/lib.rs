@@ -44,6 +44,7 @@ pub use items::point::{ItemOptions, ItemReply};
 pub use items::transaction::Effect;
 pub use metadata::{MetadataPage, MetadataReply, PageRequest};
 pub use offers::OfferReply;
+pub use orrery_query::limits as query_limits;
 pub use partitions::{ContainerView, LargeKey, MergeReport, PartitionLoad, PartitionView, SplitReport};
 pub use permissions::PermissionReply;
 pub use queries::{Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest};

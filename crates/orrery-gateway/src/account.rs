@@ -1,8 +1,10 @@
 //! The account document: what a client learns first.
 
+use orrery_db::query_limits;
 use orrery_model::{Object, Value};
 
-const QUERY_ENGINE: &str = r#"{"maxSqlQueryInputLength":262144,"maxJoinsPerSqlQuery":10,"maxLogicalAndPerSqlQuery":500,"maxLogicalOrPerSqlQuery":500,"maxUdfRefPerSqlQuery":10,"maxInExpressionItemsCount":16000,"queryMaxGroupByTableCellCount":500000,"queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.90,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true}"#;
+/// What clients may know of the query engine beside its limits.
+const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.90,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true"#;
 
 /// The id must not be `localhost`: the JavaScript client would then read the account before every operation.
 const ACCOUNT_ID: &str = "orrery";
@@ -47,6 +49,21 @@ pub(crate) fn document(endpoint: &str) -> Value {
     account.set("userConsistencyPolicy", consistency.into());
     account.set("systemReplicationPolicy", numbers(&[("minReplicaSetSize", 1), ("maxReplicasetSize", 1)]));
     account.set("readPolicy", numbers(&[("primaryReadCoefficient", 1), ("secondaryReadCoefficient", 1)]));
-    account.set("queryEngineConfiguration", Value::from(QUERY_ENGINE));
+    account.set("queryEngineConfiguration", Value::from(query_engine()));
     account.into()
+}
+
+/// The text of a JSON object, with the limits that queries are really held to.
+fn query_engine() -> String {
+    let limits = [
+        ("maxSqlQueryInputLength", query_limits::TEXT_BYTES_MAX),
+        ("maxJoinsPerSqlQuery", query_limits::JOINS_MAX),
+        ("maxLogicalAndPerSqlQuery", query_limits::LOGICAL_TERMS_MAX),
+        ("maxLogicalOrPerSqlQuery", query_limits::LOGICAL_TERMS_MAX),
+        ("maxUdfRefPerSqlQuery", query_limits::UDF_CALLS_MAX),
+        ("maxInExpressionItemsCount", query_limits::IN_MEMBERS_MAX),
+        ("queryMaxGroupByTableCellCount", query_limits::STATE_CELLS_MAX),
+    ];
+    let limits: Vec<String> = limits.iter().map(|(name, limit)| format!("\"{name}\":{limit}")).collect();
+    format!("{{{},{QUERY_ENGINE}}}", limits.join(","))
 }

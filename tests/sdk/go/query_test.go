@@ -1,22 +1,12 @@
 package orrery_test
 
 import (
-	"os"
 	"sort"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
-
-// needsQueries skips a test unless item queries are switched on.
-func needsQueries(t *testing.T) {
-	t.Helper()
-	if os.Getenv("ORRERY_SDK_QUERY") != "1" {
-		t.Skip("set ORRERY_SDK_QUERY=1 to run the tests that query items")
-	}
-	t.Parallel()
-}
 
 func ids(t *testing.T, container *azcosmos.ContainerClient, query string, pk azcosmos.PartitionKey, options *azcosmos.QueryOptions) ([]string, int) {
 	t.Helper()
@@ -43,7 +33,7 @@ func filled(t *testing.T) *azcosmos.ContainerClient {
 }
 
 func TestQueryOnePartition(t *testing.T) {
-	needsQueries(t)
+	t.Parallel()
 	container := filled(t)
 	found, _ := ids(t, container, "SELECT * FROM c ORDER BY c.n DESC", key("p1"), nil)
 	sameJSON(t, "ids", found, []string{"17", "13", "09", "05", "01"})
@@ -54,7 +44,7 @@ func TestQueryOnePartition(t *testing.T) {
 }
 
 func TestQueryPaging(t *testing.T) {
-	needsQueries(t)
+	t.Parallel()
 	container := filled(t)
 	found, pages := ids(t, container, "SELECT * FROM c ORDER BY c.n", key("p2"), &azcosmos.QueryOptions{PageSizeHint: 2})
 	sameJSON(t, "ids", found, []string{"02", "06", "10", "14", "18"})
@@ -72,7 +62,7 @@ func TestQueryPaging(t *testing.T) {
 }
 
 func TestQueryAcrossPartitions(t *testing.T) {
-	needsQueries(t)
+	t.Parallel()
 	container := filled(t)
 	found, _ := ids(t, container, "SELECT * FROM c WHERE c.n >= 16", azcosmos.NewPartitionKey(), &azcosmos.QueryOptions{EnableCrossPartitionQuery: to.Ptr(true)})
 	sort.Strings(found)
@@ -80,14 +70,14 @@ func TestQueryAcrossPartitions(t *testing.T) {
 }
 
 func TestQueryErrors(t *testing.T) {
-	needsQueries(t)
+	t.Parallel()
 	container := filled(t)
 	pager := container.NewQueryItemsPager("SELECT FROM WHERE", key("p1"), nil)
 	of(pager.NextPage(deadline(t))).fails(t, 400, "")
 }
 
 func TestQueryMetrics(t *testing.T) {
-	needsQueries(t)
+	t.Parallel()
 	container := filled(t)
 	pager := container.NewQueryItemsPager("SELECT * FROM c WHERE c.n > 3", key("p1"), &azcosmos.QueryOptions{PopulateIndexMetrics: true})
 	page := of(pager.NextPage(deadline(t))).must(t)
@@ -99,7 +89,7 @@ func TestQueryMetrics(t *testing.T) {
 }
 
 func TestReadMany(t *testing.T) {
-	needsQueries(t)
+	t.Parallel()
 	container := filled(t)
 	wanted := []azcosmos.ItemIdentity{}
 	for _, n := range []int{1, 6, 11, 16} {
@@ -116,7 +106,7 @@ func TestReadMany(t *testing.T) {
 }
 
 func TestHierarchicalPrefixQuery(t *testing.T) {
-	needsQueries(t)
+	t.Parallel()
 	ctx := deadline(t)
 	container := newContainer(t, azcosmos.ContainerProperties{ID: "h", PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{
 		Paths: []string{"/tenant", "/user"}, Version: 2, Kind: azcosmos.PartitionKeyKindMultiHash,
