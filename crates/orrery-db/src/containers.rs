@@ -314,6 +314,7 @@ fn new_container(
         timestamp: change.stamp.timestamp,
     });
     Container {
+        former: Vec::new(),
         rid,
         database_id: database.id.clone(),
         definition,

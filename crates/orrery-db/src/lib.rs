@@ -33,7 +33,7 @@ use orrery_storage::PartitionStore;
 use catalog::CatalogStore;
 use items::purge::PurgeSet;
 
-pub use catalog::{Catalog, Container, DatabaseEntry, Partition};
+pub use catalog::{Catalog, Container, DatabaseEntry, Former, GoneRanges, Partition};
 pub use containers::RangesPage;
 pub use env::{ClockReading, MovableClock, SystemEnv};
 pub use items::batch::{BatchKind, BatchOperation, BatchOutcome, BatchResult};
@@ -47,7 +47,7 @@ pub use offers::OfferReply;
 pub use orrery_query::limits as query_limits;
 pub use partitions::{ContainerView, LargeKey, MergeReport, PartitionLoad, PartitionView, SplitReport};
 pub use permissions::PermissionReply;
-pub use queries::{Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest};
+pub use queries::{ClientMerge, Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest};
 pub use resource_token::{Access, Grant};
 pub use throughput::{HotKey, PartitionHeat, Priority, ThrottleCause, ThrottleEvent};
 pub use trace::{Served, Trace};

@@ -1,6 +1,7 @@
 //! Offers: the throughput that a database or a container has been given.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::rid::OfferRid;
@@ -80,6 +81,19 @@ impl Database {
         }
         Ok(replaced)
     }
+
+    /// Waits until partitions have followed a replaced offer, or so long, and answers the offer as it is then.
+    pub async fn wait_for_offer(&self, rid: &str, longest: Duration) -> Result<OfferReply> {
+        let deadline = tokio::time::Instant::now() + longest;
+        loop {
+            let catalog = self.catalog.snapshot();
+            let offer = find(&catalog, rid)?;
+            if !offer.pending || tokio::time::Instant::now() >= deadline {
+                return Ok(self.offer_reply(&catalog, offer));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
 
 fn find<'a>(catalog: &'a Catalog, rid: &str) -> Result<&'a Arc<Offer>> {
@@ -120,6 +134,13 @@ impl Database {
         let throughput = offer.document.throughput;
         let current = self.scaled_throughput(catalog, offer.owner, throughput.idle(), throughput.maximum());
         let mut value = offer.document.to_value(current);
+        if offer.pending
+            && let Some(content) = value.as_object_mut().and_then(|offer| offer.get_mut("content"))
+            && let Some(content) = content.as_object_mut()
+        {
+            // Where the Python client's tests look for it; elsewhere it is a header.
+            content.set("isOfferReplacePending", Value::from(true));
+        }
         if let Some(object) = value.as_object_mut() {
             let rid = offer.document.rid;
             offer.stamp.add_system_properties(object, &rid.to_string(), &rid.self_link());

@@ -41,7 +41,7 @@ pub(crate) async fn explain(
         Some(key) => Some(PartitionKey::parse_header(key.to_json().as_bytes())?),
     };
     let options = QueryOptions {
-        scope: FeedScope { partition_key, range_id, window: None },
+        scope: FeedScope { partition_key, range_id, ..FeedScope::default() },
         page: PageRequest {
             items_max: body.get("maxItemCount").and_then(Value::as_i64),
             continuation: body.get("continuation").and_then(Value::as_str).map(str::to_owned),

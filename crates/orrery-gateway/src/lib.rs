@@ -19,4 +19,4 @@ mod service;
 pub mod transport;
 pub mod wire;
 
-pub use service::{Gateway, GatewayOptions};
+pub use service::{CrossPartitionQueries, Gateway, GatewayOptions};

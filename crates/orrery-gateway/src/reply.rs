@@ -114,6 +114,18 @@ impl Reply {
         reply
     }
 
+    /// The refusal of a query that the client merges, with the plan for it: clients parse both as JSON.
+    pub(crate) fn not_served(error: &Error, plan: &Value, activity_id: &str) -> Self {
+        let wire = wire_status(error.kind);
+        let mut body = orrery_model::Object::new();
+        body.set("code", Value::from(wire.code));
+        let message = format!("{}\r\nActivityId: {activity_id}, Orrery", error.message);
+        body.set("message", Value::from(message));
+        body.set("additionalErrorInfo", Value::from(plan.to_json()));
+        let status = StatusCode::from_u16(wire.status).unwrap_or(StatusCode::BAD_REQUEST);
+        Self::json(status, Value::from(body).to_json()).with(headers::SUBSTATUS, wire.substatus)
+    }
+
     pub(crate) fn auth_failure(failure: &AuthFailure, activity_id: &str) -> Self {
         let message = format!("{failure}\r\nActivityId: {activity_id}, Orrery");
         error_body(failure.status(), failure.substatus(), failure.code(), &message)

@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use orrery_db::{Access, Database, MovableClock, SystemEnv, Trace};
+use orrery_db::{Access, ClientMerge, Database, MovableClock, SystemEnv, Trace};
 use orrery_model::env::Env;
 use orrery_model::{Error, ErrorKind};
 
@@ -38,6 +38,35 @@ pub struct GatewayOptions {
     pub certificate_pem: Option<String>,
     /// A clock that operators may move; only for tests.
     pub clock: Option<Arc<MovableClock>>,
+    pub cross_partition_queries: CrossPartitionQueries,
+}
+
+/// Who merges the rows of queries over several keys that are sorted, grouped, counted or cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrossPartitionQueries {
+    /// The server, for everybody.
+    Merge,
+    /// The server; but clients that are known to ask for a plan are told to, where their merge is sure to be right.
+    #[default]
+    Auto,
+    /// The client, always, as with the service.
+    Plan,
+}
+
+impl CrossPartitionQueries {
+    /// Whether a client is known to plan and merge when it is told to, and to need no more than that. The Python
+    /// client is: its tests expect it to have asked for the ranges by then.
+    pub(crate) fn follows(self, user_agent: Option<&str>) -> bool {
+        self == Self::Auto && user_agent.is_some_and(|agent| agent.starts_with("azsdk-python-cosmos"))
+    }
+
+    pub(crate) fn client_merge(self, follows: bool) -> ClientMerge {
+        match self {
+            Self::Plan => ClientMerge::Always,
+            Self::Auto if follows => ClientMerge::WhereSure,
+            Self::Auto | Self::Merge => ClientMerge::Never,
+        }
+    }
 }
 
 impl GatewayOptions {
@@ -61,6 +90,8 @@ pub(crate) struct Call<'a> {
     pub path: &'a Path,
     pub body: Bytes,
     pub connection: ConnectionInfo,
+    pub cross_partition_queries: CrossPartitionQueries,
+    pub activity_id: &'a str,
 }
 
 /// Why there is no ordinary answer.
@@ -106,7 +137,16 @@ impl Gateway {
             self.authorize(&parts, verb, &path)?;
             trace.bucket = headers::throughput_bucket(&parts.headers)?;
             let body = body().await.map_err(body_failure)?;
-            let call = Call { database: &self.database, parts: &parts, verb, path: &path, body, connection };
+            let call = Call {
+                database: &self.database,
+                parts: &parts,
+                verb,
+                path: &path,
+                body,
+                connection,
+                cross_partition_queries: self.options.cross_partition_queries,
+                activity_id: &activity_id,
+            };
             call.dispatch(&mut trace).await.map_err(Refusal::from)
         };
         let reply = match outcome.await {

@@ -314,6 +314,13 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "NUMBER", env = "ORRERY_PARTITIONS_AT_CREATION", help_heading = "Limits")]
     pub(crate) partitions_at_creation: Option<u32>,
 
+    /// Who merges the rows of queries over several partition keys that are sorted, grouped, counted or cut: `merge`
+    /// the server; `plan` the client, as with the service (400 with sub-status 1004, then a plan); `auto` the
+    /// server, but the Python client is told to plan sorted queries whose filter fixes the type of the sorted
+    /// property. [default: auto]
+    #[arg(long, value_enum, value_name = "WHO", env = "ORRERY_CROSS_PARTITION_QUERIES")]
+    pub(crate) cross_partition_queries: Option<CrossPartition>,
+
     /// Allow tests to move the server's clock (/_orrery/clock). Not for servers that others use.
     #[arg(long, env = "ORRERY_TEST_CONTROLS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Limits")]
     pub(crate) test_controls: Option<bool>,
@@ -321,6 +328,14 @@ pub(crate) struct ServeArguments {
     /// How the lines at start-up are written.
     #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
     pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CrossPartition {
+    Merge,
+    Auto,
+    Plan,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -82,6 +82,7 @@ async fn serve(settings: Settings, started: Instant) -> Result<(), Failure> {
             metrics: Arc::clone(&metrics),
             certificate_pem: certificate.as_ref().map(|certificate| certificate.trust_pem.clone()),
             clock,
+            cross_partition_queries: settings.cross_partition_queries,
         },
     );
     let server = Server {

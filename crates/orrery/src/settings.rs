@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use orrery_gateway::CrossPartitionQueries;
 use orrery_gateway::auth::MasterKey;
 use orrery_storage::Durability;
 use serde::Deserialize;
 
-use crate::cli::{Output, ServeArguments};
+use crate::cli::{CrossPartition, Output, ServeArguments};
 use crate::failure::Failure;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
@@ -25,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) tls: Tls,
     pub(crate) connections_max: usize,
     pub(crate) check_clock: bool,
+    pub(crate) cross_partition_queries: CrossPartitionQueries,
     pub(crate) limits: Limits,
     /// Whether tests may move the clock.
     pub(crate) test_controls: bool,
@@ -97,6 +99,7 @@ struct Configuration {
     no_tls: Option<bool>,
     connections_max: Option<usize>,
     no_throttle: Option<bool>,
+    cross_partition_queries: Option<CrossPartition>,
     test_controls: Option<bool>,
     limits_scale: Option<f64>,
     partition_bytes_max: Option<u64>,
@@ -198,6 +201,11 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
         limits,
         test_controls: arguments.test_controls.or(file.test_controls).unwrap_or(false),
         check_clock: !arguments.no_clock_check.or(file.no_clock_check).unwrap_or(false),
+        cross_partition_queries: match arguments.cross_partition_queries.or(file.cross_partition_queries) {
+            Some(CrossPartition::Merge) => CrossPartitionQueries::Merge,
+            None | Some(CrossPartition::Auto) => CrossPartitionQueries::Auto,
+            Some(CrossPartition::Plan) => CrossPartitionQueries::Plan,
+        },
         output: arguments.output,
     })
 }

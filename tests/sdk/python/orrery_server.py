@@ -91,7 +91,10 @@ def control(server, key, path, body=None):
     """Asks the server's own surface, below `_orrery/`; with a body, posts it."""
     method = "GET" if body is None else "POST"
     date = email.utils.formatdate(usegmt=True)
-    text = f"{method.lower()}\n_orrery\n_orrery/{path}\n{date.lower()}\n\n"
+    # As with every path: an odd number of segments ends with a kind, an even one with a name.
+    *owner, last = f"_orrery/{path}".split("/")
+    kind, link = (last, "/".join(owner)) if len(owner) % 2 == 0 else (owner[-1], f"_orrery/{path}")
+    text = f"{method.lower()}\n{kind}\n{link}\n{date.lower()}\n\n"
     digest = hmac.new(base64.b64decode(key), text.encode(), hashlib.sha256).digest()
     signature = urllib.parse.quote("type=master&ver=1.0&sig=" + base64.b64encode(digest).decode(), safe="")
     request = urllib.request.Request(

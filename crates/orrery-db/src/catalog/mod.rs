@@ -69,6 +69,33 @@ pub struct Container {
     pub index: IndexState,
     /// Partitions of it that are becoming others.
     pub reshaping: Option<Reshaping>,
+    /// Partitions that have gone, the latest last, up to [`FORMER_MAX`]: some clients go on naming them.
+    pub former: Vec<Former>,
+}
+
+/// How many partitions that have gone a container remembers.
+pub(crate) const FORMER_MAX: usize = 256;
+
+/// A partition that was split or merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Former {
+    pub range_id: u32,
+    pub range: EpkRange,
+    /// The routing version that put others in its place.
+    pub until: u64,
+}
+
+/// What happens to a request that names a partition which was split or merged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GoneRanges {
+    /// It is refused, so that the client looks at the ranges again.
+    #[default]
+    Refused,
+    /// It is refused if it was the last of those that the client asks for, else served by what took its place:
+    /// for a client that, told of it, would ask the ranges behind it twice.
+    RefusedIfLast,
+    /// It is served by what took its place: for a client that would begin it anew.
+    Served,
 }
 
 /// A change of partitions under way: one becomes two, or two become one.
@@ -312,6 +339,24 @@ impl Container {
                 format!("The partition key range {range_id} does not exist in this container, or was split."),
             )
         })
+    }
+
+    /// The range of a partition, even of one that has gone where that may be served.
+    pub(crate) fn range_of(&self, range_id: u32, gone: GoneRanges) -> Result<&EpkRange> {
+        let refusal = match self.partition(range_id) {
+            Ok(partition) => return Ok(&partition.range),
+            Err(refusal) => refusal,
+        };
+        let former = self.former.iter().find(|former| former.range_id == range_id);
+        let served = former.filter(|former| match gone {
+            GoneRanges::Refused => false,
+            GoneRanges::RefusedIfLast => self
+                .partitions
+                .iter()
+                .any(|other| other.range.min >= former.range.max && other.since < former.until),
+            GoneRanges::Served => true,
+        });
+        served.map(|former| &former.range).ok_or(refusal)
     }
 
     /// The partitions that hold any part of the range, in order.

@@ -19,8 +19,8 @@ use serde_json::value::RawValue;
 use crate::index::{Generation, IndexState};
 
 use super::{
-    Catalog, Container, DatabaseEntry, Newborn, Offer, OfferOwner, Partition, Permission, PermissionMode,
-    Reshaping, Stamp, User,
+    Catalog, Container, DatabaseEntry, Former, Newborn, Offer, OfferOwner, Partition, Permission,
+    PermissionMode, Reshaping, Stamp, User,
 };
 
 /// A record that cannot be read: damage, or the work of a newer version.
@@ -60,6 +60,16 @@ struct ContainerRecord {
     index: IndexRecord,
     #[serde(default)]
     reshaping: Option<ReshapingRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    former: Vec<FormerRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FormerRecord {
+    range_id: u32,
+    min: String,
+    max: String,
+    until: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -201,7 +211,14 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
             })
             .collect(),
     });
+    let former = container.former.iter().map(|former| FormerRecord {
+        range_id: former.range_id,
+        min: former.range.min.to_string(),
+        max: former.range.max.to_string(),
+        until: former.until,
+    });
     encode(&ContainerRecord {
+        former: former.collect(),
         reshaping,
         index,
         rid: container.rid.to_string(),
@@ -355,7 +372,16 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
             Some(Reshaping { parents: record.parents, children })
         }
     };
+    let mut former = Vec::with_capacity(record.former.len());
+    for gone in record.former {
+        former.push(Former {
+            range_id: gone.range_id,
+            range: EpkRange::new(EffectiveKey::parse(&gone.min)?, EffectiveKey::parse(&gone.max)?),
+            until: gone.until,
+        });
+    }
     catalog.database_mut(&database_id).insert_container(Container {
+        former,
         reshaping,
         index,
         rid,

@@ -8,7 +8,7 @@ use orrery_storage::{ReadRequest, Scan};
 use super::body::parse_object;
 use super::keys;
 use super::point::decode;
-use crate::catalog::Container;
+use crate::catalog::{Container, GoneRanges};
 use crate::metadata::PageRequest;
 use crate::{Database, Trace, continuation, cost};
 
@@ -26,6 +26,8 @@ pub struct FeedScope {
     pub partition_key: Option<PartitionKey>,
     /// A physical partition by its range id.
     pub range_id: Option<u32>,
+    /// What happens if that partition has gone.
+    pub gone_ranges: GoneRanges,
     /// A window of effective keys.
     pub window: Option<EpkRange>,
 }
@@ -48,7 +50,7 @@ impl FeedScope {
             range = range.intersect(other).unwrap_or(EpkRange::new(EffectiveKey::MIN, EffectiveKey::MIN));
         };
         if let Some(range_id) = self.range_id {
-            narrow(&container.partition(range_id)?.range);
+            narrow(container.range_of(range_id, self.gone_ranges)?);
         }
         if let Some(window) = &self.window {
             narrow(window);
@@ -97,7 +99,7 @@ impl Database {
         let is_there = |range_id| {
             catalog
                 .container(database, container)
-                .is_ok_and(|container| container.partition(range_id).is_ok())
+                .is_ok_and(|container| container.range_of(range_id, scope.gone_ranges).is_ok())
         };
         scope.range_id.is_none_or(is_there) && self.may_route_again(error, attempt).await
     }

@@ -22,7 +22,9 @@ use orrery_storage::{Key, PartitionInfo, PartitionRef};
 use super::copy::{Copy, Source};
 use super::journal;
 use crate::Database;
-use crate::catalog::{Catalog, Change, Container, Newborn, OfferOwner, Partition, Reshaping, existing};
+use crate::catalog::{
+    Catalog, Change, Container, FORMER_MAX, Former, Newborn, OfferOwner, Partition, Reshaping, existing,
+};
 use crate::failure::store_failure;
 
 /// The switch begins when so few journalled transactions are left that it stays brief.
@@ -156,7 +158,14 @@ impl Database {
                 partitions.retain(|partition| !reshaping.parents.contains(&partition.range_id));
                 partitions.extend(children);
                 partitions.sort_by(|a, b| a.range.min.cmp(&b.range.min));
+                let mut former = current.former.clone();
+                for range_id in &reshaping.parents {
+                    let range = current.partition(*range_id)?.range.clone();
+                    former.push(Former { range_id: *range_id, range, until: routing_version });
+                }
+                former.drain(..former.len().saturating_sub(FORMER_MAX));
                 change.put_container(Container {
+                    former,
                     partitions,
                     routing_version,
                     reshaping: None,

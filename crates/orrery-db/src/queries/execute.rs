@@ -4,15 +4,18 @@ use std::time::Instant;
 
 use orrery_model::partition_key::{EpkRange, PartitionKeyDefinition};
 use orrery_model::session::SessionToken;
-use orrery_model::{Error, Result, Value};
-use orrery_query::Program;
+use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_query::ast::Query;
 use orrery_query::context::Random;
 use orrery_query::filter::{KeyRestriction, index_condition, key_restriction};
+use orrery_query::plan::Features;
+use orrery_query::{Context, Program};
 
 use super::access::{self, Offers};
+use super::client_merge::{self, ClientMerge};
 use super::index_metrics::index_metrics;
 use super::metrics::QueryMetrics;
+use super::plan::plan_in;
 use super::position::Position;
 use super::reader::{Reader, Timing};
 use super::request::{QueryRequest, policies};
@@ -21,6 +24,9 @@ use crate::catalog::Container;
 use crate::items::feed::FeedScope;
 use crate::metadata::PageRequest;
 use crate::{Database, Trace, continuation, cost};
+
+/// What the service says of a query that its client has to merge.
+const NOT_SERVED: &str = "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message.";
 
 /// How a client wants its query to be run.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +46,8 @@ pub struct QueryOptions {
     pub index_metrics: bool,
     /// Give advice on filters that an index serves badly.
     pub advice: bool,
+    /// Which queries over several keys the client is asked to merge.
+    pub client_merge: ClientMerge,
     /// Count the entries of index candidates also where there is nothing to choose, for an explanation.
     pub probe_all: bool,
 }
@@ -92,6 +100,15 @@ impl Database {
         let program = request.program(&query, &container.definition)?;
         let compile_time = started.elapsed().saturating_sub(parse_time);
         let windows = Windows::find(&container, options, &program)?;
+        let may_cross = !windows.are_points || windows.ranges.len() > 1;
+        if options.client_merge != ClientMerge::Never && may_cross {
+            let plan = || plan_in(&container, &query, request, Features::ALL);
+            let (random, policies) = (Random::new(0), policies(&container.definition));
+            let context = Context::new(self.env.now_ms(), &random, &policies);
+            if client_merge::is_asked(options, &query, plan, || index_condition(&program, &context))? {
+                return Err(Error::new(ErrorKind::CrossPartitionQuery, NOT_SERVED));
+            }
+        }
         let secret = self.catalog.snapshot().secret;
         let token_scope = token_scope(&container, request);
         let from = match &options.page.continuation {

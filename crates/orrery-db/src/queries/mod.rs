@@ -4,6 +4,7 @@ mod access;
 mod answer;
 pub(crate) mod checks;
 mod choice;
+mod client_merge;
 mod execute;
 mod explain;
 mod feed;
@@ -17,6 +18,7 @@ mod request;
 mod run;
 mod shortcut;
 
+pub use client_merge::ClientMerge;
 pub use execute::{QueryOptions, QueryPage};
 pub use metrics::{Considered, QueryMetrics};
 pub use request::QueryRequest;

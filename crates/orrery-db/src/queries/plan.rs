@@ -1,13 +1,15 @@
 //! Query plans for clients that merge partitions by themselves.
 
 use orrery_model::{Error, Result, Value};
-use orrery_query::plan::{Features, PlanRequest, plan_query};
+use orrery_query::ast::Query;
+use orrery_query::plan::{Features, Plan, PlanRequest, plan_query};
 
 use super::request::{QueryRequest, computed_properties, invalid_query, policies};
+use crate::catalog::Container;
 use crate::{Database, Trace, cost};
 
 impl Database {
-    /// The plan of a query, for a client with these features.
+    /// The plan of a query, for a client with these features, or one that can do everything.
     pub fn plan_query(
         &self,
         trace: &mut Trace,
@@ -20,18 +22,27 @@ impl Database {
         let query = request.query()?;
         // The same checks as running it: an order that no index serves is refused here already.
         request.program(&query, &container.definition)?;
-        let features = Features::parse(supported_features.unwrap_or_default());
-        let plan_request = PlanRequest {
-            parameters: &request.parameters,
-            definition: Some(&container.definition.partition_key),
-            policies: &policies(&container.definition),
-            computed: &computed_properties(&container.definition)?,
-            features,
-        };
-        let plan = plan_query(&query, plan_request).map_err(|errors| match errors.as_slice() {
-            [] => Error::internal("a plan failed without an error"),
-            errors => invalid_query(errors),
-        })?;
-        Ok(plan.to_value())
+        let features = supported_features.map_or(Features::ALL, Features::parse);
+        Ok(plan_in(&container, &query, request, features)?.to_value())
     }
+}
+
+/// The plan of a query in this container.
+pub(super) fn plan_in(
+    container: &Container,
+    query: &Query,
+    request: &QueryRequest,
+    features: Features,
+) -> Result<Plan> {
+    let plan_request = PlanRequest {
+        parameters: &request.parameters,
+        definition: Some(&container.definition.partition_key),
+        policies: &policies(&container.definition),
+        computed: &computed_properties(&container.definition)?,
+        features,
+    };
+    plan_query(query, plan_request).map_err(|errors| match errors.as_slice() {
+        [] => Error::internal("a plan failed without an error"),
+        errors => invalid_query(errors),
+    })
 }

@@ -127,10 +127,9 @@ impl Database {
     }
 }
 
-/// The partition with the fewest splits behind it.
+/// The partition with the fewest splits behind it. Of several the last: clients that read ranges in their order and
+/// learn only then that one has gone have least to begin anew.
 fn widest(container: &Container) -> Option<u32> {
-    let partitions = container.partitions.iter();
-    partitions
-        .min_by_key(|partition| (partition.parents.len(), partition.range_id))
-        .map(|partition| partition.range_id)
+    let partitions = container.partitions.iter().rev();
+    partitions.min_by_key(|partition| partition.parents.len()).map(|partition| partition.range_id)
 }

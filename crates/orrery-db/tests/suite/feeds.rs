@@ -81,7 +81,7 @@ async fn scopes_narrow_each_other() {
     assert_eq!(world.feed(&window(at.prefix_end(), EffectiveKey::max()), 2).await.unwrap().len(), 0);
     // A window of a whole partition and its range id are the same thing.
     let scope =
-        FeedScope { range_id: Some(home.range_id), window: Some(home.range.clone()), partition_key: None };
+        FeedScope { range_id: Some(home.range_id), window: Some(home.range.clone()), ..FeedScope::default() };
     let by_id = FeedScope { range_id: Some(home.range_id), ..FeedScope::default() };
     assert_eq!(world.feed(&scope, 3).await.unwrap(), world.feed(&by_id, 4).await.unwrap());
     let unknown = FeedScope { range_id: Some(99), ..FeedScope::default() };

@@ -7,7 +7,7 @@ use http::StatusCode;
 use orrery_db::QueryPage;
 use orrery_db::{
     BatchKind, BatchOperation, BatchOutcome, BatchResult, ChangeRequest, ChangeStart, Effect, FeedScope,
-    ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace,
+    GoneRanges, ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace,
 };
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::write_json_string;
@@ -126,6 +126,7 @@ impl Call<'_> {
             partition_key: headers::partition_key(headers)?,
             range_id: headers::range_id(headers)?,
             window: headers::window(headers)?,
+            gone_ranges: GoneRanges::Refused,
         })
     }
 
@@ -195,11 +196,20 @@ impl Call<'_> {
         let headers = &self.parts.headers;
         let token_kb =
             headers::number(headers, headers::TOKEN_LIMIT)?.and_then(|limit| usize::try_from(limit).ok());
+        let page = self.page()?;
+        let follows = self.cross_partition_queries.follows(self.header("user-agent"));
+        let mut scope = self.scope()?;
+        scope.gone_ranges = match (follows, &page.continuation) {
+            (false, _) => GoneRanges::Refused,
+            (true, None) => GoneRanges::RefusedIfLast,
+            (true, Some(_)) => GoneRanges::Served,
+        };
         let options = QueryOptions {
+            client_merge: self.cross_partition_queries.client_merge(follows),
             intended_rid: headers::owned(headers, headers::INTENDED_RID),
             session: headers::session(headers)?,
-            scope: self.scope()?,
-            page: self.page()?,
+            scope,
+            page,
             cross_partition: headers::flag(headers, headers::ENABLE_CROSS_PARTITION),
             token_bytes_max: token_kb.map(|limit| limit.saturating_mul(1024)),
             index_metrics: headers::flag(headers, headers::POPULATE_INDEX_METRICS)
@@ -207,7 +217,14 @@ impl Call<'_> {
             advice: headers::flag(headers, headers::POPULATE_QUERY_ADVICE),
             ..QueryOptions::default()
         };
-        let page = self.database.query_items(trace, at.pair(), &options, &self.query()?).await?;
+        let request = self.query()?;
+        let page = match self.database.query_items(trace, at.pair(), &options, &request).await {
+            Err(error) if error.kind == ErrorKind::CrossPartitionQuery => {
+                let plan = self.database.plan_query(trace, at.pair(), &request, None)?;
+                return Ok(Reply::not_served(&error, &plan, self.activity_id));
+            }
+            page => page?,
+        };
         let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
         let mut reply = reply;
@@ -261,8 +278,8 @@ impl Call<'_> {
     }
 
     fn plan_query(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
-        let features = self.header(headers::QUERY_FEATURES);
-        let plan = self.database.plan_query(trace, at.pair(), &self.query()?, features)?;
+        let features = self.header(headers::QUERY_FEATURES).unwrap_or_default();
+        let plan = self.database.plan_query(trace, at.pair(), &self.query()?, Some(features))?;
         Ok(Reply::json(StatusCode::OK, plan.to_json()))
     }
 

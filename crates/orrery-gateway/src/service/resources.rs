@@ -1,5 +1,7 @@
 //! Requests about everything but items: the account, databases, containers, ranges, offers, users, permissions.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use orrery_db::{MetadataPage, OfferReply, PageRequest, RangesPage, Trace};
 use orrery_model::offer::{Migration, Throughput};
@@ -10,6 +12,10 @@ use crate::operation::{Verb, method_not_allowed};
 use crate::path::{ContainerPath, Path, ScriptKind};
 use crate::reply::Reply;
 use crate::{account, headers};
+
+/// How long a replaced offer waits for its partitions before it is answered as pending. Small containers split in
+/// less, and their clients need not ask again: some do so only every half minute.
+const OFFER_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Call<'_> {
     /// Sends the request to what it names.
@@ -277,7 +283,11 @@ impl Call<'_> {
                     (false, false) => None,
                 };
                 let if_match = self.if_match();
-                let offer = self.database.replace_offer(trace, rid, &self.body, migration, if_match).await?;
+                let mut offer =
+                    self.database.replace_offer(trace, rid, &self.body, migration, if_match).await?;
+                if offer.pending {
+                    offer = self.database.wait_for_offer(rid, OFFER_WAIT_MAX).await?;
+                }
                 let mut reply = offer_reply(&offer);
                 if offer.pending {
                     reply.status = StatusCode::ACCEPTED;

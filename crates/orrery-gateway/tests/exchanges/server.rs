@@ -7,7 +7,7 @@ use orrery_db::{Database, Options, SystemEnv};
 use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey};
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
-use orrery_gateway::{Gateway, GatewayOptions};
+use orrery_gateway::{CrossPartitionQueries, Gateway, GatewayOptions};
 use orrery_model::env::Env;
 use orrery_storage::Memory;
 use tokio::sync::oneshot;
@@ -42,6 +42,7 @@ impl TestServer {
             metrics: Arc::clone(&metrics),
             certificate_pem: None,
             clock: None,
+            cross_partition_queries: CrossPartitionQueries::default(),
         };
         let server = Server {
             handler: Arc::new(Gateway::new(database, options)),

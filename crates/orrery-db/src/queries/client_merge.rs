@@ -1,0 +1,99 @@
+//! Queries over several keys that a client is asked to merge by itself.
+//!
+//! The service merges nothing: it answers such queries with an error, upon which its clients ask for a plan, run
+//! the query range by range and merge the rows. Here the server merges, because clients' merges differ in what they
+//! can do. A client that is known to follow the service's way gets it where its merge is sure to give the same rows:
+//! rows sorted by one property, of which the filter says that it is always of one primitive type.
+
+use std::mem::{Discriminant, discriminant};
+
+use orrery_model::{Result, Value};
+use orrery_query::ast::{Query, Selection};
+use orrery_query::check::indexes::order_paths;
+use orrery_query::filter::{IndexCondition, Test, TypeTest};
+use orrery_query::plan::{Plan, PlanInfo};
+
+use super::execute::QueryOptions;
+
+/// Which queries a client is asked to merge by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientMerge {
+    #[default]
+    Never,
+    /// Those whose rows any client merges right.
+    WhereSure,
+    /// All that the service leaves to clients.
+    Always,
+}
+
+/// Whether the client shall merge this query, which may visit several keys.
+pub(super) fn is_asked(
+    options: &QueryOptions,
+    query: &Query,
+    plan: impl FnOnce() -> Result<Plan>,
+    condition: impl FnOnce() -> IndexCondition,
+) -> Result<bool> {
+    let scope = &options.scope;
+    let is_scoped = scope.partition_key.is_some() || scope.range_id.is_some() || scope.window.is_some();
+    if is_scoped || options.page.continuation.is_some() {
+        return Ok(false);
+    }
+    Ok(match options.client_merge {
+        ClientMerge::Never => false,
+        ClientMerge::Always => !matches!(plan()?.info, PlanInfo::Query(info) if info.is_plain()),
+        // Who chooses the size of pages may want to go on from one later, which merging clients cannot.
+        ClientMerge::WhereSure => {
+            options.page.items_max.is_none() && is_plain(query) && {
+                let paths = order_paths(query).unwrap_or_default();
+                matches!(paths.as_slice(), [(path, _)] if fixed_type(&condition(), path).is_some())
+            }
+        }
+    })
+}
+
+/// Whole items or objects of one source, sorted, and nothing else to be done with them.
+fn is_plain(query: &Query) -> bool {
+    query.order_by.is_some()
+        && query.offset_limit.is_none()
+        && query.select.top.is_none()
+        && !query.select.distinct
+        && query.group_by.is_empty()
+        && !matches!(query.select.selection, Selection::Value(_))
+        && query.from.as_ref().is_some_and(|from| from.sources.len() == 1)
+}
+
+/// The type of primitive that a condition makes sure of at a path.
+fn fixed_type(condition: &IndexCondition, wanted: &str) -> Option<Discriminant<Value>> {
+    let number = || Value::from(0);
+    let text = || Value::from("");
+    match condition {
+        IndexCondition::All | IndexCondition::None => None,
+        IndexCondition::And(parts) => parts.iter().find_map(|part| fixed_type(part, wanted)),
+        IndexCondition::Or(parts) => {
+            let mut types = parts.iter().map(|part| fixed_type(part, wanted));
+            let first = types.next()??;
+            types.all(|other| other == Some(first)).then_some(first)
+        }
+        // What holds for some element of an array says nothing of the one that is sorted by.
+        IndexCondition::Term { path, .. } if path.to_string() != wanted || wanted.contains("[]") => None,
+        IndexCondition::Term { test, .. } => match test {
+            Test::Equal(value) => primitive(value),
+            Test::In(values) => {
+                let first = primitive(values.first()?)?;
+                values.iter().all(|value| primitive(value) == Some(first)).then_some(first)
+            }
+            Test::Range { low, high } => primitive(&low.as_ref().or(high.as_ref())?.value),
+            Test::Prefix(_) | Test::StringScan | Test::Type(TypeTest::String) => Some(discriminant(&text())),
+            Test::Type(TypeTest::Number) => Some(discriminant(&number())),
+            Test::Type(TypeTest::Bool) => Some(discriminant(&Value::from(true))),
+            Test::NotEqual(_) | Test::Type(_) => None,
+        },
+    }
+}
+
+fn primitive(value: &Value) -> Option<Discriminant<Value>> {
+    match value {
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(discriminant(value)),
+        _ => None,
+    }
+}
