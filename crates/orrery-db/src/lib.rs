@@ -128,6 +128,9 @@ impl Database {
         database.remove_orphaned_partitions().await?;
         database.load_purges().await?;
         database.start_maintenance();
+        if database.catalog.snapshot().offers.values().any(|offer| offer.pending) {
+            database.wake_maintenance();
+        }
         Ok(database)
     }
 

@@ -16,6 +16,7 @@ use crate::catalog::{CATALOG_PARTITION, Container, Partition};
 use crate::failure::store_failure;
 use crate::items::keys;
 use crate::items::point::decode;
+use crate::partitions::POSITIONS;
 use crate::{Catalog, Database};
 
 /// Entries looked at together.
@@ -27,11 +28,18 @@ pub(crate) struct Maintenance {
     wake: Arc<Notify>,
     stop: Arc<Notify>,
     task: Mutex<Option<JoinHandle<()>>>,
-    /// Per partition: the container's default lifetime and the feed position before which no item can expire
-    /// under it, because those that are there live for ever.
-    feed_cursors: Mutex<HashMap<PartitionId, (i64, Lsn)>>,
+    feed_cursors: Mutex<HashMap<PartitionId, FeedCursors>>,
     /// Long work ends early.
     stopping: AtomicBool,
+}
+
+/// How far the feed of a partition was looked through for items that expire under the container's default.
+#[derive(Clone, Debug)]
+struct FeedCursors {
+    default_ttl: i64,
+    /// For each numbering that meets in the feed: the position before which no item can expire under the default,
+    /// because those that are there live for ever; none for a numbering that has no entry left.
+    of_numberings: Vec<Option<Lsn>>,
 }
 
 /// The first failure of several steps.
@@ -162,23 +170,52 @@ impl Database {
     }
 
     /// Items under the container's default are found by the feed, which is in the order of their timestamps:
-    /// from its start up to the first that is too young.
+    /// from its start up to the first that is too young. Partitions that were merged have numbered on their own,
+    /// so each numbering is followed by itself.
     async fn sweep_default_lifetime(
         &self,
         container: &Arc<Container>,
         partition: &Partition,
         default_ttl: i64,
     ) -> Result<()> {
+        let known = self.maintenance.feed_cursors.lock().get(&partition.store.id).cloned();
+        let known = known.filter(|known| known.default_ttl == default_ttl);
+        let mut cursors = known.unwrap_or_else(|| FeedCursors {
+            default_ttl,
+            of_numberings: vec![Some(0); usize::from(partition.numberings.max(1))],
+        });
+        for (numbering, cursor) in (0..).zip(&mut cursors.of_numberings) {
+            if let Some(after) = *cursor {
+                *cursor = self.sweep_numbering(container, partition, default_ttl, numbering, after).await?;
+            }
+        }
+        self.maintenance.feed_cursors.lock().insert(partition.store.id, cursors);
+        Ok(())
+    }
+
+    /// Sweeps the entries of one numbering after a position; answers the position before which none is left that
+    /// can expire, or none if the numbering has nothing more and gets nothing new.
+    async fn sweep_numbering(
+        &self,
+        container: &Arc<Container>,
+        partition: &Partition,
+        default_ttl: i64,
+        numbering: u16,
+        after: Lsn,
+    ) -> Result<Option<Lsn>> {
         let now = self.env.now_seconds();
-        let cursor = self.maintenance.feed_cursors.lock().get(&partition.store.id).copied();
-        let mut cursor = cursor.filter(|(ttl, _)| *ttl == default_ttl).map_or(0, |(_, lsn)| lsn);
-        let mut nothing_left_behind = true;
-        let mut range = keys::feed_after(cursor);
+        let mut cursor = after;
+        let (mut nothing_left_behind, mut is_empty) = (true, true);
+        let mut range = keys::feed_after(after);
         loop {
             let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
-            let item_keys: Vec<Key> = page.entries.iter().map(|entry| entry.value.to_vec()).collect();
+            let own = page.entries.iter().filter(|entry| {
+                keys::parse_feed(&entry.key).is_some_and(|(_, position)| position / POSITIONS == numbering)
+            });
+            let item_keys: Vec<Key> = own.map(|entry| entry.value.to_vec()).collect();
+            is_empty &= item_keys.is_empty();
             let get = ReadRequest::Get(item_keys.clone());
             let values = self.store.read(partition.store, get).await.map_err(store_failure)?.values;
             let mut expired = Vec::new();
@@ -190,9 +227,12 @@ impl Database {
                     expired.push((key, value));
                 } else if item.timestamp.saturating_add(default_ttl) > now {
                     too_young = true;
+                    if nothing_left_behind {
+                        cursor = item.lsn.saturating_sub(1);
+                    }
                     break;
                 } else if item.ttl == Some(-1) && nothing_left_behind {
-                    // Other items of this number may be younger: a merge brings numbers of two partitions together.
+                    // Other items of this transaction may be younger.
                     cursor = item.lsn.saturating_sub(1);
                 } else {
                     nothing_left_behind = false;
@@ -204,8 +244,8 @@ impl Database {
                 _ => break,
             }
         }
-        self.maintenance.feed_cursors.lock().insert(partition.store.id, (default_ttl, cursor));
-        Ok(())
+        // New entries are all of the first numbering.
+        Ok((numbering == 0 || !is_empty).then_some(cursor))
     }
 
     async fn sweep_keys(

@@ -24,7 +24,7 @@ const ITEMS_AT_ONCE: usize = 32;
 const APPLY_BYTES: usize = 4 << 20;
 const APPLY_KEYS: usize = 5000;
 /// Places in a transaction that one numbering takes: a batch has at most a hundred operations.
-const POSITIONS: u16 = 128;
+pub(crate) const POSITIONS: u16 = 128;
 
 /// A partition that is copied from.
 pub(super) struct Source {

@@ -137,6 +137,29 @@ async fn more_throughput_takes_effect_and_splits_when_a_share_grows_too_large() 
     );
 }
 
+/// A stop in the middle of growing: the next start goes on at once, though the background would look much later.
+#[tokio::test]
+async fn an_interrupted_growth_goes_on_at_the_next_start() {
+    let inner: std::sync::Arc<dyn orrery_storage::PartitionStore> =
+        std::sync::Arc::new(orrery_storage::Memory::new());
+    let faulty = std::sync::Arc::new(crate::common::faulty::Faulty::new(inner.clone()));
+    let world = World::on(faulty.clone(), quiet_options()).await;
+    container(&world, "items", Some(Throughput::Manual(400))).await;
+    let page = orrery_db::PageRequest::default();
+    let offers = world.database.list_offers(&mut Trace::default(), &page).unwrap();
+    let rid = offers.resources[0].get("id").unwrap().as_str().unwrap().to_owned();
+    faulty.fail_after_changes(1);
+    let body = br#"{"content":{"offerThroughput":40000}}"#;
+    let replaced = world.database.replace_offer(&mut Trace::default(), &rid, body, None, None).await;
+    assert!(replaced.unwrap().pending);
+    drop(world);
+    let reopened = World::on(inner, quiet_options()).await;
+    let long = std::time::Duration::from_secs(60);
+    assert!(!reopened.database.wait_for_offer(&rid, long).await.unwrap().pending);
+    let catalog = reopened.database.catalog();
+    assert_eq!(catalog.container(DATABASE, "items").unwrap().partitions.len(), 4);
+}
+
 #[tokio::test]
 async fn buckets_have_their_part_and_no_more() {
     let world = world(1).await;
