@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::transfer::arguments::{CopyArguments, ExportArguments, ImportArguments};
+
 /// A partitioned JSON document database that speaks the wire protocol of Azure Cosmos DB for NoSQL.
 #[derive(Parser)]
 #[command(
@@ -36,6 +38,18 @@ pub(crate) enum Command {
                       warn,orrery_gateway=debug. SIGTERM and Ctrl-C let requests finish; a second one does not."
     )]
     Serve(Box<ServeArguments>),
+    /// Write items from a file or standard input into a container.
+    ///
+    /// Reads JSON lines, a JSON array or CSV, plain or gzip, without holding it in memory, and upserts every item.
+    /// What cannot be written is counted by reason and listed in the --failures file; the exit code is then 1.
+    Import(Box<ImportArguments>),
+    /// Write all items of a container as JSON lines.
+    Export(Box<ExportArguments>),
+    /// Copy containers with their items between two accounts: the service, an emulator, or Orrery.
+    ///
+    /// Containers that do not exist are made with the definition and the throughput of the originals. Items are
+    /// upserted; what is written to the source meanwhile may be missed.
+    Copy(Box<CopyArguments>),
     /// Work with partition keys.
     #[command(arg_required_else_help = true)]
     Key {

@@ -6,7 +6,6 @@
 mod assembly;
 mod banner;
 mod cli;
-#[allow(dead_code, reason = "parts wait for the commands that use them")]
 mod client;
 mod failure;
 mod key_hash;
@@ -16,6 +15,7 @@ mod query_explain;
 mod query_plan;
 mod serve;
 mod settings;
+mod transfer;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -50,6 +50,9 @@ fn run() -> Result<(), Failure> {
             let sources = matches.subcommand_matches("serve");
             serve::run(settings::resolve(*arguments, sources)?)
         }
+        Command::Import(arguments) => transfer::import(&arguments, &mut std::io::stdout()),
+        Command::Export(arguments) => transfer::export(&arguments, &mut std::io::stdout()),
+        Command::Copy(arguments) => transfer::copy(&arguments, &mut std::io::stdout()),
         Command::Key { command: KeyCommand::Hash } => {
             key_hash::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
         }

@@ -4,9 +4,9 @@
 //! it names is cut to the ranges that are there now, with the position kept, because continuations stay valid in
 //! whatever holds the keys.
 
+use orrery_model::Value;
 use orrery_model::env::Env;
 use orrery_model::partition_key::{EffectiveKey, EpkRange};
-use orrery_model::{Value, value};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -192,11 +192,6 @@ pub(crate) fn ascii_json(text: &str) -> String {
         }
     }
     out
-}
-
-/// Reads an item's text.
-pub(crate) fn parse_item(text: &RawValue) -> Result<Value, value::ParseError> {
-    value::parse(text.get().as_bytes())
 }
 
 #[cfg(test)]

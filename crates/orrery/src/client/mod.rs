@@ -9,8 +9,9 @@ mod account;
 mod connection;
 pub(crate) mod feed;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -34,6 +35,9 @@ const WAIT_MAX: Duration = Duration::from_mins(5);
 pub(crate) struct Client {
     account: Account,
     pool: Pool,
+    /// Request units a second that may be used, on average.
+    pace: Option<u32>,
+    begun: OnceLock<Instant>,
     pub(crate) statistics: Statistics,
 }
 
@@ -157,11 +161,26 @@ impl Client {
 
     pub(crate) fn to(account: Account) -> Result<Self, Failure> {
         let pool = Pool::new(&account)?;
-        Ok(Self { account, pool, statistics: Statistics::default() })
+        Ok(Self { account, pool, pace: None, begun: OnceLock::new(), statistics: Statistics::default() })
     }
 
     pub(crate) fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// Uses at most so many request units a second, on average.
+    pub(crate) fn paced(mut self, request_units: Option<u32>) -> Self {
+        self.pace = request_units;
+        self
+    }
+
+    /// Waits until what was charged so far is allowed to be spent.
+    async fn keep_pace(&self) {
+        let Some(rate) = self.pace else { return };
+        let hundredths = self.statistics.charge.load(Ordering::Relaxed);
+        let begun = *self.begun.get_or_init(Instant::now);
+        let until = begun + Duration::from_millis(hundredths.saturating_mul(10) / u64::from(rate));
+        tokio::time::sleep_until(until.into()).await;
     }
 
     /// Sends a request and waits or tries again where that helps. A partition range that is gone (410/1002) is
@@ -170,6 +189,7 @@ impl Client {
         let mut waited = Duration::ZERO;
         let mut attempts = 0;
         loop {
+            self.keep_pace().await;
             let outcome = self.send(env, request).await;
             let pause = match &outcome {
                 Ok(answer) => match self.pause_after(answer, attempts) {

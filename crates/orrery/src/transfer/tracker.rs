@@ -1,0 +1,147 @@
+//! What is done for certain, although pieces finish in any order.
+//!
+//! Work is handed out in chunks, lane by lane; a chunk is done when all its records are. The position behind a
+//! chunk is reached when it and all before it in its lane are done: that is what a checkpoint may hold.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// One record's part in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    lane: u64,
+    chunk: u64,
+}
+
+pub(super) struct Tracker<P> {
+    lanes: Mutex<BTreeMap<u64, LaneState<P>>>,
+    changed: Notify,
+}
+
+struct LaneState<P> {
+    reached: P,
+    /// Chunks that are not behind the position, oldest first.
+    open: VecDeque<Chunk<P>>,
+    /// The number of the oldest one.
+    first: u64,
+}
+
+struct Chunk<P> {
+    records_left: usize,
+    position_after: P,
+}
+
+impl<P: Clone> Tracker<P> {
+    pub(super) fn new() -> Self {
+        Self { lanes: Mutex::new(BTreeMap::new()), changed: Notify::new() }
+    }
+
+    /// Begins a lane at a position.
+    pub(super) fn add(&self, lane: u64, position: P) {
+        let state = LaneState { reached: position, open: VecDeque::new(), first: 0 };
+        self.lanes.lock().insert(lane, state);
+    }
+
+    /// Replaces a lane of which nothing is open by others, in one step.
+    pub(super) fn replace(&self, lane: u64, by: Vec<(u64, P)>) {
+        let mut lanes = self.lanes.lock();
+        lanes.remove(&lane);
+        for (lane, position) in by {
+            lanes.insert(lane, LaneState { reached: position, open: VecDeque::new(), first: 0 });
+        }
+    }
+
+    /// Hands out the next chunk of a lane; each of its records is settled with the ticket.
+    pub(super) fn begin(&self, lane: u64, records: usize, position_after: P) -> Ticket {
+        let mut lanes = self.lanes.lock();
+        let state = lanes.get_mut(&lane).expect("the lane was added");
+        let chunk = state.first + state.open.len() as u64;
+        state.open.push_back(Chunk { records_left: records, position_after });
+        state.advance();
+        drop(lanes);
+        self.changed.notify_waiters();
+        Ticket { lane, chunk }
+    }
+
+    /// One record of the chunk is done.
+    pub(super) fn settle(&self, ticket: Ticket) {
+        let mut lanes = self.lanes.lock();
+        let Some(state) = lanes.get_mut(&ticket.lane) else { return };
+        let at = ticket.chunk.checked_sub(state.first).and_then(|at| usize::try_from(at).ok());
+        let Some(chunk) = at.and_then(|at| state.open.get_mut(at)) else { return };
+        chunk.records_left = chunk.records_left.saturating_sub(1);
+        let finished = chunk.records_left == 0;
+        state.advance();
+        drop(lanes);
+        if finished {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// The position of every lane.
+    pub(super) fn reached(&self) -> Vec<P> {
+        self.lanes.lock().values().map(|state| state.reached.clone()).collect()
+    }
+
+    /// Waits until nothing of a lane is open.
+    pub(super) async fn drained(&self, lane: u64) {
+        loop {
+            let changed = self.changed.notified();
+            if self.lanes.lock().get(&lane).is_none_or(|state| state.open.is_empty()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl<P> LaneState<P> {
+    fn advance(&mut self) {
+        while self.open.front().is_some_and(|chunk| chunk.records_left == 0) {
+            let chunk = self.open.pop_front().expect("it was looked at");
+            self.reached = chunk.position_after;
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_reached_when_everything_before_it_is_done() {
+        let tracker = Tracker::new();
+        tracker.add(0, 0);
+        let first = tracker.begin(0, 2, 2);
+        let second = tracker.begin(0, 1, 3);
+        tracker.settle(second);
+        assert_eq!(tracker.reached(), [0]);
+        tracker.settle(first);
+        assert_eq!(tracker.reached(), [0]);
+        tracker.settle(first);
+        assert_eq!(tracker.reached(), [3]);
+        tracker.begin(0, 0, 9);
+        assert_eq!(tracker.reached(), [9]);
+        let last = tracker.begin(0, 1, 10);
+        tracker.settle(last);
+        assert_eq!(tracker.reached(), [10]);
+    }
+
+    #[tokio::test]
+    async fn a_lane_is_drained_when_nothing_is_open() {
+        let tracker = std::sync::Arc::new(Tracker::new());
+        tracker.add(5, "a");
+        let ticket = tracker.begin(5, 1, "b");
+        let waiting = tokio::spawn({
+            let tracker = std::sync::Arc::clone(&tracker);
+            async move { tracker.drained(5).await }
+        });
+        tracker.settle(ticket);
+        waiting.await.unwrap();
+        tracker.replace(5, vec![(6, "c"), (7, "d")]);
+        assert_eq!(tracker.reached(), ["c", "d"]);
+    }
+}
