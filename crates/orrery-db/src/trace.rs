@@ -24,6 +24,8 @@ pub struct Trace {
     pub bucket: Option<u8>,
     /// The partition key value of a request that has one, as JSON.
     pub key: Option<String>,
+    /// Work of the server itself, which is not held to the throughput that was provisioned.
+    pub(crate) is_own_work: bool,
     /// The partitions that have let the request pass.
     pub(crate) admitted: Vec<Admitted>,
 }
@@ -40,6 +42,11 @@ impl Trace {
     /// For a request of this importance that may name a throughput bucket.
     pub fn for_request(priority: Priority, bucket: Option<u8>) -> Self {
         Self { priority, bucket, ..Self::default() }
+    }
+
+    /// For work of the server itself, which is not held to the throughput that was provisioned.
+    pub fn for_own_work() -> Self {
+        Self { is_own_work: true, ..Self::default() }
     }
 
     /// Notes that a partition has read so much for the request: its part of the charge.

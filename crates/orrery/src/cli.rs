@@ -225,6 +225,12 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "ORRERY_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
+    /// Load data at start: DIRECTORY/<database>/<container>.jsonl (or .jsonl.gz, .csv), with the definition of the
+    /// container beside it in <container>.json, if it is not to be partitioned by /id. What was loaded is not
+    /// loaded again at the next start, unless the file has changed.
+    #[arg(long, value_name = "DIRECTORY", env = "ORRERY_SEED")]
+    pub(crate) seed: Option<PathBuf>,
+
     /// When a write is on disk: `always` before it is acknowledged, `relaxed:MS` at most so many milliseconds
     /// later. [default: always]
     #[arg(long, value_name = "WHEN", env = "ORRERY_DURABILITY")]

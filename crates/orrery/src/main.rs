@@ -13,6 +13,7 @@ mod keys;
 mod partitions;
 mod query_explain;
 mod query_plan;
+mod seed;
 mod serve;
 mod settings;
 mod transfer;

@@ -17,6 +17,7 @@ use crate::banner::{Banner, TlsNote};
 use crate::cli::Output;
 use crate::failure::Failure;
 use crate::keys;
+use crate::seed;
 use crate::settings::{Settings, Tls};
 
 /// What is logged unless `ORRERY_LOG` says otherwise.
@@ -66,6 +67,9 @@ async fn serve(settings: Settings, started: Instant) -> Result<(), Failure> {
     let chosen = keys::choose(settings.keys, address.ip(), directory, &*env)?;
     let certificate = open_certificate(&settings.tls, address, directory, env.now_seconds())?;
     let database = open_database(store, Arc::clone(&env), settings.limits).await?;
+    if let Some(seed) = &settings.seed {
+        seed::load(&database, seed, directory).await?;
+    }
 
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"), start_ms));
     let tls_note = certificate.as_ref().map(|certificate| match settings.tls {

@@ -22,6 +22,8 @@ const CONNECTIONS_MAX: usize = 10_000;
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) storage: Storage,
+    /// What is loaded at start.
+    pub(crate) seed: Option<PathBuf>,
     pub(crate) keys: KeySettings,
     pub(crate) tls: Tls,
     pub(crate) connections_max: usize,
@@ -85,6 +87,7 @@ struct Configuration {
     listen: Option<String>,
     data: Option<PathBuf>,
     in_memory: Option<bool>,
+    seed: Option<PathBuf>,
     durability: Option<String>,
     cache_mb: Option<u64>,
     key: Option<String>,
@@ -186,6 +189,7 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
     Ok(Settings {
         listen,
         storage,
+        seed: arguments.seed.or(file.seed),
         keys: KeySettings {
             primary,
             secondary: secondary.map(|text| parse_key("secondary-key", &text)).transpose()?,

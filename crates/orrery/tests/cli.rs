@@ -120,6 +120,7 @@ fn help_tells_what_there_is() {
         "data",
         "in-memory",
         "config",
+        "seed",
         "durability",
         "cache-mb",
         "key",

@@ -406,3 +406,49 @@ fn containers_are_copied_between_accounts() {
     let (code, summary) = run(&["copy", "--from", &from_url, "--to", &from_url, "-d", "db", "-c", "c"], b"");
     assert_eq!(code, 2, "{summary}");
 }
+
+#[test]
+fn a_server_starts_with_its_seed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (seed, data) = (directory.path().join("seed"), directory.path().join("data"));
+    std::fs::create_dir_all(seed.join("db")).unwrap();
+    std::fs::create_dir_all(seed.join("empty")).unwrap();
+    std::fs::write(seed.join("README"), "What this is.").unwrap();
+    std::fs::write(seed.join("db/c.jsonl"), numbered(300, 10)).unwrap();
+    std::fs::write(
+        seed.join("db/c.json"),
+        r#"{"partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"throughput":500}"#,
+    )
+    .unwrap();
+    std::fs::write(seed.join("db/plain.csv"), "id,n\n1,2\n").unwrap();
+    let arguments = ["--data", text(&data), "--seed", text(&seed)];
+    let server = Server::start(&arguments);
+    assert_eq!(server.items("c").len(), 300);
+    assert_eq!(server.items("plain")["1"], json!({"id": "1", "n": 2}));
+    let views =
+        orrery(&["partitions", "list", "--endpoint", &server.url(), "--output", "json"]).output().unwrap();
+    let views: Value = serde_json::from_slice(&views.stdout).unwrap();
+    assert!(views.as_array().unwrap().iter().any(|view| view["throughput"] == 500), "{views}");
+
+    // What has happened since is not undone by a restart.
+    let changed = b"{\"id\":\"7\",\"pk\":\"k7\",\"changed\":true}\n{\"id\":\"new\",\"pk\":\"x\"}\n";
+    assert_eq!(server.run(&import_with(&[]), changed).0, 0);
+    drop(server);
+    let server = Server::start(&arguments);
+    assert_eq!(server.items("c").len(), 301);
+    assert_eq!(server.items("c")["7"]["changed"], true);
+    drop(server);
+
+    // A file that has changed is loaded over what is there.
+    std::fs::write(seed.join("db/c.jsonl"), numbered(310, 10)).unwrap();
+    let server = Server::start(&arguments);
+    let items = server.items("c");
+    assert_eq!((items.len(), &items["7"]["n"]), (311, &json!(7)));
+    drop(server);
+
+    std::fs::write(seed.join("db/c.jsonl"), "{\"id\":\"1\"}\n{\"id\":2}\n").unwrap();
+    let refused = orrery(&["serve", "--listen", "0", "--in-memory", "--seed", text(&seed)]).output().unwrap();
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{message}");
+    assert!(message.contains("c.jsonl, record 2: "), "{message}");
+}

@@ -136,7 +136,7 @@ impl Database {
         let known = self.budgets.known(&catalog, container, partition);
         let bucket = bucket_of(trace, container)?;
         let bucket = bucket.map(|number| (Arc::clone(&known.buckets), number - 1));
-        if self.options.throttle {
+        if self.options.throttle && !trace.is_own_work {
             let now_ms = self.env.now_ms();
             let admitted = match &bucket {
                 Some((buckets, at)) => buckets[*at].admit(now_ms, Priority::High).map_err(|throttled| {

@@ -215,7 +215,7 @@ impl<R: BufRead> Elements<R> {
                 text.extend_from_slice(&buffer[..taken]);
             }
             // A bracket that closes nothing must not be looked at forever.
-            if ended && taken == 0 {
+            if ended && taken == 0 && text.is_empty() && !is_long {
                 return Err(broken("a bracket or comma stands where a record should"));
             }
             self.reader.consume(taken);
