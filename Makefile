@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup build run test test-rust test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench fuzz footprint clean
+.PHONY: help setup build run test test-rust test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench fuzz footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -23,7 +23,7 @@ build: setup ## Builds the server
 run: build ## Builds and starts the server on its embedded store
 	$(TARGET_DIR)/release/orrery serve
 
-test: lint test-rust test-sdk ## Runs every test: lints, the workspace, the official SDKs
+test: lint test-rust test-clients test-sdk ## Runs every test: lints, the workspace, the key libraries, the official SDKs
 
 lint: setup ## Checks formatting and lints
 	$(CARGO) fmt --all --check
@@ -31,6 +31,12 @@ lint: setup ## Checks formatting and lints
 
 test-rust: setup ## Runs the tests of the workspace
 	$(CARGO) test --workspace --locked
+
+test-clients: ## Runs the tests of the Python and JavaScript key libraries
+	@scripts/setup.sh python
+	@scripts/setup.sh javascript
+	python3 -B -m unittest discover --start-directory clients/python/tests
+	cd clients/javascript && node --test tests/
 
 test-sdk: $(SDKS:%=test-sdk-%) ## Runs the suites of the official SDKs against the built server
 

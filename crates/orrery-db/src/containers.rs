@@ -17,6 +17,7 @@ use crate::items::keys;
 use crate::items::statistics::Statistics;
 use crate::metadata::{MetadataPage, MetadataReply, PageRequest};
 use crate::queries::checks::check_computed_properties;
+use crate::synthetic::{Policy, SYNTHETIC_KEY};
 use crate::{Database, Trace, cost};
 use orrery_storage::{PartitionRef, ReadRequest, Scan};
 
@@ -55,8 +56,9 @@ impl Database {
         body: &[u8],
         throughput: Option<Throughput>,
     ) -> Result<MetadataReply> {
-        let definition = ContainerDefinition::create(&parse_object(body)?)?;
+        let definition = ContainerDefinition::create(&with_policy_lifted(parse_object(body)?))?;
         check_what_is_done(&definition)?;
+        let synthetic = Policy::of(&definition, true)?;
         trace.add(cost::metadata_write());
         let catalog = self.catalog.snapshot();
         let owner = catalog.database(database)?;
@@ -79,7 +81,8 @@ impl Database {
                 check_shared_containers(&change.catalog, &owner)?;
             }
             let rid = unused_rid(&owner, random);
-            let container = new_container(change, &owner, rid, definition, ranges, &stores);
+            let container =
+                Container { synthetic, ..new_container(change, &owner, rid, definition, ranges, &stores) };
             let reply = container_reply(&container, true);
             change.put_container(container);
             if let Some(throughput) = own_throughput {
@@ -142,23 +145,45 @@ impl Database {
         body: &[u8],
         if_match: Option<&str>,
     ) -> Result<MetadataReply> {
-        let body = parse_object(body)?;
+        let body = with_policy_lifted(parse_object(body)?);
         trace.add(cost::metadata_write());
-        let replaced = self
+        let (replaced, to_verify) = self
             .catalog
             .change(|change| {
                 let current = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, current.stamp)?;
                 let definition = current.definition.replace(&body)?;
                 check_what_is_done(&definition)?;
-                let index = current.index.with_policy(&definition.indexing);
-                let container =
-                    Container { definition, stamp: change.stamp, index, ..Container::clone(&current) };
+                let mut index = current.index.with_policy(&definition.indexing);
+                let mut synthetic = Policy::of(&definition, false)?;
+                let is_same = |policy: &Arc<Policy>, own: &Arc<Policy>| policy.definition == own.definition;
+                let mut to_verify = None;
+                match (&synthetic, &current.synthetic) {
+                    (Some(new), Some(own)) if own.routes && is_same(new, own) => {
+                        synthetic = Some(Arc::clone(own));
+                    }
+                    (Some(_), _) => {
+                        // Writes that have not seen the policy are told to look again.
+                        index.version += 1;
+                        to_verify = Some(Arc::clone(&current));
+                    }
+                    (None, _) => {}
+                }
+                let container = Container {
+                    definition,
+                    stamp: change.stamp,
+                    index,
+                    synthetic,
+                    ..Container::clone(&current)
+                };
                 let reply = container_reply(&container, false);
                 change.put_container(container);
-                Ok(reply)
+                Ok((reply, to_verify))
             })
             .await?;
+        if let Some(before) = to_verify {
+            self.verify_policy(before.rid, &before).await?;
+        }
         // A changed indexing policy is worked on at once.
         let catalog = self.catalog.snapshot();
         if catalog.container(database, container).is_ok_and(|container| container.index.building.is_some()) {
@@ -265,6 +290,19 @@ impl Database {
     }
 }
 
+/// Python's client builds the definition itself and passes only known settings on, but what is in the partition
+/// key's definition it sends as it is: the policy may be there.
+fn with_policy_lifted(mut body: Value) -> Value {
+    let Some(object) = body.as_object_mut() else { return body };
+    let inner = object.get_mut("partitionKey").and_then(Value::as_object_mut);
+    if let Some(policy) = inner.and_then(|key| key.remove(SYNTHETIC_KEY))
+        && !object.contains(SYNTHETIC_KEY)
+    {
+        object.set(SYNTHETIC_KEY, policy);
+    }
+    body
+}
+
 /// Refuses settings that are valid but would have no effect here, and computed properties that cannot work.
 fn check_what_is_done(definition: &ContainerDefinition) -> Result<()> {
     if definition.ttl_property_path.is_some() {
@@ -323,6 +361,7 @@ fn new_container(
         routing_version: 1,
         index,
         reshaping: None,
+        synthetic: None,
     }
 }
 

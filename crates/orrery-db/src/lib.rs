@@ -20,6 +20,7 @@ mod partitions;
 mod permissions;
 mod queries;
 mod resource_token;
+mod synthetic;
 mod throughput;
 mod trace;
 mod users;
@@ -47,8 +48,9 @@ pub use offers::OfferReply;
 pub use orrery_query::limits as query_limits;
 pub use partitions::{ContainerView, LargeKey, MergeReport, PartitionLoad, PartitionView, SplitReport};
 pub use permissions::PermissionReply;
-pub use queries::{ClientMerge, Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest};
+pub use queries::{ClientMerge, Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest, Routing};
 pub use resource_token::{Access, Grant};
+pub use synthetic::{Policy as SyntheticPolicy, SYNTHETIC_KEY};
 pub use throughput::{HotKey, PartitionHeat, Priority, ThrottleCause, ThrottleEvent};
 pub use trace::{Served, Trace};
 

@@ -277,20 +277,24 @@ impl Part {
         KeyError::Missing { path: self.path().map(ToString::to_string).unwrap_or_default() }
     }
 
-    /// The property under the first of its names that the item has.
-    fn property<'a>(&self, item: &'a impl Item) -> Property<'a> {
-        match &self.source {
-            Source::Text(_) => Property::Missing,
-            Source::Property(names) => names
-                .iter()
-                .map(|name| item.property(name))
-                .find(|found| *found != Property::Missing)
-                .unwrap_or(Property::Missing),
+    /// The property under whichever of its names the item has. Several must agree: a read by one name
+    /// would otherwise look for the item under another key.
+    fn property<'a>(&self, item: &'a impl Item) -> Result<Property<'a>, KeyError> {
+        let Source::Property(names) = &self.source else { return Ok(Property::Missing) };
+        let mut found = Property::Missing;
+        for name in names {
+            match item.property(name) {
+                Property::Missing => {}
+                other if found == Property::Missing => found = other,
+                other if found == other => {}
+                _ => return Err(KeyError::Ambiguous { path: names[0].to_string() }),
+            }
         }
+        Ok(found)
     }
 
     fn is_absent(&self, item: &impl Item) -> bool {
-        matches!(self.source, Source::Property(_)) && self.property(item) == Property::Missing
+        matches!(self.source, Source::Property(_)) && self.property(item) == Ok(Property::Missing)
     }
 
     /// The text of this part, or nothing where it is skipped.
@@ -300,7 +304,7 @@ impl Part {
         }
         let path = || self.path().map(ToString::to_string).unwrap_or_default();
         let format_error = |message| KeyError::Format { path: path(), message };
-        let property = self.property(item);
+        let property = self.property(item)?;
         let (treatment, error) = match property {
             Property::Missing => (&self.missing, self.missing_error()),
             Property::Null => (&self.null, KeyError::Null { path: path() }),

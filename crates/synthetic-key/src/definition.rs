@@ -50,7 +50,8 @@ use serde_json::Value;
 /// that is not `"retired": true`, newest first, unless the item or filter names its version under
 /// `versionProperty`. So 400 suffixes become 800 by adding a version: items of both are found, and
 /// when none is left of the first it is retired. A renamed property is declared with `was`: its
-/// value is then looked for under all names, in every version.
+/// value is then looked for under all names, in every version; an item that has it under several
+/// names must have the same value there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
     pub(crate) source: Value,
@@ -88,6 +89,32 @@ impl Definition {
     /// Where items say which version made their key.
     pub fn version_property(&self) -> Option<&Path> {
         self.version_property.as_ref()
+    }
+
+    /// Every property that decides about a key, in any version in use, under each of its names.
+    pub fn source_paths(&self) -> Vec<&Path> {
+        let mut paths: Vec<&Path> = self.version_property.iter().collect();
+        for level in
+            self.strategies.iter().filter(|strategy| !strategy.retired).flat_map(|strategy| &strategy.levels)
+        {
+            match &level.maker {
+                Maker::Existing { .. } => paths.push(&level.property),
+                Maker::Made { parts, suffix, .. } => {
+                    let hashed = match suffix {
+                        Some(Suffix { kind: SuffixKind::Precalculated { of }, .. }) => of.as_slice(),
+                        _ => &[],
+                    };
+                    for part in parts.iter().chain(hashed) {
+                        if let Source::Property(names) = &part.source {
+                            paths.extend(names);
+                        }
+                    }
+                }
+            }
+        }
+        paths.sort();
+        paths.dedup();
+        paths
     }
 
     /// Whether the current strategy draws a part of the key at random.

@@ -21,6 +21,8 @@ pub enum KeyError {
     NonScalar { path: String },
     #[error("the property {path} does not fit its format: {message}")]
     Format { path: String, message: String },
+    #[error("the property {path} has different values under its names")]
+    Ambiguous { path: String },
     #[error("the key is longer than {} bytes", crate::KEY_BYTES_MAX)]
     TooLong,
     #[error("{path} names version {found}, which the definition does not record as in use")]
@@ -43,6 +45,7 @@ impl KeyError {
             Self::Null { .. } => "null",
             Self::NonScalar { .. } => "nonScalar",
             Self::Format { .. } => "format",
+            Self::Ambiguous { .. } => "ambiguous",
             Self::TooLong => "tooLong",
             Self::Version { .. } => "version",
             Self::Undetermined { .. } => "undetermined",

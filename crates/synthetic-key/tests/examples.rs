@@ -169,3 +169,14 @@ fn hierarchical_keys_are_cut_where_the_filter_ends() {
     assert_eq!(keys(json!({ "tenant": "contoso", "at": "2018-08-10", "id": "7" })).unwrap().len(), 3);
     assert_eq!(keys(json!({ "at": "2018-08-10" })).unwrap_err().code(), "undetermined");
 }
+
+#[test]
+fn two_names_of_a_property_must_agree() {
+    let definition = define(&json!({
+        "format": 1, "kind": "concatenate", "parts": [{ "path": "/vehicle/vin", "was": ["/VIN"] }]
+    }));
+    let code = |item: Value| definition.apply(&item, &mut Fixed(0)).map_err(|error| error.code());
+    assert!(code(json!({ "VIN": "a", "vehicle": { "vin": "a" } })).is_ok());
+    assert_eq!(code(json!({ "VIN": "a", "vehicle": { "vin": "b" } })), Err("ambiguous"));
+    assert_eq!(code(json!({ "VIN": null, "vehicle": { "vin": "b" } })), Err("ambiguous"));
+}

@@ -19,6 +19,7 @@ use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_storage::PartitionRef;
 
 use crate::index::IndexState;
+use crate::synthetic::Policy;
 
 pub(crate) use store::{CATALOG_PARTITION, CatalogStore, Change};
 
@@ -71,6 +72,8 @@ pub struct Container {
     pub reshaping: Option<Reshaping>,
     /// Partitions that have gone, the latest last, up to [`FORMER_MAX`]: some clients go on naming them.
     pub former: Vec<Former>,
+    /// How its keys are made, if it makes them.
+    pub synthetic: Option<Arc<Policy>>,
 }
 
 /// How many partitions that have gone a container remembers.

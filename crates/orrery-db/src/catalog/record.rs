@@ -62,6 +62,9 @@ struct ContainerRecord {
     reshaping: Option<ReshapingRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     former: Vec<FormerRecord>,
+    /// Whether queries may be sent by the synthetic key in the definition.
+    #[serde(default)]
+    synthetic_routes: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -220,6 +223,7 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
     encode(&ContainerRecord {
         former: former.collect(),
         reshaping,
+        synthetic_routes: container.synthetic.as_ref().is_some_and(|policy| policy.routes),
         index,
         rid: container.rid.to_string(),
         definition,
@@ -380,9 +384,11 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
             until: gone.until,
         });
     }
+    let synthetic = crate::synthetic::Policy::of(&definition, record.synthetic_routes)?;
     catalog.database_mut(&database_id).insert_container(Container {
         former,
         reshaping,
+        synthetic,
         index,
         rid,
         database_id: database_id.clone(),

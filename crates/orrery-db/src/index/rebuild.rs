@@ -61,10 +61,7 @@ impl Database {
     pub(crate) async fn rebuild_index(&self, container: &Arc<Container>) -> Result<()> {
         let Some(building) = container.index.building.clone() else { return Ok(()) };
         self.index_rebuilds.set(container.rid, 0);
-        for partition in &container.partitions {
-            let op = SetIndexVersion { operation_id: self.operation_id(), version: container.index.version };
-            self.commit(partition, op).await.map_err(commit_failure)?;
-        }
+        self.fence_writers(container).await?;
         let parts = container.partitions.len().max(1);
         for (at, partition) in container.partitions.iter().enumerate() {
             let (from, share) = (at * 100 / parts, 100 / parts);
@@ -81,6 +78,16 @@ impl Database {
         });
         finished.await?;
         self.index_rebuilds.done(container.rid);
+        Ok(())
+    }
+
+    /// Tells every partition the container's index version: writes made with an older view are told to look
+    /// again.
+    pub(crate) async fn fence_writers(&self, container: &Container) -> Result<()> {
+        for partition in &container.partitions {
+            let op = SetIndexVersion { operation_id: self.operation_id(), version: container.index.version };
+            self.commit(partition, op).await.map_err(commit_failure)?;
+        }
         Ok(())
     }
 

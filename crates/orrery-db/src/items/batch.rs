@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use orrery_model::env::Env;
 use orrery_model::ids::ItemId;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Charge, Error, ErrorKind, Result};
 use orrery_storage::ReadRequest;
 
 use super::body::PreparedItem;
-use super::point::{ItemOptions, ItemReply, full_key, patch_action};
+use super::point::{ItemOptions, ItemReply, check_header, full_key, patch_action};
 use super::transaction::{Action, ActionKind, ActionResult};
 use super::{key_mismatch, required_key};
 use crate::catalog::Container;
+use crate::synthetic::Missing;
 use crate::{Database, Trace, cost};
 
 const OPERATIONS_MAX: usize = 100;
@@ -69,7 +71,10 @@ impl Database {
         let key = full_key(&container, options)?;
         let mut actions = Vec::with_capacity(operations.len());
         for (at, operation) in operations.iter().enumerate() {
-            match prepare(&container, &key, operation) {
+            let prepared = prepare(&container, Some(&key), operation, self.env());
+            // All items of a transaction lie under the key that it names.
+            match prepared.and_then(|(own, action)| if own == key { Ok(action) } else { Err(key_mismatch()) })
+            {
                 Ok(action) => actions.push(action),
                 Err(error) => {
                     // A refused operation costs as much as looking for an item that is not there.
@@ -170,13 +175,14 @@ impl Database {
         options: &ItemOptions,
         operation: &BatchOperation,
     ) -> Result<BatchResult> {
-        let key = required_key(operation.partition_key.as_ref().or(options.partition_key.as_ref()))?;
+        let key = operation.partition_key.as_ref().or(options.partition_key.as_ref());
+        // A container that makes keys can do without.
+        let key = if container.synthetic.is_some() { key } else { Some(required_key(key)?) };
         // The caller may be allowed no other key than the one in the header.
-        if options.partition_key.as_ref().is_some_and(|header| header != key) {
+        if options.partition_key.as_ref().is_some_and(|header| key != Some(header)) {
             return Err(key_mismatch());
         }
-        let key = container.definition.partition_key.check_full(key)?;
-        let action = prepare(container, &key, operation)?;
+        let (key, action) = prepare(container, key, operation, self.env())?;
         let outcome = self.run_transaction(trace, container, key, vec![action]).await?;
         let result = outcome.results.into_iter().next().expect("one action has one result");
         Ok(batch_result(container, result))
@@ -213,43 +219,52 @@ fn failed_at(at: usize, count: usize, error: &Error, charges: Vec<Charge>) -> Ve
     results.collect()
 }
 
+/// Checks one operation: the key of its item, and what to do. Without a key the item's own is taken.
 pub(super) fn prepare(
     container: &Container,
-    key: &PartitionKey,
+    key: Option<&PartitionKey>,
     operation: &BatchOperation,
-) -> Result<Action> {
+    env: &dyn Env,
+) -> Result<(PartitionKey, Action)> {
+    let definition = &container.definition.partition_key;
     let named_id = || match &operation.id {
         Some(id) => ItemId::parse(id),
         None => Err(orrery_model::ids::missing_properties(&["id"])),
     };
     let body =
         || operation.body.as_ref().ok_or_else(|| orrery_model::ids::missing_properties(&["resourceBody"]));
-    let item = || -> Result<PreparedItem> {
-        let item = PreparedItem::from_text(&container.definition, body()?)?;
-        if container.definition.partition_key.extract(&item.value)? == *key {
-            Ok(item)
-        } else {
-            Err(key_mismatch())
+    let named_key = || definition.check_full(required_key(key)?);
+    let item = |missing| -> Result<(PartitionKey, PreparedItem)> {
+        let item = PreparedItem::for_container(container, body()?, key, missing, env)?;
+        let own = definition.extract(&item.value)?;
+        if let Some(key) = key {
+            check_header(container, key, &own)?;
         }
+        Ok((own, item))
     };
-    let (id, kind) = match operation.kind {
+    let (key, id, kind) = match operation.kind {
         BatchKind::Create => {
-            let item = item()?;
-            (item.id.clone(), ActionKind::Create(item))
+            let (key, item) = item(Missing::Made)?;
+            (key, item.id.clone(), ActionKind::Create(item))
         }
         BatchKind::Upsert => {
-            let item = item()?;
-            (item.id.clone(), ActionKind::Upsert(item))
+            let (key, item) = item(Missing::Made)?;
+            (key, item.id.clone(), ActionKind::Upsert(item))
         }
-        BatchKind::Replace => (named_id()?, ActionKind::Replace(item()?)),
-        BatchKind::Patch => (named_id()?, patch_action(container, body()?)?),
-        BatchKind::Delete => (named_id()?, ActionKind::Delete),
-        BatchKind::Read => (named_id()?, ActionKind::Read),
+        BatchKind::Replace => {
+            let id = named_id()?;
+            let (key, item) = item(Missing::Found)?;
+            (key, id, ActionKind::Replace(item))
+        }
+        BatchKind::Patch => (named_key()?, named_id()?, patch_action(container, body()?)?),
+        BatchKind::Delete => (named_key()?, named_id()?, ActionKind::Delete),
+        BatchKind::Read => (named_key()?, named_id()?, ActionKind::Read),
     };
-    Ok(Action {
+    let action = Action {
         id,
         kind,
         if_match: operation.if_match.clone(),
         if_none_match: operation.if_none_match.clone(),
-    })
+    };
+    Ok((key, action))
 }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use orrery_model::container::ContainerDefinition;
+use orrery_model::env::Env;
 use orrery_model::ids::ItemId;
+use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::{self, ParseError, Value};
 use orrery_model::{Error, ErrorKind, Result};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -12,6 +14,8 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::stored::SYSTEM_PROPERTIES;
+use crate::catalog::Container;
+use crate::synthetic::Missing;
 
 /// The largest item, in bytes of UTF-8 text.
 pub(crate) const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -38,6 +42,28 @@ impl PreparedItem {
         let body = without_system_properties(text, &value)?;
         remove_system_properties(&mut value);
         Self::new(definition, value, body)
+    }
+
+    /// Checks an item's text and gives the item its key, where the container makes keys.
+    pub(crate) fn for_container(
+        container: &Container,
+        text: &Bytes,
+        header: Option<&PartitionKey>,
+        missing: Missing,
+        env: &dyn Env,
+    ) -> Result<Self> {
+        let Some(policy) = &container.synthetic else { return Self::from_text(&container.definition, text) };
+        if text.len() > ITEM_BYTES_MAX {
+            return Err(too_large());
+        }
+        let mut value = parse_object(text)?;
+        let body = without_system_properties(text, &value)?;
+        remove_system_properties(&mut value);
+        let body = policy.fill(&mut value, body, header, missing, env)?;
+        if body.len() > ITEM_BYTES_MAX {
+            return Err(too_large());
+        }
+        Self::new(&container.definition, value, body)
     }
 
     /// Checks an item that the server itself has put together (a patch, a script).

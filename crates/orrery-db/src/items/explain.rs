@@ -3,9 +3,7 @@
 use orrery_model::{Charge, ErrorKind, Result};
 use orrery_storage::{Decision, Key, Lsn, Op, View};
 
-use super::batch::{BatchKind, BatchOperation, prepare};
-use super::body::PreparedItem;
-use super::required_key;
+use super::batch::{BatchOperation, prepare};
 use super::transaction::{ActionKind, Effect, ItemTransaction, TransactionOutcome};
 use crate::cost::{self, Part};
 use crate::failure::commit_failure;
@@ -30,13 +28,7 @@ impl Database {
         loop {
             let container = self.item_container(&mut Trace::default(), database, container, None)?;
             let definition = &container.definition.partition_key;
-            let key = match (&operation.partition_key, &operation.body) {
-                (None, Some(body)) if operation.kind != BatchKind::Patch => {
-                    definition.extract(&PreparedItem::from_text(&container.definition, body)?.value)?
-                }
-                (key, _) => definition.check_full(required_key(key.as_ref())?)?,
-            };
-            let action = prepare(&container, &key, operation)?;
+            let (key, action) = prepare(&container, operation.partition_key.as_ref(), operation, self.env())?;
             let patch_count = match &action.kind {
                 ActionKind::Patch { patch, .. } => patch.len(),
                 _ => 0,

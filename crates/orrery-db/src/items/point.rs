@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use orrery_model::env::Env;
 use orrery_model::ids::ItemId;
-use orrery_model::partition_key::{EffectiveKey, PartitionKey};
+use orrery_model::partition_key::{EffectiveKey, KeyPart, PartitionKey};
 use orrery_model::patch::Patch;
 use orrery_model::rid::{ContainerRid, ItemRid};
 use orrery_model::session::SessionToken;
@@ -20,6 +21,7 @@ use super::transaction::{
 use super::{key_mismatch, keys, required_key};
 use crate::catalog::Container;
 use crate::failure::commit_failure;
+use crate::synthetic::Missing;
 use crate::{Database, Trace, cost};
 
 /// How often a request is routed anew because its partition split under it.
@@ -67,7 +69,7 @@ impl Database {
         body: &Bytes,
     ) -> Result<ItemReply> {
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        let (key, item) = prepare(&container, options, body)?;
+        let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
         self.write_item(trace, &container, key, item.id.clone(), ActionKind::Create(item), options).await
     }
 
@@ -79,7 +81,7 @@ impl Database {
         body: &Bytes,
     ) -> Result<ItemReply> {
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        let (key, item) = prepare(&container, options, body)?;
+        let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
         self.write_item(trace, &container, key, item.id.clone(), ActionKind::Upsert(item), options).await
     }
 
@@ -91,7 +93,7 @@ impl Database {
         body: &Bytes,
     ) -> Result<ItemReply> {
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        let (key, new) = prepare(&container, options, body)?;
+        let (key, new) = prepare(&container, options, body, Missing::Found, self.env())?;
         let id = self.item_id(trace, &container, &key, database, item).await?;
         self.write_item(trace, &container, key, id, ActionKind::Replace(new), options).await
     }
@@ -321,16 +323,31 @@ fn prepare(
     container: &Container,
     options: &ItemOptions,
     body: &Bytes,
+    missing: Missing,
+    env: &dyn Env,
 ) -> Result<(PartitionKey, PreparedItem)> {
-    let item = PreparedItem::from_text(&container.definition, body)?;
+    let header = options.partition_key.as_ref();
+    let item = PreparedItem::for_container(container, body, header, missing, env)?;
     let own = container.definition.partition_key.extract(&item.value)?;
-    if let Some(key) = &options.partition_key {
-        let key = container.definition.partition_key.check_full(key)?;
-        if key != own {
-            return Err(key_mismatch());
-        }
+    if let Some(key) = header {
+        check_header(container, key, &own)?;
     }
     Ok((own, item))
+}
+
+/// The key beside an item must be the item's own. Where the container makes keys a client may not know it yet:
+/// what its extraction left undefined says nothing.
+pub(crate) fn check_header(container: &Container, header: &PartitionKey, own: &PartitionKey) -> Result<()> {
+    if container.synthetic.is_some() && header.0.is_empty() {
+        return Ok(());
+    }
+    let header = container.definition.partition_key.check_full(header)?;
+    let is_unknown = |part: &KeyPart| container.synthetic.is_some() && *part == KeyPart::Undefined;
+    if header.0.iter().zip(&own.0).all(|(sent, own)| sent == own || is_unknown(sent)) {
+        Ok(())
+    } else {
+        Err(key_mismatch())
+    }
 }
 
 /// Parses a patch and the condition it may carry.

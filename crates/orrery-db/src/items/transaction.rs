@@ -335,6 +335,11 @@ impl<'a> Working<'a> {
     }
 
     fn put(&mut self, new: &PreparedItem, met: Option<&Met>, position: u16) -> ActionResult {
+        if let Some(policy) = &self.transaction.container.synthetic
+            && let Err(error) = policy.check(&new.value, &self.transaction.partition_key)
+        {
+            return ActionResult { outcome: Err(error), charge: cost::refused_write(0) };
+        }
         let effect = if met.is_some_and(|met| met.visible) { Effect::Replaced } else { Effect::Created };
         let old_id = met.map_or(new.id.as_str(), |met| &met.id);
         let old_value = met.and_then(|met| parse_object(&met.item.body).ok());

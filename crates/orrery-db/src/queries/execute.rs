@@ -7,7 +7,7 @@ use orrery_model::session::SessionToken;
 use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_query::ast::Query;
 use orrery_query::context::Random;
-use orrery_query::filter::{KeyRestriction, index_condition, key_restriction};
+use orrery_query::filter::{KeyRestriction, index_condition};
 use orrery_query::plan::Features;
 use orrery_query::{Context, Program};
 
@@ -52,9 +52,19 @@ pub struct QueryOptions {
     pub probe_all: bool,
 }
 
+/// Where a query looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Routing {
+    /// The logical partitions it was sent to, if that was decided one by one.
+    pub keys: Option<usize>,
+    /// Whether the container's synthetic key decided it.
+    pub by_synthetic_key: bool,
+}
+
 /// Rows of a query.
 #[derive(Debug, Default)]
 pub struct QueryPage {
+    pub routing: Routing,
     /// The rows' JSON texts, separated by commas.
     pub rows: Vec<u8>,
     pub count: usize,
@@ -172,6 +182,10 @@ impl Database {
                 orrery_query::advice::advice(&query).into_iter().map(|id| (id, advised(id))).collect();
         }
         metrics.total_time = started.elapsed();
+        page.routing = Routing {
+            keys: windows.are_points.then_some(windows.ranges.len()),
+            by_synthetic_key: windows.by_policy,
+        };
         trace.add(cost::query(&cost::QueryWork {
             partitions: trace.served.len() as u64,
             index_entries: metrics.entries_read,
@@ -196,28 +210,32 @@ struct Windows {
     ranges: Vec<EpkRange>,
     /// Each is a single, complete key.
     are_points: bool,
+    /// Found by the container's synthetic key.
+    by_policy: bool,
 }
 
 impl Windows {
     fn find(container: &Container, options: &QueryOptions, program: &Program) -> Result<Self> {
         let definition = &container.definition.partition_key;
         let scope = options.scope.range(container)?;
-        let restriction = key_restriction(program, definition);
-        check_crossing(options, definition, &restriction)?;
+        let routed = crate::synthetic::restriction(container, program);
+        let restriction = &routed.restriction;
+        check_crossing(options, definition, restriction)?;
         let scope_is_point = options.scope.partition_key.as_ref().is_some_and(|key| definition.is_full(key));
-        let mut windows = match &restriction {
-            KeyRestriction::All => Self { ranges: vec![scope.clone()], are_points: scope_is_point },
-            KeyRestriction::None => Self { ranges: Vec::new(), are_points: true },
+        let mut windows = match restriction {
+            KeyRestriction::All => (vec![scope.clone()], scope_is_point),
+            KeyRestriction::None => (Vec::new(), true),
             KeyRestriction::Keys(keys) => {
                 let ranges = keys.iter().map(|key| definition.prefix_range(key));
                 let mut ranges: Vec<EpkRange> = ranges.filter_map(|range| range.intersect(&scope)).collect();
                 ranges.sort_by(|a, b| a.min.cmp(&b.min));
                 ranges.dedup();
-                Self { ranges, are_points: scope_is_point || keys.iter().all(|key| definition.is_full(key)) }
+                (ranges, scope_is_point || keys.iter().all(|key| definition.is_full(key)))
             }
         };
-        windows.ranges.retain(|range| !range.is_empty());
-        Ok(windows)
+        windows.0.retain(|range| !range.is_empty());
+        let (ranges, are_points) = windows;
+        Ok(Self { ranges, are_points, by_policy: routed.by_policy })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use orrery_model::{Object, Result, Value};
 
-use super::execute::{QueryOptions, QueryPage};
+use super::execute::{QueryOptions, QueryPage, Routing};
 use super::request::QueryRequest;
 use crate::{Database, Trace};
 
@@ -31,6 +31,14 @@ impl Database {
         let visited = trace.served.iter().map(|served| Value::from(served.range_id.to_string()));
         object.set("partitionsVisited", visited.collect::<Vec<_>>().into());
         object.set("partitions", count(partitions as u64));
+        let by = match page.routing {
+            routing if routing.by_synthetic_key => "syntheticKey",
+            Routing { keys: Some(_), .. } => "partitionKey",
+            Routing { keys: None, .. } => "everywhere",
+        };
+        object.set("routedBy", by.into());
+        let keys = page.routing.keys.map_or(Value::Null, |keys| count(keys as u64));
+        object.set("logicalPartitions", keys);
         object.set("charge", trace.charge.as_f64().into());
         object.set("isComplete", page.continuation.is_none().into());
         object.set("timesMs", times(&page));

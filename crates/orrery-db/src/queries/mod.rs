@@ -19,6 +19,6 @@ mod run;
 mod shortcut;
 
 pub use client_merge::ClientMerge;
-pub use execute::{QueryOptions, QueryPage};
+pub use execute::{QueryOptions, QueryPage, Routing};
 pub use metrics::{Considered, QueryMetrics};
 pub use request::QueryRequest;

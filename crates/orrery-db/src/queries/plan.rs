@@ -1,8 +1,9 @@
 //! Query plans for clients that merge partitions by themselves.
 
 use orrery_model::{Error, Result, Value};
+use orrery_query::Program;
 use orrery_query::ast::Query;
-use orrery_query::plan::{Features, Plan, PlanRequest, plan_query};
+use orrery_query::plan::{Features, Plan, PlanRequest, plan_query_where};
 
 use super::request::{QueryRequest, computed_properties, invalid_query, policies};
 use crate::catalog::Container;
@@ -41,7 +42,8 @@ pub(super) fn plan_in(
         computed: &computed_properties(&container.definition)?,
         features,
     };
-    plan_query(query, plan_request).map_err(|errors| match errors.as_slice() {
+    let restrict = |program: &Program| crate::synthetic::restriction(container, program).restriction;
+    plan_query_where(query, plan_request, restrict).map_err(|errors| match errors.as_slice() {
         [] => Error::internal("a plan failed without an error"),
         errors => invalid_query(errors),
     })

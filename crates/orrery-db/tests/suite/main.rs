@@ -22,5 +22,6 @@ mod queries;
 mod reshaping;
 mod sessions;
 mod splits;
+mod synthetic;
 mod throughput;
 mod unique_keys;

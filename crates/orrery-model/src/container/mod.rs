@@ -47,6 +47,9 @@ const SYSTEM_PROPERTIES: [&str; 11] = [
     "statistics",
 ];
 
+/// How the container makes its partition keys: checked by the database, which knows such definitions.
+pub const SYNTHETIC_KEY: &str = "orrerySyntheticKey";
+
 /// Bytes of a whole definition: unknown fields are kept, so they need a bound.
 const DEFINITION_BYTES_MAX: usize = 2 << 20;
 
@@ -119,6 +122,12 @@ impl ContainerDefinition {
             {
                 body.set(name, kept.clone());
             }
+        }
+        // An extension of ours, which typed clients do not know and so do not send back. Only null removes it.
+        if !body.contains(SYNTHETIC_KEY)
+            && let Some(kept) = self.document.get(SYNTHETIC_KEY)
+        {
+            body.set(SYNTHETIC_KEY, kept.clone());
         }
         // A changed index is reported before a missing embedding policy, as clients expect.
         if let Ok(Some(policy)) = fields::optional_object(&body, "indexingPolicy")

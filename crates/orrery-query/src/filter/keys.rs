@@ -32,6 +32,19 @@ pub fn key_restriction(program: &Program, definition: &PartitionKeyDefinition) -
     restriction(keys.block(&program.block, &mut slots, true))
 }
 
+/// For some properties, the values that documents which a query wants can have: alternatives, each of which
+/// fixes some of them. Nothing if the query reads no documents or does not restrict them.
+pub fn fixed_values(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<Vec<Option<KeyPart>>>> {
+    if !program.reads_documents {
+        return None;
+    }
+    let keys = Keys { paths };
+    let mut slots = Slots::of(&program.block);
+    let alternatives = keys.block(&program.block, &mut slots, true);
+    let fixes_nothing = |alternative: &Vec<Option<KeyPart>>| alternative.iter().all(Option::is_none);
+    (!alternatives.iter().any(fixes_nothing)).then_some(alternatives)
+}
+
 struct Keys {
     paths: Vec<Vec<Box<str>>>,
 }

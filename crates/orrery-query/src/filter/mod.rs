@@ -8,7 +8,7 @@ mod index;
 mod keys;
 
 pub use index::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
-pub use keys::{KeyRestriction, key_restriction};
+pub use keys::{KeyRestriction, fixed_values, key_restriction};
 
 use crate::program::{Block, DOCUMENT, Node, Source, SourceRows, Step};
 

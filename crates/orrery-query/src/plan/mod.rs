@@ -98,14 +98,23 @@ pub fn plan(text: &str, request: PlanRequest<'_>) -> Result<Plan, Vec<QueryError
 
 /// Plans a checked query.
 pub fn plan_query(query: &Query, request: PlanRequest<'_>) -> Result<Plan, Vec<QueryError>> {
+    plan_query_where(query, request, |program| match request.definition {
+        Some(definition) => key_restriction(program, definition),
+        None if program.reads_documents => KeyRestriction::All,
+        None => KeyRestriction::None,
+    })
+}
+
+/// Plans a checked query whose keys somebody else finds.
+pub fn plan_query_where(
+    query: &Query,
+    request: PlanRequest<'_>,
+    restrict: impl FnOnce(&Program) -> KeyRestriction,
+) -> Result<Plan, Vec<QueryError>> {
     let settings =
         Settings { parameters: request.parameters, computed: request.computed, policies: request.policies };
     let program = Program::compile(query, settings)?;
-    let restriction = match request.definition {
-        Some(definition) => key_restriction(&program, definition),
-        None if program.reads_documents => KeyRestriction::All,
-        None => KeyRestriction::None,
-    };
+    let restriction = restrict(&program);
     let single_key = match (&restriction, request.definition) {
         (KeyRestriction::None, _) => true,
         (KeyRestriction::Keys(keys), Some(definition)) => keys.len() == 1 && definition.is_full(&keys[0]),

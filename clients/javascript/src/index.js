@@ -1,0 +1,7 @@
+// Synthetic partition keys from one definition: made for an item, checked against an item, and enumerated for a read.
+// The same definition gives the same keys as the Rust crate and the Python package.
+
+export { Definition } from "./build.js";
+export { DefinitionError } from "./definition.js";
+export { SyntheticKeyError } from "./errors.js";
+export { murmur3 } from "./murmur3.js";

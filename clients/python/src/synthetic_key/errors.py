@@ -1,0 +1,13 @@
+"""What can go wrong with a key, under a code that is the same in every language."""
+
+
+class KeyError_(ValueError):  # noqa: N801 - exported as SyntheticKeyError; KeyError is Python's own
+    """A key that cannot be made, or an item that cannot have the key it carries.
+
+    ``code`` is one of missing, null, nonScalar, format, ambiguous, tooLong, version, undetermined, tooMany,
+    contradiction and place.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
