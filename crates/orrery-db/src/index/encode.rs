@@ -107,16 +107,17 @@ pub(crate) fn composite_term<'v>(
     key
 }
 
-/// Whether an entry is paid for: terms of the serving generation, except those of `_ts`, which every write
-/// changes, and those that only tell that an array or object is there.
+/// Whether an entry is paid for: terms of the serving generation, except those of `id` and `_ts`, which every item
+/// has whatever the policy says and which are in the price of its size, and those that only tell that an array or
+/// object is there.
 pub(crate) fn is_charged(key: &[u8], serving: u32) -> bool {
     let is_composite = key.first() == Some(&COMPOSITE) && key.get(1..5) == Some(&serving.to_be_bytes());
-    let timestamp = path_prefix(serving, PathHash::ROOT.property("_ts"));
+    let free = ["_ts", "id"].map(|name| path_prefix(serving, PathHash::ROOT.property(name)));
     let is_scalar = || key.get(13).is_some_and(|kind| (NULL..=STRING).contains(kind));
     is_composite
         || key.first() == Some(&INDEX)
             && key.get(1..5) == Some(&serving.to_be_bytes())
-            && !key.starts_with(&timestamp)
+            && !free.iter().any(|prefix| key.starts_with(prefix))
             && is_scalar()
 }
 
