@@ -26,6 +26,8 @@ pub struct Trace {
     pub key: Option<String>,
     /// Work of the server itself, which is not held to the throughput that was provisioned.
     pub(crate) is_own_work: bool,
+    /// The request is about metadata: the account's budget pays for it.
+    pub(crate) is_metadata: bool,
     /// The partitions that have let the request pass.
     pub(crate) admitted: Vec<Admitted>,
 }

@@ -160,8 +160,10 @@ async fn metrics_text(database: &Arc<Database>, options: &GatewayOptions) -> Str
 fn throttle_value(event: &ThrottleEvent) -> Value {
     let mut object = Object::new();
     object.set("atMs", Value::from(event.at_ms));
-    object.set("container", Value::from(event.container.as_str()));
-    object.set("partition", Value::from(event.range_id.to_string()));
+    if let Some(container) = &event.container {
+        object.set("container", Value::from(container.as_str()));
+        object.set("partition", Value::from(event.range_id.to_string()));
+    }
     if let Some(key) = &event.key {
         object.set("partitionKey", Value::from(key.as_str()));
     }
@@ -171,6 +173,7 @@ fn throttle_value(event: &ThrottleEvent) -> Value {
     let cause = match event.cause {
         ThrottleCause::Budget => "the partition's budget for the second was spent".to_owned(),
         ThrottleCause::Priority => "the rest of the second was kept for high priority".to_owned(),
+        ThrottleCause::Metadata => "the account's budget for metadata was spent".to_owned(),
         ThrottleCause::Bucket(number) => format!("the part of throughput bucket {number} was spent"),
     };
     object.set("cause", Value::from(cause.as_str()));

@@ -140,6 +140,24 @@ impl Path {
         )
     }
 
+    /// Whether it is about what the account has for its items, and so paid for by the account.
+    pub fn is_metadata(&self) -> bool {
+        matches!(
+            self,
+            Self::Databases
+                | Self::Database(_)
+                | Self::Containers(_)
+                | Self::Container(_)
+                | Self::Ranges(_)
+                | Self::Users(_)
+                | Self::User(..)
+                | Self::Permissions(..)
+                | Self::Permission(..)
+                | Self::Offers
+                | Self::Offer(_)
+        )
+    }
+
     /// The kind of resource, for metrics.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -136,6 +136,9 @@ impl Gateway {
             verb_name = verb.name();
             self.authorize(&parts, verb, &path)?;
             trace.bucket = headers::throughput_bucket(&parts.headers)?;
+            if path.is_metadata() {
+                self.database.admit_metadata(&mut trace)?;
+            }
             let body = body().await.map_err(body_failure)?;
             let call = Call {
                 database: &self.database,

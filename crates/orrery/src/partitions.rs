@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use orrery_db::SystemEnv;
-use orrery_model::{Object, Value, value};
+use orrery_gateway::auth::print_date;
+use orrery_model::{Object, Value};
 
 use crate::cli::{Output, PartitionsCommand, PlaceArguments, ServerArguments};
-use crate::client::Client;
+use crate::client::{Answer, Client};
 use crate::failure::Failure;
 
 pub(crate) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Result<(), Failure> {
@@ -16,7 +17,10 @@ pub(crate) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Resul
             let query = database.as_deref().zip(container.as_deref());
             let query = query.map(|(database, container)| place_query(database, container));
             let views = get(server, "/_orrery/partitions", query.as_deref())?;
-            written(server, &views, || views.as_array().unwrap_or(&[]).iter().map(table).collect())
+            written(server, &views, || match views.as_array().unwrap_or(&[]) {
+                [] => "There are no containers.\n".to_owned(),
+                views => views.iter().map(table).collect(),
+            })
         }
         PartitionsCommand::Show { place, server } => show(place, server)?,
         PartitionsCommand::Split { partition, place, server } => {
@@ -97,8 +101,8 @@ fn show(place: &PlaceArguments, server: &ServerArguments) -> Result<String, Fail
             line(
                 &mut text,
                 format_args!(
-                    "  at {} ms: partition {}, key {} with {} % of its load, {}; {} RU/s are provisioned, it could pass after {} ms",
-                    member("atMs"),
+                    "  {}: partition {}, key {} with {} % of its load, {}; {} RU/s are provisioned, it could pass after {} ms",
+                    print_date(event.get("atMs").and_then(Value::as_i64).unwrap_or(0).div_euclid(1000)),
                     member("partition"),
                     event.get("partitionKey").map_or_else(|| "unknown".to_owned(), plain),
                     member("keySharePercent"),
@@ -215,10 +219,6 @@ fn post(server: &ServerArguments, path: &str, body: Object) -> Result<Value, Fai
 }
 
 fn answer((status, body): (u16, String)) -> Result<Value, Failure> {
-    let parsed = value::parse(body.as_bytes()).unwrap_or_else(|_| Value::from(body.as_str()));
-    if status == 200 {
-        return Ok(parsed);
-    }
-    let message = parsed.get("message").and_then(Value::as_str).unwrap_or("no reason was given");
-    Err(Failure::refused(format!("the server refused ({status}): {}", message.replace(['\r', '\n'], " "))))
+    let answer = Answer { status, headers: http::HeaderMap::new(), body: body.into() }.accepted()?;
+    answer.json().ok_or_else(|| Failure::refused("the server's answer is not JSON"))
 }

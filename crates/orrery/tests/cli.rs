@@ -419,7 +419,9 @@ fn partitions_are_shown_split_and_merged() {
     assert_eq!((code, stdout.as_str()), (0, "[]\n"), "{stderr}");
     let (code, _, stderr) = partitions(&["split", "0", "--database", "d", "--container", "c"]);
     assert_eq!(code, 1);
-    assert!(stderr.contains("404"), "{stderr}");
+    assert!(stderr.contains("refused (404): Owner resource does not exist"), "{stderr}");
+    let (code, stdout, _) = partitions(&["list"]);
+    assert_eq!((code, stdout.as_str()), (0, "There are no containers.\n"));
     let (code, _, _) = partitions(&["merge", "0", "--database", "d", "--container", "c"]);
     assert_eq!(code, 2);
     let (code, _, stderr) = partitions(&["list", "--database", "d"]);

@@ -31,6 +31,8 @@ pub struct Catalog {
     databases: BTreeMap<Box<str>, Arc<DatabaseEntry>>,
     database_names: HashMap<DatabaseRid, Box<str>>,
     pub offers: BTreeMap<OfferRid, Arc<Offer>>,
+    /// Which of them each owner has.
+    offers_of: HashMap<OfferOwner, OfferRid>,
     /// The next physical partition's number in the store; never reused.
     pub next_partition: u32,
     /// Signs resource tokens and continuation tokens. Made once, kept with the data.
@@ -144,7 +146,7 @@ pub struct Offer {
     pub pending: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OfferOwner {
     Database(DatabaseRid),
     Container(ContainerRid),
@@ -209,7 +211,18 @@ impl Catalog {
 
     /// The offer of this very owner.
     pub fn offer_of(&self, owner: OfferOwner) -> Option<&Arc<Offer>> {
-        self.offers.values().find(|offer| offer.owner == owner)
+        self.offers.get(self.offers_of.get(&owner)?)
+    }
+
+    pub(crate) fn insert_offer(&mut self, offer: Offer) {
+        self.offers_of.insert(offer.owner, offer.document.rid);
+        self.offers.insert(offer.document.rid, Arc::new(offer));
+    }
+
+    pub(crate) fn remove_offer(&mut self, rid: OfferRid) {
+        if let Some(offer) = self.offers.remove(&rid) {
+            self.offers_of.remove(&offer.owner);
+        }
     }
 
     pub(crate) fn insert_database(&mut self, database: DatabaseEntry) {

@@ -439,6 +439,6 @@ fn add_offer(catalog: &mut Catalog, record: &OfferRecord) -> Result<(), Detail> 
         pending: record.pending,
         stamp: Stamp { version: record.version, timestamp: record.timestamp },
     };
-    catalog.offers.insert(offer.document.rid, Arc::new(offer));
+    catalog.insert_offer(offer);
     Ok(())
 }

@@ -131,12 +131,12 @@ impl Change {
 
     pub(crate) fn put_offer(&mut self, offer: Offer) {
         self.writes.push((record::offer_key(offer.document.rid), Some(record::offer(&offer))));
-        self.catalog.offers.insert(offer.document.rid, Arc::new(offer));
+        self.catalog.insert_offer(offer);
     }
 
     pub(crate) fn remove_offer(&mut self, rid: orrery_model::rid::OfferRid) {
         self.writes.push((record::offer_key(rid), None));
-        self.catalog.offers.remove(&rid);
+        self.catalog.remove_offer(rid);
     }
 
     pub(crate) fn put_user(&mut self, database_id: &str, user: User) {

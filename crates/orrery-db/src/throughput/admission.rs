@@ -43,13 +43,28 @@ struct Known {
     buckets: Arc<[Budget; BUCKETS_MAX]>,
 }
 
+/// Request units per second that the service has for an account's metadata: databases, containers, offers, users …
+const METADATA_PER_SECOND: u64 = 240;
+
 /// All budgets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Budgets {
+    /// Of the whole account, for everything but items.
+    metadata: Budget,
     accounts: RwLock<HashMap<Place, Arc<Account>>>,
     /// What was found for a partition, so that a request need not search for its offer.
     known: RwLock<HashMap<PartitionId, Known>>,
     events: Events,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        let metadata = Budget::default();
+        metadata.set_rate(METADATA_PER_SECOND);
+        // A server starts rested: whoever sets up many containers at once is not kept waiting.
+        metadata.fill_bank();
+        Self { metadata, accounts: RwLock::default(), known: RwLock::default(), events: Events::default() }
+    }
 }
 
 /// A partition that has let a request pass.
@@ -160,6 +175,32 @@ impl Database {
         Ok(())
     }
 
+    /// Lets a request about metadata pass, or tells it to wait: the account has a budget for all of them.
+    pub fn admit_metadata(&self, trace: &mut Trace) -> Result<()> {
+        trace.is_metadata = true;
+        if !self.options.throttle {
+            return Ok(());
+        }
+        let now_ms = self.env.now_ms();
+        let Err(Throttled { retry_after_ms }) = self.budgets.metadata.admit(now_ms, Priority::High) else {
+            return Ok(());
+        };
+        self.budgets.events.push(ThrottleEvent {
+            at_ms: now_ms,
+            container: None,
+            range_id: 0,
+            key: None,
+            key_share_percent: 0,
+            budget_per_second: METADATA_PER_SECOND,
+            cause: ThrottleCause::Metadata,
+            retry_after_ms,
+        });
+        Err(Error::new(
+            ErrorKind::TooManyRequests { retry_after_ms },
+            "Request rate is large. The request did not complete due to a high rate of metadata requests. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
+        ))
+    }
+
     fn throttled(
         &self,
         trace: &Trace,
@@ -172,7 +213,7 @@ impl Database {
         let key_share_percent = account.heat.throttled(trace.key.as_deref());
         self.budgets.events.push(ThrottleEvent {
             at_ms: self.env.now_ms(),
-            container: container.alt_path(),
+            container: Some(container.alt_path()),
             range_id: partition.range_id,
             key: trace.key.clone(),
             key_share_percent,
@@ -188,6 +229,9 @@ impl Database {
 
     /// Charges the partitions that have served a request, each with its part.
     pub fn settle(&self, trace: &Trace) {
+        if trace.is_metadata {
+            self.budgets.metadata.settle(self.env.now_ms(), trace.charge, Priority::High);
+        }
         let weights: u64 = trace.admitted.iter().map(|admitted| admitted.weight).sum();
         if weights == 0 {
             return;
@@ -259,14 +303,13 @@ impl Database {
 impl Database {
     /// Lets so many requests pass and charges them, without doing anything else: for measuring what that costs.
     #[doc(hidden)]
-    pub fn admission_benchmark(&self, database: &str, container: &str, rounds: u32) {
+    pub fn admission_benchmark(&self, (database, container): (&str, &str), keys: &[String], rounds: u64) {
         let catalog = self.catalog.snapshot();
         let Ok(container) = catalog.container(database, container) else { return };
-        for _ in 0..rounds {
-            let mut trace = Trace { key: Some("[\"a\"]".to_owned()), ..Trace::default() };
-            // Refusals cost about as much as admissions.
+        for key in keys.iter().cycle().zip(0..rounds).map(|(key, _)| key) {
+            let mut trace = Trace { key: Some(key.clone()), ..Trace::default() };
+            // Nothing is charged, so that nobody is refused, which would be another thing to measure.
             let _refused = self.admit(&mut trace, container, &container.partitions[0]).is_err();
-            trace.add(Charge::from_hundredths(100));
             self.settle(&trace);
         }
     }

@@ -60,6 +60,12 @@ impl Budget {
         state.bank = state.bank.min(state.rate.saturating_mul(BANK_SECONDS));
     }
 
+    /// As if nothing had been asked for a long time.
+    pub(super) fn fill_bank(&self) {
+        let mut state = self.state.lock();
+        state.bank = state.rate.saturating_mul(state.bank_seconds);
+    }
+
     /// Sets a rate in hundredths of a unit per second, above which there is no burst.
     pub(super) fn set_hard_rate(&self, hundredths_per_second: u64) {
         let mut state = self.state.lock();

@@ -44,13 +44,16 @@ pub enum ThrottleCause {
     Priority,
     /// The part of the budget that the request's throughput bucket may have is spent.
     Bucket(u8),
+    /// The account's budget for metadata is spent.
+    Metadata,
 }
 
 /// A request that was told to wait.
 #[derive(Clone, Debug)]
 pub struct ThrottleEvent {
     pub at_ms: i64,
-    pub container: String,
+    /// By name; none for metadata, which has no container and no partition.
+    pub container: Option<String>,
     pub range_id: u32,
     pub key: Option<String>,
     /// The key's part of what the partition used lately, in percent.

@@ -211,3 +211,26 @@ async fn uniform_keys_spread_evenly() {
         assert!(counts.values().all(|count| (11_250..=13_750).contains(count)), "{version}: {counts:?}");
     }
 }
+
+/// And so do the bytes of what is really stored: 100,000 keys in the long runs, which take a minute for it.
+#[tokio::test]
+async fn stored_bytes_spread_evenly() {
+    let keys: u64 = if std::env::var_os("ORRERY_SOAK_ROUNDS").is_some() { 100_000 } else { 8_000 };
+    let world = World::with_partitions(Engine::Memory, 8).await;
+    let policy = r#""indexingPolicy":{"indexingMode":"none","automatic":false}"#;
+    world.create_container(&format!("{BY_PK},{policy}")).await;
+    let create = async |from: u64| {
+        for n in (from..keys).step_by(8) {
+            let body = Bytes::from(format!(r#"{{"id":"{n}","pk":"customer-{n}","n":{n}}}"#));
+            let options = with_key(&format!(r#"["customer-{n}"]"#));
+            world.database.create_item(&mut Trace::default(), PLACE, &options, &body).await.unwrap();
+        }
+    };
+    tokio::join!(create(0), create(1), create(2), create(3), create(4), create(5), create(6), create(7));
+    let view = world.database.container_view(DATABASE, "items").await.unwrap();
+    let bytes: Vec<u64> = view.partitions.iter().map(|partition| partition.bytes).collect();
+    let even = bytes.iter().sum::<u64>() / 8;
+    assert_eq!(bytes.len(), 8);
+    assert!(bytes.iter().all(|bytes| bytes * 10 >= even * 9 && bytes * 10 <= even * 11), "{bytes:?}");
+    assert_eq!(view.partitions.iter().map(|partition| partition.items).sum::<u64>(), keys);
+}

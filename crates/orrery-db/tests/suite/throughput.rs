@@ -154,7 +154,7 @@ async fn an_interrupted_growth_goes_on_at_the_next_start() {
     assert!(replaced.unwrap().pending);
     drop(world);
     let reopened = World::on(inner, quiet_options()).await;
-    let long = std::time::Duration::from_secs(60);
+    let long = std::time::Duration::from_mins(1);
     assert!(!reopened.database.wait_for_offer(&rid, long).await.unwrap().pending);
     let catalog = reopened.database.catalog();
     assert_eq!(catalog.container(DATABASE, "items").unwrap().partitions.len(), 4);
@@ -281,38 +281,43 @@ async fn a_query_is_charged_where_it_read() {
     assert_eq!(hot.request_units_per_second, 10_000);
 }
 
-/// Letting a request pass and charging it: far below the time that the request itself takes. Run with
-/// `--release -- --ignored --nocapture` for a figure that means something.
+/// Metadata has a budget of its own, 240 units a second for the whole account: an overload of it gets that over a
+/// minute, once what was kept for a burst is spent, and items do not notice.
 #[tokio::test]
-#[ignore = "prints a measurement"]
-async fn admission_is_cheap() {
-    const ROUNDS: u32 = 200_000;
+async fn metadata_has_a_budget_of_its_own() {
     let world = world(1).await;
-    container(&world, "items", Some(Throughput::Manual(10_000))).await;
-    write(&world, "items", "a", 1).await.unwrap();
-    let options = with_key(r#"["a"]"#);
-    let mut times = Vec::new();
-    for throttle in [false, true] {
-        let started = std::time::Instant::now();
-        for _ in 0..ROUNDS {
-            let mut trace = Trace::default();
-            let place = (DATABASE, "items", "1");
-            world.database.read_item(&mut trace, place, &options).await.ok();
-            if throttle {
+    container(&world, "items", Some(Throughput::Manual(400))).await;
+    let overload = async |seconds: i64| {
+        let mut delivered = 0.0;
+        for _ in 0..seconds {
+            loop {
+                let mut trace = Trace::default();
+                if let Err(refused) = world.database.admit_metadata(&mut trace) {
+                    let ErrorKind::TooManyRequests { retry_after_ms } = refused.kind else {
+                        panic!("{refused}")
+                    };
+                    assert!((1..=1000).contains(&retry_after_ms), "{retry_after_ms}");
+                    assert!(refused.message.contains("metadata"), "{refused}");
+                    break;
+                }
+                world.database.read_container(&mut trace, DATABASE, "items").unwrap();
                 world.database.settle(&trace);
+                delivered += trace.charge.as_f64();
             }
-            if trace.charge == orrery_model::Charge::ZERO {
-                world.env.advance_seconds(1);
-            }
+            world.env.advance_seconds(1);
         }
-        times.push(started.elapsed() / ROUNDS);
+        delivered
+    };
+    let burst = overload(60).await;
+    assert!(burst > 70_000.0, "{burst}");
+    let delivered = overload(60).await;
+    assert!((60.0 * 240.0 * 0.95..=60.0 * 240.0 * 1.05).contains(&delivered), "{delivered}");
+    let mut refused = Trace::default();
+    while world.database.admit_metadata(&mut refused).is_ok() {
+        refused.charge = orrery_model::Charge::from_hundredths(10_000);
+        world.database.settle(&refused);
     }
-    let started = std::time::Instant::now();
-    world.database.admission_benchmark(DATABASE, "items", ROUNDS);
-    eprintln!(
-        "point read {:?}, with settling {:?}; admission and settling alone {:?}",
-        times[0],
-        times[1],
-        started.elapsed() / ROUNDS
-    );
+    write(&world, "items", "a", 1).await.unwrap();
+    let event = &world.database.throttle_events()[0];
+    assert_eq!((event.cause, event.container.as_deref()), (orrery_db::ThrottleCause::Metadata, None));
 }
