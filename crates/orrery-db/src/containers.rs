@@ -71,6 +71,12 @@ impl Database {
         // The partitions are made before anybody can see the container; a stop in between leaves orphans that
         // the next start removes.
         let stores = self.new_partitions(ranges.len()).await?;
+        let keeps_versions = definition.change_feed_retention_minutes.filter(|minutes| *minutes > 0);
+        if keeps_versions.or(self.options.change_feed_retention_minutes).is_some_and(|minutes| minutes > 0) {
+            for partition in &stores {
+                self.record_from_the_start(*partition).await?;
+            }
+        }
         let random = self.env.random_u64();
         let limit = self.options.account_resources_max;
         let reply = self.catalog.change(|change| {
@@ -147,7 +153,7 @@ impl Database {
     ) -> Result<MetadataReply> {
         let body = with_policy_lifted(parse_object(body)?);
         trace.add(cost::metadata_write());
-        let (replaced, to_verify) = self
+        let (reply, to_verify, rerecorded) = self
             .catalog
             .change(|change| {
                 let current = Arc::clone(change.catalog.database(database)?.container(container)?);
@@ -176,20 +182,29 @@ impl Database {
                     synthetic,
                     ..Container::clone(&current)
                 };
+                let keeps_other_versions = container.definition.change_feed_retention_minutes
+                    != current.definition.change_feed_retention_minutes;
                 let reply = container_reply(&container, false);
+                let rid = container.rid;
                 change.put_container(container);
-                Ok((reply, to_verify))
+                Ok((reply, to_verify, keeps_other_versions.then_some(rid)))
             })
             .await?;
+        if let Some(rid) = rerecorded {
+            self.unsettle_history(rid);
+            self.set_recording(rid).await?;
+        }
         if let Some(before) = to_verify {
             self.verify_policy(before.rid, &before).await?;
         }
         // A changed indexing policy is worked on at once.
         let catalog = self.catalog.snapshot();
-        if catalog.container(database, container).is_ok_and(|container| container.index.building.is_some()) {
+        let building =
+            catalog.container(database, container).is_ok_and(|container| container.index.building.is_some());
+        if building || rerecorded.is_some() {
             self.wake_maintenance();
         }
-        Ok(replaced)
+        Ok(reply)
     }
 
     pub async fn delete_container(

@@ -38,7 +38,7 @@ pub use catalog::{Catalog, Container, DatabaseEntry, Former, GoneRanges, Partiti
 pub use containers::RangesPage;
 pub use env::{ClockReading, MovableClock, SystemEnv};
 pub use items::batch::{BatchKind, BatchOperation, BatchOutcome, BatchResult};
-pub use items::change_feed::{ChangePage, ChangeRequest, ChangeStart};
+pub use items::change_feed::{ChangeMode, ChangePage, ChangeRequest, ChangeStart};
 pub use items::explain::ChargeExplanation;
 pub use items::feed::{FeedPage, FeedScope};
 pub use items::point::{ItemOptions, ItemReply};
@@ -71,6 +71,8 @@ pub struct Options {
     pub throttle: bool,
     /// For tests: give every new container this many physical partitions, whatever its throughput.
     pub partitions_at_creation: Option<u32>,
+    /// Minutes that every version of every item is kept, in containers whose change feed policy says nothing.
+    pub change_feed_retention_minutes: Option<u32>,
 }
 
 impl Default for Options {
@@ -83,6 +85,7 @@ impl Default for Options {
             partition_throughput_max: None,
             throttle: false,
             partitions_at_creation: None,
+            change_feed_retention_minutes: None,
         }
     }
 }
@@ -94,6 +97,7 @@ pub struct Database {
     pub(crate) catalog: CatalogStore,
     pub(crate) options: Options,
     pub(crate) purges: PurgeSet,
+    pub(crate) unsettled_histories: items::history::Unsettled,
     pub(crate) index_rebuilds: index::rebuild::Progress,
     pub(crate) budgets: throughput::Budgets,
     /// One split or merge at a time; held too by whoever changes a partition in ways that these do not follow.
@@ -118,6 +122,7 @@ impl Database {
             catalog,
             options,
             purges: PurgeSet::default(),
+            unsettled_histories: items::history::Unsettled::default(),
             index_rebuilds: index::rebuild::Progress::default(),
             budgets: throughput::Budgets::default(),
             reshapings: tokio::sync::Mutex::new(()),
@@ -129,6 +134,10 @@ impl Database {
         database.roll_back_interrupted().await?;
         database.remove_orphaned_partitions().await?;
         database.load_purges().await?;
+        for container in database.catalog.snapshot().containers() {
+            database.unsettle_history(container.rid);
+            database.set_recording(container.rid).await?;
+        }
         database.start_maintenance();
         if database.catalog.snapshot().offers.values().any(|offer| offer.pending) {
             database.wake_maintenance();

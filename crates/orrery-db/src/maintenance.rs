@@ -1,5 +1,5 @@
-//! Background work: items whose lifetime is over, logical partitions that were purged, partitions of
-//! containers that are gone. None of it changes what readers see; it only gives the space back.
+//! Background work: items whose lifetime is over, logical partitions that were purged, versions that are no longer
+//! kept, partitions of containers that are gone. None of it changes what readers see; it only gives the space back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -115,6 +115,7 @@ impl Database {
             } else if !container.index.retired.is_empty() && self.is_old(container.stamp.timestamp) {
                 outcome.add(self.remove_retired(container).await);
             }
+            outcome.add(self.maintain_history(container).await);
             let Some(default_ttl) = container.definition.default_ttl else { continue };
             for partition in &container.partitions {
                 outcome.add(self.sweep_own_lifetimes(container, partition).await);

@@ -155,7 +155,7 @@ impl Database {
             .await
     }
 
-    fn operation_id(&self) -> u128 {
+    pub(crate) fn operation_id(&self) -> u128 {
         u128::from(self.env.random_u64()) << 64 | u128::from(self.env.random_u64())
     }
 }

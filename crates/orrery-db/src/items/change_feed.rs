@@ -1,4 +1,5 @@
-//! The change feed, latest versions: every item once, at the place of its last change.
+//! The change feed, latest versions: every item once, at the place of its last change. All versions are in
+//! `items/all_versions.rs`.
 //!
 //! A page covers one physical partition, or a part of its keys. The etag is the position up to which the partition
 //! was read, also past changes outside of the scope, so that a reader of an idle part gets on. Positions keep
@@ -11,12 +12,12 @@ use orrery_storage::{Key, Lsn, ReadPage, ReadRequest, Scan};
 
 use super::feed::FeedScope;
 use super::keys;
-use super::point::decode;
+use super::point::{decode, has_key};
 use crate::catalog::{Container, Partition};
 use crate::metadata::PageRequest;
 use crate::{Database, Trace, cost};
 
-const PAGE_BYTES_MAX: usize = 4 << 20;
+pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
 const PAGE_ITEMS_MAX: usize = 1000;
 const FETCH_ENTRIES: usize = 256;
 
@@ -29,9 +30,20 @@ pub enum ChangeStart {
     After(Lsn),
 }
 
+/// Which changes a reader wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChangeMode {
+    /// Every item once, at its last change.
+    #[default]
+    LatestVersions,
+    /// Every change there was, deletes included.
+    AllVersions,
+}
+
 /// What a reader wants.
 #[derive(Clone, Debug)]
 pub struct ChangeRequest {
+    pub mode: ChangeMode,
     pub scope: FeedScope,
     pub start: ChangeStart,
     /// Only changes at or after this second.
@@ -88,16 +100,16 @@ impl Database {
         let container = self.item_container(trace, database, container, intended_rid)?;
         let range = request.scope.range(&container)?;
         let partition = only_partition(&container, &range, &request.scope)?;
+        if request.mode == ChangeMode::AllVersions {
+            return self.read_versions(trace, (&container, partition), &range, request, count_max).await;
+        }
         let start = match request.start {
             ChangeStart::Beginning => 0,
             ChangeStart::After(lsn) => lsn,
-            ChangeStart::Now => {
-                let nothing = ReadRequest::Get(Vec::new());
-                let page = self.read_partition(trace, partition, request.session.as_ref(), nothing).await?;
-                trace.add(cost::missing_item());
-                return Ok(ChangePage { etag: etag(page.lsn), ..ChangePage::default() });
-            }
+            ChangeStart::Now => return self.now(trace, partition, request).await,
         };
+        let only = request.scope.partition_key.as_ref();
+        let only = only.filter(|key| container.definition.partition_key.may_collide(key));
         let mut out = ChangePage::default();
         let mut reached = start;
         let mut left = keys::feed_after(start);
@@ -120,6 +132,7 @@ impl Database {
                 let is_wanted = is_current
                     && range.contains(&effective)
                     && request.modified_since.is_none_or(|since| item.timestamp >= since)
+                    && only.is_none_or(|key| has_key(&container, key, &item))
                     && self.is_visible(&container, partition, &effective, &item);
                 if !is_wanted {
                     continue;
@@ -154,6 +167,19 @@ impl Database {
         }
     }
 
+    /// The end of the partition, to go on from.
+    pub(super) async fn now(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        request: &ChangeRequest,
+    ) -> Result<ChangePage> {
+        let nothing = ReadRequest::Get(Vec::new());
+        let page = self.read_partition(trace, partition, request.session.as_ref(), nothing).await?;
+        trace.add(cost::missing_item());
+        Ok(ChangePage { etag: etag(page.lsn), ..ChangePage::default() })
+    }
+
     async fn changed_items(
         &self,
         trace: &mut Trace,
@@ -165,7 +191,7 @@ impl Database {
     }
 }
 
-fn etag(lsn: Lsn) -> String {
+pub(super) fn etag(lsn: Lsn) -> String {
     format!("\"{lsn}\"")
 }
 

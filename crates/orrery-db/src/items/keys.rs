@@ -6,7 +6,8 @@
 //! * `20` index: generation, path, value, effective key, id. One entry per indexed term (`index/encode.rs`).
 //! * `24` composite index: generation, number, values, effective key, id.
 //! * `30` feed: lsn, position in the transaction. The key of the item whose latest change this is.
-//! * `38` history: lsn, position. Every version, for as long as it is retained.
+//! * `36` recording: numbering. There while every version is kept; from which position on (`items/history.rs`).
+//! * `38` history: lsn, position, step. Every version, for as long as it is retained.
 //! * `40` unique: policy, effective key, hash of the value tuple. The id that holds it.
 //! * `50` expiry: second, effective key, id. Items with a lifetime of their own.
 //! * `60` statistics: effective key. Counters of one logical partition.
@@ -25,6 +26,8 @@ pub(crate) const INDEX_VERSION: [u8; 1] = [0x08];
 const ITEM: u8 = 0x10;
 const RID: u8 = 0x18;
 const FEED: u8 = 0x30;
+const RECORDING: u8 = 0x36;
+const HISTORY: u8 = 0x38;
 const UNIQUE: u8 = 0x40;
 const EXPIRY: u8 = 0x50;
 const STATISTICS: u8 = 0x60;
@@ -136,6 +139,46 @@ pub(crate) fn feed_after(lsn: Lsn) -> KeyRange {
     KeyRange::new(feed(lsn.saturating_add(1), 0), vec![FEED + 1])
 }
 
+/// The key that is there while a partition keeps every version. A merge brings the keys of several numberings
+/// together, of which the first is always there.
+pub(crate) fn recording(numbering: u16) -> Key {
+    let [high, low] = numbering.to_be_bytes();
+    vec![RECORDING, high, low]
+}
+
+/// The numbering that a recording key is about.
+pub(crate) fn parse_recording(key: &[u8]) -> Option<u16> {
+    let rest = key.strip_prefix(&[RECORDING])?;
+    Some(u16::from_be_bytes(rest.try_into().ok()?))
+}
+
+/// All recording keys.
+pub(crate) fn recordings() -> KeyRange {
+    KeyRange::prefix(&[RECORDING])
+}
+
+/// The key of a version: one operation may end one item and begin another, in two steps.
+pub(crate) fn history(lsn: Lsn, position: u16, step: u8) -> Key {
+    let mut key = Key::with_capacity(12);
+    key.push(HISTORY);
+    key.extend_from_slice(&lsn.to_be_bytes());
+    key.extend_from_slice(&position.to_be_bytes());
+    key.push(step);
+    key
+}
+
+/// The transaction, the place in it and the step that a history key is about.
+pub(crate) fn parse_history(key: &[u8]) -> Option<(Lsn, u16, u8)> {
+    let rest: &[u8; 11] = key.strip_prefix(&[HISTORY])?.try_into().ok()?;
+    let (lsn, rest) = rest.split_first_chunk::<8>()?;
+    Some((u64::from_be_bytes(*lsn), u16::from_be_bytes([rest[0], rest[1]]), rest[2]))
+}
+
+/// All versions after the transaction `lsn`.
+pub(crate) fn history_after(lsn: Lsn) -> KeyRange {
+    KeyRange::new(history(lsn.saturating_add(1), 0, 0), vec![HISTORY + 1])
+}
+
 /// The key that reserves a unique tuple, given by its hash, in a logical partition.
 pub(crate) fn unique(policy: u8, effective: &EffectiveKey, tuple_hash: &[u8; 32]) -> Key {
     let mut key = Key::with_capacity(2 + 20 + 32);
@@ -195,6 +238,7 @@ pub(crate) fn item_key_of(key: &[u8], value: &[u8]) -> Option<Key> {
         UNIQUE => Some(item_at(key.get(2..key.len().checked_sub(32)?)?)),
         EXPIRY => item_of_expiry(key),
         STATISTICS | PURGE => Some(item_at(key.get(1..)?)),
+        HISTORY => super::history::item_key_in(value),
         _ => None,
     }
 }
@@ -230,6 +274,10 @@ mod tests {
         assert_eq!(key, [0x10, 0x05, 0x00, 0xFF, 0xFF, 0x00, 0x00, b'a', b'/', b'b']);
         assert_eq!(parse_item(&key), Some((effective("0500FF"), "a/b")));
         assert_eq!(feed(258, 3), [0x30, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3]);
+        assert_eq!(history(258, 3, 1), [0x38, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 1]);
+        assert_eq!(parse_history(&history(258, 3, 1)), Some((258, 3, 1)));
+        assert_eq!(recording(258), [0x36, 1, 2]);
+        assert_eq!(parse_recording(&recording(258)), Some(258));
         assert_eq!(expiry(1, &key)[..9], [0x50, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(item_of_expiry(&expiry(1, &key)).unwrap(), key);
         assert_eq!(parse_purge(&purge(&effective("00"))), Some(effective("00")));

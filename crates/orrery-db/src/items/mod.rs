@@ -1,10 +1,12 @@
 //! Items: how they lie in a partition, and every operation on them.
 
+pub(crate) mod all_versions;
 pub(crate) mod batch;
 pub(crate) mod body;
 pub(crate) mod change_feed;
 pub(crate) mod explain;
 pub(crate) mod feed;
+pub(crate) mod history;
 pub(crate) mod keys;
 pub(crate) mod point;
 pub(crate) mod purge;

@@ -1,8 +1,8 @@
 //! The one way items are written: a list of actions on one logical partition, decided and applied as a whole.
 //!
 //! A single create or replace is a transaction of one action; a batch has up to a hundred. Everything an item
-//! touches (itself, its feed entry, its unique tuples, its expiry entry, the counters of its logical
-//! partition) is in the same write set. Actions see the effects of earlier ones; the first that fails ends
+//! touches (itself, its feed entry, its kept version, its unique tuples, its expiry entry, the counters of its
+//! logical partition) is in the same write set. Actions see the effects of earlier ones; the first that fails ends
 //! the transaction and nothing is written.
 
 use std::cell::RefCell;
@@ -21,6 +21,7 @@ use orrery_query::context::{Policies, Random};
 use orrery_storage::{Decision, Key, Lsn, Op, View, WriteSet};
 
 use super::body::{PreparedItem, parse_object, unique_hashes};
+use super::history::{self, Version};
 use super::statistics::Statistics;
 use super::stored::{StoredItem, ordinal};
 use super::{document_value, keys};
@@ -110,6 +111,7 @@ impl Op for ItemTransaction {
     fn reads(&self, keys: &mut Vec<Key>) {
         keys.push(keys::statistics(&self.effective));
         keys.push(keys::INDEX_VERSION.to_vec());
+        keys.push(keys::recording(0));
         let mut named: HashSet<&str> = HashSet::new();
         for action in self.actions.iter() {
             if named.insert(action.id.as_str()) {
@@ -179,6 +181,8 @@ struct Working<'a> {
     view: &'a dyn View,
     lsn: Lsn,
     statistics: Statistics,
+    /// Every version is kept.
+    recording: bool,
     writes: BTreeMap<Key, Option<Bytes>>,
     /// Keys that turned out to be needed while deciding. They count as absent so that all of them are found in
     /// one go, however long the batch; then everything is decided again with their values.
@@ -199,7 +203,9 @@ impl<'a> Working<'a> {
     fn new(transaction: &'a ItemTransaction, view: &'a dyn View, lsn: Lsn) -> Self {
         let statistics = view.get(&keys::statistics(&transaction.effective));
         let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
-        Self { transaction, view, lsn, statistics, writes: BTreeMap::new(), missing: RefCell::default() }
+        let recording = view.get(&keys::recording(0)).is_some();
+        let (writes, missing) = (BTreeMap::new(), RefCell::default());
+        Self { transaction, view, lsn, statistics, recording, writes, missing }
     }
 
     fn into_writes(mut self) -> Option<WriteSet> {
@@ -265,7 +271,7 @@ impl<'a> Working<'a> {
                     if other.visible {
                         return refuse(id_exists());
                     }
-                    self.delete(other);
+                    self.delete(other, position);
                 }
                 self.put(item, Some(&met), position)
             }
@@ -279,8 +285,8 @@ impl<'a> Working<'a> {
                     Err(error) => refuse(error),
                 }
             }
-            (ActionKind::Delete, Some(met)) if met.visible => self.delete(met),
-            (ActionKind::Sweep, Some(met)) if !met.visible => self.delete(met),
+            (ActionKind::Delete, Some(met)) if met.visible => self.delete(met, position),
+            (ActionKind::Sweep, Some(met)) if !met.visible => self.delete(met, position),
             // Written anew or removed meanwhile: nothing to do, and no reason to fail the others.
             (ActionKind::Sweep, _) => {
                 let success = ActionSuccess { effect: Effect::NotModified, item: StoredItem::default() };
@@ -409,6 +415,14 @@ impl<'a> Working<'a> {
             Effect::Replaced => cost::replace(new.body.len(), terms),
             _ => cost::create(new.body.len(), terms),
         };
+        if self.recording {
+            let previous = met.filter(|met| met.visible).map(|met| met.item.lsn);
+            if let Some(met) = met.filter(|met| !met.visible) {
+                self.record_end(met, position);
+            }
+            let version = Version::written(&item_key, &item, previous);
+            self.writes.insert(keys::history(self.lsn, position, history::BEGIN), Some(version));
+        }
         self.writes.insert(item_key, Some(item.encode()));
         ActionResult { outcome: Ok(ActionSuccess { effect, item }), charge }
     }
@@ -437,7 +451,17 @@ impl<'a> Working<'a> {
         None
     }
 
-    fn delete(&mut self, met: Met) -> ActionResult {
+    /// Keeps the end of an item. One whose lifetime was over says so; one that was purged was simply deleted.
+    fn record_end(&mut self, met: &Met, position: u16) {
+        let item_key = keys::item(&self.transaction.effective, &met.id);
+        let expired = !met.visible && met.counted;
+        let now = self.transaction.now_seconds();
+        let version =
+            Version::deleted(&item_key, &self.transaction.partition_key, now, met.item.lsn, expired);
+        self.writes.insert(keys::history(self.lsn, position, history::END), Some(version));
+    }
+
+    fn delete(&mut self, met: Met, position: u16) -> ActionResult {
         let value = parse_object(&met.item.body).ok();
         let id = value
             .as_ref()
@@ -457,6 +481,9 @@ impl<'a> Working<'a> {
         if met.counted {
             self.statistics.items = self.statistics.items.saturating_sub(1);
             self.statistics.bytes = self.statistics.bytes.saturating_sub(met.item.body.len() as u64);
+        }
+        if self.recording {
+            self.record_end(&met, position);
         }
         let charge = cost::delete(terms);
         ActionResult { outcome: Ok(ActionSuccess { effect: Effect::Deleted, item: met.item }), charge }

@@ -94,7 +94,7 @@ impl Copy<'_> {
         let (items, others): (Vec<Key>, Vec<Key>) = touched
             .into_iter()
             .filter(|key| !journal::is_own(key))
-            .partition(|key| keys::parse_item(key).is_some());
+            .partition(|key| keys::parse_item(key).is_some() || keys::parse_history(key).is_some());
         let mut changes = Changes::new(self.children.len());
         for keys in items.chunks(ITEMS_AT_ONCE).chain(others.chunks(COPY_ENTRIES)) {
             let read =
@@ -162,7 +162,7 @@ fn owner(container: &Container, key: &[u8], value: &[u8]) -> Result<Owner> {
     if journal::is_own(key) {
         return Ok(Owner::None);
     }
-    if *key == keys::INDEX_VERSION {
+    if *key == keys::INDEX_VERSION || keys::parse_recording(key).is_some() {
         return Ok(Owner::All);
     }
     let unknown = || Error::internal("an entry of an unknown kind cannot be moved");
@@ -185,9 +185,17 @@ fn owner(container: &Container, key: &[u8], value: &[u8]) -> Result<Owner> {
 impl Source {
     /// The key that an entry has in the child.
     fn key(&self, key: &[u8]) -> Key {
-        match keys::parse_feed(key) {
-            Some((lsn, position)) if self.numbering > 0 => keys::feed(lsn, self.position(position)),
-            _ => key.to_vec(),
+        if self.numbering == 0 {
+            return key.to_vec();
+        }
+        if let Some((lsn, position)) = keys::parse_feed(key) {
+            keys::feed(lsn, self.position(position))
+        } else if let Some((lsn, position, step)) = keys::parse_history(key) {
+            keys::history(lsn, self.position(position), step)
+        } else if let Some(numbering) = keys::parse_recording(key) {
+            keys::recording(numbering + self.numbering)
+        } else {
+            key.to_vec()
         }
     }
 

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use orrery_db::{
-    BatchKind, BatchOperation, ChangePage, ChangeRequest, ChangeStart, FeedScope, PageRequest, Trace,
+    BatchKind, BatchOperation, ChangeMode, ChangePage, ChangeRequest, ChangeStart, FeedScope, PageRequest,
+    Trace,
 };
 use orrery_model::{ErrorKind, Result, Value};
 
@@ -21,6 +22,7 @@ async fn delete(world: &World, pk: &str, id: &str) {
 
 fn request(start: ChangeStart, items_max: i64) -> ChangeRequest {
     ChangeRequest {
+        mode: ChangeMode::LatestVersions,
         scope: FeedScope::default(),
         start,
         modified_since: None,

@@ -6,11 +6,13 @@
 
 mod common;
 
+mod all_versions;
 mod batches;
 mod change_feed;
 mod charges;
 mod containers;
 mod counters;
+mod exactly_once;
 mod feeds;
 mod items;
 mod lifetimes;

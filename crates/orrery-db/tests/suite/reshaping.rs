@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use orrery_db::{ChangeRequest, ChangeStart, Container, Database, FeedScope, PageRequest, Trace};
+use orrery_db::{ChangeMode, ChangeRequest, ChangeStart, Container, Database, FeedScope, PageRequest, Trace};
 use orrery_model::partition_key::EpkRange;
 use orrery_model::{ErrorKind, Value};
 use orrery_storage::{Memory, PartitionStore};
@@ -76,6 +76,7 @@ async fn changes_in(
     page_size: i64,
 ) -> (Vec<((u64, u64), u64)>, u64) {
     let mut request = ChangeRequest {
+        mode: ChangeMode::LatestVersions,
         scope: FeedScope { window: Some(range), ..FeedScope::default() },
         start,
         modified_since: None,

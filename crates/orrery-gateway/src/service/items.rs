@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::StatusCode;
 use orrery_db::QueryPage;
 use orrery_db::{
-    BatchKind, BatchOperation, BatchOutcome, BatchResult, ChangeRequest, ChangeStart, Effect, FeedScope,
-    GoneRanges, ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace,
+    BatchKind, BatchOperation, BatchOutcome, BatchResult, ChangeMode, ChangeRequest, ChangeStart, Effect,
+    FeedScope, GoneRanges, ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace,
 };
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::write_json_string;
@@ -147,15 +147,11 @@ impl Call<'_> {
 
     async fn change_feed(&self, trace: &mut Trace, at: &ContainerPath, feed: &str) -> Result<Reply> {
         let headers = &self.parts.headers;
-        match feed.to_ascii_lowercase().as_str() {
-            "incremental feed" => {}
-            "full-fidelity feed" | "incremental full-fidelity feed" => {
-                return Err(Error::not_implemented(
-                    "The change feed of all versions and deletes is not supported. Please read the latest versions.",
-                ));
-            }
+        let mode = match feed.to_ascii_lowercase().as_str() {
+            "incremental feed" => ChangeMode::LatestVersions,
+            "full-fidelity feed" | "incremental full-fidelity feed" => ChangeMode::AllVersions,
             _ => return Err(headers::invalid("a-im", feed)),
-        }
+        };
         let start = match self.header("if-none-match") {
             None => ChangeStart::Beginning,
             Some("*") => ChangeStart::Now,
@@ -174,6 +170,7 @@ impl Call<'_> {
             }
         };
         let request = ChangeRequest {
+            mode,
             scope: self.scope()?,
             start,
             modified_since,

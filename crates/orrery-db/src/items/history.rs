@@ -1,0 +1,356 @@
+//! The kept versions of items: a log beside the items, for the change feed of all versions and deletes.
+//!
+//! A partition that keeps versions carries a *recording* mark, which every write reads: so a write is in the log
+//! exactly if it came after the mark, whatever its caller knew of the container. The mark holds the position after
+//! which the log is complete; trimming moves it on. Marks follow the catalog: they are set before a new container
+//! can be seen, before a replaced definition is acknowledged, and once more at the start of the server.
+//!
+//! Layout of a version: format `01`; what happened (1 create, 2 replace, 3 delete); flags (bit 0: the lifetime was
+//! over); timestamp i64 (seconds); the number of the version before u64, 0 = none; length of the place u16; the
+//! place (effective key and id); then the item as it is stored or, of a delete, its partition key as JSON. Integers
+//! are big-endian.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_model::Result;
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::rid::ContainerRid;
+use orrery_storage::{Decision, Key, Lsn, Op, PartitionRef, ReadRequest, Scan, View, WriteSet};
+use parking_lot::Mutex;
+
+use super::keys;
+use super::stored::StoredItem;
+use crate::Database;
+use crate::catalog::{Container, Partition};
+use crate::failure::{commit_failure, store_failure};
+
+/// The step of an operation that ends an item, and the one that begins a version.
+pub(crate) const END: u8 = 0;
+pub(crate) const BEGIN: u8 = 1;
+
+const FORMAT: u8 = 1;
+const HEADER_BYTES: usize = 3 + 8 + 8 + 2;
+const EXPIRED: u8 = 1;
+/// Versions removed in one transaction.
+const TRIM_AT_ONCE: usize = 500;
+
+/// Containers whose marks or logs may not be as their definition wants them.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled(Mutex<HashSet<ContainerRid>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    Create,
+    Replace,
+    Delete,
+}
+
+impl Happened {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// One entry of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub happened: Happened,
+    /// It was deleted because its lifetime was over.
+    pub expired: bool,
+    pub timestamp: i64,
+    /// The number of the version before.
+    pub previous: Option<Lsn>,
+    /// The key of the item.
+    pub item_key: Key,
+    /// The stored item or, of a delete, its partition key.
+    rest: Bytes,
+}
+
+impl Version {
+    /// The value for an item that was created or, if it had an earlier version, replaced.
+    pub(crate) fn written(item_key: &[u8], item: &StoredItem, previous: Option<Lsn>) -> Bytes {
+        let happened = if previous.is_some() { 2 } else { 1 };
+        encode(happened, 0, item.timestamp, previous.unwrap_or(0), item_key, &item.encode())
+    }
+
+    pub(crate) fn deleted(
+        item_key: &[u8],
+        partition_key: &PartitionKey,
+        timestamp: i64,
+        previous: Lsn,
+        expired: bool,
+    ) -> Bytes {
+        let flags = if expired { EXPIRED } else { 0 };
+        encode(3, flags, timestamp, previous, item_key, partition_key.to_json().as_bytes())
+    }
+
+    /// `None` if the bytes are not a version of a known format.
+    pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
+        let item_key = item_key_in(bytes)?;
+        let eight = |at: usize| <[u8; 8]>::try_from(&bytes[at..at + 8]).ok();
+        let previous = u64::from_be_bytes(eight(11)?);
+        Some(Self {
+            happened: match bytes[1] {
+                1 => Happened::Create,
+                2 => Happened::Replace,
+                3 => Happened::Delete,
+                _ => return None,
+            },
+            expired: bytes[2] & EXPIRED != 0,
+            timestamp: i64::from_be_bytes(eight(3)?),
+            previous: (previous > 0).then_some(previous),
+            rest: bytes.slice(HEADER_BYTES + item_key.len() - 1..),
+            item_key,
+        })
+    }
+
+    /// The item, unless it was deleted.
+    pub(crate) fn item(&self) -> Option<StoredItem> {
+        if self.happened == Happened::Delete { None } else { StoredItem::decode(&self.rest) }
+    }
+
+    /// The partition key of a deleted item.
+    pub(crate) fn partition_key(&self) -> Option<PartitionKey> {
+        PartitionKey::parse_header(&self.rest).ok().filter(|_| self.happened == Happened::Delete)
+    }
+}
+
+fn encode(happened: u8, flags: u8, timestamp: i64, previous: Lsn, item_key: &[u8], rest: &[u8]) -> Bytes {
+    let place = &item_key[1..];
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + place.len() + rest.len());
+    bytes.extend_from_slice(&[FORMAT, happened, flags]);
+    bytes.extend_from_slice(&timestamp.to_be_bytes());
+    bytes.extend_from_slice(&previous.to_be_bytes());
+    let length = u16::try_from(place.len()).expect("the store takes no keys beyond 2 KB");
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(place);
+    bytes.extend_from_slice(rest);
+    bytes.into()
+}
+
+/// The key of the item that a version is about.
+pub(crate) fn item_key_in(version: &[u8]) -> Option<Key> {
+    let header: &[u8; HEADER_BYTES] = version.first_chunk()?;
+    if header[0] != FORMAT {
+        return None;
+    }
+    let length = usize::from(u16::from_be_bytes([header[HEADER_BYTES - 2], header[HEADER_BYTES - 1]]));
+    Some(keys::item_at(version.get(HEADER_BYTES..HEADER_BYTES + length)?))
+}
+
+impl Database {
+    /// How many seconds every version of the container's items is kept; nothing if only the latest is.
+    pub(crate) fn history_seconds(&self, container: &Container) -> Option<i64> {
+        let own = container.definition.change_feed_retention_minutes.filter(|minutes| *minutes > 0);
+        let minutes = own.or(self.options.change_feed_retention_minutes.filter(|minutes| *minutes > 0));
+        minutes.map(|minutes| i64::from(minutes) * 60)
+    }
+
+    /// From which position on the partition's log is complete; nothing if it keeps none.
+    pub(crate) async fn history_floor(&self, partition: &Partition) -> Result<Option<Lsn>> {
+        let scan = ReadRequest::Scan(Scan::forward(keys::recordings(), usize::from(u16::MAX)));
+        let page = self.store.read(partition.store, scan).await.map_err(store_failure)?;
+        Ok(page.entries.iter().map(|entry| number(&entry.value)).max())
+    }
+
+    /// Lets a new partition keep every version from its first write on.
+    pub(crate) async fn record_from_the_start(&self, partition: PartitionRef) -> Result<()> {
+        let mut writes = WriteSet::default();
+        writes.put(keys::recording(0), Bytes::copy_from_slice(&0u64.to_be_bytes()));
+        self.commit_as_it_is(partition, writes).await?;
+        Ok(())
+    }
+
+    /// Notes that the container's marks are to be looked at.
+    pub(crate) fn unsettle_history(&self, container: ContainerRid) {
+        self.unsettled_histories.0.lock().insert(container);
+    }
+
+    /// Brings the marks of a container's partitions to what its definition says. Splits may go on meanwhile.
+    pub(crate) async fn set_recording(&self, rid: ContainerRid) -> Result<()> {
+        let mut attempt = 0;
+        loop {
+            let Some(container) = self.catalog.snapshot().container_by_rid(rid).cloned() else {
+                return Ok(());
+            };
+            match self.set_recording_once(&container).await {
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn set_recording_once(&self, container: &Container) -> Result<()> {
+        let on = self.history_seconds(container).is_some();
+        for partition in &container.partitions {
+            if self.history_floor(partition).await?.is_some() == on {
+                continue;
+            }
+            let numberings = partition.numberings.max(1);
+            let op = SetRecording { operation_id: self.operation_id(), on, numberings };
+            self.commit(partition, op).await.map_err(commit_failure)?;
+        }
+        Ok(())
+    }
+
+    /// One round of background work on the logs: what is too old goes, and so does all of a container that no
+    /// longer keeps versions.
+    pub(crate) async fn maintain_history(&self, container: &Arc<Container>) -> Result<()> {
+        let unsettled = self.unsettled_histories.0.lock().contains(&container.rid);
+        if unsettled {
+            self.set_recording(container.rid).await?;
+        }
+        let before = match self.history_seconds(container) {
+            Some(seconds) => self.env.now_seconds().saturating_sub(seconds),
+            None if unsettled => i64::MAX,
+            None => return Ok(()),
+        };
+        for partition in &container.partitions {
+            self.trim_history(partition, before).await?;
+        }
+        if unsettled {
+            self.unsettled_histories.0.lock().remove(&container.rid);
+        }
+        Ok(())
+    }
+
+    /// Removes the versions before the first that is young enough.
+    async fn trim_history(&self, partition: &Partition, before: i64) -> Result<()> {
+        // Mostly there is nothing to do, which the oldest version tells.
+        let mut entries_max = 1;
+        loop {
+            let scan = ReadRequest::Scan(Scan::forward(keys::history_after(0), entries_max));
+            let page = self.store.read(partition.store, scan).await.map_err(store_failure)?;
+            let old: Vec<Key> = page
+                .entries
+                .into_iter()
+                .take_while(|entry| {
+                    Version::decode(&entry.value).is_none_or(|version| version.timestamp < before)
+                })
+                .map(|entry| entry.key)
+                .collect();
+            let Some((last, _, _)) = old.last().and_then(|key| keys::parse_history(key)) else {
+                return Ok(());
+            };
+            let count = old.len();
+            let op = TrimHistory {
+                operation_id: self.operation_id(),
+                versions: old,
+                to: last,
+                everything: before == i64::MAX,
+            };
+            let trimmed = self.commit(partition, op).await.map_err(commit_failure)?.out;
+            if !trimmed || (count < entries_max && !page.more) || self.is_stopping() {
+                return Ok(());
+            }
+            entries_max = TRIM_AT_ONCE;
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> Lsn {
+    bytes.try_into().map_or(Lsn::MAX, u64::from_be_bytes)
+}
+
+/// Begins or ends the keeping of versions in one partition.
+struct SetRecording {
+    operation_id: u128,
+    on: bool,
+    numberings: u16,
+}
+
+impl Op for SetRecording {
+    type Out = ();
+
+    fn id(&self) -> u128 {
+        self.operation_id
+    }
+
+    fn reads(&self, keys: &mut Vec<Key>) {
+        keys.push(keys::recording(0));
+    }
+
+    fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<()> {
+        if view.get(&keys::recording(0)).is_some() == self.on {
+            return Decision::Reject(());
+        }
+        let mut writes = WriteSet::default();
+        if self.on {
+            // What was written before this is not in the log.
+            writes.put(keys::recording(0), Bytes::copy_from_slice(&lsn.to_be_bytes()));
+        } else {
+            for numbering in 0..self.numberings {
+                writes.delete(keys::recording(numbering));
+            }
+        }
+        Decision::Write(writes, ())
+    }
+}
+
+/// Removes versions and notes from where the log is complete now.
+struct TrimHistory {
+    operation_id: u128,
+    versions: Vec<Key>,
+    to: Lsn,
+    /// The log is being removed: not if it is kept again meanwhile.
+    everything: bool,
+}
+
+impl Op for TrimHistory {
+    type Out = bool;
+
+    fn id(&self) -> u128 {
+        self.operation_id
+    }
+
+    fn reads(&self, keys: &mut Vec<Key>) {
+        keys.push(keys::recording(0));
+    }
+
+    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<bool> {
+        let floor = view.get(&keys::recording(0)).map(|bytes| number(&bytes));
+        if floor.is_some() == self.everything {
+            return Decision::Reject(false);
+        }
+        let mut writes = WriteSet::default();
+        if let Some(floor) = floor {
+            writes.put(keys::recording(0), Bytes::copy_from_slice(&floor.max(self.to).to_be_bytes()));
+        }
+        for key in &self.versions {
+            writes.delete(key.clone());
+        }
+        Decision::Write(writes, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orrery_model::partition_key::EffectiveKey;
+
+    use super::*;
+
+    #[test]
+    fn the_format_is_frozen() {
+        let item_key = keys::item(&EffectiveKey::parse("0500").unwrap(), "a");
+        let key = PartitionKey::parse_header(br#"["x"]"#).unwrap();
+        let bytes = Version::deleted(&item_key, &key, 258, 7, true);
+        assert_eq!(bytes[..11], [1, 3, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(bytes[11..21], [0, 0, 0, 0, 0, 0, 0, 7, 0, 6]);
+        assert_eq!(&bytes[21..], b"\x05\x00\xFF\x00\x00a[\"x\"]");
+        let deleted = Version::decode(&bytes).unwrap();
+        assert_eq!((deleted.happened, deleted.expired, deleted.previous), (Happened::Delete, true, Some(7)));
+        assert_eq!((deleted.timestamp, &deleted.item_key), (258, &item_key));
+        assert_eq!(deleted.partition_key(), Some(key));
+        let item = StoredItem { lsn: 9, body: Bytes::from_static(b"{}"), ..StoredItem::default() };
+        let written = Version::decode(&Version::written(&item_key, &item, None)).unwrap();
+        assert_eq!((written.happened, written.previous), (Happened::Create, None));
+        assert_eq!(written.item(), Some(item));
+        assert!(Version::decode(&Bytes::from_static(b"\x02")).is_none());
+    }
+}
