@@ -10,6 +10,7 @@ use orrery_model::{Error, ErrorKind, Object, Result, Value};
 
 use crate::catalog::{Catalog, Change, Container, DatabaseEntry, OfferOwner, Partition, already_exists};
 use crate::databases::{add_offer, check_account_size, check_etag};
+use crate::encryption_keys::check_policy_keys;
 use crate::failure::store_failure;
 use crate::index::IndexState;
 use crate::items::body::parse_object;
@@ -56,11 +57,16 @@ impl Database {
         body: &[u8],
         throughput: Option<Throughput>,
     ) -> Result<MetadataReply> {
-        let definition = ContainerDefinition::create(&with_policy_lifted(parse_object(body)?))?;
-        check_what_is_done(&definition)?;
-        let synthetic = Policy::of(&definition, true)?;
+        let body = with_policy_lifted(parse_object(body)?);
         trace.add(cost::metadata_write());
         let catalog = self.catalog.snapshot();
+        // Keys that are missing are reported before what else is wrong with the policy.
+        if let Ok(owner) = catalog.database(database) {
+            check_policy_keys(owner, &body)?;
+        }
+        let definition = ContainerDefinition::create(&body)?;
+        check_what_is_done(&definition)?;
+        let synthetic = Policy::of(&definition, true)?;
         let owner = catalog.database(database)?;
         check_can_create(owner, &definition)?;
         let shares = throughput.is_none() && catalog.offer_of(OfferOwner::Database(owner.rid)).is_some();

@@ -9,6 +9,7 @@ mod containers;
 mod continuation;
 pub mod cost;
 mod databases;
+mod encryption_keys;
 mod env;
 mod failure;
 mod index;

@@ -3,6 +3,8 @@
 use orrery_db::query_limits;
 use orrery_model::{Object, Value};
 
+use crate::consistency::AccountConsistency;
+
 /// What clients may know of the query engine beside its limits.
 const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.90,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true"#;
 
@@ -11,7 +13,7 @@ const ACCOUNT_ID: &str = "orrery";
 const REGION: &str = "Local";
 
 /// The document for a client that reached the server at this base address, which ends with a slash.
-pub(crate) fn document(endpoint: &str) -> Value {
+pub(crate) fn document(endpoint: &str, consistency: AccountConsistency) -> Value {
     let location = || {
         let mut object = Object::new();
         object.set("name", Value::from(REGION));
@@ -44,9 +46,7 @@ pub(crate) fn document(endpoint: &str) -> Value {
     replication.set("minReplicaSetSize", Value::from(1));
     replication.set("maxReplicasetSize", Value::from(1));
     account.set("userReplicationPolicy", replication.into());
-    let mut consistency = Object::new();
-    consistency.set("defaultConsistencyLevel", Value::from("Session"));
-    account.set("userConsistencyPolicy", consistency.into());
+    account.set("userConsistencyPolicy", consistency.to_value());
     account.set("systemReplicationPolicy", numbers(&[("minReplicaSetSize", 1), ("maxReplicasetSize", 1)]));
     account.set("readPolicy", numbers(&[("primaryReadCoefficient", 1), ("secondaryReadCoefficient", 1)]));
     account.set("queryEngineConfiguration", Value::from(query_engine()));

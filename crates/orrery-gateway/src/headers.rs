@@ -3,7 +3,6 @@
 use http::{HeaderMap, HeaderValue};
 use orrery_db::Priority;
 use orrery_model::partition_key::{EpkRange, PartitionKey};
-use orrery_model::session::SessionToken;
 use orrery_model::{Error, Result};
 
 pub const IS_QUERY: &str = "x-ms-documentdb-isquery";
@@ -110,13 +109,6 @@ pub fn window(headers: &HeaderMap) -> Result<Option<EpkRange>> {
     EpkRange::parse(start.unwrap_or("").trim(), end.unwrap_or("FF")).map(Some)
 }
 
-/// The session that a read must not fall behind, unless the request relaxes its consistency.
-pub fn session(headers: &HeaderMap) -> Result<Option<SessionToken>> {
-    let level = consistency(headers)?;
-    let token = non_empty(headers, SESSION_TOKEN).map(SessionToken::parse).transpose()?;
-    Ok(token.filter(|_| level == Consistency::Session))
-}
-
 /// How important the request says it is; what is not a priority is refused where items are asked for.
 pub fn priority(headers: &HeaderMap) -> Priority {
     match non_empty(headers, PRIORITY_LEVEL) {
@@ -130,28 +122,6 @@ pub fn throughput_bucket(headers: &HeaderMap) -> Result<Option<u8>> {
     let Some(text) = non_empty(headers, THROUGHPUT_BUCKET) else { return Ok(None) };
     let number = text.parse().ok().filter(|number| (1..=5).contains(number));
     number.map(Some).ok_or_else(|| invalid(THROUGHPUT_BUCKET, text))
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Consistency {
-    Session,
-    /// Weaker than session: tokens are not looked at.
-    Relaxed,
-}
-
-/// The level a request asks for. The account's is Session; asking for more than that is refused.
-fn consistency(headers: &HeaderMap) -> Result<Consistency> {
-    let strategy = non_empty(headers, READ_CONSISTENCY_STRATEGY);
-    let level = strategy.filter(|text| !text.eq_ignore_ascii_case("default"));
-    let level = level.or_else(|| non_empty(headers, CONSISTENCY_LEVEL));
-    match level.map(str::to_ascii_lowercase).as_deref() {
-        None | Some("session" | "latestcommitted") => Ok(Consistency::Session),
-        Some("eventual" | "consistentprefix") => Ok(Consistency::Relaxed),
-        Some("strong" | "boundedstaleness" | "globalstrong") => Err(Error::bad_request(
-            "ConsistencyLevel Strong or BoundedStaleness specified in the request is invalid when service is configured with consistency level Session. Ensure the request consistency level is not stronger than the service consistency level.",
-        )),
-        Some(other) => Err(invalid(CONSISTENCY_LEVEL, other)),
-    }
 }
 
 #[cfg(test)]
@@ -174,14 +144,5 @@ mod tests {
             "3F"
         );
         assert!(window(&headers(&[(START_EPK, "xyz")])).is_err());
-    }
-
-    #[test]
-    fn consistency_may_be_relaxed_but_not_strengthened() {
-        let token = (SESSION_TOKEN, "0:0#5");
-        assert!(session(&headers(&[token])).unwrap().is_some());
-        assert!(session(&headers(&[token, (CONSISTENCY_LEVEL, "Eventual")])).unwrap().is_none());
-        assert!(session(&headers(&[token, (CONSISTENCY_LEVEL, "Strong")])).is_err());
-        assert!(session(&headers(&[(SESSION_TOKEN, "nonsense")])).is_err());
     }
 }

@@ -7,6 +7,7 @@
 mod account;
 mod admin;
 pub mod auth;
+mod consistency;
 mod controls;
 mod explain;
 pub mod headers;
@@ -19,4 +20,5 @@ mod service;
 pub mod transport;
 pub mod wire;
 
+pub use consistency::{AccountConsistency, ConsistencyLevel};
 pub use service::{CrossPartitionQueries, Gateway, GatewayOptions};

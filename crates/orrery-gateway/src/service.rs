@@ -17,6 +17,7 @@ use orrery_model::{Error, ErrorKind};
 
 use crate::admin;
 use crate::auth::{AccountKeys, AuthFailure, AuthOptions, Principal, SignedRequest, authenticate};
+use crate::consistency::{AccountConsistency, ConsistencyLevel};
 use crate::headers;
 use crate::metrics::Metrics;
 use crate::operation::Verb;
@@ -36,6 +37,8 @@ pub struct GatewayOptions {
     pub metrics: Arc<Metrics>,
     /// The server's certificate, for download.
     pub certificate_pem: Option<String>,
+    /// What the account promises its readers.
+    pub consistency: AccountConsistency,
     /// A clock that operators may move; only for tests.
     pub clock: Option<Arc<MovableClock>>,
     pub cross_partition_queries: CrossPartitionQueries,
@@ -92,6 +95,7 @@ pub(crate) struct Call<'a> {
     pub connection: ConnectionInfo,
     pub cross_partition_queries: CrossPartitionQueries,
     pub activity_id: &'a str,
+    pub consistency: AccountConsistency,
 }
 
 /// Why there is no ordinary answer.
@@ -140,6 +144,7 @@ impl Gateway {
                 self.database.admit_metadata(&mut trace)?;
             }
             let body = body().await.map_err(body_failure)?;
+            let consistency = self.options.consistency;
             let call = Call {
                 database: &self.database,
                 parts: &parts,
@@ -149,8 +154,17 @@ impl Gateway {
                 connection,
                 cross_partition_queries: self.options.cross_partition_queries,
                 activity_id: &activity_id,
+                consistency,
             };
-            call.dispatch(&mut trace).await.map_err(Refusal::from)
+            let outcome = call.dispatch(&mut trace).await;
+            let reads_items =
+                !verb.writes() && verb != Verb::PlanQuery && matches!(path, Path::Items(_) | Path::Item(..));
+            if reads_items
+                && consistency.level_of(&parts.headers).is_ok_and(ConsistencyLevel::reads_cost_double)
+            {
+                trace.add(trace.charge);
+            }
+            outcome.map_err(Refusal::from)
         };
         let reply = match outcome.await {
             Ok(reply) => reply,

@@ -5,6 +5,7 @@
 
 pub mod charge;
 pub mod container;
+pub mod encryption_key;
 pub mod env;
 pub mod error;
 pub mod etag;

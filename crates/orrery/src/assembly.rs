@@ -64,6 +64,7 @@ pub(crate) async fn open_database(
             .unwrap_or_else(|| scaled(defaults.partition_bytes_max, limits.scale)),
         partition_throughput_max: limits.partition_throughput_max.or_else(|| u32::try_from(throughput).ok()),
         partitions_at_creation: limits.partitions_at_creation,
+        change_feed_retention_minutes: limits.change_feed_retention_minutes,
         ..defaults
     };
     Database::open(store, env, options)

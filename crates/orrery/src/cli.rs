@@ -307,6 +307,27 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "NUMBER", env = "ORRERY_CONNECTIONS_MAX", help_heading = "Network")]
     pub(crate) connections_max: Option<usize>,
 
+    /// The consistency level of the account: strong, bounded-staleness, session, consistent-prefix or eventual.
+    /// Requests may relax it but not strengthen it. Reads are always current; those at the two strongest levels
+    /// cost twice as much. [default: session]
+    #[arg(long, value_name = "LEVEL", env = "ORRERY_DEFAULT_CONSISTENCY", help_heading = "Account")]
+    pub(crate) default_consistency: Option<String>,
+
+    /// Versions that reads may lag behind under bounded staleness, at least 10: what the account document says.
+    /// [default: 100]
+    #[arg(long, value_name = "NUMBER", env = "ORRERY_MAX_STALENESS_PREFIX", help_heading = "Account")]
+    pub(crate) max_staleness_prefix: Option<u32>,
+
+    /// Seconds that reads may lag behind under bounded staleness, 5 to 86400: what the account document says.
+    /// [default: 5]
+    #[arg(long, value_name = "SECONDS", env = "ORRERY_MAX_STALENESS_SECONDS", help_heading = "Account")]
+    pub(crate) max_staleness_seconds: Option<u32>,
+
+    /// Keep every version and every delete so many minutes, for the change feed of all versions and deletes, in
+    /// containers whose change feed policy says nothing. [default: only where the policy says so]
+    #[arg(long, value_name = "MINUTES", env = "ORRERY_CHANGE_FEED_RETENTION", help_heading = "Account")]
+    pub(crate) change_feed_retention: Option<u32>,
+
     /// Let requests beyond the provisioned throughput pass instead of telling them to wait (429). Charges are
     /// reported either way.
     #[arg(long, env = "ORRERY_NO_THROTTLE", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Limits")]

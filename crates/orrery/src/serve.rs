@@ -85,6 +85,7 @@ async fn serve(settings: Settings, started: Instant) -> Result<(), Failure> {
             auth: AuthOptions { check_clock: settings.check_clock, ..AuthOptions::default() },
             metrics: Arc::clone(&metrics),
             certificate_pem: certificate.as_ref().map(|certificate| certificate.trust_pem.clone()),
+            consistency: settings.consistency,
             clock,
             cross_partition_queries: settings.cross_partition_queries,
         },

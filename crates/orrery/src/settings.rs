@@ -9,6 +9,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use orrery_gateway::CrossPartitionQueries;
 use orrery_gateway::auth::MasterKey;
+use orrery_gateway::{AccountConsistency, ConsistencyLevel};
 use orrery_storage::Durability;
 use serde::Deserialize;
 
@@ -30,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) check_clock: bool,
     pub(crate) cross_partition_queries: CrossPartitionQueries,
     pub(crate) limits: Limits,
+    pub(crate) consistency: AccountConsistency,
     /// Whether tests may move the clock.
     pub(crate) test_controls: bool,
     pub(crate) output: Output,
@@ -45,6 +47,7 @@ pub(crate) struct Limits {
     pub(crate) logical_partition_bytes_max: Option<u64>,
     pub(crate) partition_throughput_max: Option<u32>,
     pub(crate) partitions_at_creation: Option<u32>,
+    pub(crate) change_feed_retention_minutes: Option<u32>,
 }
 
 pub(crate) enum Storage {
@@ -101,6 +104,10 @@ struct Configuration {
     cert_name: Option<OneOrMany>,
     no_tls: Option<bool>,
     connections_max: Option<usize>,
+    default_consistency: Option<String>,
+    max_staleness_prefix: Option<u32>,
+    max_staleness_seconds: Option<u32>,
+    change_feed_retention: Option<u32>,
     no_throttle: Option<bool>,
     cross_partition_queries: Option<CrossPartition>,
     test_controls: Option<bool>,
@@ -180,7 +187,16 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
         partitions_at_creation: check_partitions(
             arguments.partitions_at_creation.or(file.partitions_at_creation),
         )?,
+        change_feed_retention_minutes: at_least_one(
+            "change-feed-retention",
+            arguments.change_feed_retention.or(file.change_feed_retention),
+        )?,
     };
+    let consistency = resolve_consistency(
+        arguments.default_consistency.or(file.default_consistency).as_deref(),
+        arguments.max_staleness_prefix.or(file.max_staleness_prefix),
+        arguments.max_staleness_seconds.or(file.max_staleness_seconds),
+    )?;
     let connections_max = match arguments.connections_max.or(file.connections_max) {
         Some(0) => return Err(Failure::usage("connections-max must be at least 1")),
         Some(number) => number.min(1 << 20),
@@ -203,6 +219,7 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
         tls,
         connections_max,
         limits,
+        consistency,
         test_controls: arguments.test_controls.or(file.test_controls).unwrap_or(false),
         check_clock: !arguments.no_clock_check.or(file.no_clock_check).unwrap_or(false),
         cross_partition_queries: match arguments.cross_partition_queries.or(file.cross_partition_queries) {
@@ -212,6 +229,36 @@ pub(crate) fn resolve(arguments: ServeArguments, sources: Option<&ArgMatches>) -
         },
         output: arguments.output,
     })
+}
+
+fn resolve_consistency(
+    level: Option<&str>,
+    prefix: Option<u32>,
+    seconds: Option<u32>,
+) -> Result<AccountConsistency, Failure> {
+    let default = AccountConsistency::default();
+    let level = match level {
+        None => default.level,
+        Some(text) => ConsistencyLevel::parse(text).ok_or_else(|| {
+            Failure::usage(format!(
+                "default-consistency \"{text}\" is none of strong, bounded-staleness, session, consistent-prefix and eventual"
+            ))
+        })?,
+    };
+    if level != ConsistencyLevel::BoundedStaleness && (prefix.is_some() || seconds.is_some()) {
+        return Err(Failure::usage(
+            "max-staleness-prefix and max-staleness-seconds belong to the default consistency bounded-staleness",
+        ));
+    }
+    let max_staleness_prefix = prefix.unwrap_or(default.max_staleness_prefix);
+    let max_staleness_seconds = seconds.unwrap_or(default.max_staleness_seconds);
+    if max_staleness_prefix < 10 || max_staleness_prefix > i32::MAX.unsigned_abs() {
+        return Err(Failure::usage("max-staleness-prefix must be 10 to 2147483647"));
+    }
+    if !(5..=86_400).contains(&max_staleness_seconds) {
+        return Err(Failure::usage("max-staleness-seconds must be 5 to 86400"));
+    }
+    Ok(AccountConsistency { level, max_staleness_prefix, max_staleness_seconds })
 }
 
 /// Memory or a directory: the source that is more specific and speaks of either decides. So a container image

@@ -11,10 +11,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use orrery_model::container::ContainerDefinition;
+use orrery_model::encryption_key::ClientEncryptionKey;
 use orrery_model::etag::Etag;
 use orrery_model::offer;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
-use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid};
+use orrery_model::rid::{
+    ClientEncryptionKeyRid, ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid,
+};
 use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_storage::PartitionRef;
 
@@ -55,6 +58,7 @@ pub struct DatabaseEntry {
     pub containers: BTreeMap<Box<str>, Arc<Container>>,
     container_names: HashMap<ContainerRid, Box<str>>,
     pub users: BTreeMap<Box<str>, Arc<User>>,
+    pub encryption_keys: BTreeMap<Box<str>, Arc<EncryptionKey>>,
 }
 
 /// A container with its routing table.
@@ -158,6 +162,14 @@ pub struct User {
     pub id: Box<str>,
     pub stamp: Stamp,
     pub permissions: BTreeMap<Box<str>, Arc<Permission>>,
+}
+
+/// A client encryption key.
+#[derive(Clone, Debug)]
+pub struct EncryptionKey {
+    pub rid: ClientEncryptionKeyRid,
+    pub key: ClientEncryptionKey,
+    pub stamp: Stamp,
 }
 
 #[derive(Clone, Debug)]
@@ -267,6 +279,7 @@ impl DatabaseEntry {
             containers: BTreeMap::new(),
             container_names: HashMap::new(),
             users: BTreeMap::new(),
+            encryption_keys: BTreeMap::new(),
         }
     }
 
@@ -284,6 +297,12 @@ impl DatabaseEntry {
             self.users.values().find(|user| user.rid == rid)
         };
         self.users.get(name_or_rid).or_else(by_rid).ok_or_else(not_found)
+    }
+
+    /// The client encryption key with this name or RID.
+    pub fn encryption_key(&self, name_or_rid: &str) -> Result<&Arc<EncryptionKey>> {
+        let by_rid = || self.encryption_keys.values().find(|key| key.rid.to_string() == name_or_rid);
+        self.encryption_keys.get(name_or_rid).or_else(by_rid).ok_or_else(not_found)
     }
 
     pub(crate) fn insert_container(&mut self, container: Container) {
@@ -398,6 +417,16 @@ impl Container {
             ] {
                 object.set(name, Value::from(link));
             }
+        }
+        value
+    }
+}
+
+impl EncryptionKey {
+    pub fn to_value(&self) -> Value {
+        let mut value = self.key.to_value();
+        if let Some(object) = value.as_object_mut() {
+            self.stamp.add_system_properties(object, &self.rid.to_string(), &self.rid.self_link());
         }
         value
     }

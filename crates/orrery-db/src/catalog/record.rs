@@ -1,16 +1,19 @@
 //! The catalog's records as they lie in its partition: JSON under text keys.
 //!
-//! `m` the account; `d/{database}`; `c/{container}`; `o/{offer}`; `u/{user}` with its permissions. Names in
-//! braces are RIDs. The version key `v` holds the number of the last change and fences concurrent ones.
+//! `m` the account; `d/{database}`; `c/{container}`; `o/{offer}`; `u/{user}` with its permissions;
+//! `k/{client encryption key}`. Names in braces are RIDs. The version key `v` holds the number of the last change and fences concurrent ones.
 
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery_model::container::{ContainerDefinition, IndexingPolicy};
+use orrery_model::encryption_key::ClientEncryptionKey;
 use orrery_model::offer;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
-use orrery_model::rid::{ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid};
+use orrery_model::rid::{
+    ClientEncryptionKeyRid, ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid,
+};
 use orrery_model::value;
 use orrery_storage::{PartitionId, PartitionRef};
 use serde::{Deserialize, Serialize};
@@ -19,8 +22,8 @@ use serde_json::value::RawValue;
 use crate::index::{Generation, IndexState};
 
 use super::{
-    Catalog, Container, DatabaseEntry, Former, Newborn, Offer, OfferOwner, Partition, Permission,
-    PermissionMode, Reshaping, Stamp, User,
+    Catalog, Container, DatabaseEntry, EncryptionKey, Former, Newborn, Offer, OfferOwner, Partition,
+    Permission, PermissionMode, Reshaping, Stamp, User,
 };
 
 /// A record that cannot be read: damage, or the work of a newer version.
@@ -150,6 +153,14 @@ struct PermissionRecord {
     mode: String,
     resource: String,
     partition_key: Option<String>,
+    version: u64,
+    timestamp: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct EncryptionKeyRecord {
+    rid: String,
+    definition: Box<RawValue>,
     version: u64,
     timestamp: i64,
 }
@@ -293,10 +304,23 @@ pub(super) fn user(user: &User) -> Vec<u8> {
     })
 }
 
+pub(super) fn encryption_key_key(rid: ClientEncryptionKeyRid) -> Vec<u8> {
+    format!("k/{rid}").into_bytes()
+}
+
+pub(super) fn encryption_key(key: &EncryptionKey) -> Vec<u8> {
+    encode(&EncryptionKeyRecord {
+        rid: key.rid.to_string(),
+        definition: RawValue::from_string(key.key.to_value().to_json()).expect("a value prints as JSON"),
+        version: key.stamp.version,
+        timestamp: key.stamp.timestamp,
+    })
+}
+
 /// Puts a catalog together from its records. Owners come before what they own, whatever the order given.
 pub(super) fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordError> {
     let mut catalog = Catalog::default();
-    for kind in [&b"d/"[..], b"c/", b"u/", b"o/", VERSION_KEY, ACCOUNT_KEY] {
+    for kind in [&b"d/"[..], b"c/", b"u/", b"k/", b"o/", VERSION_KEY, ACCOUNT_KEY] {
         for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(kind)) {
             add(&mut catalog, kind, value).map_err(|detail| RecordError {
                 key: String::from_utf8_lossy(key).into_owned(),
@@ -319,6 +343,7 @@ fn add(catalog: &mut Catalog, kind: &[u8], bytes: &[u8]) -> Result<(), Detail> {
         }
         b"c/" => add_container(catalog, serde_json::from_slice(bytes)?)?,
         b"u/" => add_user(catalog, serde_json::from_slice(bytes)?)?,
+        b"k/" => add_encryption_key(catalog, &serde_json::from_slice(bytes)?)?,
         b"o/" => add_offer(catalog, &serde_json::from_slice(bytes)?)?,
         b"v" => {
             catalog.version = u64::from_be_bytes(bytes.try_into().map_err(|_| "it is not a number")?);
@@ -427,6 +452,16 @@ fn add_user(catalog: &mut Catalog, record: UserRecord) -> Result<(), Detail> {
         user.permissions.insert(permission.id.clone(), Arc::new(permission));
     }
     catalog.database_mut(&database).users.insert(user.id.clone(), Arc::new(user));
+    Ok(())
+}
+
+fn add_encryption_key(catalog: &mut Catalog, record: &EncryptionKeyRecord) -> Result<(), Detail> {
+    let rid = ClientEncryptionKeyRid::parse(&record.rid).ok_or("its RID is malformed")?;
+    let database = catalog.database_by_rid(rid.database).ok_or("its database is missing")?.id.clone();
+    let key = ClientEncryptionKey::parse(&value::parse(record.definition.get().as_bytes())?)?;
+    let stamp = Stamp { version: record.version, timestamp: record.timestamp };
+    let keys = &mut catalog.database_mut(&database).encryption_keys;
+    keys.insert(key.id.as_str().into(), Arc::new(EncryptionKey { rid, key, stamp }));
     Ok(())
 }
 

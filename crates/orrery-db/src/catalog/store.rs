@@ -12,7 +12,7 @@ use orrery_storage::{
 };
 use tokio::sync::Mutex;
 
-use super::{Catalog, Container, DatabaseEntry, Offer, Stamp, User, record};
+use super::{Catalog, Container, DatabaseEntry, EncryptionKey, Offer, Stamp, User, record};
 use crate::failure::{commit_failure, store_failure};
 
 /// The number of the catalog's own partition.
@@ -114,6 +114,9 @@ impl Change {
         for user in database.users.values() {
             self.writes.push((record::user_key(user.rid), None));
         }
+        for key in database.encryption_keys.values() {
+            self.writes.push((record::encryption_key_key(key.rid), None));
+        }
         self.writes.push((record::database_key(database.rid), None));
         self.catalog.remove_database(database);
     }
@@ -142,6 +145,12 @@ impl Change {
     pub(crate) fn put_user(&mut self, database_id: &str, user: User) {
         self.writes.push((record::user_key(user.rid), Some(record::user(&user))));
         self.catalog.database_mut(database_id).users.insert(user.id.clone(), Arc::new(user));
+    }
+
+    pub(crate) fn put_encryption_key(&mut self, database_id: &str, key: EncryptionKey) {
+        self.writes.push((record::encryption_key_key(key.rid), Some(record::encryption_key(&key))));
+        let keys = &mut self.catalog.database_mut(database_id).encryption_keys;
+        keys.insert(key.key.id.as_str().into(), Arc::new(key));
     }
 
     pub(crate) fn remove_user(&mut self, database_id: &str, user: &User) {

@@ -10,6 +10,7 @@ use orrery_db::{
     FeedScope, GoneRanges, ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace,
 };
 use orrery_model::partition_key::PartitionKey;
+use orrery_model::session::SessionToken;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Result};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -73,11 +74,15 @@ impl Call<'_> {
         let headers = &self.parts.headers;
         Ok(ItemOptions {
             partition_key: headers::partition_key(headers)?,
-            session: headers::session(headers)?,
+            session: self.session()?,
             if_match: headers::owned(headers, "if-match"),
             if_none_match: headers::owned(headers, "if-none-match"),
             intended_rid: headers::owned(headers, headers::INTENDED_RID),
         })
+    }
+
+    fn session(&self) -> Result<Option<SessionToken>> {
+        self.consistency.session_of(&self.parts.headers)
     }
 
     /// Headers that would change the outcome must not be passed over.
@@ -134,8 +139,7 @@ impl Call<'_> {
         if let Some(feed) = self.header("a-im") {
             return self.change_feed(trace, at, feed).await;
         }
-        let headers = &self.parts.headers;
-        let session = headers::session(headers)?;
+        let session = self.session()?;
         let page = self.page()?;
         let intended = self.header(headers::INTENDED_RID);
         let scope = self.scope()?;
@@ -146,7 +150,6 @@ impl Call<'_> {
     }
 
     async fn change_feed(&self, trace: &mut Trace, at: &ContainerPath, feed: &str) -> Result<Reply> {
-        let headers = &self.parts.headers;
         let mode = match feed.to_ascii_lowercase().as_str() {
             "incremental feed" => ChangeMode::LatestVersions,
             "full-fidelity feed" | "incremental full-fidelity feed" => ChangeMode::AllVersions,
@@ -174,7 +177,7 @@ impl Call<'_> {
             scope: self.scope()?,
             start,
             modified_since,
-            session: headers::session(headers)?,
+            session: self.session()?,
             page: self.page()?,
             envelope: self.header(headers::CHANGE_FEED_FORMAT).is_some(),
         };
@@ -204,7 +207,7 @@ impl Call<'_> {
         let options = QueryOptions {
             client_merge: self.cross_partition_queries.client_merge(follows),
             intended_rid: headers::owned(headers, headers::INTENDED_RID),
-            session: headers::session(headers)?,
+            session: self.session()?,
             scope,
             page,
             cross_partition: headers::flag(headers, headers::ENABLE_CROSS_PARTITION),
@@ -299,6 +302,15 @@ impl Call<'_> {
                 .is_none_or(|_| headers::flag(&self.parts.headers, headers::BATCH_CONTINUE));
             self.database.execute_bulk(trace, at.pair(), &options, &operations, goes_on).await?
         };
+        let mut results = results;
+        if self.consistency.level_of(&self.parts.headers)?.reads_cost_double() {
+            for result in &mut results {
+                if matches!(&result.outcome, BatchOutcome::Done(item) if item.effect == Effect::Read) {
+                    trace.add(result.charge);
+                    result.charge += result.charge;
+                }
+            }
+        }
         let wants_content = self.wants_content();
         let rows: Vec<WireResult> = results
             .iter()

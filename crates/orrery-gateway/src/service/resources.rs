@@ -41,9 +41,8 @@ impl Call<'_> {
             Path::Conflicts(at) => self.conflicts(trace, at),
             Path::Conflict(at, _) => self.conflict(at),
             Path::Scripts(at, kind) | Path::Script(at, kind, _) => self.scripts(at, *kind),
-            Path::EncryptionKeys(_) | Path::EncryptionKey(..) => {
-                Err(Error::not_implemented("Client encryption keys are not supported."))
-            }
+            Path::EncryptionKeys(database) => self.encryption_keys(trace, database).await,
+            Path::EncryptionKey(database, key) => self.encryption_key(trace, (database, key)).await,
             Path::Addresses => Err(Error::not_implemented(
                 "Direct mode is not supported. Please connect in gateway mode: ConnectionMode.Gateway in .NET, gatewayMode() in Java.",
             )),
@@ -93,7 +92,8 @@ impl Call<'_> {
         }
         let origin = super::origin(self.parts, &self.connection);
         let origin = origin.ok_or_else(|| Error::bad_request("The request has no Host header."))?;
-        Ok(Reply::json(StatusCode::OK, account::document(&format!("{origin}/")).to_json()))
+        let document = account::document(&format!("{origin}/"), self.consistency);
+        Ok(Reply::json(StatusCode::OK, document.to_json()))
     }
 
     async fn databases(&self, trace: &mut Trace) -> Result<Reply> {
@@ -217,6 +217,30 @@ impl Call<'_> {
             Verb::Delete => {
                 self.database.delete_user(trace, (database, user), self.if_match()).await?;
                 Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    async fn encryption_keys(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Create => {
+                let created = self.database.create_encryption_key(trace, database, &self.body).await?;
+                Ok(Reply::metadata(&created))
+            }
+            _ => self.feed("ClientEncryptionKeys", |page| {
+                self.database.list_encryption_keys(trace, database, page)
+            }),
+        }
+    }
+
+    async fn encryption_key(&self, trace: &mut Trace, at: (&str, &str)) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => Ok(Reply::metadata(&self.database.read_encryption_key(trace, at)?)),
+            Verb::Replace => {
+                let if_match = self.if_match();
+                let replaced = self.database.replace_encryption_key(trace, at, &self.body, if_match).await?;
+                Ok(Reply::metadata(&replaced))
             }
             _ => Err(method_not_allowed()),
         }

@@ -26,11 +26,14 @@ macro_rules! exchanges {
 
 exchanges!(
     account,
+    all_versions,
     authorization,
     batches,
+    bounded_staleness,
     change_feed,
     containers,
     databases,
+    encryption_keys,
     errors,
     feeds,
     items,
@@ -38,5 +41,6 @@ exchanges!(
     permissions,
     queries,
     sessions,
+    strong_consistency,
     unsupported
 );

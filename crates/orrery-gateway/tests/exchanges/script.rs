@@ -1,6 +1,7 @@
 //! Exchanges as text.
 //!
 //! ```text
+//! ! consistency Strong                how the server is set, before the first request
 //! > GET /dbs/db as read-only          who asks: the primary key unless something else is said
 //! > x-ms-version: 2020-07-15          headers of the request
 //! > {"id":"x"}                        its body
@@ -17,6 +18,7 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use orrery_gateway::auth::{MasterKey, print_date, sign_request};
+use orrery_gateway::{AccountConsistency, ConsistencyLevel};
 use orrery_model::Value;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -31,7 +33,11 @@ struct Exchange {
 }
 
 pub async fn run(text: &str) {
-    let server = TestServer::start().await;
+    let level = text.lines().find_map(|line| line.strip_prefix("! consistency "));
+    let level = level.map(|level| ConsistencyLevel::parse(level).expect("a level"));
+    let consistency =
+        AccountConsistency { level: level.unwrap_or_default(), ..AccountConsistency::default() };
+    let server = TestServer::with_consistency(consistency).await;
     let mut names: HashMap<String, String> = HashMap::new();
     for exchange in exchanges(text) {
         let request = request(&server, &exchange, &names);
@@ -46,7 +52,7 @@ pub async fn run(text: &str) {
 
 fn exchanges(text: &str) -> Vec<Exchange> {
     let mut exchanges: Vec<Exchange> = Vec::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '!'])) {
         let (side, rest) = line.split_at(1);
         let rest = rest.trim().to_owned();
         let begins = side == ">" && exchanges.last().is_none_or(|last| !last.expected.is_empty());

@@ -7,7 +7,7 @@ use orrery_db::{Database, Options, SystemEnv};
 use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey};
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
-use orrery_gateway::{CrossPartitionQueries, Gateway, GatewayOptions};
+use orrery_gateway::{AccountConsistency, CrossPartitionQueries, Gateway, GatewayOptions};
 use orrery_model::env::Env;
 use orrery_storage::Memory;
 use tokio::sync::oneshot;
@@ -24,6 +24,10 @@ pub struct TestServer {
 
 impl TestServer {
     pub async fn start() -> Self {
+        Self::with_consistency(AccountConsistency::default()).await
+    }
+
+    pub async fn with_consistency(consistency: AccountConsistency) -> Self {
         let env: Arc<dyn Env> = Arc::new(SystemEnv);
         let now_seconds = env.now_seconds();
         let start_ms = env.now_ms();
@@ -41,6 +45,7 @@ impl TestServer {
             auth: AuthOptions::default(),
             metrics: Arc::clone(&metrics),
             certificate_pem: None,
+            consistency,
             clock: None,
             cross_partition_queries: CrossPartitionQueries::default(),
         };

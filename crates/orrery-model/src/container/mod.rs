@@ -114,9 +114,7 @@ impl ContainerDefinition {
         }
         let mut body = body.clone();
         // Python sends none of these on a replace; dropping them silently would be a change.
-        for name in
-            ["uniqueKeyPolicy", "conflictResolutionPolicy", "clientEncryptionPolicy", "throughputBuckets"]
-        {
+        for name in ["uniqueKeyPolicy", "conflictResolutionPolicy", "throughputBuckets"] {
             if fields::present(&body, name).is_none()
                 && let Some(kept) = self.document.get(name)
             {
