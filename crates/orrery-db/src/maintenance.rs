@@ -19,6 +19,8 @@ use crate::items::point::decode;
 use crate::partitions::POSITIONS;
 use crate::{Catalog, Database};
 
+/// How soon work that waits for throughput is looked at again.
+const WAITING: Duration = Duration::from_secs(1);
 /// Entries looked at together.
 const PAGE_ENTRIES: usize = 256;
 
@@ -78,16 +80,19 @@ impl Database {
         let (wake, stop) = (Arc::clone(&self.maintenance.wake), Arc::clone(&self.maintenance.stop));
         let interval = Duration::from_millis(self.options.sweep_interval_ms);
         let task = tokio::spawn(async move {
+            let mut pause = interval;
             loop {
                 tokio::select! {
                     () = stop.notified() => return,
                     () = wake.notified() => {}
-                    () = tokio::time::sleep(interval) => {}
+                    () = tokio::time::sleep(pause) => {}
                 }
                 let Some(database) = database.upgrade() else { return };
                 if let Err(error) = database.maintain().await {
                     tracing::warn!(%error, "maintenance failed and will be tried again");
                 }
+                // What waits for throughput goes on with the next seconds'.
+                pause = if database.purges.is_waiting() { interval.min(WAITING) } else { interval };
             }
         });
         *self.maintenance.task.lock() = Some(task);
@@ -261,7 +266,8 @@ impl Database {
         let get = ReadRequest::Get(item_keys.clone());
         let values = self.store.read(partition.store, get).await.map_err(store_failure)?.values;
         let items = item_keys.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)));
-        self.sweep(container, items.collect()).await
+        self.sweep(container, items.collect()).await?;
+        Ok(())
     }
 
     /// Destroys partitions that no container has: left by a stop between two steps of a deletion.

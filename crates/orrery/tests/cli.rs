@@ -171,6 +171,16 @@ fn wrong_usage_ends_with_code_2() {
     assert_refused(&mut orrery(&["serve", "--in-memory", "--data", "x"]), 2, &["exclude each other"]);
     assert_refused(&mut orrery(&["serve", "--in-memory", "--key", "AAAA"]), 2, &["key: ", "64 bytes"]);
     assert_refused(&mut orrery(&["serve", "--in-memory", "--cert", "x.pem"]), 2, &["cert-key"]);
+    for (arguments, fragment) in [
+        (&["--default-consistency", "perfect"][..], "\"perfect\" is none of strong"),
+        (&["--max-staleness-seconds", "10"], "bounded-staleness"),
+        (&["--default-consistency", "bounded-staleness", "--max-staleness-prefix", "9"], "10 to 2147483647"),
+        (&["--default-consistency", "BoundedStaleness", "--max-staleness-seconds", "4"], "5 to 86400"),
+        (&["--change-feed-retention", "0"], "at least 1"),
+    ] {
+        let all = [&["serve", "--in-memory"], arguments].concat();
+        assert_refused(&mut orrery(&all), 2, &[fragment]);
+    }
     assert_refused(&mut orrery(&["serve"]), 2, &["no home directory", "--data"]);
     let mut wrong_filter = orrery(&["serve", "--in-memory"]);
     assert_refused(wrong_filter.env("ORRERY_LOG", "x=y=z"), 2, &["ORRERY_LOG"]);

@@ -75,7 +75,7 @@ impl Database {
                     .is_some_and(|(effective, _)| range.contains(&effective))
                     && only.is_none_or(|key| is_of(container, key, &version));
                 if is_wanted {
-                    self.write_version(trace, container, lsn, &version, &mut out)?;
+                    write_version(trace, container, lsn, &version, &mut out)?;
                 }
             }
             match read.entries.last() {
@@ -91,49 +91,48 @@ impl Database {
             }
         }
     }
+}
 
-    fn write_version(
-        &self,
-        trace: &mut Trace,
-        container: &Container,
-        lsn: Lsn,
-        version: &Version,
-        out: &mut ChangePage,
-    ) -> Result<()> {
-        if out.count > 0 {
-            out.documents.push(b',');
-        }
-        out.documents.extend_from_slice(b"{\"current\":");
-        let mut metadata = format!(
-            "\"lsn\":{lsn},\"crts\":{},\"operationType\":\"{}\"",
-            version.timestamp,
-            version.happened.name()
-        );
-        if let Some(previous) = version.previous {
-            metadata.push_str(&format!(",\"previousImageLSN\":{previous}"));
-        }
-        if version.happened == Happened::Delete {
-            out.documents.extend_from_slice(b"{}");
-            if version.expired {
-                metadata.push_str(",\"timeToLiveExpired\":true");
-            }
-            let id = keys::parse_item(&version.item_key).map_or("", |(_, id)| id);
-            metadata.push_str(",\"id\":");
-            write_json_string(id, &mut metadata);
-            metadata.push_str(",\"partitionKey\":");
-            let key = version.partition_key().map(|key| key.to_value());
-            named_key(container, key.as_ref()).write_json(&mut metadata);
-            trace.add(cost::point_read(0));
-        } else {
-            let item = version.item();
-            let item = item.ok_or_else(|| Error::internal("A version of an item has an unknown format."))?;
-            item.write_document(container.rid, &mut out.documents);
-            trace.add(cost::point_read(item.body.len()));
-        }
-        out.documents.extend_from_slice(format!(",\"metadata\":{{{metadata}}}}}").as_bytes());
-        out.count += 1;
-        Ok(())
+fn write_version(
+    trace: &mut Trace,
+    container: &Container,
+    lsn: Lsn,
+    version: &Version,
+    out: &mut ChangePage,
+) -> Result<()> {
+    if out.count > 0 {
+        out.documents.push(b',');
     }
+    out.documents.extend_from_slice(b"{\"current\":");
+    let mut metadata = format!(
+        "\"lsn\":{lsn},\"crts\":{},\"operationType\":\"{}\"",
+        version.timestamp,
+        version.happened.name()
+    );
+    if let Some(previous) = version.previous {
+        metadata.extend([",\"previousImageLSN\":", &previous.to_string()]);
+    }
+    if version.happened == Happened::Delete {
+        out.documents.extend_from_slice(b"{}");
+        if version.expired {
+            metadata.push_str(",\"timeToLiveExpired\":true");
+        }
+        let id = keys::parse_item(&version.item_key).map_or("", |(_, id)| id);
+        metadata.push_str(",\"id\":");
+        write_json_string(id, &mut metadata);
+        metadata.push_str(",\"partitionKey\":");
+        let key = version.partition_key().map(|key| key.to_value());
+        named_key(container, key.as_ref()).write_json(&mut metadata);
+        trace.add(cost::point_read(0));
+    } else {
+        let item = version.item();
+        let item = item.ok_or_else(|| Error::internal("A version of an item has an unknown format."))?;
+        item.write_document(container.rid, &mut out.documents);
+        trace.add(cost::point_read(item.body.len()));
+    }
+    out.documents.extend_from_slice(format!(",\"metadata\":{{{metadata}}}}}").as_bytes());
+    out.count += 1;
+    Ok(())
 }
 
 /// The parts of a key by the names of their properties.

@@ -1,7 +1,8 @@
 //! Deleting all items of one partition key value.
 //!
 //! The items vanish at once: one write notes, in the logical partition's statistics, up to which position it
-//! was purged. The bodies are then removed in the background, a few at a time, and a restart goes on with it.
+//! was purged. The bodies are then removed in the background, a few at a time and for a tenth of the throughput,
+//! and a restart goes on with it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use orrery_model::partition_key::{EffectiveKey, PartitionKey};
 use orrery_model::rid::ContainerRid;
-use orrery_model::{Error, Result};
+use orrery_model::{Charge, Error, Result};
 use orrery_storage::{Decision, Key, Lsn, Op, ReadRequest, Scan, View, WriteSet};
 use parking_lot::RwLock;
 
@@ -25,6 +26,8 @@ use crate::{Database, Trace, cost};
 
 /// Items removed in one transaction of the background work.
 const REMOVE_AT_ONCE: usize = 50;
+/// About what removing an item costs, to guess how many can be afforded.
+const REMOVAL_HUNDREDTHS: u64 = 600;
 /// Marks of unfinished purges read at once.
 const LOAD_AT_ONCE: usize = 1000;
 
@@ -37,6 +40,8 @@ const REMEMBERED: Duration = Duration::from_secs(90);
 #[derive(Debug, Default)]
 pub(crate) struct PurgeSet {
     any: AtomicBool,
+    /// Some wait for throughput.
+    waiting: AtomicBool,
     purges: RwLock<HashMap<(ContainerRid, EffectiveKey), Purge>>,
 }
 
@@ -78,6 +83,11 @@ impl PurgeSet {
         let mut purges = self.purges.write();
         purges.retain(|_, purge| purge.finished.is_none_or(|at| at.elapsed() < REMEMBERED));
         self.any.store(!purges.is_empty(), Ordering::Release);
+    }
+
+    /// Whether something could not be removed yet because the throughput was used up.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
     }
 
     /// Whether nothing waits to be removed.
@@ -159,35 +169,44 @@ impl Database {
         Ok(())
     }
 
-    /// Removes what is purged from the store.
+    /// Removes what is purged from the store, as far as the throughput goes.
     pub(crate) async fn finish_purges(&self) -> Result<()> {
+        let mut waiting = false;
         for (rid, effective, lsn) in self.purges.pending() {
-            let mut attempt = 0;
+            let (mut attempt, mut finished) = (0, true);
             while let Some(container) = self.catalog.snapshot().container_by_rid(rid).cloned() {
                 let partition = container.partition_of(&effective);
                 match self.remove_purged(&container, partition, &effective, lsn).await {
                     Err(error) if self.may_route_again(&error, &mut attempt).await => {}
                     result => {
-                        result?;
+                        finished = result?;
                         break;
                     }
                 }
             }
-            self.purges.finish(rid, &effective, lsn);
+            if finished {
+                self.purges.finish(rid, &effective, lsn);
+            }
+            waiting |= !finished;
         }
+        self.purges.waiting.store(waiting, Ordering::Release);
         Ok(())
     }
 
+    /// Answers whether all was removed.
     async fn remove_purged(
         &self,
         container: &Arc<Container>,
         partition: &Partition,
         effective: &EffectiveKey,
         lsn: Lsn,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut range = keys::items_of(effective);
         loop {
-            let scan = Scan::forward(range.clone(), REMOVE_AT_ONCE);
+            let Some(allowance) = self.background_allowance(container, partition) else { return Ok(false) };
+            let affordable = allowance.hundredths() / REMOVAL_HUNDREDTHS;
+            let at_once = usize::try_from(affordable).unwrap_or(usize::MAX).clamp(1, REMOVE_AT_ONCE);
+            let scan = Scan::forward(range.clone(), at_once);
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let mut item_keys = Vec::new();
@@ -196,7 +215,8 @@ impl Database {
                     item_keys.push((entry.key.clone(), entry.value.clone()));
                 }
             }
-            self.sweep(container, item_keys).await?;
+            let charge = self.sweep(container, item_keys).await?;
+            self.charge_background(container, partition, charge);
             match page.entries.last() {
                 Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
                 _ => break,
@@ -205,11 +225,11 @@ impl Database {
         let op =
             EndPurge { operation_id: u128::from(self.env.random_u64()), effective: effective.clone(), lsn };
         self.commit(partition, op).await.map_err(commit_failure)?;
-        Ok(())
+        Ok(true)
     }
 
-    /// Removes items that readers no longer see, after looking at each once more.
-    pub(crate) async fn sweep(&self, container: &Arc<Container>, items: Vec<(Key, Bytes)>) -> Result<()> {
+    /// Removes items that readers no longer see, after looking at each once more; answers what that is worth.
+    pub(crate) async fn sweep(&self, container: &Arc<Container>, items: Vec<(Key, Bytes)>) -> Result<Charge> {
         let mut by_key: Vec<(PartitionKey, Vec<Action>)> = Vec::new();
         for (key, value) in items {
             let Some((_, id)) = keys::parse_item(&key) else { continue };
@@ -224,10 +244,13 @@ impl Database {
                 _ => by_key.push((partition_key, vec![action])),
             }
         }
+        let mut charge = Charge::ZERO;
         for (partition_key, actions) in by_key {
-            self.run_transaction(&mut Trace::default(), container, partition_key, actions).await?;
+            let mut trace = Trace::default();
+            let outcome = self.run_transaction(&mut trace, container, partition_key, actions).await?;
+            charge += outcome.results.iter().map(|result| result.charge).sum();
         }
-        Ok(())
+        Ok(charge)
     }
 }
 

@@ -9,6 +9,7 @@ use orrery_model::{Charge, Error, ErrorKind, Result};
 use orrery_storage::PartitionId;
 use parking_lot::RwLock;
 
+use super::background::Allowances;
 use super::budget::{Budget, Priority, Throttled};
 use super::heat::{Events, Heat, PartitionHeat, ThrottleCause, ThrottleEvent};
 use crate::catalog::{Catalog, Container, OfferOwner, Partition};
@@ -55,6 +56,7 @@ pub(crate) struct Budgets {
     /// What was found for a partition, so that a request need not search for its offer.
     known: RwLock<HashMap<PartitionId, Known>>,
     events: Events,
+    pub(super) allowances: Allowances,
 }
 
 impl Default for Budgets {
@@ -99,9 +101,35 @@ impl Budgets {
         known
     }
 
+    /// The units per second of a partition, and whether this second's are spent.
+    pub(super) fn state(
+        &self,
+        catalog: &Catalog,
+        container: &Container,
+        partition: &Partition,
+        now_ms: i64,
+    ) -> (u64, bool) {
+        let account = self.known(catalog, container, partition).account;
+        (account.rate.load(Ordering::Relaxed), account.budget.is_spent(now_ms))
+    }
+
+    /// Counts work that no request has asked for.
+    pub(super) fn settle_for(
+        &self,
+        catalog: &Catalog,
+        container: &Container,
+        partition: &Partition,
+        (now_ms, charge, priority): (i64, Charge, Priority),
+    ) {
+        let account = self.known(catalog, container, partition).account;
+        account.budget.settle(now_ms, charge, priority);
+        account.heat.used(now_ms.div_euclid(1000), charge, None);
+    }
+
     /// Forgets a partition that is gone.
     pub(crate) fn forget(&self, partition: PartitionId) {
         self.known.write().remove(&partition);
+        self.allowances.forget(partition);
         self.accounts.write().remove(&Place::Partition(partition));
     }
 

@@ -5,6 +5,7 @@
 //! the partitions it visits, before the work, and settled with what it really cost, after it.
 
 mod admission;
+mod background;
 mod budget;
 mod growth;
 mod heat;

@@ -32,7 +32,7 @@ async fn write(database: Arc<Database>, writer: u64) -> Stories {
         let options = with_key(&format!(r#"["{id}"]"#));
         let story = stories.entry(id.clone()).or_default();
         let mut trace = Trace::default();
-        if state >> 32 & 3 == 0 && story.last().is_some_and(Option::is_some) {
+        if (state >> 32).is_multiple_of(4) && story.last().is_some_and(Option::is_some) {
             database.delete_item(&mut trace, (DATABASE, CONTAINER, &id), &options).await.unwrap();
             story.push(None);
         } else {

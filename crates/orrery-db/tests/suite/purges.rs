@@ -9,7 +9,8 @@ use orrery_storage::{Memory, PartitionStore};
 use crate::common::faulty::Faulty;
 use crate::common::raw::{self, ITEM, PURGE, STATISTICS};
 use crate::common::{
-    BY_PK, CONTAINER, DATABASE, ENGINES, PLACE, World, check, everything, key, quiet_options, with_key,
+    BY_PK, CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, check, everything, key, quiet_options,
+    with_key,
 };
 
 #[tokio::test]
@@ -95,6 +96,61 @@ async fn many_items_are_removed_in_the_background() {
         assert_eq!(raw::count(&world, PURGE).await, 0);
         assert_eq!(raw::count(&world, STATISTICS).await, 2);
     }
+}
+
+/// A container gets 400 units a second, of which removing may use 40: six or seven items.
+#[tokio::test]
+async fn removing_uses_a_tenth_of_the_throughput() {
+    let options = orrery_db::Options { throttle: true, partitions_at_creation: Some(1), ..quiet_options() };
+    let world = World::open(Engine::Memory, options).await;
+    world.create_container(BY_PK).await;
+    for n in 0..200 {
+        world.create(&format!(r#"{{"id":"{n}","pk":"a"}}"#)).await;
+    }
+    world
+        .database
+        .delete_by_partition_key(&mut Trace::default(), PLACE, &with_key(r#"["a"]"#))
+        .await
+        .unwrap();
+    assert!(world.feed(&everything(), 10).await.unwrap().is_empty());
+    let mut seconds = 0;
+    while raw::count(&world, PURGE).await > 0 {
+        let before = raw::count(&world, ITEM).await;
+        world.database.maintain().await.unwrap();
+        let removed = before - raw::count(&world, ITEM).await;
+        assert!(removed <= 9, "{removed} in one second");
+        assert!(seconds < 60, "it does not come to an end");
+        world.env.advance_seconds(1);
+        seconds += 1;
+    }
+    assert!(seconds >= 25, "{seconds}");
+    assert_eq!(raw::count(&world, ITEM).await, 0);
+    raw::check_consistency(&world).await.unwrap();
+
+    // Requests that use everything leave nothing to it.
+    for n in 0..10 {
+        world.create(&format!(r#"{{"id":"{n}","pk":"b"}}"#)).await;
+    }
+    world
+        .database
+        .delete_by_partition_key(&mut Trace::default(), PLACE, &with_key(r#"["b"]"#))
+        .await
+        .unwrap();
+    let mut refused = false;
+    for n in 0..100_000 {
+        let body = bytes::Bytes::from(format!(r#"{{"id":"{n}","pk":"c"}}"#));
+        let mut trace = Trace::default();
+        let written = world.database.upsert_item(&mut trace, PLACE, &with_key(r#"["c"]"#), &body).await;
+        world.database.settle(&trace);
+        if written.is_err() {
+            refused = true;
+            break;
+        }
+    }
+    assert!(refused);
+    let before = raw::count(&world, ITEM).await;
+    world.database.maintain().await.unwrap();
+    assert_eq!(raw::count(&world, ITEM).await, before);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The product under `kill -9`: writers speak HTTP to the real binary, it dies at random moments, and after each
-//! restart everything that was acknowledged must be there, whole and consistent.
+//! restart everything that was acknowledged must be there, whole and consistent, and readers of the change feed have
+//! missed nothing.
 //!
 //! Three rounds, or `ORRERY_SOAK_ROUNDS`. The moments come from a seed, which is printed and can be given as
 //! `ORRERY_SEED`.
@@ -8,6 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod client;
+mod feeds;
 mod server;
 mod writer;
 
@@ -17,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use client::Client;
+use feeds::Reader;
 use orrery_model::session::{SessionEntry, SessionToken};
 use orrery_model::{Object, Value};
 use server::Served;
@@ -39,6 +42,7 @@ fn nothing_acknowledged_is_lost() {
     let mut dice = Dice::new(seed);
     let mut writers: Vec<Writer> = (0..WRITERS).map(|number| Writer::new(number, dice.next())).collect();
     let mut seen = Session::default();
+    let mut reader = Reader::new();
     let mut ready_times = Vec::new();
     let mut acknowledged = 0;
     for round in 0..rounds {
@@ -49,7 +53,9 @@ fn nothing_acknowledged_is_lost() {
         if round == 0 {
             create_container(&mut client);
         }
-        verify(&mut client, &mut writers, &mut seen, &format!("seed {seed}, round {round}"));
+        let context = format!("seed {seed}, round {round}");
+        verify(&mut client, &mut writers, &mut seen, &context);
+        reader.verify(&mut client, &writers, &context);
         let lifetime = Duration::from_millis(100 + dice.below(900));
         let growth = Duration::from_micros(dice.below(60_000));
         acknowledged += write_until_killed(served, &mut writers, &mut seen, || {
@@ -60,7 +66,9 @@ fn nothing_acknowledged_is_lost() {
     }
     let served = Served::start(directory.path());
     ready_times.push(served.ready_after);
-    verify(&mut Client::new(served.port), &mut writers, &mut seen, &format!("seed {seed}, the end"));
+    let (mut client, context) = (Client::new(served.port), format!("seed {seed}, the end"));
+    verify(&mut client, &mut writers, &mut seen, &context);
+    reader.verify(&mut client, &writers, &context);
     served.stop();
 
     ready_times.sort();
@@ -76,7 +84,7 @@ fn nothing_acknowledged_is_lost() {
 fn create_container(client: &mut Client) {
     let created = client.send("POST", "/dbs", &[], br#"{"id":"db"}"#).unwrap();
     assert_eq!(created.status, 201);
-    let body = br#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    let body = br#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"changeFeedPolicy":{"retentionDuration":1440}}"#;
     let created = client.send("POST", "/dbs/db/colls", &[("x-ms-offer-throughput", "10000")], body).unwrap();
     assert_eq!(created.status, 201, "{}", created.text());
 }
@@ -173,6 +181,7 @@ fn verify(client: &mut Client, writers: &mut [Writer], seen: &mut Session, conte
         }
     }
     let total = stored.len();
+    assert_eq!(feeds::latest(client, context), stored, "{context}: the feed of latest versions differs");
     for writer in writers {
         writer.compare(&mut stored, context);
     }

@@ -1,6 +1,6 @@
 //! One writer: what it does, what was acknowledged, and the one operation whose fate it does not know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use orrery_model::Value;
@@ -49,12 +49,17 @@ pub struct Writer {
     doubt: Option<Effects>,
     next: u64,
     pub acknowledged: u64,
+    /// What happened to each place, in order: the number that was written, or none when it was deleted.
+    pub history: BTreeMap<Place, Vec<Option<u64>>>,
+    /// Places that were deleted with their whole key.
+    pub purged: BTreeSet<Place>,
 }
 
 impl Writer {
     pub fn new(name: u64, seed: u64) -> Self {
         let (dice, known) = (Dice::new(seed), BTreeMap::new());
-        Self { name, dice, known, doubt: None, next: 1, acknowledged: 0 }
+        let (history, purged) = (BTreeMap::new(), BTreeSet::new());
+        Self { name, dice, known, doubt: None, next: 1, acknowledged: 0, history, purged }
     }
 
     /// Writes until the connection breaks; answers the session tokens of the last answers.
@@ -124,8 +129,9 @@ impl Writer {
         let key = key(&(pk.clone(), id));
         let path = "/dbs/db/colls/c/operations/partitionkeydelete";
         let outcome = client.send("POST", path, &[("x-ms-documentdb-partitionkey", &key)], b"");
-        let places = self.known.keys().filter(|place| place.0 == pk);
-        (places.map(|place| (place.clone(), None)).collect(), outcome)
+        let places: Vec<Place> = self.known.keys().filter(|place| place.0 == pk).cloned().collect();
+        self.purged.extend(places.iter().cloned());
+        (places.into_iter().map(|place| (place, None)).collect(), outcome)
     }
 
     /// The same items get the same number together, or none of them does.
@@ -156,6 +162,7 @@ impl Writer {
         self.acknowledged += 1;
         let is_batch = effects.len() > 1;
         for (at, (place, number)) in effects.into_iter().enumerate() {
+            self.history.entry(place.clone()).or_default().push(number);
             let Some(number) = number else {
                 self.known.remove(&place);
                 continue;
@@ -184,7 +191,8 @@ impl Writer {
                 .filter(|(place, number)| found.get(place).map(|version| version.number) == *number);
             let happened = happened.count();
             assert!(happened == 0 || happened == effects.len(), "{context}: half of {effects:?} happened");
-            for (place, _) in effects.iter().filter(|_| happened > 0) {
+            for (place, number) in effects.iter().filter(|_| happened > 0) {
+                self.history.entry(place.clone()).or_default().push(*number);
                 match found.get(place) {
                     Some(version) => drop(self.known.insert(place.clone(), version.clone())),
                     None => drop(self.known.remove(place)),

@@ -1,0 +1,108 @@
+//! Readers of the change feed who outlive the server: after every crash they go on where they were, and have then
+//! seen every acknowledged version in order, and the last version of every item.
+
+use std::collections::BTreeMap;
+
+use orrery_model::Value;
+
+use crate::client::Client;
+use crate::writer::{Place, Version, Writer};
+
+const DOCS: &str = "/dbs/db/colls/c/docs";
+
+/// A reader of all versions: windows of effective keys, each with its position.
+pub struct Reader {
+    windows: Vec<(String, String, String)>,
+    seen: BTreeMap<Place, Vec<Option<u64>>>,
+}
+
+impl Reader {
+    pub fn new() -> Self {
+        Self { windows: vec![(String::new(), "FF".into(), "*".into())], seen: BTreeMap::new() }
+    }
+
+    /// Reads to the end and compares with what the writers know.
+    pub fn verify(&mut self, client: &mut Client, writers: &[Writer], context: &str) {
+        let headers =
+            [("a-im", "Full-Fidelity Feed"), ("x-ms-cosmos-changefeed-wire-format-version", "2021-09-15")];
+        let windows = std::mem::take(&mut self.windows);
+        for row in read(client, windows, &headers, &mut self.windows) {
+            let (current, metadata) = (row.get("current").unwrap(), row.get("metadata").unwrap());
+            if metadata.get("operationType").and_then(Value::as_str) == Some("delete") {
+                let id = metadata.get("id").and_then(Value::as_str).unwrap().to_owned();
+                let pk = metadata.get("partitionKey").unwrap().get("pk").and_then(Value::as_str).unwrap();
+                self.seen.entry((pk.to_owned(), id)).or_default().push(None);
+            } else {
+                let (place, version) = Version::of(current);
+                self.seen.entry(place).or_default().push(Some(version.number));
+            }
+        }
+        let mut count = 0;
+        for writer in writers {
+            for (place, history) in &writer.history {
+                let seen = self.seen.get(place).map(Vec::as_slice).unwrap_or_default();
+                // What was purged is removed in the background, some time later.
+                let unswept =
+                    history.split_last().filter(|(last, _)| last.is_none() && writer.purged.contains(place));
+                let is_whole = seen == history || unswept.is_some_and(|(_, before)| seen == before);
+                assert!(is_whole, "{context}: {place:?} was {history:?} and is told as {seen:?}");
+                count += 1;
+            }
+        }
+        assert_eq!(self.seen.len(), count, "{context}: the feed tells of items that nobody wrote");
+    }
+}
+
+/// The latest versions, from the beginning: each item once.
+pub fn latest(client: &mut Client, context: &str) -> BTreeMap<Place, Version> {
+    let whole = vec![(String::new(), "FF".into(), String::new())];
+    let mut found = BTreeMap::new();
+    for item in read(client, whole, &[("a-im", "Incremental Feed")], &mut Vec::new()) {
+        let (place, version) = Version::of(&item);
+        assert!(
+            found.insert(place.clone(), version).is_none(),
+            "{context}: {place:?} came twice in the feed"
+        );
+    }
+    found
+}
+
+/// Reads some windows to their ends, which go to `ends`.
+fn read(
+    client: &mut Client,
+    mut windows: Vec<(String, String, String)>,
+    headers: &[(&str, &str)],
+    ends: &mut Vec<(String, String, String)>,
+) -> Vec<Value> {
+    let mut rows = Vec::new();
+    while let Some((min, max, etag)) = windows.pop() {
+        let mut sent = headers.to_vec();
+        sent.extend([("x-ms-start-epk", min.as_str()), ("x-ms-end-epk", max.as_str())]);
+        sent.extend([("x-ms-read-key-type", "EffectivePartitionKeyRange"), ("x-ms-max-item-count", "100")]);
+        if !etag.is_empty() {
+            sent.push(("if-none-match", etag.as_str()));
+        }
+        let page = client.send("GET", DOCS, &sent, b"").unwrap();
+        let next = page.header("etag").unwrap_or_default().to_owned();
+        match page.status {
+            304 => ends.push((min, max, next)),
+            200 => {
+                rows.extend_from_slice(page.json().get("Documents").and_then(Value::as_array).unwrap());
+                windows.push((min, max, next));
+            }
+            // Split, or in several partitions from the start: each part goes on from the same position.
+            410 => {
+                let ranges = client.send("GET", "/dbs/db/colls/c/pkranges", &[], b"").unwrap().json();
+                for range in ranges.get("PartitionKeyRanges").and_then(Value::as_array).unwrap() {
+                    let text = |name: &str| range.get(name).and_then(Value::as_str).unwrap().to_owned();
+                    let part = (text("minInclusive").max(min.clone()), text("maxExclusive").min(max.clone()));
+                    if part.0 < part.1 {
+                        windows.push((part.0, part.1, etag.clone()));
+                    }
+                }
+            }
+            _ => panic!("{}", page.text()),
+        }
+    }
+    rows
+}
