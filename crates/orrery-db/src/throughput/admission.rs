@@ -65,7 +65,13 @@ impl Default for Budgets {
         metadata.set_rate(METADATA_PER_SECOND);
         // A server starts rested: whoever sets up many containers at once is not kept waiting.
         metadata.fill_bank();
-        Self { metadata, accounts: RwLock::default(), known: RwLock::default(), events: Events::default() }
+        Self {
+            metadata,
+            accounts: RwLock::default(),
+            known: RwLock::default(),
+            events: Events::default(),
+            allowances: Allowances::default(),
+        }
     }
 }
 
