@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what one part of the work needs, if it is missing: `setup.sh build|python|javascript|go|java|rust`.
+# Installs what one part of the work needs, if it is missing: `setup.sh build|postgres|python|javascript|go|java|rust`.
 # Uses the system's packages; says what is wanted where it cannot install.
 set -euo pipefail
 
@@ -24,6 +24,15 @@ case $part in
         if ! command -v cargo >/dev/null; then
             echo "setup: please install the Rust toolchain named in rust-toolchain.toml with rustup" >&2
             exit 1
+        fi
+        ;;
+    postgres)
+        if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null; then
+            package postgresql
+            ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || {
+                echo "setup: please install PostgreSQL 15 or later (Debian package postgresql)" >&2
+                exit 1
+            }
         fi
         ;;
     python)

@@ -29,6 +29,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::coordination::Coordination;
+
 /// A key inside a partition. Byte order is scan order.
 pub type Key = Vec<u8>;
 
@@ -341,6 +343,11 @@ pub trait PartitionStore: Send + Sync + 'static {
 
     /// Bytes on disk (or in memory) of the partition, as well as the engine can tell cheaply.
     fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>>;
+
+    /// What this process shares with others that have the same store open; `None` = it has the store alone.
+    fn coordination(&self) -> Option<&dyn Coordination> {
+        None
+    }
 
     /// Flushes what is buffered and stops background work. Later calls fail as unavailable.
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;

@@ -5,8 +5,10 @@
 //! grouped so that concurrent writers share one flush to disk.
 
 pub mod contract;
+mod coordination;
 mod embedded;
 mod memory;
+mod postgres;
 mod transaction;
 
 pub use contract::{
@@ -14,5 +16,7 @@ pub use contract::{
     Limits, Lsn, Op, PartitionId, PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan,
     Snapshot, StoreError, View, Want, WriteSet, commit,
 };
+pub use coordination::{Coordination, Duty};
 pub use embedded::{Durability, Embedded, EmbeddedOptions, OpenError};
 pub use memory::Memory;
+pub use postgres::{InvalidStoreUrl, NodeStatus, Postgres, PostgresError, PostgresOptions, StoreStatus};

@@ -27,26 +27,77 @@ pub(crate) fn run(
     limits: &Limits,
     read_current: &mut ReadCurrent<'_>,
 ) -> Result<Option<WriteSet>, CommitError> {
-    let mut wanted = Vec::new();
-    guarded(|| op.reads(&mut wanted))?;
-    let mut view = Values::default();
-    for _ in 0..READ_ROUNDS_MAX {
-        for key in wanted {
-            if !view.has_read(&key) {
-                let value = read_current(&key)?;
-                view.insert(key, value);
-            }
+    let mut running = Running::begin(op)?;
+    loop {
+        for key in running.take_wanted() {
+            let value = read_current(&key)?;
+            running.supply(key, value);
         }
-        match guarded(|| op.decide(&view, lsn))? {
-            ErasedDecision::Write(writes) => {
-                check_writes(&writes, limits)?;
-                return Ok(Some(writes));
-            }
-            ErasedDecision::Reject => return Ok(None),
-            ErasedDecision::NeedReads(more) => wanted = more,
+        if let Step::Final(writes) = running.step(op, lsn, limits)? {
+            return Ok(writes);
         }
     }
-    Err(CommitError::Failed(format!("it asked for further reads more than {READ_ROUNDS_MAX} times")))
+}
+
+/// An operation on its way to a final decision, for engines that fetch what it wants in their own time.
+pub(crate) struct Running {
+    view: Values,
+    wanted: Vec<Key>,
+    rounds: usize,
+}
+
+/// How far a decision came.
+pub(crate) enum Step {
+    /// `None` = rejected: nothing to write, no number used.
+    Final(Option<WriteSet>),
+    /// It wants to look at further keys first.
+    Wants,
+}
+
+impl Running {
+    /// Asks the operation which keys it needs.
+    pub(crate) fn begin(op: &dyn ErasedOp) -> Result<Self, CommitError> {
+        let mut wanted = Vec::new();
+        guarded(|| op.reads(&mut wanted))?;
+        Ok(Self { view: Values::default(), wanted, rounds: 0 })
+    }
+
+    /// The keys that are still to be supplied.
+    pub(crate) fn take_wanted(&mut self) -> Vec<Key> {
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.retain(|key| !self.view.has_read(key));
+        wanted
+    }
+
+    pub(crate) fn supply(&mut self, key: Key, value: Option<Bytes>) {
+        self.view.insert(key, value);
+    }
+
+    /// Decides with what was supplied.
+    pub(crate) fn step(
+        &mut self,
+        op: &mut dyn ErasedOp,
+        lsn: Lsn,
+        limits: &Limits,
+    ) -> Result<Step, CommitError> {
+        match guarded(|| op.decide(&self.view, lsn))? {
+            ErasedDecision::Write(writes) => {
+                check_writes(&writes, limits)?;
+                Ok(Step::Final(Some(writes)))
+            }
+            ErasedDecision::Reject => Ok(Step::Final(None)),
+            ErasedDecision::NeedReads(more) => {
+                self.wanted = more;
+                self.rounds += 1;
+                if self.rounds < READ_ROUNDS_MAX {
+                    return Ok(Step::Wants);
+                }
+                Err(CommitError::Failed(format!(
+                    "it asked for further reads more than {READ_ROUNDS_MAX} times"
+                )))
+            }
+        }
+    }
 }
 
 /// Checks what [`crate::PartitionStore::bulk_load`] is given. Returns the size of all entries.

@@ -1,0 +1,493 @@
+//! Commits: whatever waits for a partition in this process shares one transaction of two round trips.
+//!
+//! 1. `BEGIN`, take the partition's row (its lock, numbers and fence), read all keys the group asked for.
+//! 2. Here: the decisions, in order, over one overlay.
+//! 3. Delete, store, `COMMIT`.
+//!
+//! A partition has one lane, and a lane has one transaction under way, so a process has at most one commit in
+//! doubt per partition. Each transaction also writes its own number under the process's own key; a
+//! commit whose answer was lost is resolved by waiting for the partition's lock and comparing that number.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::{OptionFuture, join3, join5};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::fault::{Fault, leaves_doubt};
+use super::pool::Session;
+use super::shared::Shared;
+use super::{key, sql};
+use crate::contract::{CommitError, ErasedOp, Key, Lsn, PartitionRef};
+use crate::transaction::{Running, Step};
+
+/// Operations that may wait for one partition.
+const WAITING_MAX: usize = 4096;
+/// A group that has grown to this is written; the rest of it becomes the next group.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+/// How long the server may take for one round trip, the wait for the disk and for standbys included.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(30);
+
+type Reply = oneshot::Sender<Result<Lsn, CommitError>>;
+
+struct Waiting {
+    op: Box<dyn ErasedOp>,
+    reply: Reply,
+}
+
+/// The way to one partition.
+pub(super) struct Lane {
+    partition: PartitionRef,
+    queue: Mutex<Queue>,
+    /// Bytes written that the partition's row does not count yet.
+    pub(super) uncounted: AtomicI64,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    running: bool,
+}
+
+/// What became of one try.
+enum Attempt {
+    /// Of each operation that was decided, in order.
+    Done(Vec<Result<Lsn, CommitError>>),
+    Fenced,
+    Again(Fault),
+    /// The answer to COMMIT was lost.
+    Doubt { group: u64, results: Vec<Result<Lsn, CommitError>>, reason: String },
+}
+
+enum Fate {
+    Committed,
+    NotCommitted,
+    Unknown(String),
+}
+
+/// The group's own view of the partition.
+#[derive(Default)]
+struct Overlay {
+    /// What was read.
+    stored: HashMap<Key, Option<Bytes>>,
+    /// What the group has written.
+    written: HashMap<Key, Option<Bytes>>,
+    bytes: usize,
+}
+
+impl Lane {
+    pub(super) fn new(partition: PartitionRef) -> Self {
+        Self { partition, queue: Mutex::default(), uncounted: AtomicI64::new(0) }
+    }
+
+    /// Queues an operation and sees to it that somebody works on the queue.
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        op: Box<dyn ErasedOp>,
+    ) -> Result<Lsn, CommitError> {
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting { op, reply };
+        if shared.options.group_operations_max == 1 {
+            // For measuring: no lane, every operation for itself.
+            let (lane, shared) = (Arc::clone(self), Arc::clone(shared));
+            tokio::spawn(async move { lane.run_group(&shared, vec![waiting]).await });
+        } else {
+            let mut queue = self.queue.lock();
+            if queue.waiting.len() >= WAITING_MAX {
+                return Err(CommitError::Busy);
+            }
+            queue.waiting.push_back(waiting);
+            if !queue.running {
+                queue.running = true;
+                let (lane, shared) = (Arc::clone(self), Arc::clone(shared));
+                tokio::spawn(async move { lane.work(&shared).await });
+            }
+        }
+        answer.await.unwrap_or_else(|_| Err(CommitError::Unknown("the commit was given up".to_owned())))
+    }
+
+    /// Commits group after group until nothing waits.
+    async fn work(self: Arc<Self>, shared: &Arc<Shared>) {
+        loop {
+            let group: Vec<Waiting> = {
+                let mut queue = self.queue.lock();
+                let take = queue.waiting.len().min(shared.options.group_operations_max);
+                if take == 0 {
+                    queue.running = false;
+                    return;
+                }
+                queue.waiting.drain(..take).collect()
+            };
+            self.run_group(shared, group).await;
+        }
+    }
+
+    async fn run_group(&self, shared: &Shared, mut group: Vec<Waiting>) {
+        let _busy = shared.busy.read().await;
+        let began = Instant::now();
+        let mut pause = Duration::from_millis(5);
+        loop {
+            if let Err(error) = shared.check_open() {
+                return refuse(group, &CommitError::Unavailable(error.to_string()));
+            }
+            let (results, doubt) = match self.attempt(shared, &mut group).await {
+                Attempt::Done(results) => (results, None),
+                Attempt::Fenced => return refuse(group, &CommitError::Fenced),
+                Attempt::Again(fault) => {
+                    if !fault.may_pass() || began.elapsed() > shared.options.commit_patience {
+                        return refuse(group, &CommitError::Unavailable(fault.text().to_owned()));
+                    }
+                    tracing::debug!(partition = self.partition.id.0, reason = fault.text(), "a commit is tried again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_millis(500));
+                    continue;
+                }
+                Attempt::Doubt { group, results, reason } => (results, Some((group, reason))),
+            };
+            if let Some((name, reason)) = doubt {
+                tracing::warn!(partition = self.partition.id.0, reason, "the answer to a commit was lost");
+                match self.resolve(shared, name, &reason).await {
+                    Fate::Committed => {}
+                    Fate::NotCommitted => continue,
+                    Fate::Unknown(reason) => {
+                        return refuse(group, &CommitError::Unknown(reason));
+                    }
+                }
+            }
+            // What the group had no room for goes first next time.
+            let rest = group.split_off(results.len());
+            let mut queue = self.queue.lock();
+            for waiting in rest.into_iter().rev() {
+                queue.waiting.push_front(waiting);
+            }
+            drop(queue);
+            if let Some(lsn) = results.iter().filter_map(|result| result.as_ref().ok()).max() {
+                shared.advance(self.partition.id, *lsn);
+            }
+            for (waiting, result) in group.into_iter().zip(results) {
+                // A caller that does not wait any more is no fault.
+                drop(waiting.reply.send(result));
+            }
+            return;
+        }
+    }
+
+    async fn attempt(&self, shared: &Shared, group: &mut [Waiting]) -> Attempt {
+        let session = match shared.session(self.partition.id).await {
+            Ok(session) => session,
+            Err(fault) => return Attempt::Again(fault),
+        };
+        let again = |fault: Fault| {
+            if matches!(fault, Fault::Lost(_)) {
+                shared.forget_route(self.partition.id);
+            }
+            Attempt::Again(fault)
+        };
+        let mut transaction = Transaction { lane: self, shared, session, overlay: Overlay::default() };
+        let mut runs: Vec<Result<Running, CommitError>> =
+            group.iter().map(|waiting| Running::begin(waiting.op.as_ref())).collect();
+        let mut wanted: Vec<Vec<Key>> = Vec::with_capacity(runs.len());
+        for run in &mut runs {
+            wanted.push(run.as_mut().map(Running::take_wanted).unwrap_or_default());
+        }
+        let first = match transaction.begin(group.len(), wanted.iter().flatten()).await {
+            Ok(Some(first)) => first,
+            Ok(None) => {
+                if transaction.session.run("ROLLBACK").await.is_ok() {
+                    transaction.session.release();
+                }
+                return Attempt::Fenced;
+            }
+            Err(fault) => return again(fault),
+        };
+        let mut results = Vec::with_capacity(group.len());
+        let mut lsn = first;
+        for ((waiting, run), wanted) in group.iter_mut().zip(runs).zip(wanted) {
+            if transaction.overlay.bytes >= GROUP_BYTES_MAX {
+                break;
+            }
+            let decided = match run {
+                Err(error) => Err(error),
+                Ok(mut run) => match transaction.decide(waiting, &mut run, wanted, lsn + 1).await {
+                    Ok(decided) => decided,
+                    Err(fault) => return again(fault),
+                },
+            };
+            results.push(match decided {
+                Ok(true) => {
+                    lsn += 1;
+                    Ok(lsn)
+                }
+                Ok(false) => Ok(lsn),
+                Err(error) => Err(error),
+            });
+        }
+        if lsn == first {
+            return match transaction.session.run("ROLLBACK").await {
+                Ok(()) => {
+                    transaction.session.release();
+                    Attempt::Done(results)
+                }
+                Err(fault) => again(fault),
+            };
+        }
+        let reserved = first + group.len() as u64;
+        match transaction.finish(lsn, reserved).await {
+            Ok(()) => Attempt::Done(results),
+            Err((fault, None)) => again(fault),
+            Err((fault, Some(group))) => {
+                shared.forget_route(self.partition.id);
+                Attempt::Doubt { group, results, reason: fault.text().to_owned() }
+            }
+        }
+    }
+
+    /// Finds out whether a group was committed. The partition's lock is free only once that is decided.
+    async fn resolve(&self, shared: &Shared, group: u64, reason: &str) -> Fate {
+        if shared.options.group_operations_max == 1 {
+            return Fate::Unknown(reason.to_owned());
+        }
+        let began = Instant::now();
+        loop {
+            let fault = match self.look_for(shared, group).await {
+                Ok(fate) => return fate,
+                Err(fault) => fault,
+            };
+            if began.elapsed() > shared.options.doubt_patience || shared.check_open().is_err() {
+                return Fate::Unknown(format!("{reason}; then {}", fault.text()));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn look_for(&self, shared: &Shared, group: u64) -> Result<Fate, Fault> {
+        let id = self.partition.id;
+        let session = shared.session(id).await?;
+        session.run("BEGIN").await?;
+        let state = session.query(sql::SETTLE, &[&key::column(id)]).await?;
+        let key = key::writer(id, shared.writer);
+        let noted = session.query(sql::FETCH, &[&key::column(id), &vec![key.as_slice()]]).await?;
+        session.run("ROLLBACK").await?;
+        session.release();
+        if state.is_empty() {
+            return Ok(Fate::Unknown("the partition was destroyed meanwhile".to_owned()));
+        }
+        let name = group.to_be_bytes();
+        let committed = noted.iter().any(|row| row.get::<_, &[u8]>(1) == name);
+        Ok(if committed { Fate::Committed } else { Fate::NotCommitted })
+    }
+}
+
+struct Transaction<'a> {
+    lane: &'a Lane,
+    shared: &'a Shared,
+    session: Session,
+    overlay: Overlay,
+}
+
+impl Transaction<'_> {
+    /// The first round trip; answers the partition's number before the group. `None` = fenced.
+    async fn begin(
+        &mut self,
+        operations: usize,
+        wanted: impl Iterator<Item = &Key>,
+    ) -> Result<Option<Lsn>, Fault> {
+        let id = self.lane.partition.id;
+        let part = key::column(id);
+        let count = operations.cast_signed() as i64;
+        let epoch = self.lane.partition.epoch.cast_signed();
+        let uncounted = self.lane.uncounted.swap(0, Ordering::AcqRel);
+        let (mut own, mut stored) = (Vec::new(), Vec::new());
+        for wanted in wanted.filter(|wanted| wanted.len() <= self.shared.options.limits.key_bytes_max) {
+            if !self.overlay.stored.contains_key(wanted) {
+                self.overlay.stored.insert(wanted.clone(), None);
+                stored.push(key::stored(id, wanted));
+                own.push(wanted);
+            }
+        }
+        let result = async {
+            let lock = self.session.prepare_cached(sql::LOCK).await?;
+            let fetch = self.session.prepare_cached(sql::FETCH).await?;
+            let keys: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+            let lock_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+                [&part, &count, &epoch, &uncounted];
+            let fetch_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&part, &keys];
+            // Polled in this order, they go out together and are answered in one round trip.
+            let client: &tokio_postgres::Client = &self.session;
+            let all = join3(
+                    client.batch_execute("BEGIN"),
+                    client.query(&lock, &lock_parameters),
+                    OptionFuture::from(
+                        (!keys.is_empty()).then(|| client.query(&fetch, &fetch_parameters))
+                    ),
+                );
+            let (begun, locked, fetched) = timed(all).await?;
+            begun?;
+            let locked = locked?;
+            Ok::<_, Fault>((locked, fetched.transpose()?.unwrap_or_default()))
+        }
+        .await;
+        let (locked, fetched) = result.inspect_err(|_| {
+            self.lane.uncounted.fetch_add(uncounted, Ordering::AcqRel);
+        })?;
+        for row in &fetched {
+            self.overlay.stored.insert(key::own(row.get(0)), Some(value(row, 1)));
+        }
+        let Some(row) = locked.first() else {
+            self.lane.uncounted.fetch_add(uncounted, Ordering::AcqRel);
+            return Ok(None);
+        };
+        let last = row.get::<_, i64>(0).cast_unsigned();
+        Ok(Some(last - operations as u64))
+    }
+
+    /// Runs one operation's decision to its end. `Ok(true)` = it writes.
+    async fn decide(
+        &mut self,
+        waiting: &mut Waiting,
+        run: &mut Running,
+        mut wanted: Vec<Key>,
+        lsn: Lsn,
+    ) -> Result<Result<bool, CommitError>, Fault> {
+        loop {
+            self.fetch(&wanted).await?;
+            for key in wanted {
+                let value = self.overlay.get(&key);
+                run.supply(key, value);
+            }
+            match run.step(waiting.op.as_mut(), lsn, &self.shared.options.limits) {
+                Err(error) => return Ok(Err(error)),
+                Ok(Step::Wants) => wanted = run.take_wanted(),
+                Ok(Step::Final(None)) => return Ok(Ok(false)),
+                Ok(Step::Final(Some(writes))) => {
+                    self.overlay.bytes += writes.bytes();
+                    for key in writes.deletes {
+                        self.overlay.written.insert(key, None);
+                    }
+                    for (key, value) in writes.puts {
+                        self.overlay.written.insert(key, Some(value));
+                    }
+                    return Ok(Ok(true));
+                }
+            }
+        }
+    }
+
+    /// Reads what the group has not met yet.
+    async fn fetch(&mut self, wanted: &[Key]) -> Result<(), Fault> {
+        let id = self.lane.partition.id;
+        let key_bytes_max = self.shared.options.limits.key_bytes_max;
+        let unread = wanted.iter().filter(|key| {
+            key.len() <= key_bytes_max
+                && !self.overlay.stored.contains_key(*key)
+                && !self.overlay.written.contains_key(*key)
+        });
+        let stored: Vec<Vec<u8>> = unread.map(|key| key::stored(id, key)).collect();
+        if stored.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+        let rows = timed(self.session.query(sql::FETCH, &[&key::column(id), &keys])).await??;
+        for key in &stored {
+            self.overlay.stored.insert(key::own(key), None);
+        }
+        for row in &rows {
+            self.overlay.stored.insert(key::own(row.get(0)), Some(value(row, 1)));
+        }
+        Ok(())
+    }
+
+    /// The second round trip. A failure with the group's name leaves it in doubt.
+    async fn finish(self, lsn: Lsn, reserved: Lsn) -> Result<(), (Fault, Option<u64>)> {
+        let id = self.lane.partition.id;
+        let part = key::column(id);
+        let name = self.shared.next_group();
+        let note = name.to_be_bytes();
+        let (mut keys, mut values, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut bytes = 0;
+        for (key, value) in &self.overlay.written {
+            let stored = key::stored(id, key);
+            match value {
+                Some(value) => {
+                    bytes += value.len() + 2 * stored.len() + 60;
+                    keys.push(stored);
+                    values.push(value.as_ref());
+                }
+                None => deletes.push(stored),
+            }
+        }
+        keys.push(key::writer(id, self.shared.writer));
+        values.push(&note);
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let deletes: Vec<&[u8]> = deletes.iter().map(Vec::as_slice).collect();
+        let number = lsn.cast_signed();
+        let announce = (id == Shared::ANNOUNCED).then(|| {
+            format!("NOTIFY {}, '{}:{lsn}'", self.shared.channel, id.0)
+        });
+        let nothing_yet = |fault: Fault| (fault, None);
+        let session = &self.session;
+        let remove = session.prepare_cached(sql::REMOVE).await.map_err(|error| nothing_yet(error.into()))?;
+        let store = session.prepare_cached(sql::STORE).await.map_err(|error| nothing_yet(error.into()))?;
+        let set = session.prepare_cached(sql::NUMBER).await.map_err(|error| nothing_yet(error.into()))?;
+        let remove_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&part, &deletes];
+        let store_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&part, &keys, &values];
+        let set_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&part, &number];
+        let client: &tokio_postgres::Client = session;
+        let all = join5(
+                OptionFuture::from((!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters))),
+                client.execute(&store, &store_parameters),
+                OptionFuture::from((lsn < reserved).then(|| client.execute(&set, &set_parameters))),
+                OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
+                client.batch_execute("COMMIT"),
+            );
+        let (removed, stored, set, announced, committed) = match timed(all).await {
+            Ok(all) => all,
+            Err(fault) => return Err((fault, Some(name))),
+        };
+        // After a failed statement COMMIT "succeeds" as a roll-back, so each of them counts. The server's own
+        // word on an earlier statement says that nothing was committed; a lost connection says nothing.
+        let earlier = [removed.transpose().err(), stored.err(), set.transpose().err(), announced.transpose().err()];
+        for error in earlier.into_iter().flatten() {
+            let doubt = error.as_db_error().is_none().then_some(name);
+            return Err((error.into(), doubt));
+        }
+        if let Err(error) = committed {
+            let doubt = leaves_doubt(&error).then_some(name);
+            return Err((error.into(), doubt));
+        }
+        self.lane.uncounted.fetch_add(bytes.cast_signed() as i64, Ordering::AcqRel);
+        self.session.release();
+        Ok(())
+    }
+}
+
+impl Overlay {
+    fn get(&self, key: &[u8]) -> Option<Bytes> {
+        match self.written.get(key) {
+            Some(value) => value.clone(),
+            None => self.stored.get(key).cloned().flatten(),
+        }
+    }
+}
+
+fn value(row: &tokio_postgres::Row, column: usize) -> Bytes {
+    Bytes::copy_from_slice(row.get(column))
+}
+
+fn refuse(group: Vec<Waiting>, error: &CommitError) {
+    for waiting in group {
+        drop(waiting.reply.send(Err(error.clone())));
+    }
+}
+
+/// A server that does not answer is as good as a connection lost: there is no cancelling a COMMIT.
+async fn timed<T>(work: impl Future<Output = T>) -> Result<T, Fault> {
+    tokio::time::timeout(ROUND_TRIP_MAX, work)
+        .await
+        .map_err(|_| Fault::Lost("the server did not answer in time".to_owned()))
+}

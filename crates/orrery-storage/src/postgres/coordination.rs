@@ -1,0 +1,71 @@
+//! Duties by advisory locks of the server, notes in a small table.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use deadpool_postgres::ClientWrapper;
+
+use super::shared::Shared;
+use super::{Postgres, sql};
+use crate::contract::{BoxFuture, StoreError};
+use crate::coordination::{Coordination, Duty};
+
+/// The lock lives as long as its connection.
+struct Lock(ClientWrapper);
+
+impl Duty for Lock {
+    fn is_held(&self) -> bool {
+        !self.0.is_closed()
+    }
+}
+
+/// The name of a process among the others.
+pub(super) fn member_id(writer: u128) -> String {
+    format!("{writer:032x}")
+}
+
+impl Coordination for Postgres {
+    fn try_duty(&self, name: &str) -> BoxFuture<'_, Result<Option<Box<dyn Duty>>, StoreError>> {
+        let name = format!("orrery:{}:duty:{name}", self.shared.options.schema);
+        Box::pin(async move {
+            self.shared
+                .repeat(Shared::ANNOUNCED, || Box::pin(async {
+                    let connection = self.shared.cluster.main().own_connection().await?;
+                    let client: &tokio_postgres::Client = &connection;
+                    let taken: bool = client.query_one(sql::TRY_DUTY, &[&name]).await?.get(0);
+                    Ok(taken.then(|| Box::new(Lock(connection)) as Box<dyn Duty>))
+                }))
+                .await
+        })
+    }
+
+    fn exchange_notes(
+        &self,
+        note: Bytes,
+        age_max: Duration,
+    ) -> BoxFuture<'_, Result<Vec<Bytes>, StoreError>> {
+        Box::pin(async move {
+            let id = member_id(self.shared.writer);
+            let age_ms = i64::try_from(age_max.as_millis()).unwrap_or(i64::MAX);
+            self.shared
+                .repeat(Shared::ANNOUNCED, || Box::pin(async {
+                    let session = self.shared.cluster.main().session().await?;
+                    session.query(sql::LEAVE_NOTE, &[&id, &note.as_ref()]).await?;
+                    let rows = session.query(sql::READ_NOTES, &[&id, &age_ms]).await?;
+                    session.release();
+                    Ok(rows.iter().map(|row| Bytes::copy_from_slice(row.get(0))).collect())
+                }))
+                .await
+        })
+    }
+}
+
+/// Takes this process's note away, so that the others need not wait until it is old.
+pub(super) async fn say_goodbye(shared: &Shared) {
+    if let Ok(session) = shared.cluster.main().session().await {
+        // A note that stays grows old and is dropped.
+        if session.query(sql::DROP_NOTE, &[&member_id(shared.writer)]).await.is_ok() {
+            session.release();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Keys as they lie in `kv`: the partition's number, then the caller's key. The highest number belongs to no
+//! partition: under it lie, per partition and writing process, the names of the last committed groups, by
+//! which commits in doubt are resolved.
+
+use crate::contract::{Key, KeyRange, PartitionId};
+
+/// The number that no partition may have.
+pub(super) const RESERVED: PartitionId = PartitionId(u32::MAX);
+
+pub(super) const PREFIX_BYTES: usize = 4;
+
+/// The number as the `part` column has it.
+pub(super) fn column(id: PartitionId) -> i32 {
+    id.0.cast_signed()
+}
+
+pub(super) fn from_column(part: i32) -> PartitionId {
+    PartitionId(part.cast_unsigned())
+}
+
+pub(super) fn stored(id: PartitionId, key: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(PREFIX_BYTES + key.len());
+    stored.extend_from_slice(&id.0.to_be_bytes());
+    stored.extend_from_slice(key);
+    stored
+}
+
+/// The caller's key.
+pub(super) fn own(stored: &[u8]) -> Key {
+    stored.get(PREFIX_BYTES..).unwrap_or_default().to_vec()
+}
+
+/// The bounds of a range: from the first, up to but without the second.
+pub(super) fn bounds(id: PartitionId, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
+    let end = match &range.end {
+        Some(end) => stored(id, end),
+        None => (id.0 + 1).to_be_bytes().to_vec(),
+    };
+    (stored(id, &range.start), end)
+}
+
+/// Where a process notes the group that it has committed last to a partition.
+pub(super) fn writer(id: PartitionId, writer: u128) -> Vec<u8> {
+    let mut key = RESERVED.0.to_be_bytes().to_vec();
+    key.extend_from_slice(&id.0.to_be_bytes());
+    key.extend_from_slice(&writer.to_be_bytes());
+    key
+}
+
+/// All notes of all processes on a partition.
+pub(super) fn writers(id: PartitionId) -> (Vec<u8>, Vec<u8>) {
+    let prefix = |number: u32| [RESERVED.0.to_be_bytes(), number.to_be_bytes()].concat();
+    (prefix(id.0), prefix(id.0 + 1))
+}

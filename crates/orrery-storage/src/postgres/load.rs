@@ -1,0 +1,248 @@
+//! Changes without numbers: loading, deleting ranges, clearing what was destroyed. And sizes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::types::Type;
+
+use super::fault::Fault;
+use super::pool::Session;
+use super::shared::Shared;
+use super::{key, sql};
+use crate::contract::{Entry, Key, KeyRange, PartitionId, PartitionRef, StoreError};
+
+/// Entries deleted in one transaction.
+const DELETE_AT_ONCE: usize = 5_000;
+/// Bytes stored by one statement.
+const STORE_BYTES: usize = 8 << 20;
+/// A partition is measured anew when it may have grown by a quarter, but not for less than this.
+const MEASURE_BYTES_MIN: i64 = 1 << 20;
+
+/// Ends a transaction that must not see its partition retired.
+async fn held(session: &Session, partition: PartitionRef) -> Result<bool, Fault> {
+    session.run("BEGIN").await?;
+    let parameters: super::pool::Parameters<'_> =
+        &[&key::column(partition.id), &partition.epoch.cast_signed()];
+    Ok(!session.query(sql::HOLD, parameters).await?.is_empty())
+}
+
+async fn end(session: Session, how: &str) -> Result<(), Fault> {
+    session.run(how).await?;
+    session.release();
+    Ok(())
+}
+
+pub(super) async fn load(
+    shared: &Shared,
+    partition: PartitionRef,
+    entries: Vec<Entry>,
+) -> Result<(), StoreError> {
+    // In order, and each key once: the last one counts.
+    let entries: BTreeMap<Key, Bytes> =
+        entries.into_iter().map(|entry| (key::stored(partition.id, &entry.key), entry.value)).collect();
+    let loaded = shared.repeat(partition.id, || Box::pin(async {
+        let session = shared.session(partition.id).await?;
+        if !held(&session, partition).await? {
+            end(session, "ROLLBACK").await?;
+            return Ok(false);
+        }
+        if let (Some((first, _)), Some((last, _))) = (entries.first_key_value(), entries.last_key_value()) {
+            let part = key::column(partition.id);
+            let parameters: super::pool::Parameters<'_> = &[&part, &first.as_slice(), &last.as_slice()];
+            let rows = session.query(sql::IS_EMPTY, parameters).await?;
+            if rows.first().is_some_and(|row| row.get(0)) {
+                copy(&session, part, &entries).await?;
+            } else {
+                store(&session, part, &entries).await?;
+            }
+        }
+        end(session, "COMMIT").await?;
+        Ok(true)
+    }));
+    if loaded.await? {
+        let bytes: usize = entries.iter().map(|(key, value)| 2 * key.len() + value.len() + 60).sum();
+        let lane = shared.lane(partition);
+        lane.uncounted.fetch_add(bytes.cast_signed() as i64, std::sync::atomic::Ordering::AcqRel);
+        Ok(())
+    } else {
+        Err(StoreError::Fenced)
+    }
+}
+
+/// The fastest way into a place where nothing is yet.
+async fn copy(session: &Session, part: i32, entries: &BTreeMap<Key, Bytes>) -> Result<(), Fault> {
+    let client: &tokio_postgres::Client = session;
+    let sink = client.copy_in(sql::COPY).await?;
+    let writer = BinaryCopyInWriter::new(sink, &[Type::INT4, Type::BYTEA, Type::BYTEA]);
+    let mut writer = std::pin::pin!(writer);
+    for (key, value) in entries {
+        writer.as_mut().write(&[&part, &key.as_slice(), &value.as_ref()]).await?;
+    }
+    writer.finish().await?;
+    Ok(())
+}
+
+async fn store(session: &Session, part: i32, entries: &BTreeMap<Key, Bytes>) -> Result<(), Fault> {
+    let (mut keys, mut values, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut left = entries.len();
+    for (key, value) in entries {
+        bytes += key.len() + value.len();
+        left -= 1;
+        keys.push(key.as_slice());
+        values.push(value.as_ref());
+        if bytes >= STORE_BYTES || left == 0 {
+            session.query(sql::STORE, &[&part, &keys, &values]).await?;
+            (keys.len(), values.len());
+            keys.clear();
+            values.clear();
+            bytes = 0;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn delete_range(
+    shared: &Shared,
+    partition: PartitionRef,
+    range: &KeyRange,
+    entries_max: usize,
+) -> Result<usize, StoreError> {
+    let (start, end_key) = key::bounds(partition.id, range);
+    let mut deleted = 0;
+    loop {
+        let at_once = entries_max.saturating_sub(deleted).min(DELETE_AT_ONCE);
+        let limit = if range.is_empty() { 0 } else { i64::try_from(at_once).unwrap_or(0) };
+        let step = shared
+            .repeat(partition.id, || Box::pin(async {
+                let session = shared.session(partition.id).await?;
+                if !held(&session, partition).await? {
+                    end(session, "ROLLBACK").await?;
+                    return Ok(None);
+                }
+                let part = key::column(partition.id);
+                let count = if limit == 0 {
+                    0
+                } else {
+                    execute(&session, sql::DELETE_RANGE, &[&part, &start, &end_key, &limit]).await?
+                };
+                end(session, "COMMIT").await?;
+                Ok(Some(count))
+            }))
+            .await?;
+        let step = step.ok_or(StoreError::Fenced)?;
+        deleted += step;
+        if step < at_once || deleted >= entries_max || limit == 0 {
+            return Ok(deleted);
+        }
+    }
+}
+
+async fn execute(
+    session: &Session,
+    sql: &str,
+    parameters: super::pool::Parameters<'_>,
+) -> Result<usize, Fault> {
+    let statement = session.prepare_cached(sql).await?;
+    let client: &tokio_postgres::Client = session;
+    let count = client.execute(&statement, parameters).await?;
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// Deletes all that a condemned partition holds, and at last its row.
+pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreError> {
+    let part = key::column(id);
+    for (start, end) in [key::bounds(id, &KeyRange::all()), key::writers(id)] {
+        let limit = i64::try_from(DELETE_AT_ONCE).unwrap_or(i64::MAX);
+        loop {
+            let count = shared
+                .repeat(id, || Box::pin(async {
+                    let session = shared.session(id).await?;
+                    let count = execute(&session, sql::CLEAR, &[&part, &start, &end, &limit]).await?;
+                    session.release();
+                    Ok(count)
+                }))
+                .await?;
+            if count < DELETE_AT_ONCE {
+                break;
+            }
+        }
+    }
+    shared
+        .repeat(id, || Box::pin(async {
+            let session = shared.session(id).await?;
+            execute(&session, sql::BURY, &[&part]).await?;
+            session.release();
+            Ok(())
+        }))
+        .await
+}
+
+/// Finishes what processes that died have left: partitions half destroyed, notes of writers that are gone.
+pub(super) fn sweep_in_background(shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        if let Err(fault) = sweep(&shared).await
+            && shared.check_open().is_ok()
+        {
+            tracing::warn!(reason = fault, "what earlier processes left behind stays for the next start");
+        }
+    });
+}
+
+async fn sweep(shared: &Shared) -> Result<(), String> {
+    let text = |fault: Fault| fault.text().to_owned();
+    let session = shared.cluster.main().session().await.map_err(text)?;
+    let condemned = session.query(sql::CONDEMNED, &[]).await.map_err(text)?;
+    execute(&session, sql::DROP_OLD_NOTES, &[]).await.map_err(text)?;
+    let members = session.query(sql::MEMBERS, &[]).await.map_err(text)?;
+    let members: std::collections::HashSet<String> = members.iter().map(|row| row.get(0)).collect();
+    let writers = session.query(sql::WRITERS, &[]).await.map_err(text)?;
+    session.release();
+    for row in &condemned {
+        clear(shared, key::from_column(row.get(0))).await.map_err(|error| error.to_string())?;
+    }
+    for row in &writers {
+        let (part, stored): (i32, &[u8]) = (row.get(0), row.get(1));
+        let Some(writer) = stored.last_chunk::<16>() else { continue };
+        let writer = u128::from_be_bytes(*writer);
+        if writer == shared.writer || members.contains(&super::coordination::member_id(writer)) {
+            continue;
+        }
+        let session = shared.session(key::from_column(part)).await.map_err(text)?;
+        execute(&session, sql::REMOVE, &[&part, &vec![stored]]).await.map_err(text)?;
+        session.release();
+    }
+    Ok(())
+}
+
+/// What was measured last, and what was written since: an upper bound that is measured anew before it is far
+/// off. Measuring goes through the partition's entries, without fetching large values.
+pub(super) async fn size_bytes(shared: &Shared, id: PartitionId) -> Result<u64, StoreError> {
+    let part = key::column(id);
+    let (start, end_key) = key::bounds(id, &KeyRange::all());
+    let size = shared
+        .repeat(id, || Box::pin(async {
+            let session = shared.session(id).await?;
+            let rows = session.query(sql::SIZE, &[&part]).await?;
+            let Some(row) = rows.first() else {
+                session.release();
+                return Ok(None);
+            };
+            let (written, measured, at): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+            let grown = written - at + shared.uncounted(id);
+            if grown <= MEASURE_BYTES_MIN.max(measured / 4) {
+                session.release();
+                return Ok(Some(measured + grown));
+            }
+            session.run("BEGIN; SET LOCAL statement_timeout = 0").await?;
+            let rows = session.query(sql::MEASURE, &[&part, &start, &end_key]).await?;
+            let measured: i64 = rows.first().map_or(0, |row| row.get(0));
+            session.query(sql::NOTE_SIZE, &[&part, &measured, &written]).await?;
+            end(session, "COMMIT").await?;
+            Ok(Some(measured + shared.uncounted(id)))
+        }))
+        .await?;
+    size.map(|bytes| u64::try_from(bytes).unwrap_or(0)).ok_or(StoreError::Fenced)
+}

@@ -1,0 +1,324 @@
+//! The store on PostgreSQL: the same database for several processes, and with Citus on several machines.
+//!
+//! Two tables hold everything: `part` has one row per partition, which is its lock, its number and its fence;
+//! `kv` has the entries. `commit.rs` tells how writes work, `read.rs` how reads do, `schema.rs` which tables
+//! there are, `coordination.rs` what processes do together. Isolation is READ COMMITTED; every writer takes
+//! exactly one lock, first, so there are no deadlocks.
+
+mod cluster;
+mod commit;
+mod coordination;
+mod fault;
+mod key;
+mod listen;
+mod load;
+mod options;
+mod pool;
+mod read;
+mod schema;
+mod shared;
+mod sql;
+mod status;
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use self::cluster::Cluster;
+use self::pool::Node;
+use self::read::PostgresSnapshot;
+use self::schema::SCHEMA_VERSION;
+use self::shared::Shared;
+use self::tls::Tls;
+use crate::contract::{
+    BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo, PartitionRef,
+    PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError,
+};
+use crate::coordination::Coordination;
+use crate::transaction;
+
+pub use self::options::{InvalidStoreUrl, PostgresOptions};
+pub use self::schema::PostgresError;
+pub use self::status::{NodeStatus, StoreStatus};
+
+/// A store on a PostgreSQL server or a Citus cluster.
+pub struct Postgres {
+    shared: Arc<Shared>,
+}
+
+impl Postgres {
+    /// Whether the text is the URL of such a store.
+    pub fn is_url(text: &str) -> bool {
+        options::is_store_url(text)
+    }
+
+    /// Opens the store, making its tables if there are none. Must be called inside a Tokio runtime.
+    pub async fn open(options: PostgresOptions) -> Result<Self, PostgresError> {
+        let (node, tls, server) = Self::reach(&options).await?;
+        if schema::version(&node, &options).await? < SCHEMA_VERSION {
+            schema::migrate(&node, &options, &server).await?;
+        }
+        let mut writer = [0; 16];
+        getrandom::fill(&mut writer).map_err(|error| {
+            PostgresError::Options(format!("the system has no random numbers: {error}"))
+        })?;
+        let cluster = Cluster::new(node, &options, tls.clone(), server.citus.is_some());
+        let shared = Arc::new(Shared::new(options, cluster, u128::from_be_bytes(writer)));
+        listen::start(&shared, tls);
+        load::sweep_in_background(&shared);
+        Ok(Self { shared })
+    }
+
+    /// Makes the tables or brings them up to date; answers the versions before and after.
+    pub async fn initialise(options: &PostgresOptions) -> Result<(i32, i32), PostgresError> {
+        let (node, _, server) = Self::reach(options).await?;
+        let before = schema::migrate(&node, options, &server).await?;
+        Ok((before, SCHEMA_VERSION))
+    }
+
+    async fn reach(options: &PostgresOptions) -> Result<(Node, Option<Tls>, schema::Server), PostgresError> {
+        let tls = Tls::new(&options.tls).map_err(PostgresError::Options)?;
+        let node = Node::new(&options.config, options, tls.as_ref()).map_err(PostgresError::Options)?;
+        let server = schema::check_server(&node, options).await?;
+        Ok((node, tls, server))
+    }
+
+    fn open_partition(&self, id: PartitionId) -> Result<(), StoreError> {
+        self.shared.check_open()?;
+        if id == key::RESERVED {
+            return Err(StoreError::Unavailable(format!("the partition number {} is reserved", id.0)));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The listener goes home; connections close with the last user of the pools.
+        self.shared.closing.send_replace(true);
+    }
+}
+
+impl PartitionStore for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn limits(&self) -> Limits {
+        self.shared.options.limits
+    }
+
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
+        Box::pin(async move {
+            let rows = self
+                .shared
+                .repeat(Shared::ANNOUNCED, || Box::pin(async {
+                    let session = self.shared.cluster.main().session().await?;
+                    let rows = session.query(sql::PARTITIONS, &[]).await?;
+                    session.release();
+                    Ok(rows)
+                }))
+                .await?;
+            let info = |row: &tokio_postgres::Row| PartitionInfo {
+                id: key::from_column(row.get(0)),
+                epoch: row.get::<_, i64>(1).cast_unsigned(),
+                lsn: row.get::<_, i64>(2).cast_unsigned(),
+            };
+            Ok(rows.iter().map(info).collect())
+        })
+    }
+
+    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.open_partition(id)?;
+            loop {
+                let number = lsn.cast_signed();
+                let rows = self
+                    .shared
+                    .repeat(id, || Box::pin(async {
+                        let session = self.shared.session(id).await?;
+                        let rows = session.query(sql::CREATE, &[&key::column(id), &number]).await?;
+                        session.release();
+                        Ok(rows)
+                    }))
+                    .await?;
+                if let Some(row) = rows.first() {
+                    self.shared.advance(id, row.get::<_, i64>(0).cast_unsigned());
+                    return Ok(());
+                }
+                // Somebody destroys, or died while destroying, an earlier one of this number.
+                load::clear(&self.shared, id).await?;
+            }
+        })
+    }
+
+    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        Box::pin(async move {
+            self.open_partition(partition.id)?;
+            let epoch = partition.epoch.cast_signed();
+            let rows = self
+                .shared
+                .repeat(partition.id, || Box::pin(async {
+                    let session = self.shared.session(partition.id).await?;
+                    let rows =
+                        session.query(sql::RETIRE, &[&key::column(partition.id), &epoch]).await?;
+                    session.release();
+                    Ok(rows)
+                }))
+                .await?;
+            rows.first().map(|row| row.get::<_, i64>(0).cast_unsigned()).ok_or(StoreError::Fenced)
+        })
+    }
+
+    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.open_partition(id)?;
+            let condemned = self
+                .shared
+                .repeat(id, || Box::pin(async {
+                    let session = self.shared.session(id).await?;
+                    let rows = session.query(sql::CONDEMN, &[&key::column(id)]).await?;
+                    session.release();
+                    Ok(!rows.is_empty())
+                }))
+                .await?;
+            self.shared.forget(id);
+            if condemned { load::clear(&self.shared, id).await } else { Ok(()) }
+        })
+    }
+
+    fn commit(
+        &self,
+        partition: PartitionRef,
+        op: Box<dyn ErasedOp>,
+    ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
+        Box::pin(async move {
+            self.open_partition(partition.id)
+                .map_err(|error| CommitError::Unavailable(error.to_string()))?;
+            self.shared.lane(partition).commit(&self.shared, op).await
+        })
+    }
+
+    fn read(
+        &self,
+        partition: PartitionRef,
+        request: ReadRequest,
+    ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+        Box::pin(async move {
+            self.open_partition(partition.id)?;
+            let key_bytes_max = self.shared.options.limits.key_bytes_max;
+            let found = self
+                .shared
+                .repeat(partition.id, || Box::pin(async {
+                    let session = self.shared.session(partition.id).await?;
+                    let found = read::read(&session, partition.id, &request, key_bytes_max).await?;
+                    session.release();
+                    Ok(found)
+                }))
+                .await?;
+            match found {
+                Some((epoch, page)) if epoch == partition.epoch => Ok(page),
+                _ => Err(StoreError::Fenced),
+            }
+        })
+    }
+
+    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
+        Box::pin(async move {
+            self.open_partition(partition.id)?;
+            let taken = self
+                .shared
+                .repeat(partition.id, || Box::pin(PostgresSnapshot::take(&self.shared, partition)))
+                .await?;
+            taken.map(|snapshot| Box::new(snapshot) as Box<dyn Snapshot>).ok_or(StoreError::Fenced)
+        })
+    }
+
+    fn bulk_load(
+        &self,
+        partition: PartitionRef,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.open_partition(partition.id)?;
+            transaction::check_entries(&entries, &self.shared.options.limits)?;
+            load::load(&self.shared, partition, entries).await
+        })
+    }
+
+    fn delete_range(
+        &self,
+        partition: PartitionRef,
+        range: KeyRange,
+        entries_max: usize,
+    ) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(async move {
+            self.open_partition(partition.id)?;
+            load::delete_range(&self.shared, partition, &range, entries_max).await
+        })
+    }
+
+    fn wait_lsn(
+        &self,
+        id: PartitionId,
+        after: Lsn,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+        Box::pin(async move {
+            self.open_partition(id)?;
+            let deadline = Instant::now() + timeout;
+            let mut closing = self.shared.closing.subscribe();
+            let mut progress = self.shared.local(id).progress.subscribe();
+            loop {
+                let rows = self
+                    .shared
+                    .repeat(id, || Box::pin(async {
+                        let session = self.shared.session(id).await?;
+                        let rows = session.query(sql::STATE, &[&key::column(id)]).await?;
+                        session.release();
+                        Ok(rows)
+                    }))
+                    .await?;
+                let there = rows.first().filter(|row| row.get::<_, i64>(0) >= 0);
+                let reached = there.ok_or(StoreError::Fenced)?.get::<_, i64>(1).cast_unsigned();
+                self.shared.advance(id, reached);
+                if reached > after || Instant::now() >= deadline {
+                    return Ok(reached);
+                }
+                // The channel tells what this process writes and what it is told; the clock finds the rest.
+                let look_again = deadline.min(Instant::now() + self.shared.options.poll_interval);
+                tokio::select! {
+                    _ = progress.wait_for(|known| known.is_none_or(|known| known > after)) => {}
+                    () = tokio::time::sleep_until(look_again) => {}
+                    _ = closing.wait_for(|closing| *closing) => {}
+                }
+                self.shared.check_open()?;
+            }
+        })
+    }
+
+    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(async move {
+            self.open_partition(id)?;
+            load::size_bytes(&self.shared, id).await
+        })
+    }
+
+    fn coordination(&self) -> Option<&dyn Coordination> {
+        Some(self)
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            if self.shared.close() {
+                // Commits under way finish; what waits is refused.
+                drop(self.shared.busy.write().await);
+                coordination::say_goodbye(&self.shared).await;
+                self.shared.cluster.close();
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,286 @@
+//! How to reach the server: the connection URL, in libpq's words, and what Orrery adds to it.
+//!
+//! `postgres://user:password@host:5432/database?sslmode=verify-full&application_name=orrery-1`. Known to us
+//! alone are `schema`, `pool_max`, `sslrootcert` and the two verifying modes of `sslmode`; everything else is
+//! the client library's. No message repeats the URL, which may hold a password.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+use crate::contract::Limits;
+
+/// What a store on PostgreSQL is opened with.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    pub limits: Limits,
+    /// The schema that holds the tables.
+    pub schema: String,
+    /// Connections for reads and writes, per node of the cluster; as many again, at most, for snapshots.
+    pub connections_max: usize,
+    /// Operations that share one transaction. 1 = every operation has its own, which is only good for
+    /// measuring what grouping gains.
+    pub group_operations_max: usize,
+    /// How long a commit is tried again before it fails.
+    pub commit_patience: Duration,
+    /// How long the fate of a commit in doubt is looked for. Longer than a failover takes.
+    pub doubt_patience: Duration,
+    /// How often a waiting reader looks for numbers that other processes have handed out.
+    pub poll_interval: Duration,
+    pub(super) config: Config,
+    pub(super) tls: TlsChoice,
+}
+
+/// How far the server's certificate is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TlsChoice {
+    pub mode: Verify,
+    pub root_certificates: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verify {
+    /// No encryption at all.
+    Disabled,
+    /// Encrypted, against anybody who only listens.
+    Nothing,
+    /// Signed by a known authority, under any name.
+    Authority,
+    Full,
+}
+
+/// The URL cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store URL is not usable: {0}")]
+pub struct InvalidStoreUrl(String);
+
+/// The server ends a transaction whose client has gone silent, and gives its locks back.
+const IDLE_IN_TRANSACTION_MS: u32 = 5_000;
+const LOCK_TIMEOUT_MS: u32 = 3_000;
+const STATEMENT_TIMEOUT_MS: u32 = 10_000;
+
+impl PostgresOptions {
+    /// Reads a URL that begins with `postgres://` or `postgresql://`.
+    pub fn parse(url: &str) -> Result<Self, InvalidStoreUrl> {
+        let invalid = |text: String| InvalidStoreUrl(text);
+        if !is_store_url(url) {
+            return Err(invalid("it does not begin with postgres:// or postgresql://".to_owned()));
+        }
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut theirs = Vec::new();
+        let (mut mode, mut root_certificates) = (None, None);
+        let (mut schema, mut connections_max) = ("orrery".to_owned(), 16);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let text = percent_decoded(value).ok_or_else(|| invalid(format!("{name} is not text")))?;
+            match name {
+                "sslmode" => mode = Some(text),
+                "sslrootcert" => root_certificates = Some(PathBuf::from(text)),
+                "schema" => schema = text,
+                "pool_max" => {
+                    let number = text.parse().ok().filter(|number| (2..=10_000).contains(number));
+                    connections_max =
+                        number.ok_or_else(|| invalid("pool_max must be 2 to 10000".to_owned()))?;
+                }
+                _ => theirs.push(pair),
+            }
+        }
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if schema.is_empty() || schema.len() > 63 || !schema.chars().all(legal) {
+            let text = "schema takes 1 to 63 lower-case letters, digits and underscores";
+            return Err(invalid(text.to_owned()));
+        }
+        // As with libpq, an authority that is named is used.
+        let (ssl, verify) = match (mode.as_deref().unwrap_or("prefer"), root_certificates.is_some()) {
+            ("disable", _) => (SslMode::Disable, Verify::Disabled),
+            ("prefer", false) => (SslMode::Prefer, Verify::Nothing),
+            ("prefer", true) => (SslMode::Prefer, Verify::Authority),
+            ("require", false) => (SslMode::Require, Verify::Nothing),
+            ("require", true) | ("verify-ca", _) => (SslMode::Require, Verify::Authority),
+            ("verify-full", _) => (SslMode::Require, Verify::Full),
+            _ => {
+                let text = "sslmode is one of disable, prefer, require, verify-ca and verify-full";
+                return Err(invalid(text.to_owned()));
+            }
+        };
+        let rest = if theirs.is_empty() { base.to_owned() } else { format!("{base}?{}", theirs.join("&")) };
+        let mut config: Config = rest.parse().map_err(|error| invalid(explain(&error)))?;
+        if config.get_hosts().is_empty() {
+            return Err(invalid("it names no host".to_owned()));
+        }
+        config.ssl_mode(ssl);
+        prepare(&mut config, &schema);
+        Ok(Self {
+            limits: Limits::COMMON,
+            schema,
+            connections_max,
+            group_operations_max: 64,
+            commit_patience: Duration::from_secs(15),
+            doubt_patience: Duration::from_secs(60),
+            poll_interval: Duration::from_millis(200),
+            config,
+            tls: TlsChoice { mode: verify, root_certificates },
+        })
+    }
+
+    /// Where the data is, without the password: for people.
+    pub fn place(&self) -> String {
+        let hosts: Vec<String> = self
+            .config
+            .get_hosts()
+            .iter()
+            .enumerate()
+            .map(|(at, host)| {
+                let port = self.config.get_ports().get(at).or(self.config.get_ports().first());
+                match host {
+                    Host::Tcp(name) => format!("{name}:{}", port.unwrap_or(&5432)),
+                    #[cfg(unix)]
+                    Host::Unix(path) => path.display().to_string(),
+                }
+            })
+            .collect();
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres");
+        format!("postgres at {} in {database}.{}", hosts.join(","), self.schema)
+    }
+
+    /// The same options for another node of the cluster.
+    pub(super) fn at_node(&self, host: &str, port: u16) -> Config {
+        let mut config = Config::new();
+        let old = &self.config;
+        config.host(host).port(port).ssl_mode(old.get_ssl_mode());
+        if let Some(user) = old.get_user() {
+            config.user(user);
+        }
+        if let Some(password) = old.get_password() {
+            config.password(password);
+        }
+        if let Some(database) = old.get_dbname() {
+            config.dbname(database);
+        }
+        if let Some(name) = old.get_application_name() {
+            config.application_name(name);
+        }
+        prepare(&mut config, &self.schema);
+        config
+    }
+}
+
+/// Whether the text names a store on PostgreSQL.
+pub(crate) fn is_store_url(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
+/// What every connection of ours has in common. Settings travel with the start-up message, so that they cost
+/// no round trip and hold from the first statement on.
+fn prepare(config: &mut Config, schema: &str) {
+    let mut options = config.get_options().map(|own| format!("{own} ")).unwrap_or_default();
+    for (name, value) in [
+        ("search_path", schema.to_owned()),
+        ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_MS.to_string()),
+        ("lock_timeout", LOCK_TIMEOUT_MS.to_string()),
+        ("statement_timeout", STATEMENT_TIMEOUT_MS.to_string()),
+        // All statements go by the primary key; without statistics of a new partition the planner might not
+        // know that. Plans are made once.
+        ("enable_seqscan", "off".to_owned()),
+        ("enable_bitmapscan", "off".to_owned()),
+        ("plan_cache_mode", "force_generic_plan".to_owned()),
+        ("jit", "off".to_owned()),
+    ] {
+        use std::fmt::Write;
+        write!(options, "-c {name}={value} ").expect("a string takes everything");
+    }
+    config.options(options.trim_end());
+    if config.get_application_name().is_none() {
+        config.application_name("orrery");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(Duration::from_secs(5));
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(Duration::from_secs(10));
+    }
+    config.keepalives(true).keepalives_idle(Duration::from_secs(15));
+    // Of several hosts the one that takes writes is the primary.
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let byte = if byte == b'%' {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
+            u8::try_from(high * 16 + low).ok()?
+        } else {
+            byte
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The error with its causes.
+pub(super) fn explain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let further = error.to_string();
+        if !text.contains(&further) {
+            text = format!("{text}: {further}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read() {
+        let options = PostgresOptions::parse(
+            "postgres://me:p%40ss@db.example:6432/data?schema=a_b&pool_max=7&sslmode=verify-full&application_name=one",
+        )
+        .unwrap();
+        assert_eq!((options.schema.as_str(), options.connections_max), ("a_b", 7));
+        assert_eq!(options.tls, TlsChoice { mode: Verify::Full, root_certificates: None });
+        assert_eq!(options.config.get_ssl_mode(), SslMode::Require);
+        assert_eq!(options.config.get_password(), Some(&b"p@ss"[..]));
+        assert_eq!(options.config.get_application_name(), Some("one"));
+        assert_eq!(options.place(), "postgres at db.example:6432 in data.a_b");
+        let plain = PostgresOptions::parse("postgresql://db.example").unwrap();
+        assert_eq!(plain.tls.mode, Verify::Nothing);
+        assert_eq!(plain.config.get_application_name(), Some("orrery"));
+        assert_eq!(plain.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        assert!(plain.config.get_options().unwrap().contains("search_path=orrery"));
+    }
+
+    #[test]
+    fn a_named_authority_is_used() {
+        for (mode, expected) in [("require", Verify::Authority), ("verify-ca", Verify::Authority)] {
+            let url = format!("postgres://h/d?sslmode={mode}&sslrootcert=%2Fetc%2Fca.pem");
+            let tls = PostgresOptions::parse(&url).unwrap().tls;
+            let root_certificates = Some(PathBuf::from("/etc/ca.pem"));
+            assert_eq!(tls, TlsChoice { mode: expected, root_certificates });
+        }
+    }
+
+    #[test]
+    fn faults_do_not_repeat_the_password() {
+        for url in [
+            "mysql://me:secret@h/d",
+            "postgres://me:secret@h/d?sslmode=maybe",
+            "postgres://me:secret@h/d?schema=Robert';--",
+            "postgres://me:secret@h/d?pool_max=0",
+            "postgres://me:secret@h/d?unknown_option=1",
+            "postgres://me:secret@h:port/d",
+        ] {
+            let text = PostgresOptions::parse(url).unwrap_err().to_string();
+            assert!(text.starts_with("the store URL is not usable: ") && !text.contains("secret"), "{text}");
+        }
+    }
+}

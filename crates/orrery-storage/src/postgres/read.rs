@@ -1,0 +1,222 @@
+//! Reads and snapshots. A read is one statement, which also tells the partition's epoch and number as of the
+//! same moment.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio_postgres::Row;
+
+use super::fault::Fault;
+use super::pool::Session;
+use super::shared::{Local, Shared};
+use super::{key, sql};
+use crate::contract::{
+    BoxFuture, Direction, Entry, Lsn, PartitionId, PartitionRef, ReadPage, ReadRequest, Scan, Snapshot,
+    StoreError, Want,
+};
+
+/// So many entries of any size may be asked for without summing sizes up first.
+const FEW: usize = 8;
+/// Entries of one page, however many were asked for.
+const PAGE_MAX: usize = 50_000;
+
+/// A page with the epoch that the partition had; `None` = there is no such partition.
+pub(super) type Found = Option<(u64, ReadPage)>;
+
+/// Reads in whatever transaction the session has.
+pub(super) async fn read(
+    session: &Session,
+    id: PartitionId,
+    request: &ReadRequest,
+    key_bytes_max: usize,
+) -> Result<Found, Fault> {
+    match request {
+        ReadRequest::Get(keys) => get(session, id, keys, key_bytes_max).await,
+        ReadRequest::Scan(wanted) => scan(session, id, wanted).await,
+    }
+}
+
+async fn get(
+    session: &Session,
+    id: PartitionId,
+    keys: &[Vec<u8>],
+    key_bytes_max: usize,
+) -> Result<Found, Fault> {
+    let part = key::column(id);
+    let stored: Vec<Vec<u8>> =
+        keys.iter().filter(|key| key.len() <= key_bytes_max).map(|key| key::stored(id, key)).collect();
+    let rows = match stored.as_slice() {
+        [] => {
+            let rows = session.query(sql::STATE, &[&part]).await?;
+            return Ok(head(&rows).map(|(epoch, lsn)| {
+                (epoch, ReadPage { lsn, values: vec![None; keys.len()], ..ReadPage::default() })
+            }));
+        }
+        [only] => session.query(sql::GET_ONE, &[&part, &only.as_slice()]).await?,
+        many => {
+            let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
+            session.query(sql::GET, &[&part, &many]).await?
+        }
+    };
+    let Some((epoch, lsn)) = head(&rows) else { return Ok(None) };
+    let found: std::collections::HashMap<&[u8], Bytes> = rows
+        .iter()
+        .filter_map(|row| Some((row.get::<_, Option<&[u8]>>(2)?, Bytes::copy_from_slice(row.get(3)))))
+        .collect();
+    let values = keys.iter().map(|key| found.get(key::stored(id, key).as_slice()).cloned()).collect();
+    Ok(Some((epoch, ReadPage { lsn, values, ..ReadPage::default() })))
+}
+
+async fn scan(session: &Session, id: PartitionId, scan: &Scan) -> Result<Found, Fault> {
+    let part = key::column(id);
+    let (start, end) = key::bounds(id, &scan.range);
+    let way = usize::from(scan.direction == Direction::Backward);
+    let entries_max = scan.entries_max.min(PAGE_MAX);
+    // One more than asked for tells whether there is more.
+    let limit = i64::try_from(entries_max + 1).expect("a page is small");
+    let bytes_max = i64::try_from(scan.bytes_max.max(1)).unwrap_or(i64::MAX);
+    let (start, end) = (start.as_slice(), end.as_slice());
+    let (rows, has_values) = if scan.range.is_empty() {
+        (session.query(sql::STATE, &[&part]).await?, false)
+    } else if scan.want == Want::Keys {
+        (session.query(sql::SCAN_KEYS[way], &[&part, &start, &end, &limit]).await?, false)
+    } else if entries_max <= FEW {
+        (session.query(sql::SCAN_FEW[way], &[&part, &start, &end, &limit]).await?, true)
+    } else {
+        let parameters: super::pool::Parameters<'_> = &[&part, &start, &end, &limit, &bytes_max];
+        (session.query(sql::SCAN_MANY[way], parameters).await?, true)
+    };
+    let Some((epoch, lsn)) = head(&rows) else { return Ok(None) };
+    if scan.range.is_empty() {
+        return Ok(Some((epoch, ReadPage { lsn, ..ReadPage::default() })));
+    }
+    let counted = rows.first().filter(|row| row.len() > 4).and_then(|row| row.get::<_, Option<i64>>(4));
+    let mut entries: Vec<Entry> = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let Some(key) = row.get::<_, Option<&[u8]>>(2) else { continue };
+        let value = if has_values { Bytes::copy_from_slice(row.get(3)) } else { Bytes::new() };
+        entries.push(Entry { key: key::own(key), value });
+    }
+    // A join keeps the order of its one inner side, but nothing promises that.
+    match scan.direction {
+        Direction::Forward => entries.sort_by(|a, b| a.key.cmp(&b.key)),
+        Direction::Backward => entries.sort_by(|a, b| b.key.cmp(&a.key)),
+    }
+    let there = counted.map_or(entries.len(), |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let mut bytes = 0;
+    let mut kept = 0;
+    for entry in entries.iter().take(entries_max) {
+        kept += 1;
+        bytes += entry.key.len() + entry.value.len();
+        if bytes >= scan.bytes_max {
+            break;
+        }
+    }
+    entries.truncate(kept);
+    Ok(Some((epoch, ReadPage { lsn, entries, more: there > kept, ..ReadPage::default() })))
+}
+
+/// Epoch and number, which every row has. One that is being destroyed is not there.
+fn head(rows: &[Row]) -> Option<(u64, Lsn)> {
+    let row = rows.first()?;
+    let epoch = u64::try_from(row.get::<_, i64>(0)).ok()?;
+    Some((epoch, row.get::<_, i64>(1).cast_unsigned()))
+}
+
+/// A REPEATABLE READ transaction on a connection of its own.
+pub(super) struct PostgresSnapshot {
+    shared: Arc<Shared>,
+    partition: PartitionRef,
+    local: Arc<Local>,
+    lsn: Lsn,
+    taken: Instant,
+    /// Taken away when the snapshot is too old, or when a read was interrupted.
+    session: Arc<tokio::sync::Mutex<Option<Session>>>,
+    expiry: tokio::task::JoinHandle<()>,
+}
+
+impl PostgresSnapshot {
+    /// `None` = fenced.
+    pub(super) async fn take(shared: &Arc<Shared>, partition: PartitionRef) -> Result<Option<Self>, Fault> {
+        let local = shared.local(partition.id);
+        let age_max = shared.options.limits.snapshot_age_max;
+        let session = shared.node_of(partition.id).await.snapshot_session().await?;
+        let idle_ms = age_max.as_millis() + 1000;
+        session
+            .run(&format!(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                 SET LOCAL idle_in_transaction_session_timeout = {idle_ms}"
+            ))
+            .await?;
+        let state = session.query(sql::STATE, &[&key::column(partition.id)]).await?;
+        let taken = Instant::now();
+        let Some((_, lsn)) = head(&state).filter(|(epoch, _)| *epoch == partition.epoch) else {
+            if session.run("ROLLBACK").await.is_ok() {
+                session.release();
+            }
+            return Ok(None);
+        };
+        let session = Arc::new(tokio::sync::Mutex::new(Some(session)));
+        let expiry = {
+            let session = Arc::clone(&session);
+            tokio::spawn(async move {
+                tokio::time::sleep(age_max).await;
+                give_back(session.lock().await.take()).await;
+            })
+        };
+        let shared = Arc::clone(shared);
+        Ok(Some(Self { shared, partition, local, lsn, taken, session, expiry }))
+    }
+}
+
+impl Snapshot for PostgresSnapshot {
+    fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            if self.local.progress.borrow().is_none() {
+                return Err(StoreError::Fenced);
+            }
+            let mut held = self.session.lock().await;
+            if self.taken.elapsed() >= self.shared.options.limits.snapshot_age_max {
+                return Err(StoreError::SnapshotExpired);
+            }
+            // If the caller goes away in the middle, the connection goes with it.
+            let Some(session) = held.take() else { return Err(StoreError::SnapshotExpired) };
+            let key_bytes_max = self.shared.options.limits.key_bytes_max;
+            match read(&session, self.partition.id, &request, key_bytes_max).await {
+                Ok(found) => {
+                    *held = Some(session);
+                    let (_, page) = found.ok_or(StoreError::Fenced)?;
+                    Ok(ReadPage { lsn: self.lsn, ..page })
+                }
+                Err(fault) => Err(StoreError::Unavailable(fault.text().to_owned())),
+            }
+        })
+    }
+}
+
+impl Drop for PostgresSnapshot {
+    fn drop(&mut self) {
+        self.expiry.abort();
+        if let Ok(mut held) = self.session.try_lock()
+            && let Some(session) = held.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            // Ending the transaction is a round trip; nobody waits for it.
+            drop(runtime.spawn(give_back(Some(session))));
+        }
+    }
+}
+
+async fn give_back(session: Option<Session>) {
+    if let Some(session) = session
+        && session.run("ROLLBACK").await.is_ok()
+    {
+        session.release();
+    }
+}

@@ -1,0 +1,195 @@
+//! The tables, their version, and what the server must offer.
+
+use tokio_postgres::error::SqlState;
+
+use super::fault::Fault;
+use super::options::{PostgresOptions, explain};
+use super::pool::{Node, Session};
+
+/// The version of the tables that this program makes and understands.
+pub(super) const SCHEMA_VERSION: i32 = 1;
+/// PostgreSQL 15.
+const SERVER_VERSION_MIN: i32 = 150_000;
+
+/// Why a store on PostgreSQL cannot be opened.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PostgresError {
+    #[error("{0}")]
+    Options(String),
+    #[error("{place} cannot be reached: {detail}")]
+    Unreachable { place: String, detail: String },
+    #[error("{place} is PostgreSQL {found}: version 15 or later is needed")]
+    ServerTooOld { place: String, found: String },
+    #[error("{place} is a read-only standby: name the primary, or all hosts of the cluster")]
+    ReadOnly { place: String },
+    #[error(
+        "{place} was made by a newer version of Orrery: its tables have version {found}, this program knows {known}"
+    )]
+    SchemaTooNew { place: String, found: i32, known: i32 },
+    #[error("{place} has no tables of Orrery yet: create them with \"orrery store init\"")]
+    NoSchema { place: String },
+    #[error("{place}: the user lacks a right: {detail}; grant CREATE on the database, or let its owner run \"orrery store init\"")]
+    MissingRight { place: String, detail: String },
+    #[error(
+        "{place} takes {allowed} connections, and the pool may need {needed}: lower pool_max in the store URL or raise max_connections"
+    )]
+    TooFewConnections { place: String, allowed: i64, needed: i64 },
+    #[error("{place}: {detail}")]
+    Failed { place: String, detail: String },
+}
+
+/// What was found at the server.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub version: String,
+    pub citus: Option<String>,
+}
+
+/// Looks at the server: version, role, connections.
+pub(super) async fn check_server(node: &Node, options: &PostgresOptions) -> Result<Server, PostgresError> {
+    let place = options.place();
+    let session = connect(node, options).await?;
+    let failed = |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
+    let rows = session
+        .query(
+            "SELECT current_setting('server_version'), current_setting('server_version_num')::int, \
+               pg_is_in_recovery(), \
+               current_setting('max_connections')::bigint \
+                 - current_setting('superuser_reserved_connections')::bigint, \
+               (SELECT extversion FROM pg_extension WHERE extname = 'citus')",
+            &[],
+        )
+        .await
+        .map_err(failed)?;
+    session.release();
+    let Some(row) = rows.first() else {
+        return Err(PostgresError::Failed { place, detail: "it says nothing about itself".to_owned() });
+    };
+    let version: String = row.get(0);
+    if row.get::<_, i32>(1) < SERVER_VERSION_MIN {
+        return Err(PostgresError::ServerTooOld { place, found: version });
+    }
+    if row.get(2) {
+        return Err(PostgresError::ReadOnly { place });
+    }
+    let needed = i64::try_from(options.connections_max).unwrap_or(i64::MAX);
+    let allowed: i64 = row.get(3);
+    if allowed < needed {
+        return Err(PostgresError::TooFewConnections { place, allowed, needed });
+    }
+    Ok(Server { version, citus: row.get(4) })
+}
+
+async fn connect(node: &Node, options: &PostgresOptions) -> Result<Session, PostgresError> {
+    let place = options.place();
+    match node.connect_once().await {
+        Ok(session) => Ok(session),
+        Err(deadpool_postgres::PoolError::Backend(error)) => {
+            let detail = explain(&error);
+            let read_only = detail.contains("does not allow writes")
+                || error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
+            if read_only {
+                return Err(PostgresError::ReadOnly { place });
+            }
+            Err(PostgresError::Unreachable { place, detail })
+        }
+        Err(error) => Err(PostgresError::Unreachable { place, detail: explain(&error) }),
+    }
+}
+
+/// The version of the tables that are there; 0 = none.
+pub(super) async fn version(node: &Node, options: &PostgresOptions) -> Result<i32, PostgresError> {
+    let place = options.place();
+    let failed = |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
+    let session = node.session().await.map_err(failed)?;
+    let there = session
+        .query("SELECT to_regclass($1::text) IS NOT NULL", &[&format!("{}.meta", options.schema)])
+        .await
+        .map_err(failed)?;
+    let mut found = 0;
+    if there.first().is_some_and(|row| row.get(0)) {
+        let rows =
+            session.query("SELECT value::int FROM meta WHERE name = 'schema_version'", &[]).await;
+        found = rows.map_err(failed)?.first().map_or(0, |row| row.get(0));
+    }
+    session.release();
+    if found > SCHEMA_VERSION {
+        return Err(PostgresError::SchemaTooNew { place, found, known: SCHEMA_VERSION });
+    }
+    Ok(found)
+}
+
+/// Makes the tables, or brings older ones up to date. One process does it at a time; the rest find it done.
+pub(super) async fn migrate(
+    node: &Node,
+    options: &PostgresOptions,
+    server: &Server,
+) -> Result<i32, PostgresError> {
+    let place = options.place();
+    let explain = |fault: Fault| match fault {
+        Fault::Definite(detail) if detail.starts_with("the user lacks a right") => {
+            let detail = detail.trim_start_matches("the user lacks a right: ").to_owned();
+            PostgresError::MissingRight { place: place.clone(), detail }
+        }
+        fault => PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() },
+    };
+    let session = node.session().await.map_err(explain)?;
+    let schema = &options.schema;
+    // Distributing tables takes its time on a busy cluster.
+    session
+        .run(&format!(
+            "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
+             SELECT pg_advisory_lock(hashtextextended('orrery:{schema}:migrate', 0))"
+        ))
+        .await
+        .map_err(explain)?;
+    let found = version(node, options).await?;
+    if found < 1 {
+        session.run(&first(schema, server.citus.is_some())).await.map_err(explain)?;
+    }
+    // Later versions follow here, each in a transaction of its own that ends by noting its number.
+    // The connection is closed rather than given back: its settings and its lock go with it.
+    drop(session);
+    Ok(found)
+}
+
+/// Version 1. On Citus the two tables of partitions are spread by partition, and always together; the small
+/// ones lie on every node.
+fn first(schema: &str, citus: bool) -> String {
+    let spread = if citus {
+        "SELECT create_distributed_table('part', 'part', shard_count := 64); \
+         SELECT create_distributed_table('kv', 'part', colocate_with := 'part'); \
+         SELECT create_reference_table('meta'); \
+         SELECT create_reference_table('member');"
+    } else {
+        ""
+    };
+    format!(
+        "BEGIN;
+         CREATE SCHEMA IF NOT EXISTS {schema};
+         CREATE TABLE part (
+           part int PRIMARY KEY,
+           epoch bigint NOT NULL DEFAULT 0,
+           lsn bigint NOT NULL DEFAULT 0,
+           written bigint NOT NULL DEFAULT 0,
+           measured bigint NOT NULL DEFAULT 0,
+           measured_at bigint NOT NULL DEFAULT 0
+         ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+         CREATE TABLE kv (
+           part int NOT NULL,
+           key bytea NOT NULL,
+           value bytea NOT NULL,
+           PRIMARY KEY (key, part)
+         );
+         ALTER TABLE kv ALTER COLUMN value SET STORAGE EXTERNAL;
+         CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL);
+         CREATE TABLE member (
+           id text PRIMARY KEY,
+           seen timestamptz NOT NULL,
+           note bytea NOT NULL
+         );
+         {spread}
+         INSERT INTO meta (name, value) VALUES ('schema_version', '{SCHEMA_VERSION}');
+         COMMIT;"
+    )
+}

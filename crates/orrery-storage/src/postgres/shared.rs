@@ -1,0 +1,161 @@
+//! What all parts of the store share: the connections, who waits for which partition, whether it is open.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{RwLock, watch};
+
+use super::cluster::Cluster;
+use super::commit::Lane;
+use super::fault::Fault;
+use super::key;
+use super::options::PostgresOptions;
+use super::pool::{Node, Session};
+use crate::contract::{BoxFuture, Lsn, PartitionId, PartitionRef, StoreError};
+
+/// How long reads and changes of partitions are tried again while the server is away.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) struct Shared {
+    pub(super) options: PostgresOptions,
+    pub(super) cluster: Cluster,
+    /// This process, for as long as it has the store open.
+    pub(super) writer: u128,
+    groups: AtomicU64,
+    closed: AtomicBool,
+    /// Read by whoever commits; written by whoever closes.
+    pub(super) busy: RwLock<()>,
+    lanes: Mutex<HashMap<PartitionRef, Arc<Lane>>>,
+    locals: Mutex<HashMap<PartitionId, Arc<Local>>>,
+    /// Where changes of the announced partition are told.
+    pub(super) channel: String,
+    pub(super) closing: watch::Sender<bool>,
+}
+
+/// What this process knows of a partition.
+pub(super) struct Local {
+    /// The last number heard of; `None` once this process has destroyed the partition.
+    pub(super) progress: watch::Sender<Option<Lsn>>,
+}
+
+impl Shared {
+    /// The partition whose changes other processes are told of at once. The database keeps its catalog there.
+    pub(super) const ANNOUNCED: PartitionId = PartitionId(0);
+
+    pub(super) fn new(options: PostgresOptions, cluster: Cluster, writer: u128) -> Self {
+        Self {
+            channel: format!("orrery_{}", options.schema),
+            options,
+            cluster,
+            writer,
+            groups: AtomicU64::new(1),
+            closed: AtomicBool::new(false),
+            busy: RwLock::new(()),
+            lanes: Mutex::default(),
+            locals: Mutex::default(),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), StoreError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(StoreError::Unavailable("it was closed".to_owned()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&self) -> bool {
+        self.closing.send_replace(true);
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn next_group(&self) -> u64 {
+        self.groups.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A connection to the node that has the partition.
+    pub(super) async fn session(&self, partition: PartitionId) -> Result<Session, Fault> {
+        self.cluster.node_of(partition).await.session().await
+    }
+
+    pub(super) async fn node_of(&self, partition: PartitionId) -> Arc<Node> {
+        self.cluster.node_of(partition).await
+    }
+
+    /// The node may not have the partition any more.
+    pub(super) fn forget_route(&self, partition: PartitionId) {
+        self.cluster.forget(partition);
+    }
+
+    pub(super) fn lane(&self, partition: PartitionRef) -> Arc<Lane> {
+        let mut lanes = self.lanes.lock();
+        Arc::clone(lanes.entry(partition).or_insert_with(|| Arc::new(Lane::new(partition))))
+    }
+
+    /// Bytes that this process has written and the partition's row does not count yet.
+    pub(super) fn uncounted(&self, id: PartitionId) -> i64 {
+        let lanes = self.lanes.lock();
+        let own = lanes.iter().filter(|(partition, _)| partition.id == id);
+        own.map(|(_, lane)| lane.uncounted.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn local(&self, id: PartitionId) -> Arc<Local> {
+        let mut locals = self.locals.lock();
+        Arc::clone(
+            locals.entry(id).or_insert_with(|| Arc::new(Local { progress: watch::Sender::new(Some(0)) })),
+        )
+    }
+
+    /// Tells who waits that the partition has reached this number.
+    pub(super) fn advance(&self, id: PartitionId, lsn: Lsn) {
+        let local = self.locals.lock().get(&id).cloned();
+        if let Some(local) = local {
+            local.progress.send_if_modified(|known| {
+                let news = known.is_some_and(|known| lsn > known);
+                if news {
+                    *known = Some(lsn);
+                }
+                news
+            });
+        }
+    }
+
+    /// Forgets a partition that this process destroys.
+    pub(super) fn forget(&self, id: PartitionId) {
+        if let Some(local) = self.locals.lock().remove(&id) {
+            local.progress.send_replace(None);
+        }
+        self.lanes.lock().retain(|partition, _| partition.id != id);
+        self.cluster.forget(id);
+    }
+
+    /// Runs work that may be repeated, until it succeeds or trying again is of no use.
+    pub(super) async fn repeat<'w, T>(
+        &self,
+        partition: PartitionId,
+        work: impl Fn() -> BoxFuture<'w, Result<T, Fault>>,
+    ) -> Result<T, StoreError> {
+        let began = Instant::now();
+        let mut pause = Duration::from_millis(5);
+        loop {
+            self.check_open()?;
+            let fault = match work().await {
+                Ok(out) => return Ok(out),
+                Err(fault) => fault,
+            };
+            if self.check_open().is_err() || !fault.may_pass() || began.elapsed() > PATIENCE {
+                self.check_open()?;
+                return Err(StoreError::Unavailable(fault.text().to_owned()));
+            }
+            if matches!(fault, Fault::Lost(_)) {
+                self.forget_route(partition);
+            }
+            tracing::debug!(partition = key::column(partition), reason = fault.text(), "tried again");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+}

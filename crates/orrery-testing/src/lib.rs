@@ -1,0 +1,96 @@
+//! A PostgreSQL server for tests: the one that `ORRERY_TEST_STORE_URL` names, or one of this process's own, in
+//! a temporary directory, started on first use and gone with the process.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A running server. It ends when this is dropped or when the process dies, however that happens: it watches
+/// its standard input.
+pub struct Server {
+    url: String,
+    child: Child,
+    _input: Option<ChildStdin>,
+}
+
+impl Server {
+    /// Starts a server in a temporary directory of its own.
+    ///
+    /// # Panics
+    /// If PostgreSQL is not installed or does not start: the message says what to do.
+    pub fn start() -> Self {
+        Self::launch(None, false)
+    }
+
+    /// Starts a server on a directory, or again on one that an earlier server has left, with everything that
+    /// makes it durable.
+    pub fn start_durable(directory: &Path) -> Self {
+        Self::launch(Some(directory), true)
+    }
+
+    fn launch(directory: Option<&Path>, durable: bool) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/postgres.sh");
+        let mut command = Command::new(script);
+        command.arg("serve").args(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env("ORRERY_TEST_FSYNC", if durable { "on" } else { "off" });
+        let mut child = command.spawn().expect("scripts/postgres.sh can be started");
+        let mut url = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut url).expect("the script prints text");
+        let url = url.trim().to_owned();
+        assert!(
+            !url.is_empty(),
+            "no PostgreSQL for the tests: run 'scripts/setup.sh postgres', or name a server in ORRERY_TEST_STORE_URL"
+        );
+        Self { url, _input: child.stdin.take(), child }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Where its data is, if it has a directory of its own.
+    pub fn directory(&self) -> PathBuf {
+        let host = self.url.trim_start_matches("postgres://postgres@").trim_end_matches("/postgres");
+        PathBuf::from(host.replace("%2F", "/"))
+    }
+
+    /// Waits until the script has noticed that its server is gone.
+    pub fn wait(mut self) {
+        drop(self._input.take());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self._input.take());
+        drop(self.child.wait());
+    }
+}
+
+/// The URL of a server that all tests of this process share.
+pub fn store_url() -> String {
+    static OWN: OnceLock<Server> = OnceLock::new();
+    match std::env::var("ORRERY_TEST_STORE_URL") {
+        Ok(url) if !url.is_empty() => url,
+        _ => OWN.get_or_init(Server::start).url().to_owned(),
+    }
+}
+
+/// The URL of a store that nobody else uses: a schema of its own.
+pub fn fresh_store_url() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let url = store_url();
+    let joint = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joint}schema=t_{}_{number}_{}", std::process::id(), unique())
+}
+
+/// Processes of different machines may share a server.
+fn unique() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one("schema") >> 32
+}
