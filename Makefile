@@ -30,6 +30,7 @@ lint: setup ## Checks formatting and lints
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 test-rust: setup ## Runs the tests of the workspace
+	@scripts/setup.sh postgres
 	$(CARGO) test --workspace --locked
 
 test-clients: ## Runs the tests of the Python and JavaScript key libraries

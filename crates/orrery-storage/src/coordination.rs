@@ -17,11 +17,8 @@ pub trait Coordination: Send + Sync {
     fn try_duty(&self, name: &str) -> BoxFuture<'_, Result<Option<Box<dyn Duty>>, StoreError>>;
 
     /// Leaves a note for the others and answers everybody's that is younger than `age_max`, one's own first.
-    fn exchange_notes(
-        &self,
-        note: Bytes,
-        age_max: Duration,
-    ) -> BoxFuture<'_, Result<Vec<Bytes>, StoreError>>;
+    fn exchange_notes(&self, note: Bytes, age_max: Duration)
+    -> BoxFuture<'_, Result<Vec<Bytes>, StoreError>>;
 }
 
 /// A duty that this process has.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Server {
     url: String,
     child: Child,
-    _input: Option<ChildStdin>,
+    input: Option<ChildStdin>,
 }
 
 impl Server {
@@ -44,7 +44,7 @@ impl Server {
             !url.is_empty(),
             "no PostgreSQL for the tests: run 'scripts/setup.sh postgres', or name a server in ORRERY_TEST_STORE_URL"
         );
-        Self { url, _input: child.stdin.take(), child }
+        Self { url, input: child.stdin.take(), child }
     }
 
     pub fn url(&self) -> &str {
@@ -59,14 +59,14 @@ impl Server {
 
     /// Waits until the script has noticed that its server is gone.
     pub fn wait(mut self) {
-        drop(self._input.take());
+        drop(self.input.take());
         drop(self.child.wait());
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self._input.take());
+        drop(self.input.take());
         drop(self.child.wait());
     }
 }

@@ -9,13 +9,13 @@ use orrery_db::{Database, Options};
 use orrery_gateway::transport::certificate::{self, LOCAL_NAMES, ServerCertificate};
 use orrery_model::env::Env;
 use orrery_model::offer::{DEFAULT_THROUGHPUT, PARTITION_THROUGHPUT_MAX};
-use orrery_storage::{Embedded, EmbeddedOptions, Memory, PartitionStore};
+use orrery_storage::{Embedded, EmbeddedOptions, Memory, PartitionStore, Postgres, PostgresOptions};
 
 use crate::failure::Failure;
 use crate::settings::{Limits, Storage, Tls};
 
 /// Opens the store. Afterwards the data directory is ours alone, so that other files may be written to it.
-pub(crate) fn open_store(storage: &Storage) -> Result<Arc<dyn PartitionStore>, Failure> {
+pub(crate) async fn open_store(storage: &Storage) -> Result<Arc<dyn PartitionStore>, Failure> {
     match storage {
         Storage::Memory => Ok(Arc::new(Memory::new())),
         Storage::Directory { path, durability, cache_bytes } => {
@@ -27,6 +27,10 @@ pub(crate) fn open_store(storage: &Storage) -> Result<Arc<dyn PartitionStore>, F
             };
             // The engine has a directory of its own; keys and certificates lie beside it.
             let store = Embedded::open(path.join("store"), options).map_err(Failure::refused)?;
+            Ok(Arc::new(store))
+        }
+        Storage::Postgres(options) => {
+            let store = Postgres::open(PostgresOptions::clone(options)).await.map_err(Failure::refused)?;
             Ok(Arc::new(store))
         }
     }

@@ -79,6 +79,7 @@ impl Banner<'_> {
 
     fn data_note(&self) -> String {
         match self.storage {
+            Storage::Postgres(options) => options.place(),
             Storage::Memory => "in memory, forgotten at the end".to_owned(),
             Storage::Directory { path, durability: Durability::Always, .. } => path.display().to_string(),
             Storage::Directory { path, durability: Durability::Relaxed { interval_ms }, .. } => {
@@ -127,7 +128,10 @@ impl Banner<'_> {
             object.set("connectionString", Value::from(self.connection_string()));
         }
         object.set("key", Value::from(self.key_note()));
-        let directory = self.storage.directory().map(|path| Value::from(path.display().to_string()));
+        let directory = match self.storage {
+            Storage::Postgres(options) => Some(Value::from(options.place())),
+            storage => storage.directory().map(|path| Value::from(path.display().to_string())),
+        };
         object.set("data", directory.unwrap_or_default());
         object.set("tls", Value::from(self.tls.is_some()));
         let ready_ms = i64::try_from(self.ready_after.as_millis()).unwrap_or(i64::MAX);

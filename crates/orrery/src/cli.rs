@@ -62,6 +62,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PartitionsCommand,
     },
+    /// Work with a store on PostgreSQL, and move data between stores.
+    #[command(arg_required_else_help = true)]
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
     /// Look at queries without changing anything.
     #[command(arg_required_else_help = true)]
     Query {
@@ -116,6 +122,47 @@ pub(crate) enum PartitionsCommand {
         #[command(flatten)]
         server: ServerArguments,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Make the tables, or bring older ones up to date. On Citus they are spread over the nodes.
+    ///
+    /// `orrery serve` does the same when it starts; this is for doing it beforehand, with another user's rights.
+    Init {
+        #[command(flatten)]
+        store: StoreArguments,
+    },
+    /// Show the server, its nodes, the partitions on each, sizes, standbys and how far they are behind.
+    Status {
+        #[command(flatten)]
+        store: StoreArguments,
+    },
+    /// Copy all data from one store to another, empty one, and compare both. No server may be using either.
+    Move {
+        /// A data directory, or the URL of a store on PostgreSQL.
+        #[arg(long, value_name = "STORE")]
+        from: String,
+
+        /// A data directory, or the URL of a store on PostgreSQL.
+        #[arg(long, value_name = "STORE")]
+        to: String,
+
+        /// How the result is written.
+        #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
+        output: Output,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct StoreArguments {
+    /// The store: postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full
+    #[arg(long, value_name = "URL", env = "ORRERY_STORE", hide_env_values = true)]
+    pub(crate) store: String,
+
+    /// How the answer is written.
+    #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
+    pub(crate) output: Output,
 }
 
 #[derive(Args)]
@@ -220,6 +267,12 @@ pub(crate) struct ServeArguments {
     /// Keep everything in memory and forget it at the end.
     #[arg(long, env = "ORRERY_IN_MEMORY", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub(crate) in_memory: Option<bool>,
+
+    /// Keep the data in PostgreSQL instead, which several servers may share:
+    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full. Known besides what libpq knows are schema
+    /// (default orrery) and pool_max (connections, default 16).
+    #[arg(long, value_name = "URL", env = "ORRERY_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
 
     /// A configuration file in TOML.
     #[arg(long, value_name = "FILE", env = "ORRERY_CONFIG")]

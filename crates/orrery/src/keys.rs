@@ -13,7 +13,7 @@ use orrery_gateway::auth::{AccountKeys, MasterKey};
 use orrery_model::env::Env;
 
 use crate::failure::Failure;
-use crate::settings::KeySettings;
+use crate::settings::{KeySettings, Storage};
 
 /// The name of the file that keeps a generated key.
 const FILE_NAME: &str = "account-key";
@@ -45,6 +45,21 @@ pub(crate) fn check(settings: &KeySettings, address: IpAddr) -> Result<(), Failu
             "the well-known key is public and {address} is not a loopback address: choose another key, or say \
              --allow-well-known-key if everyone who can reach this port may do everything"
         )));
+    }
+    Ok(())
+}
+
+/// Servers that share a store must share their keys: one that is made for this run alone would not do.
+pub(crate) fn check_shared(
+    settings: &KeySettings,
+    address: IpAddr,
+    storage: &Storage,
+) -> Result<(), Failure> {
+    let is_shared = matches!(storage, Storage::Postgres(_));
+    if is_shared && settings.primary.is_none() && !well_known_allowed(settings, address) {
+        return Err(Failure::usage(
+            "servers that share a store must have the same key: give one with --key-file or ORRERY_KEY",
+        ));
     }
     Ok(())
 }

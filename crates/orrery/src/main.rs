@@ -17,13 +17,15 @@ mod seed;
 mod serve;
 mod settings;
 mod transfer;
+mod store_move;
+mod store_status;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use cli::{Cli, Command, KeyCommand, QueryCommand};
+use cli::{Cli, Command, KeyCommand, QueryCommand, StoreCommand};
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -56,6 +58,15 @@ fn run() -> Result<(), Failure> {
         Command::Copy(arguments) => transfer::copy(&arguments, &mut std::io::stdout()),
         Command::Key { command: KeyCommand::Hash } => {
             key_hash::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
+        }
+        Command::Store { command: StoreCommand::Move { from, to, output } } => {
+            store_move::run(&from, &to, output, &mut std::io::stdout().lock())
+        }
+        Command::Store { command: StoreCommand::Init { store } } => {
+            store_status::initialise(&store, &mut std::io::stdout().lock())
+        }
+        Command::Store { command: StoreCommand::Status { store } } => {
+            store_status::show(&store, &mut std::io::stdout().lock())
         }
         Command::Partitions { command } => partitions::run(&command, &mut std::io::stdout().lock()),
         Command::Query { command: QueryCommand::Plan } => {

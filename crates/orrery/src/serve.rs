@@ -54,6 +54,7 @@ async fn serve(settings: Settings, started: Instant) -> Result<(), Failure> {
     };
     let start_ms = env.now_ms();
     keys::check(&settings.keys, settings.listen.ip())?;
+    keys::check_shared(&settings.keys, settings.listen.ip(), &settings.storage)?;
     // The port first: whoever connects early waits until the rest is ready, and a port in use costs nothing.
     let listener = bind(settings.listen).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
@@ -62,7 +63,7 @@ async fn serve(settings: Settings, started: Instant) -> Result<(), Failure> {
         _ => Failure::refused(format!("the address {} cannot be listened on: {error}", settings.listen)),
     })?;
     let address = listener.local_addr().map_err(Failure::internal)?;
-    let store = open_store(&settings.storage)?;
+    let store = open_store(&settings.storage).await?;
     let directory = settings.storage.directory();
     let chosen = keys::choose(settings.keys, address.ip(), directory, &*env)?;
     let certificate = open_certificate(&settings.tls, address, directory, env.now_seconds())?;

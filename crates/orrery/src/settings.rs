@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use orrery_gateway::CrossPartitionQueries;
 use orrery_gateway::auth::MasterKey;
 use orrery_gateway::{AccountConsistency, ConsistencyLevel};
-use orrery_storage::Durability;
+use orrery_storage::{Durability, PostgresOptions};
 use serde::Deserialize;
 
 use crate::cli::{CrossPartition, Output, ServeArguments};
@@ -53,12 +53,13 @@ pub(crate) struct Limits {
 pub(crate) enum Storage {
     Memory,
     Directory { path: PathBuf, durability: Durability, cache_bytes: u64 },
+    Postgres(Box<PostgresOptions>),
 }
 
 impl Storage {
     pub(crate) fn directory(&self) -> Option<&Path> {
         match self {
-            Self::Memory => None,
+            Self::Memory | Self::Postgres(_) => None,
             Self::Directory { path, .. } => Some(path),
         }
     }
@@ -91,6 +92,7 @@ struct Configuration {
     data: Option<PathBuf>,
     in_memory: Option<bool>,
     seed: Option<PathBuf>,
+    store: Option<String>,
     durability: Option<String>,
     cache_mb: Option<u64>,
     key: Option<String>,
@@ -261,7 +263,14 @@ fn resolve_consistency(
     Ok(AccountConsistency { level, max_staleness_prefix, max_staleness_seconds })
 }
 
-/// Memory or a directory: the source that is more specific and speaks of either decides. So a container image
+/// What one source says of where data is kept.
+struct Layer<'a> {
+    in_memory: Option<bool>,
+    data: Option<&'a PathBuf>,
+    store: Option<&'a String>,
+}
+
+/// Memory, a directory or PostgreSQL: the source that is more specific and speaks of either decides. So a container image
 /// can name a directory in its environment, and its user can still ask for `--in-memory`.
 fn resolve_storage(
     arguments: &ServeArguments,
@@ -271,25 +280,27 @@ fn resolve_storage(
     let is_flag =
         |name: &str| sources.and_then(|matches| matches.value_source(name)) == Some(ValueSource::CommandLine);
     let in_argument = |wanted: bool, name: &str| wanted == is_flag(name);
-    let layers = [
-        (
-            arguments.in_memory.filter(|_| in_argument(true, "in_memory")),
-            arguments.data.as_ref().filter(|_| in_argument(true, "data")),
-        ),
-        (
-            arguments.in_memory.filter(|_| in_argument(false, "in_memory")),
-            arguments.data.as_ref().filter(|_| in_argument(false, "data")),
-        ),
-        (file.in_memory, file.data.as_ref()),
-    ];
+    let layer = |flag: bool| Layer {
+        in_memory: arguments.in_memory.filter(|_| in_argument(flag, "in_memory")),
+        data: arguments.data.as_ref().filter(|_| in_argument(flag, "data")),
+        store: arguments.store.as_ref().filter(|_| in_argument(flag, "store")),
+    };
+    let in_file = Layer { in_memory: file.in_memory, data: file.data.as_ref(), store: file.store.as_ref() };
     let mut path = None;
-    for (in_memory, data) in layers {
-        match (in_memory, data) {
-            (Some(true), Some(_)) => {
+    for Layer { in_memory, data, store } in [layer(true), layer(false), in_file] {
+        match (in_memory, data, store) {
+            (Some(true), Some(_), _) => {
                 return Err(Failure::usage("data and in-memory exclude each other: leave one out"));
             }
-            (Some(true), None) => return Ok(Storage::Memory),
-            (_, Some(data)) => {
+            (Some(true), _, Some(_)) | (_, Some(_), Some(_)) => {
+                return Err(Failure::usage("store excludes data and in-memory: leave one out"));
+            }
+            (Some(true), None, None) => return Ok(Storage::Memory),
+            (_, None, Some(url)) => {
+                let options = PostgresOptions::parse(url).map_err(Failure::usage)?;
+                return Ok(Storage::Postgres(Box::new(options)));
+            }
+            (_, Some(data), None) => {
                 path = Some(data.clone());
                 break;
             }

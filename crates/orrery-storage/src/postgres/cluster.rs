@@ -31,7 +31,8 @@ const SHARDS: &str = "SELECT n.nodename || ':' || n.nodeport, p.shardid, \
      JOIN pg_dist_shard d ON d.shardid = p.shardid AND d.logicalrelid = 'kv'::regclass \
      LEFT JOIN citus_shards s ON s.shardid = p.shardid AND s.nodename = n.nodename AND s.nodeport = n.nodeport";
 
-const SHARD_OF: &str = "SELECT part, get_shard_id_for_distribution_column('kv', part) FROM part WHERE epoch >= 0";
+const SHARD_OF: &str =
+    "SELECT part, get_shard_id_for_distribution_column('kv', part) FROM part WHERE epoch >= 0";
 
 pub(super) struct Cluster {
     main: Arc<Node>,
@@ -92,7 +93,9 @@ impl Cluster {
 
     pub(super) fn close(&self) {
         self.main.close();
-        for node in self.routing.iter().flat_map(|routing| routing.nodes.lock().values().cloned().collect::<Vec<_>>()) {
+        for node in
+            self.routing.iter().flat_map(|routing| routing.nodes.lock().values().cloned().collect::<Vec<_>>())
+        {
             node.close();
         }
     }
@@ -108,20 +111,22 @@ impl Routing {
         let port = u16::try_from(port).map_err(|_| Fault::Definite("a node has no port".to_owned()))?;
         let place = (host.clone(), port);
         let known = self.nodes.lock().get(&place).cloned();
-        let node = match known {
-            Some(node) => node,
-            None => {
-                let config = self.options.at_node(&host, port);
-                let node = Node::new(&config, &self.options, self.tls.as_ref()).map_err(Fault::Definite)?;
-                let node = Arc::new(node);
-                Arc::clone(self.nodes.lock().entry(place).or_insert(node))
-            }
+        let node = if let Some(node) = known {
+            node
+        } else {
+            let config = self.options.at_node(&host, port);
+            let node = Node::new(&config, &self.options, self.tls.as_ref()).map_err(Fault::Definite)?;
+            Arc::clone(self.nodes.lock().entry(place).or_insert(Arc::new(node)))
         };
         // A node that cannot be reached from here must not take its partitions with it.
         match node.session().await {
             Ok(session) => session.release(),
             Err(fault) => {
-                tracing::warn!(node = host, reason = fault.text(), "a node of the cluster cannot be reached directly");
+                tracing::warn!(
+                    node = host,
+                    reason = fault.text(),
+                    "a node of the cluster cannot be reached directly"
+                );
                 return Ok(None);
             }
         }

@@ -60,7 +60,11 @@ enum Attempt {
     Fenced,
     Again(Fault),
     /// The answer to COMMIT was lost.
-    Doubt { group: u64, results: Vec<Result<Lsn, CommitError>>, reason: String },
+    Doubt {
+        group: u64,
+        results: Vec<Result<Lsn, CommitError>>,
+        reason: String,
+    },
 }
 
 enum Fate {
@@ -142,7 +146,11 @@ impl Lane {
                     if !fault.may_pass() || began.elapsed() > shared.options.commit_patience {
                         return refuse(group, &CommitError::Unavailable(fault.text().to_owned()));
                     }
-                    tracing::debug!(partition = self.partition.id.0, reason = fault.text(), "a commit is tried again");
+                    tracing::debug!(
+                        partition = self.partition.id.0,
+                        reason = fault.text(),
+                        "a commit is tried again"
+                    );
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_millis(500));
                     continue;
@@ -320,12 +328,10 @@ impl Transaction<'_> {
             // Polled in this order, they go out together and are answered in one round trip.
             let client: &tokio_postgres::Client = &self.session;
             let all = join3(
-                    client.batch_execute("BEGIN"),
-                    client.query(&lock, &lock_parameters),
-                    OptionFuture::from(
-                        (!keys.is_empty()).then(|| client.query(&fetch, &fetch_parameters))
-                    ),
-                );
+                client.batch_execute("BEGIN"),
+                client.query(&lock, &lock_parameters),
+                OptionFuture::from((!keys.is_empty()).then(|| client.query(&fetch, &fetch_parameters))),
+            );
             let (begun, locked, fetched) = timed(all).await?;
             begun?;
             let locked = locked?;
@@ -426,9 +432,8 @@ impl Transaction<'_> {
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let deletes: Vec<&[u8]> = deletes.iter().map(Vec::as_slice).collect();
         let number = lsn.cast_signed();
-        let announce = (id == Shared::ANNOUNCED).then(|| {
-            format!("NOTIFY {}, '{}:{lsn}'", self.shared.channel, id.0)
-        });
+        let announce =
+            (id == Shared::ANNOUNCED).then(|| format!("NOTIFY {}, '{}:{lsn}'", self.shared.channel, id.0));
         let nothing_yet = |fault: Fault| (fault, None);
         let session = &self.session;
         let remove = session.prepare_cached(sql::REMOVE).await.map_err(|error| nothing_yet(error.into()))?;
@@ -439,20 +444,21 @@ impl Transaction<'_> {
         let set_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&part, &number];
         let client: &tokio_postgres::Client = session;
         let all = join5(
-                OptionFuture::from((!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters))),
-                client.execute(&store, &store_parameters),
-                OptionFuture::from((lsn < reserved).then(|| client.execute(&set, &set_parameters))),
-                OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
-                client.batch_execute("COMMIT"),
-            );
+            OptionFuture::from((!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters))),
+            client.execute(&store, &store_parameters),
+            OptionFuture::from((lsn < reserved).then(|| client.execute(&set, &set_parameters))),
+            OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
+            client.batch_execute("COMMIT"),
+        );
         let (removed, stored, set, announced, committed) = match timed(all).await {
             Ok(all) => all,
             Err(fault) => return Err((fault, Some(name))),
         };
         // After a failed statement COMMIT "succeeds" as a roll-back, so each of them counts. The server's own
         // word on an earlier statement says that nothing was committed; a lost connection says nothing.
-        let earlier = [removed.transpose().err(), stored.err(), set.transpose().err(), announced.transpose().err()];
-        for error in earlier.into_iter().flatten() {
+        let earlier =
+            [removed.transpose().err(), stored.err(), set.transpose().err(), announced.transpose().err()];
+        if let Some(error) = earlier.into_iter().flatten().next() {
             let doubt = error.as_db_error().is_none().then_some(name);
             return Err((error.into(), doubt));
         }

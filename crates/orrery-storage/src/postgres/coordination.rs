@@ -29,12 +29,14 @@ impl Coordination for Postgres {
         let name = format!("orrery:{}:duty:{name}", self.shared.options.schema);
         Box::pin(async move {
             self.shared
-                .repeat(Shared::ANNOUNCED, || Box::pin(async {
-                    let connection = self.shared.cluster.main().own_connection().await?;
-                    let client: &tokio_postgres::Client = &connection;
-                    let taken: bool = client.query_one(sql::TRY_DUTY, &[&name]).await?.get(0);
-                    Ok(taken.then(|| Box::new(Lock(connection)) as Box<dyn Duty>))
-                }))
+                .repeat(Shared::ANNOUNCED, || {
+                    Box::pin(async {
+                        let connection = self.shared.cluster.main().own_connection().await?;
+                        let client: &tokio_postgres::Client = &connection;
+                        let taken: bool = client.query_one(sql::TRY_DUTY, &[&name]).await?.get(0);
+                        Ok(taken.then(|| Box::new(Lock(connection)) as Box<dyn Duty>))
+                    })
+                })
                 .await
         })
     }
@@ -48,13 +50,15 @@ impl Coordination for Postgres {
             let id = member_id(self.shared.writer);
             let age_ms = i64::try_from(age_max.as_millis()).unwrap_or(i64::MAX);
             self.shared
-                .repeat(Shared::ANNOUNCED, || Box::pin(async {
-                    let session = self.shared.cluster.main().session().await?;
-                    session.query(sql::LEAVE_NOTE, &[&id, &note.as_ref()]).await?;
-                    let rows = session.query(sql::READ_NOTES, &[&id, &age_ms]).await?;
-                    session.release();
-                    Ok(rows.iter().map(|row| Bytes::copy_from_slice(row.get(0))).collect())
-                }))
+                .repeat(Shared::ANNOUNCED, || {
+                    Box::pin(async {
+                        let session = self.shared.cluster.main().session().await?;
+                        session.query(sql::LEAVE_NOTE, &[&id, &note.as_ref()]).await?;
+                        let rows = session.query(sql::READ_NOTES, &[&id, &age_ms]).await?;
+                        session.release();
+                        Ok(rows.iter().map(|row| Bytes::copy_from_slice(row.get(0))).collect())
+                    })
+                })
                 .await
         })
     }

@@ -39,9 +39,7 @@ impl From<Error> for Fault {
             "25006" => "the server is a read-only standby".to_owned(),
             "53300" => "the server has no connection left for us (max_connections)".to_owned(),
             "42501" => format!("the user lacks a right: {}", server.message()),
-            "42P01" | "3F000" => {
-                "the schema is not there: create it with \"orrery store init\"".to_owned()
-            }
+            "42P01" | "3F000" => "the schema is not there: create it with \"orrery store init\"".to_owned(),
             _ => format!("{} (SQLSTATE {code})", server.message()),
         };
         match code {
@@ -60,9 +58,9 @@ impl From<PoolError> for Fault {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => error.into(),
-            PoolError::Timeout(_) => {
-                Self::Lost("no connection became free in time: raise pool_max, or look for a slow server".to_owned())
-            }
+            PoolError::Timeout(_) => Self::Lost(
+                "no connection became free in time: raise pool_max, or look for a slow server".to_owned(),
+            ),
             PoolError::Closed => Self::Definite("it was closed".to_owned()),
             other => Self::Definite(explain(&other)),
         }

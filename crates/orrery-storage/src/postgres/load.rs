@@ -42,25 +42,28 @@ pub(super) async fn load(
     // In order, and each key once: the last one counts.
     let entries: BTreeMap<Key, Bytes> =
         entries.into_iter().map(|entry| (key::stored(partition.id, &entry.key), entry.value)).collect();
-    let loaded = shared.repeat(partition.id, || Box::pin(async {
-        let session = shared.session(partition.id).await?;
-        if !held(&session, partition).await? {
-            end(session, "ROLLBACK").await?;
-            return Ok(false);
-        }
-        if let (Some((first, _)), Some((last, _))) = (entries.first_key_value(), entries.last_key_value()) {
-            let part = key::column(partition.id);
-            let parameters: super::pool::Parameters<'_> = &[&part, &first.as_slice(), &last.as_slice()];
-            let rows = session.query(sql::IS_EMPTY, parameters).await?;
-            if rows.first().is_some_and(|row| row.get(0)) {
-                copy(&session, part, &entries).await?;
-            } else {
-                store(&session, part, &entries).await?;
+    let loaded = shared.repeat(partition.id, || {
+        Box::pin(async {
+            let session = shared.session(partition.id).await?;
+            if !held(&session, partition).await? {
+                end(session, "ROLLBACK").await?;
+                return Ok(false);
             }
-        }
-        end(session, "COMMIT").await?;
-        Ok(true)
-    }));
+            if let (Some((first, _)), Some((last, _))) = (entries.first_key_value(), entries.last_key_value())
+            {
+                let part = key::column(partition.id);
+                let parameters: super::pool::Parameters<'_> = &[&part, &first.as_slice(), &last.as_slice()];
+                let rows = session.query(sql::IS_EMPTY, parameters).await?;
+                if rows.first().is_some_and(|row| row.get(0)) {
+                    copy(&session, part, &entries).await?;
+                } else {
+                    store(&session, part, &entries).await?;
+                }
+            }
+            end(session, "COMMIT").await?;
+            Ok(true)
+        })
+    });
     if loaded.await? {
         let bytes: usize = entries.iter().map(|(key, value)| 2 * key.len() + value.len() + 60).sum();
         let lane = shared.lane(partition);
@@ -94,7 +97,6 @@ async fn store(session: &Session, part: i32, entries: &BTreeMap<Key, Bytes>) -> 
         values.push(value.as_ref());
         if bytes >= STORE_BYTES || left == 0 {
             session.query(sql::STORE, &[&part, &keys, &values]).await?;
-            (keys.len(), values.len());
             keys.clear();
             values.clear();
             bytes = 0;
@@ -115,21 +117,23 @@ pub(super) async fn delete_range(
         let at_once = entries_max.saturating_sub(deleted).min(DELETE_AT_ONCE);
         let limit = if range.is_empty() { 0 } else { i64::try_from(at_once).unwrap_or(0) };
         let step = shared
-            .repeat(partition.id, || Box::pin(async {
-                let session = shared.session(partition.id).await?;
-                if !held(&session, partition).await? {
-                    end(session, "ROLLBACK").await?;
-                    return Ok(None);
-                }
-                let part = key::column(partition.id);
-                let count = if limit == 0 {
-                    0
-                } else {
-                    execute(&session, sql::DELETE_RANGE, &[&part, &start, &end_key, &limit]).await?
-                };
-                end(session, "COMMIT").await?;
-                Ok(Some(count))
-            }))
+            .repeat(partition.id, || {
+                Box::pin(async {
+                    let session = shared.session(partition.id).await?;
+                    if !held(&session, partition).await? {
+                        end(session, "ROLLBACK").await?;
+                        return Ok(None);
+                    }
+                    let part = key::column(partition.id);
+                    let count = if limit == 0 {
+                        0
+                    } else {
+                        execute(&session, sql::DELETE_RANGE, &[&part, &start, &end_key, &limit]).await?
+                    };
+                    end(session, "COMMIT").await?;
+                    Ok(Some(count))
+                })
+            })
             .await?;
         let step = step.ok_or(StoreError::Fenced)?;
         deleted += step;
@@ -157,12 +161,14 @@ pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreE
         let limit = i64::try_from(DELETE_AT_ONCE).unwrap_or(i64::MAX);
         loop {
             let count = shared
-                .repeat(id, || Box::pin(async {
-                    let session = shared.session(id).await?;
-                    let count = execute(&session, sql::CLEAR, &[&part, &start, &end, &limit]).await?;
-                    session.release();
-                    Ok(count)
-                }))
+                .repeat(id, || {
+                    Box::pin(async {
+                        let session = shared.session(id).await?;
+                        let count = execute(&session, sql::CLEAR, &[&part, &start, &end, &limit]).await?;
+                        session.release();
+                        Ok(count)
+                    })
+                })
                 .await?;
             if count < DELETE_AT_ONCE {
                 break;
@@ -170,12 +176,14 @@ pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreE
         }
     }
     shared
-        .repeat(id, || Box::pin(async {
-            let session = shared.session(id).await?;
-            execute(&session, sql::BURY, &[&part]).await?;
-            session.release();
-            Ok(())
-        }))
+        .repeat(id, || {
+            Box::pin(async {
+                let session = shared.session(id).await?;
+                execute(&session, sql::BURY, &[&part]).await?;
+                session.release();
+                Ok(())
+            })
+        })
         .await
 }
 
@@ -223,26 +231,28 @@ pub(super) async fn size_bytes(shared: &Shared, id: PartitionId) -> Result<u64, 
     let part = key::column(id);
     let (start, end_key) = key::bounds(id, &KeyRange::all());
     let size = shared
-        .repeat(id, || Box::pin(async {
-            let session = shared.session(id).await?;
-            let rows = session.query(sql::SIZE, &[&part]).await?;
-            let Some(row) = rows.first() else {
-                session.release();
-                return Ok(None);
-            };
-            let (written, measured, at): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
-            let grown = written - at + shared.uncounted(id);
-            if grown <= MEASURE_BYTES_MIN.max(measured / 4) {
-                session.release();
-                return Ok(Some(measured + grown));
-            }
-            session.run("BEGIN; SET LOCAL statement_timeout = 0").await?;
-            let rows = session.query(sql::MEASURE, &[&part, &start, &end_key]).await?;
-            let measured: i64 = rows.first().map_or(0, |row| row.get(0));
-            session.query(sql::NOTE_SIZE, &[&part, &measured, &written]).await?;
-            end(session, "COMMIT").await?;
-            Ok(Some(measured + shared.uncounted(id)))
-        }))
+        .repeat(id, || {
+            Box::pin(async {
+                let session = shared.session(id).await?;
+                let rows = session.query(sql::SIZE, &[&part]).await?;
+                let Some(row) = rows.first() else {
+                    session.release();
+                    return Ok(None);
+                };
+                let (written, measured, at): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+                let grown = written - at + shared.uncounted(id);
+                if grown <= MEASURE_BYTES_MIN.max(measured / 4) {
+                    session.release();
+                    return Ok(Some(measured + grown));
+                }
+                session.run("BEGIN; SET LOCAL statement_timeout = 0").await?;
+                let rows = session.query(sql::MEASURE, &[&part, &start, &end_key]).await?;
+                let measured: i64 = rows.first().map_or(0, |row| row.get(0));
+                session.query(sql::NOTE_SIZE, &[&part, &measured, &written]).await?;
+                end(session, "COMMIT").await?;
+                Ok(Some(measured + shared.uncounted(id)))
+            })
+        })
         .await?;
     size.map(|bytes| u64::try_from(bytes).unwrap_or(0)).ok_or(StoreError::Fenced)
 }

@@ -61,9 +61,8 @@ impl Postgres {
             schema::migrate(&node, &options, &server).await?;
         }
         let mut writer = [0; 16];
-        getrandom::fill(&mut writer).map_err(|error| {
-            PostgresError::Options(format!("the system has no random numbers: {error}"))
-        })?;
+        getrandom::fill(&mut writer)
+            .map_err(|error| PostgresError::Options(format!("the system has no random numbers: {error}")))?;
         let cluster = Cluster::new(node, &options, tls.clone(), server.citus.is_some());
         let shared = Arc::new(Shared::new(options, cluster, u128::from_be_bytes(writer)));
         listen::start(&shared, tls);
@@ -114,12 +113,14 @@ impl PartitionStore for Postgres {
         Box::pin(async move {
             let rows = self
                 .shared
-                .repeat(Shared::ANNOUNCED, || Box::pin(async {
-                    let session = self.shared.cluster.main().session().await?;
-                    let rows = session.query(sql::PARTITIONS, &[]).await?;
-                    session.release();
-                    Ok(rows)
-                }))
+                .repeat(Shared::ANNOUNCED, || {
+                    Box::pin(async {
+                        let session = self.shared.cluster.main().session().await?;
+                        let rows = session.query(sql::PARTITIONS, &[]).await?;
+                        session.release();
+                        Ok(rows)
+                    })
+                })
                 .await?;
             let info = |row: &tokio_postgres::Row| PartitionInfo {
                 id: key::from_column(row.get(0)),
@@ -137,12 +138,14 @@ impl PartitionStore for Postgres {
                 let number = lsn.cast_signed();
                 let rows = self
                     .shared
-                    .repeat(id, || Box::pin(async {
-                        let session = self.shared.session(id).await?;
-                        let rows = session.query(sql::CREATE, &[&key::column(id), &number]).await?;
-                        session.release();
-                        Ok(rows)
-                    }))
+                    .repeat(id, || {
+                        Box::pin(async {
+                            let session = self.shared.session(id).await?;
+                            let rows = session.query(sql::CREATE, &[&key::column(id), &number]).await?;
+                            session.release();
+                            Ok(rows)
+                        })
+                    })
                     .await?;
                 if let Some(row) = rows.first() {
                     self.shared.advance(id, row.get::<_, i64>(0).cast_unsigned());
@@ -160,13 +163,14 @@ impl PartitionStore for Postgres {
             let epoch = partition.epoch.cast_signed();
             let rows = self
                 .shared
-                .repeat(partition.id, || Box::pin(async {
-                    let session = self.shared.session(partition.id).await?;
-                    let rows =
-                        session.query(sql::RETIRE, &[&key::column(partition.id), &epoch]).await?;
-                    session.release();
-                    Ok(rows)
-                }))
+                .repeat(partition.id, || {
+                    Box::pin(async {
+                        let session = self.shared.session(partition.id).await?;
+                        let rows = session.query(sql::RETIRE, &[&key::column(partition.id), &epoch]).await?;
+                        session.release();
+                        Ok(rows)
+                    })
+                })
                 .await?;
             rows.first().map(|row| row.get::<_, i64>(0).cast_unsigned()).ok_or(StoreError::Fenced)
         })
@@ -177,12 +181,14 @@ impl PartitionStore for Postgres {
             self.open_partition(id)?;
             let condemned = self
                 .shared
-                .repeat(id, || Box::pin(async {
-                    let session = self.shared.session(id).await?;
-                    let rows = session.query(sql::CONDEMN, &[&key::column(id)]).await?;
-                    session.release();
-                    Ok(!rows.is_empty())
-                }))
+                .repeat(id, || {
+                    Box::pin(async {
+                        let session = self.shared.session(id).await?;
+                        let rows = session.query(sql::CONDEMN, &[&key::column(id)]).await?;
+                        session.release();
+                        Ok(!rows.is_empty())
+                    })
+                })
                 .await?;
             self.shared.forget(id);
             if condemned { load::clear(&self.shared, id).await } else { Ok(()) }
@@ -195,8 +201,7 @@ impl PartitionStore for Postgres {
         op: Box<dyn ErasedOp>,
     ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
         Box::pin(async move {
-            self.open_partition(partition.id)
-                .map_err(|error| CommitError::Unavailable(error.to_string()))?;
+            self.open_partition(partition.id).map_err(|error| CommitError::Unavailable(error.to_string()))?;
             self.shared.lane(partition).commit(&self.shared, op).await
         })
     }
@@ -211,12 +216,14 @@ impl PartitionStore for Postgres {
             let key_bytes_max = self.shared.options.limits.key_bytes_max;
             let found = self
                 .shared
-                .repeat(partition.id, || Box::pin(async {
-                    let session = self.shared.session(partition.id).await?;
-                    let found = read::read(&session, partition.id, &request, key_bytes_max).await?;
-                    session.release();
-                    Ok(found)
-                }))
+                .repeat(partition.id, || {
+                    Box::pin(async {
+                        let session = self.shared.session(partition.id).await?;
+                        let found = read::read(&session, partition.id, &request, key_bytes_max).await?;
+                        session.release();
+                        Ok(found)
+                    })
+                })
                 .await?;
             match found {
                 Some((epoch, page)) if epoch == partition.epoch => Ok(page),
@@ -274,12 +281,14 @@ impl PartitionStore for Postgres {
             loop {
                 let rows = self
                     .shared
-                    .repeat(id, || Box::pin(async {
-                        let session = self.shared.session(id).await?;
-                        let rows = session.query(sql::STATE, &[&key::column(id)]).await?;
-                        session.release();
-                        Ok(rows)
-                    }))
+                    .repeat(id, || {
+                        Box::pin(async {
+                            let session = self.shared.session(id).await?;
+                            let rows = session.query(sql::STATE, &[&key::column(id)]).await?;
+                            session.release();
+                            Ok(rows)
+                        })
+                    })
                     .await?;
                 let there = rows.first().filter(|row| row.get::<_, i64>(0) >= 0);
                 let reached = there.ok_or(StoreError::Fenced)?.get::<_, i64>(1).cast_unsigned();

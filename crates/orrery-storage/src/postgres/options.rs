@@ -118,7 +118,7 @@ impl PostgresOptions {
             connections_max,
             group_operations_max: 64,
             commit_patience: Duration::from_secs(15),
-            doubt_patience: Duration::from_secs(60),
+            doubt_patience: Duration::from_mins(1),
             poll_interval: Duration::from_millis(200),
             config,
             tls: TlsChoice { mode: verify, root_certificates },

@@ -76,7 +76,8 @@ impl Session {
     /// Runs one prepared statement.
     pub(super) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Fault> {
         let statement = self.prepare_cached(sql).await?;
-        Ok(Deref::deref(&**self).query(&statement, parameters).await?)
+        let client: &tokio_postgres::Client = self;
+        Ok(client.query(&statement, parameters).await?)
     }
 
     pub(super) async fn run(&self, sql: &str) -> Result<(), Fault> {

@@ -28,7 +28,9 @@ pub enum PostgresError {
     SchemaTooNew { place: String, found: i32, known: i32 },
     #[error("{place} has no tables of Orrery yet: create them with \"orrery store init\"")]
     NoSchema { place: String },
-    #[error("{place}: the user lacks a right: {detail}; grant CREATE on the database, or let its owner run \"orrery store init\"")]
+    #[error(
+        "{place}: the user lacks a right: {detail}; grant CREATE on the database, or let its owner run \"orrery store init\""
+    )]
     MissingRight { place: String, detail: String },
     #[error(
         "{place} takes {allowed} connections, and the pool may need {needed}: lower pool_max in the store URL or raise max_connections"
@@ -49,7 +51,8 @@ pub(super) struct Server {
 pub(super) async fn check_server(node: &Node, options: &PostgresOptions) -> Result<Server, PostgresError> {
     let place = options.place();
     let session = connect(node, options).await?;
-    let failed = |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
+    let failed =
+        |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
     let rows = session
         .query(
             "SELECT current_setting('server_version'), current_setting('server_version_num')::int, \
@@ -100,7 +103,8 @@ async fn connect(node: &Node, options: &PostgresOptions) -> Result<Session, Post
 /// The version of the tables that are there; 0 = none.
 pub(super) async fn version(node: &Node, options: &PostgresOptions) -> Result<i32, PostgresError> {
     let place = options.place();
-    let failed = |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
+    let failed =
+        |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
     let session = node.session().await.map_err(failed)?;
     let there = session
         .query("SELECT to_regclass($1::text) IS NOT NULL", &[&format!("{}.meta", options.schema)])
@@ -108,8 +112,7 @@ pub(super) async fn version(node: &Node, options: &PostgresOptions) -> Result<i3
         .map_err(failed)?;
     let mut found = 0;
     if there.first().is_some_and(|row| row.get(0)) {
-        let rows =
-            session.query("SELECT value::int FROM meta WHERE name = 'schema_version'", &[]).await;
+        let rows = session.query("SELECT value::int FROM meta WHERE name = 'schema_version'", &[]).await;
         found = rows.map_err(failed)?.first().map_or(0, |row| row.get(0));
     }
     session.release();

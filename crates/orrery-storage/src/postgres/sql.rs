@@ -9,8 +9,7 @@
 pub(super) const LOCK: &str = "UPDATE part SET lsn = lsn + $2::bigint, written = written + $4::bigint \
      WHERE part = $1::int AND epoch = $3::bigint RETURNING lsn";
 
-pub(super) const FETCH: &str =
-    "SELECT key, value FROM kv WHERE part = $1::int AND key = ANY($2::bytea[])";
+pub(super) const FETCH: &str = "SELECT key, value FROM kv WHERE part = $1::int AND key = ANY($2::bytea[])";
 
 pub(super) const REMOVE: &str = "DELETE FROM kv WHERE part = $1::int AND key = ANY($2::bytea[])";
 
@@ -27,8 +26,7 @@ pub(super) const NUMBER: &str = "UPDATE part SET lsn = $2::bigint WHERE part = $
 pub(super) const SETTLE: &str = "SELECT lsn FROM part WHERE part = $1::int FOR UPDATE";
 
 /// Keeps the partition from being retired until the end of the transaction.
-pub(super) const HOLD: &str =
-    "SELECT lsn FROM part WHERE part = $1::int AND epoch = $2::bigint FOR SHARE";
+pub(super) const HOLD: &str = "SELECT lsn FROM part WHERE part = $1::int AND epoch = $2::bigint FOR SHARE";
 
 pub(super) const GET: &str = "SELECT p.epoch, p.lsn, k.key, k.value FROM part p \
      LEFT JOIN kv k ON k.part = $1::int AND k.key = ANY($2::bytea[]) WHERE p.part = $1::int";
@@ -111,8 +109,7 @@ pub(super) const SIZE: &str =
     "SELECT written, measured, measured_at FROM part WHERE part = $1::int AND epoch >= 0";
 
 /// An entry takes its value, its key twice (table and index) and about sixty bytes of the engine's.
-pub(super) const MEASURE: &str =
-    "SELECT coalesce(sum(octet_length(value) + 2 * octet_length(key) + 60), 0)::bigint \
+pub(super) const MEASURE: &str = "SELECT coalesce(sum(octet_length(value) + 2 * octet_length(key) + 60), 0)::bigint \
      FROM kv WHERE part = $1::int AND key >= $2::bytea AND key < $3::bytea";
 
 pub(super) const NOTE_SIZE: &str =

@@ -68,8 +68,7 @@ impl Postgres {
                 let parts = session.query(super::sql::PARTITIONS, &[]).await.map_err(failed)?;
                 let mut partitions: Vec<_> = parts.iter().map(|row| key::from_column(row.get(0))).collect();
                 partitions.sort_unstable();
-                let (table_bytes, index_bytes) =
-                    sizes.first().map_or((0, 0), |row| (row.get(0), row.get(1)));
+                let (table_bytes, index_bytes) = sizes.first().map_or((0, 0), |row| (row.get(0), row.get(1)));
                 vec![NodeStatus { name: place.clone(), partitions, table_bytes, index_bytes }]
             };
         }

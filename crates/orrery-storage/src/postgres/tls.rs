@@ -44,10 +44,9 @@ impl Tls {
             Verify::Disabled | Verify::Nothing => Arc::new(Lenient { inner: None, provider }),
             Verify::Authority | Verify::Full => {
                 let roots = Arc::new(roots(choice)?);
-                let inner =
-                    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-                        .build()
-                        .map_err(|error| format!("the root certificates cannot be used: {error}"))?;
+                let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                    .build()
+                    .map_err(|error| format!("the root certificates cannot be used: {error}"))?;
                 if choice.mode == Verify::Full {
                     inner
                 } else {
@@ -55,8 +54,7 @@ impl Tls {
                 }
             }
         };
-        let config =
-            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         Ok(Some(Self(Arc::new(config))))
     }
 }

@@ -13,7 +13,7 @@ use orrery_db::{Database, FeedScope, ItemOptions, Options, PageRequest, Trace};
 use orrery_model::offer::Throughput;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Result, Value};
-use orrery_storage::{Embedded, EmbeddedOptions, Memory, PartitionStore};
+use orrery_storage::{Embedded, EmbeddedOptions, Memory, PartitionStore, Postgres, PostgresOptions};
 use tempfile::TempDir;
 
 pub use env::TestEnv;
@@ -63,7 +63,7 @@ impl World {
     pub async fn open(engine: Engine, options: Options) -> Self {
         let directory = (engine == Engine::Embedded).then(|| TempDir::new().unwrap());
         let store: Arc<dyn PartitionStore> = match &directory {
-            None => Arc::new(Memory::new()),
+            None => open_transient().await,
             Some(directory) => Arc::new(open_embedded(directory)),
         };
         Self::start(store, options, directory).await
@@ -172,6 +172,20 @@ impl World {
         let usages = self.database.container_usage(DATABASE, CONTAINER).await.unwrap();
         usages.iter().fold((0, 0), |(items, bytes), (_, usage)| (items + usage.items, bytes + usage.bytes))
     }
+}
+
+/// The memory store or, where `ORRERY_TEST_STORE_URL` names a PostgreSQL server, a schema of its own there.
+async fn open_transient() -> Arc<dyn PartitionStore> {
+    if std::env::var("ORRERY_TEST_STORE_URL").is_ok_and(|url| !url.is_empty()) {
+        return open_postgres(&orrery_testing::fresh_store_url()).await;
+    }
+    Arc::new(Memory::new())
+}
+
+pub async fn open_postgres(url: &str) -> Arc<dyn PartitionStore> {
+    let mut options = PostgresOptions::parse(url).unwrap();
+    options.connections_max = 8;
+    Arc::new(Postgres::open(options).await.unwrap())
 }
 
 fn open_embedded(directory: &TempDir) -> Embedded {

@@ -1,0 +1,162 @@
+//! `orrery store move`: all of one store into another, byte by byte, while nobody uses either.
+//!
+//! Partitions keep their numbers, epochs and positions, so etags, session tokens and continuations stay good.
+//! Afterwards both are read and compared; a target that is not empty is refused, and so is a source that a
+//! server has open.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use orrery_model::{Object, Value};
+use orrery_storage::{
+    Embedded, EmbeddedOptions, KeyRange, PartitionInfo, PartitionRef, PartitionStore, Postgres,
+    PostgresOptions, ReadRequest, Scan, StoreError,
+};
+
+use crate::cli::Output;
+use crate::failure::Failure;
+
+const PAGE_ENTRIES: usize = 2000;
+/// A server that has a store open leaves a note at least this often.
+const NOTE_AGE_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+struct Moved {
+    partitions: usize,
+    entries: u64,
+    bytes: u64,
+}
+
+pub(crate) fn run(from: &str, to: &str, output: Output, out: &mut dyn Write) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("the threads cannot be started: {error}")))?;
+    let moved = runtime.block_on(async {
+        let source = open(from, false).await?;
+        let target = open(to, true).await?;
+        let moved = move_all(&*source, &*target).await;
+        target.close().await.map_err(Failure::refused)?;
+        source.close().await.map_err(Failure::refused)?;
+        moved
+    })?;
+    let text = match output {
+        Output::Json => {
+            let mut object = Object::new();
+            object.set("partitions", Value::from(moved.partitions as i64));
+            object.set("entries", Value::from(moved.entries.cast_signed()));
+            object.set("bytes", Value::from(moved.bytes.cast_signed()));
+            object.set("verified", Value::from(true));
+            format!("{}\n", Value::Object(object).to_json())
+        }
+        Output::Text => format!(
+            "moved {} partitions with {} entries of {} bytes; both stores hold the same\n",
+            moved.partitions, moved.entries, moved.bytes
+        ),
+    };
+    out.write_all(text.as_bytes())
+        .map_err(|error| Failure::refused(format!("the answer cannot be written: {error}")))
+}
+
+async fn open(place: &str, is_target: bool) -> Result<Arc<dyn PartitionStore>, Failure> {
+    if Postgres::is_url(place) {
+        let options = PostgresOptions::parse(place).map_err(Failure::usage)?;
+        let store = Postgres::open(options).await.map_err(Failure::refused)?;
+        let store: Arc<dyn PartitionStore> = Arc::new(store);
+        if let Some(coordination) = store.coordination() {
+            let notes = coordination.exchange_notes(Bytes::new(), NOTE_AGE_MAX).await;
+            if notes.map_err(Failure::refused)?.len() > 1 {
+                return Err(Failure::refused("servers have the store open: stop them first"));
+            }
+        }
+        return Ok(store);
+    }
+    let directory = Path::new(place).join("store");
+    if !is_target && !directory.is_dir() {
+        return Err(Failure::refused(format!("there is no data in {place}")));
+    }
+    if is_target {
+        std::fs::create_dir_all(place)
+            .map_err(|error| Failure::refused(format!("{place} cannot be made: {error}")))?;
+    }
+    let store = Embedded::open(directory, EmbeddedOptions::default()).map_err(Failure::refused)?;
+    Ok(Arc::new(store))
+}
+
+async fn move_all(source: &dyn PartitionStore, target: &dyn PartitionStore) -> Result<Moved, Failure> {
+    if !target.partitions().await.map_err(Failure::refused)?.is_empty() {
+        return Err(Failure::refused("the target holds data already"));
+    }
+    let mut partitions = source.partitions().await.map_err(Failure::refused)?;
+    // The catalog goes last: what was interrupted has none, and no server takes it for whole.
+    partitions.sort_by_key(|partition| std::cmp::Reverse(partition.id));
+    let mut moved = Moved { partitions: partitions.len(), ..Moved::default() };
+    for partition in &partitions {
+        copy(source, target, partition, &mut moved).await.map_err(Failure::refused)?;
+    }
+    let mut there = target.partitions().await.map_err(Failure::refused)?;
+    there.sort_by_key(|partition| std::cmp::Reverse(partition.id));
+    if there != partitions {
+        return Err(Failure::internal("the partitions of the two stores differ"));
+    }
+    for partition in &partitions {
+        compare(source, target, partition).await?;
+    }
+    Ok(moved)
+}
+
+async fn copy(
+    source: &dyn PartitionStore,
+    target: &dyn PartitionStore,
+    partition: &PartitionInfo,
+    moved: &mut Moved,
+) -> Result<(), StoreError> {
+    let from = PartitionRef { id: partition.id, epoch: partition.epoch };
+    let to = PartitionRef { id: partition.id, epoch: 0 };
+    target.create(partition.id, partition.lsn).await?;
+    let mut range = KeyRange::all();
+    loop {
+        let page = source.read(from, scan(&range)).await?;
+        if let Some(last) = page.entries.last() {
+            range.start = [last.key.as_slice(), &[0]].concat();
+        }
+        moved.entries += page.entries.len() as u64;
+        moved.bytes +=
+            page.entries.iter().map(|entry| (entry.key.len() + entry.value.len()) as u64).sum::<u64>();
+        target.bulk_load(to, page.entries).await?;
+        if !page.more {
+            break;
+        }
+    }
+    for epoch in 0..partition.epoch {
+        target.retire(PartitionRef { id: partition.id, epoch }).await?;
+    }
+    Ok(())
+}
+
+async fn compare(
+    source: &dyn PartitionStore,
+    target: &dyn PartitionStore,
+    partition: &PartitionInfo,
+) -> Result<(), Failure> {
+    let place = PartitionRef { id: partition.id, epoch: partition.epoch };
+    let mut range = KeyRange::all();
+    loop {
+        let left = source.read(place, scan(&range)).await.map_err(Failure::refused)?;
+        let right = target.read(place, scan(&range)).await.map_err(Failure::refused)?;
+        if left.entries != right.entries || left.more != right.more {
+            return Err(Failure::internal(format!("the two stores differ in partition {}", partition.id.0)));
+        }
+        match left.entries.last() {
+            Some(last) if left.more => range.start = [last.key.as_slice(), &[0]].concat(),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn scan(range: &KeyRange) -> ReadRequest {
+    ReadRequest::Scan(Scan::forward(range.clone(), PAGE_ENTRIES))
+}

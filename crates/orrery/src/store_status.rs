@@ -1,0 +1,124 @@
+//! `orrery store init` and `orrery store status`.
+
+use std::io::Write;
+
+use orrery_model::{Object, Value};
+use orrery_storage::{Postgres, PostgresOptions, StoreStatus};
+
+use crate::cli::{Output, StoreArguments};
+use crate::failure::Failure;
+
+/// So many partitions of a node are listed by number.
+const LISTED_MAX: usize = 12;
+
+pub(crate) fn initialise(arguments: &StoreArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let options = parse(&arguments.store)?;
+    let (before, after) = run(Postgres::initialise(&options))?.map_err(Failure::refused)?;
+    let text = match arguments.output {
+        Output::Json => {
+            let mut object = Object::new();
+            object.set("store", Value::from(options.place()));
+            object.set("schemaVersionBefore", Value::from(i64::from(before)));
+            object.set("schemaVersion", Value::from(i64::from(after)));
+            format!("{}\n", Value::Object(object).to_json())
+        }
+        Output::Text if before == after => {
+            format!("{}: the tables are there already, version {after}\n", options.place())
+        }
+        Output::Text if before == 0 => format!("{}: made the tables, version {after}\n", options.place()),
+        Output::Text => {
+            format!("{}: brought the tables from version {before} to {after}\n", options.place())
+        }
+    };
+    write(output, &text)
+}
+
+pub(crate) fn show(arguments: &StoreArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let options = parse(&arguments.store)?;
+    let status = run(Postgres::status(&options))?.map_err(Failure::refused)?;
+    let text = match arguments.output {
+        Output::Json => format!("{}\n", as_json(&status).to_json()),
+        Output::Text => as_text(&status),
+    };
+    write(output, &text)
+}
+
+fn parse(url: &str) -> Result<PostgresOptions, Failure> {
+    PostgresOptions::parse(url).map_err(Failure::usage)
+}
+
+fn run<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("the threads cannot be started: {error}")))?;
+    Ok(runtime.block_on(work))
+}
+
+fn write(output: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+        .map_err(|error| Failure::refused(format!("the answer cannot be written: {error}")))
+}
+
+fn as_json(status: &StoreStatus) -> Value {
+    let mut object = Object::new();
+    object.set("store", Value::from(status.place.as_str()));
+    object.set("serverVersion", Value::from(status.server_version.as_str()));
+    object.set("citusVersion", status.citus_version.as_deref().map(Value::from).unwrap_or_default());
+    object.set("schemaVersion", Value::from(i64::from(status.schema_version)));
+    object.set("gateways", Value::from(status.gateways));
+    let nodes = status.nodes.iter().map(|node| {
+        let mut object = Object::new();
+        object.set("name", Value::from(node.name.as_str()));
+        let partitions = node.partitions.iter().map(|id| Value::from(i64::from(id.0)));
+        object.set("partitions", Value::from(partitions.collect::<Vec<_>>()));
+        object.set("tableBytes", Value::from(node.table_bytes));
+        object.set("indexBytes", Value::from(node.index_bytes));
+        Value::Object(object)
+    });
+    object.set("nodes", Value::from(nodes.collect::<Vec<_>>()));
+    let standbys = status.standbys.iter().map(|(name, state, behind)| {
+        let mut object = Object::new();
+        object.set("name", Value::from(name.as_str()));
+        object.set("state", Value::from(state.as_str()));
+        object.set("behindBytes", Value::from(*behind));
+        Value::Object(object)
+    });
+    object.set("standbys", Value::from(standbys.collect::<Vec<_>>()));
+    Value::Object(object)
+}
+
+fn as_text(status: &StoreStatus) -> String {
+    use std::fmt::Write;
+    let mut text = format!("{}\n  PostgreSQL {}", status.place, status.server_version);
+    let mut add = |line: String| text.push_str(&line);
+    if let Some(version) = &status.citus_version {
+        add(format!(", Citus {version}"));
+    }
+    match status.schema_version {
+        0 => add("\n  no tables yet: create them with \"orrery store init\"\n".to_owned()),
+        version => add(format!(", tables of version {version}, {} gateways at work\n", status.gateways)),
+    }
+    for node in &status.nodes {
+        let numbers: Vec<String> =
+            node.partitions.iter().take(LISTED_MAX).map(|id| id.0.to_string()).collect();
+        let more = if node.partitions.len() > LISTED_MAX { ", …" } else { "" };
+        writeln!(
+            text,
+            "  {}: {} partitions ({}{more}), {} MB of tables, {} MB of indexes",
+            node.name,
+            node.partitions.len(),
+            numbers.join(", "),
+            node.table_bytes >> 20,
+            node.index_bytes >> 20
+        )
+        .expect("a String accepts every write");
+    }
+    for (name, state, behind) in &status.standbys {
+        writeln!(text, "  standby {name}: {state}, {behind} bytes behind")
+            .expect("a String accepts every write");
+    }
+    text
+}
