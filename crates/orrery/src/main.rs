@@ -16,9 +16,9 @@ mod query_plan;
 mod seed;
 mod serve;
 mod settings;
-mod transfer;
 mod store_move;
 mod store_status;
+mod transfer;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -46,7 +46,7 @@ pub(crate) fn run(from: &str, to: &str, output: Output, out: &mut dyn Write) -> 
     let text = match output {
         Output::Json => {
             let mut object = Object::new();
-            object.set("partitions", Value::from(moved.partitions as i64));
+            object.set("partitions", Value::from(i64::try_from(moved.partitions).unwrap_or(i64::MAX)));
             object.set("entries", Value::from(moved.entries.cast_signed()));
             object.set("bytes", Value::from(moved.bytes.cast_signed()));
             object.set("verified", Value::from(true));
