@@ -15,6 +15,7 @@ use orrery_model::value::Value;
 use orrery_model::{Error, Object, Result};
 
 use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
+use crate::faults::Faults;
 use crate::path::Path;
 use crate::reply::{Common, Reply};
 use crate::service::{GatewayOptions, Refusal};
@@ -32,6 +33,7 @@ pub(crate) async fn answer<F>(
     connection: &ConnectionInfo,
     database: &Arc<Database>,
     options: &GatewayOptions,
+    faults: &Faults,
     body: F,
 ) -> Response<Full<Bytes>>
 where
@@ -54,7 +56,7 @@ where
         "/_explorer" | "/_explorer/index.html" if reads => {
             text(StatusCode::NOT_FOUND, "text/plain", "This build has no explorer page.\n")
         }
-        _ => signed(parts, path, database, options, body).await,
+        _ => signed(parts, path, database, options, faults, body).await,
     }
 }
 
@@ -66,6 +68,7 @@ async fn signed<F>(
     path: &str,
     database: &Arc<Database>,
     options: &GatewayOptions,
+    faults: &Faults,
     body: F,
 ) -> Response<Full<Bytes>>
 where
@@ -86,6 +89,11 @@ where
         }
         let body = body().await.map_err(|error| Error::bad_request(error.to_string()))?;
         let query = parts.uri.query().unwrap_or_default();
+        if path == "/_orrery/faults" || path.starts_with("/_orrery/faults/") {
+            let is_allowed = options.clock.is_some();
+            return controls::faults(database, faults, is_allowed, &parts.method, path, &body)
+                .map_err(Refusal::from);
+        }
         route(database, options, &parts.method, path, query, &body).await.map_err(Refusal::from)
     };
     let reply = match outcome.await {

@@ -9,6 +9,8 @@ use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::{self, Value};
 use orrery_model::{Charge, Error, ErrorKind, Object, Result};
 
+use crate::faults::Faults;
+use crate::operation::method_not_allowed;
 use crate::reply::Reply;
 
 /// Splits the partition named by `{"database":…,"container":…,"partition":"0"}`.
@@ -176,6 +178,30 @@ pub(crate) fn clock(
     object.set("offsetMs", Value::from(reading.offset_ms));
     object.set("frozen", Value::from(reading.frozen));
     Ok(json(object))
+}
+
+/// Lists, adds (POST) and removes (DELETE, one or all) rules that make requests fail.
+pub(crate) fn faults(
+    database: &Database,
+    faults: &Faults,
+    is_allowed: bool,
+    method: &Method,
+    path: &str,
+    body: &[u8],
+) -> Result<Reply> {
+    if !is_allowed {
+        return Err(Error::new(
+            ErrorKind::Forbidden,
+            "Requests to this server cannot be made to fail. Start it with --test-controls for that.",
+        ));
+    }
+    let id = path.strip_prefix("/_orrery/faults/");
+    match (method, id) {
+        (&Method::GET, None) => Ok(faults.list(database.env())),
+        (&Method::POST, None) => faults.add(database.env(), body),
+        (&Method::DELETE, id) => faults.remove(id),
+        _ => Err(method_not_allowed()),
+    }
 }
 
 /// A clock is moved by at most ten years.

@@ -10,6 +10,7 @@ pub mod auth;
 mod consistency;
 mod controls;
 mod explain;
+mod faults;
 pub mod headers;
 pub mod metrics;
 pub mod operation;

@@ -23,6 +23,21 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// All of them, for those who name them.
+    pub const ALL: [Self; 11] = [
+        Self::Create,
+        Self::Upsert,
+        Self::Read,
+        Self::List,
+        Self::Replace,
+        Self::Patch,
+        Self::Delete,
+        Self::Query,
+        Self::PlanQuery,
+        Self::Batch,
+        Self::Execute,
+    ];
+
     /// Decides the verb. The same URL and method carry up to five, told apart by headers in this order.
     pub fn decide(method: &Method, path: &Path, headers: &HeaderMap) -> Result<Self> {
         let unreadable = match path {

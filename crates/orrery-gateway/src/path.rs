@@ -122,6 +122,21 @@ impl Path {
         }
     }
 
+    /// The database that the path lies in, as it names it.
+    pub fn database(&self) -> Option<&str> {
+        match self {
+            Self::Database(database)
+            | Self::Containers(database)
+            | Self::Users(database)
+            | Self::User(database, _)
+            | Self::Permissions(database, _)
+            | Self::Permission(database, ..)
+            | Self::EncryptionKeys(database)
+            | Self::EncryptionKey(database, _) => Some(database),
+            path => path.container().map(|at| at.database.as_str()),
+        }
+    }
+
     /// A feed takes POST to create and GET to list; a resource takes the other verbs.
     pub fn is_feed(&self) -> bool {
         matches!(

@@ -126,6 +126,21 @@ impl Reply {
         Self::json(status, Value::from(body).to_json()).with(headers::SUBSTATUS, wire.substatus)
     }
 
+    /// An error of this status, substatus and code, whatever its kind.
+    pub(crate) fn failure(
+        (status, substatus, code): (u16, u16, &str),
+        text: &str,
+        activity_id: &str,
+        uri: &str,
+    ) -> Self {
+        let mut message = String::from("Message: {\"Errors\":[");
+        write_json_string(text, &mut message);
+        let message = format!(
+            "{message}]}}\r\nActivityId: {activity_id}, Request URI: {uri}, RequestStats: , SDK: Orrery"
+        );
+        error_body(status, substatus, code, &message)
+    }
+
     pub(crate) fn auth_failure(failure: &AuthFailure, activity_id: &str) -> Self {
         let message = format!("{failure}\r\nActivityId: {activity_id}, Orrery");
         error_body(failure.status(), failure.substatus(), failure.code(), &message)

@@ -18,12 +18,13 @@ use orrery_model::{Error, ErrorKind};
 use crate::admin;
 use crate::auth::{AccountKeys, AuthFailure, AuthOptions, Principal, SignedRequest, authenticate};
 use crate::consistency::{AccountConsistency, ConsistencyLevel};
+use crate::faults::{FAULT_HEADER, Faults, Struck};
 use crate::headers;
 use crate::metrics::Metrics;
 use crate::operation::Verb;
 use crate::path::Path;
 use crate::reply::{Common, Reply};
-use crate::transport::{BodyError, ConnectionInfo, Handler, read_body};
+use crate::transport::{BodyError, ConnectionInfo, Handler, HangUp, read_body};
 
 /// The largest request body: an item, or a whole batch.
 const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -83,6 +84,7 @@ impl GatewayOptions {
 pub struct Gateway {
     database: Arc<Database>,
     options: GatewayOptions,
+    faults: Faults,
 }
 
 /// A request whose caller is known and whose body is read.
@@ -118,7 +120,7 @@ impl From<AuthFailure> for Refusal {
 
 impl Gateway {
     pub fn new(database: Arc<Database>, options: GatewayOptions) -> Self {
-        Self { database, options }
+        Self { database, options, faults: Faults::default() }
     }
 
     /// Answers one request; `body` gives its bytes when they are wanted.
@@ -128,13 +130,15 @@ impl Gateway {
     {
         let started = Instant::now();
         if admin::is_ours(parts.uri.path()) {
-            return admin::answer(&parts, &connection, &self.database, &self.options, body).await;
+            return admin::answer(&parts, &connection, &self.database, &self.options, &self.faults, body)
+                .await;
         }
         let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
         let activity_id = activity_id.unwrap_or_else(|| self.database.env().guid());
         let path = Path::of(&parts.uri);
         let mut trace = Trace::for_request(headers::priority(&parts.headers), None);
         let mut verb_name = "unknown";
+        let mut struck: Option<Struck> = None;
         let outcome = async {
             let verb = Verb::decide(&parts.method, &path, &parts.headers)?;
             verb_name = verb.name();
@@ -145,6 +149,15 @@ impl Gateway {
             }
             let body = body().await.map_err(body_failure)?;
             let consistency = self.options.consistency;
+            struck = self.faults.strike(&self.database, verb, &path, &parts.headers);
+            if let Some(latency) = struck.as_ref().and_then(|struck| struck.latency) {
+                tokio::time::sleep(latency).await;
+            }
+            let instead = struck.as_ref().and_then(|struck| struck.reply(&activity_id, parts.uri.path()));
+            let after_work = struck.as_ref().is_some_and(|struck| struck.after_work);
+            if !after_work && let Some(reply) = instead {
+                return Ok(reply);
+            }
             let call = Call {
                 database: &self.database,
                 parts: &parts,
@@ -156,7 +169,7 @@ impl Gateway {
                 activity_id: &activity_id,
                 consistency,
             };
-            let outcome = call.dispatch(&mut trace).await;
+            let reply = call.dispatch(&mut trace).await;
             let reads_items =
                 !verb.writes() && verb != Verb::PlanQuery && matches!(path, Path::Items(_) | Path::Item(..));
             if reads_items
@@ -164,7 +177,12 @@ impl Gateway {
             {
                 trace.add(trace.charge);
             }
-            outcome.map_err(Refusal::from)
+            let reply = reply.map_err(Refusal::from);
+            // What was done stays done; only the answer is lost.
+            match instead {
+                Some(instead) if reply.is_ok() => Ok(instead),
+                _ => reply,
+            }
         };
         let reply = match outcome.await {
             Ok(reply) => reply,
@@ -177,6 +195,9 @@ impl Gateway {
             }
         };
         let mut reply = reply;
+        if let Some(struck) = &struck {
+            reply = reply.with(FAULT_HEADER, &struck.id);
+        }
         if parts.method == Method::HEAD {
             reply.body = Bytes::new();
         }
@@ -190,7 +211,12 @@ impl Gateway {
         if let Some(origin) = origin(&parts, &connection).filter(|_| parts.uri.path().is_ascii()) {
             reply = reply.with("content-location", format_args!("{origin}{}", parts.uri.path()));
         }
-        reply.finish(&Common { activity_id: &activity_id, version, trace: &trace, path: &path, elapsed })
+        let mut response =
+            reply.finish(&Common { activity_id: &activity_id, version, trace: &trace, path: &path, elapsed });
+        if struck.is_some_and(|struck| struck.drops_connection) {
+            response.extensions_mut().insert(HangUp);
+        }
+        response
     }
 
     /// Who asks, and whether they may.

@@ -68,6 +68,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: StoreCommand,
     },
+    /// Make requests of a running server fail on purpose, to test how an application copes.
+    ///
+    /// Needs a server with --test-controls. The same is done by GET, POST and DELETE of /_orrery/faults. Answers that
+    /// a rule has hit carry its id in the header x-orrery-fault.
+    #[command(arg_required_else_help = true)]
+    Faults {
+        #[command(subcommand)]
+        command: FaultsCommand,
+    },
     /// Look at queries without changing anything.
     #[command(arg_required_else_help = true)]
     Query {
@@ -163,6 +172,104 @@ pub(crate) struct StoreArguments {
     /// How the answer is written.
     #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
     pub(crate) output: Output,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum FaultsCommand {
+    /// List the rules, with how often they have hit.
+    List {
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Add a rule.
+    Add {
+        #[command(flatten)]
+        rule: Box<FaultArguments>,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Remove a rule, or all.
+    Remove {
+        /// The rule.
+        #[arg(required_unless_present = "all")]
+        id: Option<String>,
+
+        /// Remove all rules.
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+}
+
+/// What fails, and how.
+#[derive(Args)]
+pub(crate) struct FaultArguments {
+    /// Answer with this status: 408, 410, 429, 449, 500 or 503.
+    #[arg(long, value_name = "STATUS", conflicts_with = "drop", required_unless_present_any = ["latency_ms", "drop"])]
+    pub(crate) status: Option<u16>,
+
+    /// The substatus of the answer, such as 1007 with 410. [default: the usual one of the status]
+    #[arg(long, value_name = "NUMBER", requires = "status")]
+    pub(crate) substatus: Option<u16>,
+
+    /// Tell to try again after so long. [default: 100 with 429]
+    #[arg(long, value_name = "MS", requires = "status")]
+    pub(crate) retry_after_ms: Option<u32>,
+
+    /// Wait so long first.
+    #[arg(long, value_name = "MS")]
+    pub(crate) latency_ms: Option<u64>,
+
+    /// Close the connection instead of answering.
+    #[arg(long)]
+    pub(crate) drop: bool,
+
+    /// Do what was asked before failing, so that the client cannot know.
+    #[arg(long)]
+    pub(crate) after_work: bool,
+
+    /// Only these operations: create, upsert, read, list, replace, patch, delete, query, plan_query, batch, execute.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) operation: Vec<String>,
+
+    /// Only this kind of resource, or any. [default: item]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) resource: Option<String>,
+
+    /// Only in this database.
+    #[arg(long, short, value_name = "ID")]
+    pub(crate) database: Option<String>,
+
+    /// Only in this container.
+    #[arg(long, short, value_name = "ID")]
+    pub(crate) container: Option<String>,
+
+    /// Only requests that go to this physical partition.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) partition: Option<u32>,
+
+    /// Only so many of a hundred requests.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) percentage: Option<f64>,
+
+    /// Only so many requests.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) count: Option<u64>,
+
+    /// Only for so long.
+    #[arg(long, value_name = "MS")]
+    pub(crate) duration_ms: Option<u64>,
+
+    /// Let the percentage hit the same requests in every run.
+    #[arg(long, value_name = "NUMBER", requires = "percentage")]
+    pub(crate) seed: Option<u64>,
+
+    /// What the rule is called.
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
 }
 
 #[derive(Args)]
@@ -415,7 +522,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_enum, value_name = "WHO", env = "ORRERY_CROSS_PARTITION_QUERIES")]
     pub(crate) cross_partition_queries: Option<CrossPartition>,
 
-    /// Allow tests to move the server's clock (/_orrery/clock). Not for servers that others use.
+    /// Allow tests to move the server's clock (/_orrery/clock) and to make requests fail (/_orrery/faults). Not for
+    /// servers that others use.
     #[arg(long, env = "ORRERY_TEST_CONTROLS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new(), help_heading = "Limits")]
     pub(crate) test_controls: Option<bool>,
 

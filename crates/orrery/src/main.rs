@@ -8,6 +8,7 @@ mod banner;
 mod cli;
 mod client;
 mod failure;
+mod faults;
 mod key_hash;
 mod keys;
 mod partitions;
@@ -68,6 +69,7 @@ fn run() -> Result<(), Failure> {
         Command::Store { command: StoreCommand::Status { store } } => {
             store_status::show(&store, &mut std::io::stdout().lock())
         }
+        Command::Faults { command } => faults::run(&command, &mut std::io::stdout().lock()),
         Command::Partitions { command } => partitions::run(&command, &mut std::io::stdout().lock()),
         Command::Query { command: QueryCommand::Plan } => {
             query_plan::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())

@@ -1,6 +1,5 @@
 //! One connection, from its first byte to its end.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -23,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::detect::{Protocol, TLS_HANDSHAKE, detect};
 use super::watch::{Activity, InFlight, Verdict, Watched, WatchedBody};
-use super::{ConnectionInfo, Handler, TransportOptions};
+use super::{ConnectionInfo, Handler, HangUp, TransportOptions};
 
 /// How far the server is on its way down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +156,7 @@ impl<H: Handler> Connection<H> {
         &self,
         request: Request<Incoming>,
         activity: &Arc<Activity>,
-    ) -> Result<Response<WatchedBody>, Infallible> {
+    ) -> Result<Response<WatchedBody>, HangUp> {
         answer(self.handler.as_ref(), self.info, request, activity).await
     }
 
@@ -204,7 +203,7 @@ async fn answer(
     info: ConnectionInfo,
     request: Request<Incoming>,
     activity: &Arc<Activity>,
-) -> Result<Response<WatchedBody>, Infallible> {
+) -> Result<Response<WatchedBody>, HangUp> {
     let in_flight = InFlight::begin(activity);
     let handling = AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind();
     let response = handling.await.unwrap_or_else(|panic| {
@@ -213,6 +212,9 @@ async fn answer(
         tracing::error!(panic = text.unwrap_or("without text"), "the handling of a request panicked");
         handler.after_panic()
     });
+    if response.extensions().get::<HangUp>().is_some() {
+        return Err(HangUp);
+    }
     Ok(response.map(|body| in_flight.respond(body)))
 }
 
@@ -223,7 +225,7 @@ trait Graceful: Future<Output = hyper::Result<()>> {
 
 impl<S> Graceful for http1::Connection<TokioIo<Watched<Box<dyn Stream>>>, S>
 where
-    S: hyper::service::Service<Request<Incoming>, Response = Response<WatchedBody>, Error = Infallible>,
+    S: hyper::service::Service<Request<Incoming>, Response = Response<WatchedBody>, Error = HangUp>,
 {
     fn leave(self: Pin<&mut Self>) {
         self.graceful_shutdown();
@@ -232,7 +234,7 @@ where
 
 impl<S> Graceful for http2::Connection<TokioIo<Watched<Box<dyn Stream>>>, S, OwnedTasks>
 where
-    S: hyper::service::Service<Request<Incoming>, Response = Response<WatchedBody>, Error = Infallible>,
+    S: hyper::service::Service<Request<Incoming>, Response = Response<WatchedBody>, Error = HangUp>,
     S::Future: Send + 'static,
 {
     fn leave(self: Pin<&mut Self>) {

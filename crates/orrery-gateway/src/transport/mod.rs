@@ -45,6 +45,11 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
+/// An extension of a response that is not to be sent: the connection is closed instead (a stream of HTTP/2 is reset).
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the connection is closed without an answer")]
+pub struct HangUp;
+
 /// Where a request came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {

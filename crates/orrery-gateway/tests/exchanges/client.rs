@@ -38,6 +38,11 @@ impl Response {
 }
 
 pub async fn send(address: SocketAddr, request: &Request) -> Response {
+    try_send(address, request).await.unwrap_or_else(|| panic!("no response to {request:?}"))
+}
+
+/// None if the server hangs up without an answer.
+pub async fn try_send(address: SocketAddr, request: &Request) -> Option<Response> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut head = format!(
         "{} {} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n",
@@ -54,8 +59,12 @@ pub async fn send(address: SocketAddr, request: &Request) -> Response {
     stream.write_all(&request.body).await.ok();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.ok();
-    parse(&bytes)
-        .unwrap_or_else(|| panic!("no response to {request:?}: {:?}", String::from_utf8_lossy(&bytes)))
+    if bytes.is_empty() {
+        return None;
+    }
+    let response = parse(&bytes);
+    assert!(response.is_some(), "no response to {request:?}: {:?}", String::from_utf8_lossy(&bytes));
+    response
 }
 
 fn parse(bytes: &[u8]) -> Option<Response> {

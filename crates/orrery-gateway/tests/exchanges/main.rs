@@ -11,7 +11,7 @@ mod client;
 mod script;
 mod server;
 
-use script::run;
+use script::{run, run_with_controls};
 
 macro_rules! exchanges {
     ($($name:ident),+) => {
@@ -44,3 +44,8 @@ exchanges!(
     strong_consistency,
     unsupported
 );
+
+#[tokio::test]
+async fn faults() {
+    run_with_controls(include_str!("faults.txt")).await;
+}

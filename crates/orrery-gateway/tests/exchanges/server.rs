@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use orrery_db::{Database, Options, SystemEnv};
+use orrery_db::{Database, MovableClock, Options, SystemEnv};
 use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey};
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
@@ -28,7 +28,21 @@ impl TestServer {
     }
 
     pub async fn with_consistency(consistency: AccountConsistency) -> Self {
-        let env: Arc<dyn Env> = Arc::new(SystemEnv);
+        Self::start_as(Arc::new(SystemEnv), consistency, None).await
+    }
+
+    /// A server whose clock and faults tests may control.
+    pub async fn start_with_controls() -> Self {
+        let clock = Arc::new(MovableClock::default());
+        let consistency = AccountConsistency::default();
+        Self::start_as(Arc::clone(&clock) as Arc<dyn Env>, consistency, Some(clock)).await
+    }
+
+    async fn start_as(
+        env: Arc<dyn Env>,
+        consistency: AccountConsistency,
+        clock: Option<Arc<MovableClock>>,
+    ) -> Self {
         let now_seconds = env.now_seconds();
         let start_ms = env.now_ms();
         let database = Database::open(Arc::new(Memory::new()), env, Options::default()).await.unwrap();
@@ -46,7 +60,7 @@ impl TestServer {
             metrics: Arc::clone(&metrics),
             certificate_pem: None,
             consistency,
-            clock: None,
+            clock,
             cross_partition_queries: CrossPartitionQueries::default(),
         };
         let server = Server {
