@@ -105,6 +105,8 @@ pub struct Database {
     pub(crate) reshapings: tokio::sync::Mutex<()>,
     /// How many queries may be evaluating long stretches of items at once.
     pub(crate) evaluations: tokio::sync::Semaphore,
+    /// What queries know of items without the property that they sort by.
+    pub(crate) lacking: queries::LackingItems,
     maintenance: maintenance::Maintenance,
 }
 
@@ -130,6 +132,7 @@ impl Database {
             evaluations: tokio::sync::Semaphore::new(
                 std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             ),
+            lacking: queries::LackingItems::default(),
             maintenance: maintenance::Maintenance::default(),
         });
         database.roll_back_interrupted().await?;

@@ -10,7 +10,7 @@ use crate::eval::{self, Env, for_each_row, is_true, project, projects};
 use crate::group::GroupTable;
 use crate::limits;
 use crate::operand::{Operand, borrowed};
-use crate::program::{Block, Source, SourceRows};
+use crate::program::{Block, Node, Source, SourceRows};
 
 /// Called for each row; false stops.
 type Visit<'v> = dyn FnMut(Env<'_>) -> Result<bool, EvalError> + 'v;
@@ -109,9 +109,20 @@ pub(crate) fn for_each_match(
     context: &Context<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<bool, EvalError> {
+    for_each_filtered(block, block.filter.as_ref(), env, context, visit)
+}
+
+/// Visits the rows that the sources give and this filter keeps.
+pub(crate) fn for_each_filtered(
+    block: &Block,
+    filter: Option<&Node>,
+    env: Env<'_>,
+    context: &Context<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<bool, EvalError> {
     bind(&block.sources, env, context, &mut |env| {
         context.spend()?;
-        match &block.filter {
+        match filter {
             Some(filter) if !is_true(filter, env, context)? => Ok(true),
             _ => visit(env),
         }

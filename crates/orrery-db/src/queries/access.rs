@@ -13,6 +13,7 @@ use orrery_query::filter::{Bound, IndexCondition, IndexPath, PathStep, Test, Typ
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_storage::{Direction, Key, KeyRange};
 
+use super::points::Points;
 use super::shortcut;
 use crate::index::{Generation, encode, named_paths};
 use crate::items::stored::SYSTEM_PROPERTIES;
@@ -78,7 +79,7 @@ pub(crate) struct Sequence {
     pub by: SequenceBy,
     pub range: KeyRange,
     pub direction: Direction,
-    /// Whether items may be missing from the index, to be looked for when it is exhausted.
+    /// Whether items without the property are missing from the index, to be looked for at the end where they belong.
     pub lacks_undefined: bool,
     pub label: String,
 }
@@ -144,6 +145,8 @@ pub(crate) struct Offers {
     pub sequence: Option<Sequence>,
     /// Where the least and greatest values of a property stand, if the query asks for one.
     pub values_of_extreme: Option<Values>,
+    /// The only items that can match, if the filter names them.
+    pub points: Option<Points>,
     /// The filter contradicts itself.
     pub is_empty: bool,
 }
@@ -173,6 +176,7 @@ pub(crate) fn offers(
         candidates,
         sequence: finder.sequence(query, definition, condition),
         values_of_extreme: finder.values_of_extreme(query, definition, condition),
+        points: None,
         is_empty: *condition == IndexCondition::None,
     }
 }
@@ -281,9 +285,13 @@ impl Finder<'_> {
         }
         let is_defined = implies_defined(condition, &path);
         let direction = if *order == Order::Ascending { Direction::Forward } else { Direction::Backward };
-        let is_complete = is_defined || self.knows_missing(&path);
-        // Items without the property come first in ascending order, and the index may not know them.
-        if direction == Direction::Forward && !is_complete {
+        // Every item has an id and a time.
+        let is_everywhere =
+            matches!(path.0.as_slice(), [PathStep::Name(name)] if **name == *"id" || **name == *"_ts");
+        let is_complete = is_defined || is_everywhere || self.knows_missing(&path);
+        // Items without the property come first in ascending order, and the index may not know them: they must be
+        // found for the first page. Where a filter leaves few items, going through those is better.
+        if direction == Direction::Forward && !is_complete && query.filter.is_some() {
             return None;
         }
         let range = self.sequence_range(condition, &path);

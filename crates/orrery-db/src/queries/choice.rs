@@ -2,7 +2,7 @@
 
 use orrery_model::Result;
 
-use super::access::{Candidate, Sequence};
+use super::access::{Candidate, Offers, Sequence};
 use super::metrics::Considered;
 use super::run::{Path, Run};
 use crate::Trace;
@@ -14,13 +14,19 @@ const PROBE_ENTRIES: usize = 128;
 const PROBE_ENTRIES_BEFORE_ORDER: usize = 2048;
 
 impl Run<'_> {
-    /// Chooses the access path: the index order, the candidate with the fewest entries, or all items.
+    /// Chooses the access path: the items that the filter names, the index order, the candidate with the fewest entries, or all items.
     pub(super) async fn choose(
         &mut self,
         trace: &mut Trace,
-        mut candidates: Vec<Candidate>,
+        offers: Offers,
         sequence: Option<Sequence>,
     ) -> Result<Path> {
+        if let Some(points) = offers.points {
+            let (access, entries) = (points.label(), Some(points.count()));
+            self.metrics.considered.push(Considered { access, entries, is_more: false });
+            return Ok(Path::Points(points));
+        }
+        let mut candidates = offers.candidates;
         let Some(partition) = self.reader.partitions().into_iter().next() else { return Ok(Path::Items) };
         let mut best: Option<(usize, Candidate)> = None;
         let several = candidates.len() > 1 || sequence.is_some();
@@ -77,6 +83,7 @@ impl Path {
         match self {
             Self::Items => "all items".to_owned(),
             Self::Entries(candidate) | Self::Set(candidate) => candidate.label.clone(),
+            Self::Points(points) => points.label(),
             Self::Sequence(sequence) => sequence.label.clone(),
         }
     }

@@ -16,6 +16,7 @@ use super::client_merge::{self, ClientMerge};
 use super::index_metrics::index_metrics;
 use super::metrics::QueryMetrics;
 use super::plan::plan_in;
+use super::points::Points;
 use super::position::Position;
 use super::reader::{Reader, Timing};
 use super::request::{QueryRequest, policies};
@@ -155,8 +156,10 @@ impl Database {
         let offers = if options.without_index {
             Offers::default()
         } else {
-            let (ranges, points) = (&windows.ranges, windows.are_points);
-            access::offers(serving, &container.definition, &query, &condition, ranges, points)
+            let (ranges, are_points) = (&windows.ranges, windows.are_points);
+            let offers =
+                access::offers(serving, &container.definition, &query, &condition, ranges, are_points);
+            Offers { points: Points::find(&container, options, &program, ranges), ..offers }
         };
         run.metrics.plan_time = planning.elapsed();
         let (outputs, next) = run.page(trace, &query, program, from, offers, request).await?;

@@ -8,6 +8,7 @@ use orrery_query::pipeline::{Pipeline, ResumePoint, ResumeValue, Row};
 use orrery_storage::{Direction, Key, KeyRange};
 
 use super::access::{Sequence, SequenceBy};
+use super::lacking;
 use super::position::Area;
 use super::reader::{Fetch, Flow, Found, sequence_from};
 use super::run::{Path, Run, evaluation_failure};
@@ -20,6 +21,8 @@ use crate::items::document_value;
 const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
 /// Rows of work that the joins of one fetch of items may cause.
 const WORK_ROWS_MAX: u64 = 20_000_000;
+/// Items without a property that are loaded at once.
+const LACKING_ITEMS: usize = 256;
 /// From so many items on, evaluating them is no longer a short piece of work.
 const LONG_BATCH: usize = 64;
 
@@ -34,9 +37,6 @@ impl Run<'_> {
         mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Flow,
     ) -> Result<()> {
         let partitions = self.reader.partitions();
-        if partitions.is_empty() {
-            self.touch(trace).await?;
-        }
         for partition in &partitions {
             // Entries are ordered inside one partition; where the last page stopped holds for the partition it
             // was in, and for what that has been split into since.
@@ -53,17 +53,28 @@ impl Run<'_> {
                 Path::Entries(candidate) => Some(candidate),
                 _ => None,
             };
-            let mut item_set = None;
-            if let Path::Set(candidate) = path {
-                let set = self.reader.item_set(trace, partition, candidate).await?;
-                item_set = set.map(|set| set.into_iter().filter(|key| key >= resumed).collect::<Vec<Key>>());
-            }
+            let item_set = match path {
+                Path::Set(candidate) => {
+                    let set = self.reader.item_set(trace, partition, candidate).await?;
+                    set.map(|set| set.into_iter().filter(|key| key >= resumed).collect::<Vec<Key>>())
+                }
+                Path::Points(points) => Some(points.within(partition, resumed)),
+                _ => None,
+            };
             let ranges = match (candidate, &item_set) {
                 (_, Some(_)) => Vec::new(),
                 (Some(candidate), None) => ranges_from(&candidate.ranges, resumed),
                 (None, None) => self.reader.item_ranges(partition, resumed),
             };
-            for keys in item_set.unwrap_or_default().chunks(256) {
+            let mut fetch = Fetch::default();
+            let item_set = item_set.unwrap_or_default();
+            let mut rest = item_set.as_slice();
+            while !rest.is_empty() {
+                let (keys, later) = rest.split_at(fetch.next().min(rest.len()));
+                rest = later;
+                if matches!(path, Path::Points(_)) {
+                    self.reader.timing.count_looked_up(keys.len());
+                }
                 let items = self.reader.load(trace, partition, keys.to_vec()).await?;
                 let found = keys.iter().zip(items).filter_map(|(key, item)| {
                     Some(Found { item: item?, mark: key.clone(), run: Vec::new() })
@@ -76,7 +87,6 @@ impl Run<'_> {
                 }
                 tokio::task::yield_now().await;
             }
-            let mut fetch = Fetch::default();
             for mut range in ranges {
                 while !range.is_empty() {
                     let found = match candidate {
@@ -105,6 +115,10 @@ impl Run<'_> {
                 }
             }
         }
+        // None of the named items may lie in these partitions.
+        if trace.served.is_empty() {
+            self.touch(trace).await?;
+        }
         Ok(())
     }
 
@@ -117,8 +131,10 @@ impl Run<'_> {
         resume: Option<&ResumePoint>,
     ) -> Result<()> {
         let encoded = resume.and_then(|point| sequence.encode(point));
-        let only_undefined = sequence.lacks_undefined
-            && resume.is_some_and(|point| point.values.first() == Some(&ResumeValue::Undefined));
+        let is_forward = sequence.direction == Direction::Forward;
+        let in_undefined = resume.is_some_and(|point| point.values.first() == Some(&ResumeValue::Undefined));
+        let only_undefined = sequence.lacks_undefined && !is_forward && in_undefined;
+        let begins_undefined = sequence.lacks_undefined && is_forward && (resume.is_none() || in_undefined);
         let partitions = self.reader.partitions();
         let is_alone = partitions.len() == 1;
         for partition in &partitions {
@@ -126,12 +142,15 @@ impl Run<'_> {
             if only_undefined {
                 range.end = Some(range.start.clone());
             }
+            if begins_undefined {
+                self.feed_without(trace, pipeline, partition, sequence).await?;
+            }
             // An item whose rows come too late for the page ends the partition, once the run of equal values
             // is over: ties are ordered by what the index does not know. A lone partition can stop even
             // earlier, as soon as the page is full.
             let lost_before = pipeline.rows_lost();
             let mut last_run: Option<Vec<u8>> = None;
-            let mut settled = false;
+            let mut settled = begins_undefined && is_alone && pipeline.is_settled();
             let mut fetch = Fetch::default();
             while !range.is_empty() && !settled {
                 let composite = sequence.composite();
@@ -152,7 +171,7 @@ impl Run<'_> {
                 settled = flow == Flow::Stop;
                 tokio::task::yield_now().await;
             }
-            if sequence.lacks_undefined && !settled {
+            if sequence.lacks_undefined && !is_forward && !settled {
                 self.feed_without(trace, pipeline, partition, sequence).await?;
             }
         }
@@ -171,14 +190,23 @@ impl Run<'_> {
         sequence: &Sequence,
     ) -> Result<()> {
         let SequenceBy::Path(path) = &sequence.by else { return Ok(()) };
-        let names: Vec<&str> = path
-            .0
-            .iter()
-            .filter_map(|step| match step {
-                orrery_query::filter::PathStep::Name(name) => Some(&**name),
-                orrery_query::filter::PathStep::Element => None,
-            })
-            .collect();
+        let names = lacking::names(path);
+        if let Some(keys) = self.reader.items_lacking(trace, partition, path).await? {
+            for keys in keys.chunks(LACKING_ITEMS) {
+                let items = self.reader.load(trace, partition, keys.to_vec()).await?;
+                let mut without = Vec::new();
+                for (mark, item) in keys.iter().zip(items) {
+                    let Some(item) = item else { continue };
+                    // It may have the property by now; then the index has it.
+                    if document_value(&item, self.reader.container.rid)?.at_path(&names).is_none() {
+                        without.push(Found { item, mark: mark.clone(), run: Vec::new() });
+                    }
+                }
+                self.feed_batch(pipeline, without, |_, _| Flow::GoOn).await?;
+                tokio::task::yield_now().await;
+            }
+            return Ok(());
+        }
         for mut range in self.reader.item_ranges(partition, &NO_KEY) {
             let mut fetch = Fetch::default();
             while !range.is_empty() {

@@ -9,14 +9,18 @@ mod execute;
 mod explain;
 mod feed;
 mod index_metrics;
+mod lacking;
 mod metadata;
 mod metrics;
 mod plan;
+mod points;
 mod position;
 mod reader;
 mod request;
 mod run;
 mod shortcut;
+
+pub(crate) use lacking::LackingItems;
 
 pub use client_merge::ClientMerge;
 pub use execute::{QueryOptions, QueryPage, Routing};

@@ -45,6 +45,11 @@ impl Timing {
         Duration::from_nanos(self.load.load(Ordering::Relaxed))
     }
 
+    /// Items looked for by their keys: what the index would tell must be found out too.
+    pub(crate) fn count_looked_up(&self, keys: usize) {
+        self.entries.fetch_add(keys as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn entries_read(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
@@ -107,7 +112,7 @@ impl Reader<'_> {
         self.container.partitions.iter().filter(any).cloned().collect()
     }
 
-    fn contains(&self, effective: &EffectiveKey) -> bool {
+    pub(super) fn contains(&self, effective: &EffectiveKey) -> bool {
         let after = self.windows.partition_point(|window| window.min <= *effective);
         after > 0 && self.windows[after - 1].contains(effective)
     }
@@ -118,7 +123,12 @@ impl Reader<'_> {
     }
 
     /// Reads items.
-    async fn read(&self, trace: &mut Trace, partition: &Partition, request: ReadRequest) -> Result<ReadPage> {
+    pub(super) async fn read(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        request: ReadRequest,
+    ) -> Result<ReadPage> {
         let started = Instant::now();
         let page = self.database.read_partition(trace, partition, self.session, request).await?;
         Timing::add(&self.timing.load, started);
@@ -315,7 +325,7 @@ impl Reader<'_> {
 }
 
 /// Moves a range behind what a page has returned.
-fn advance(range: &mut KeyRange, page: &ReadPage, direction: Direction) {
+pub(super) fn advance(range: &mut KeyRange, page: &ReadPage, direction: Direction) {
     match (page.entries.last(), direction) {
         (Some(last), Direction::Forward) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
         (Some(last), Direction::Backward) if page.more => range.end = Some(last.key.clone()),

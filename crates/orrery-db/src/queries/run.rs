@@ -20,6 +20,7 @@ use super::choice::path_of;
 use super::execute::QueryOptions;
 use super::feed::StreamStart;
 use super::metrics::QueryMetrics;
+use super::points::Points;
 use super::position::Position;
 use super::reader::{Flow, Reader};
 use super::request::QueryRequest;
@@ -61,6 +62,8 @@ pub(super) enum Path {
     Entries(Candidate),
     /// Items by a set of index entries that may name one several times; in key order.
     Set(Candidate),
+    /// Items that the filter names; in key order.
+    Points(Points),
     /// Items in the order of the query.
     Sequence(Sequence),
 }
@@ -69,8 +72,18 @@ impl Path {
     fn number(&self) -> Option<u32> {
         match self {
             Self::Entries(candidate) | Self::Set(candidate) => Some(candidate.number()),
-            Self::Items | Self::Sequence(_) => None,
+            Self::Items | Self::Points(_) | Self::Sequence(_) => None,
         }
+    }
+
+    /// Whether every item on it matches, so that the filter need not be evaluated.
+    fn filter_holds(&self) -> bool {
+        matches!(self, Self::Points(points) if points.is_exact)
+    }
+
+    /// All items of the windows in key order, or only those that the filter names.
+    fn in_key_order(points: Option<Points>) -> Self {
+        points.map_or(Self::Items, Self::Points)
     }
 }
 
@@ -119,13 +132,13 @@ impl Run<'_> {
             Some(_) => return Err(continuation::invalid()),
         };
         let path = match start.path {
-            None => self.choose(trace, offers.candidates, None).await?,
-            Some(None) => Path::Items,
+            None => self.choose(trace, offers, None).await?,
+            Some(None) => Path::in_key_order(offers.points),
             Some(Some(number)) => {
                 match offers.candidates.into_iter().find(|offer| offer.number() == number) {
                     Some(candidate) => path_of(candidate),
                     // The index no longer has it. Items in key order can be found without, entries cannot.
-                    None if start.areas.is_empty() => Path::Items,
+                    None if start.areas.is_empty() => Path::in_key_order(offers.points),
                     None => return Err(continuation::invalid()),
                 }
             }
@@ -133,7 +146,9 @@ impl Run<'_> {
         self.metrics.note(&path.label());
         let (skip_rows, passed) = (start.skip_rows, start.passed);
         self.resumed_in = (skip_rows > 0).then(|| start.key.clone());
-        let mut pipeline = Pipeline::new(program, Options { passed, skip_rows, ..Options::default() });
+        let filter_holds = path.filter_holds();
+        let options = Options { passed, skip_rows, filter_holds, ..Options::default() };
+        let mut pipeline = Pipeline::new(program, options);
         let mut outputs: Vec<Output> = Vec::new();
         let mut next = None;
         if pipeline.is_done() {
@@ -197,11 +212,13 @@ impl Run<'_> {
             Some(Position::Counted { returned, .. }) => (resume_point(resume_filter)?, 0, returned),
             Some(Position::Stream { .. }) => return Err(continuation::invalid()),
         };
-        let path = self.choose(trace, offers.candidates, offers.sequence).await?;
+        let sequence = offers.sequence.clone();
+        let path = self.choose(trace, offers, sequence).await?;
         self.metrics.note(&path.label());
         let skipped = usize::try_from(returned).unwrap_or(usize::MAX);
         let page_rows = Some(self.rows_max.saturating_add(skipped));
-        let options = Options { passed, page_rows, resume: resume.clone(), ..Options::default() };
+        let (resume_at, filter_holds) = (resume.clone(), path.filter_holds());
+        let options = Options { passed, page_rows, resume: resume_at, filter_holds, ..Options::default() };
         let mut pipeline = Pipeline::new(program, options);
         if !pipeline.is_done() {
             match &path {
@@ -250,18 +267,21 @@ impl Run<'_> {
         let incremental = program.shape() == Shape::Collect { incremental: true };
         let mut number = None;
         let reads = program.shape() != Shape::Once;
-        let mut pipeline = Pipeline::new(program, Options::default());
+        let mut pipeline = Pipeline::new(Arc::clone(&program), Options::default());
         if reads && !pipeline.is_done() {
-            let path = match (&from_path, offers.candidates) {
+            let path = match from_path {
                 // The first page.
-                (None, candidates) => self.choose(trace, candidates, None).await?,
+                None => self.choose(trace, offers, None).await?,
                 // Rows come in the order of the access path, so later pages must take the same.
-                (Some(None), _) => Path::Items,
-                (Some(Some(number)), candidates) => {
-                    let same = candidates.into_iter().find(|candidate| candidate.number() == *number);
+                Some(None) => Path::in_key_order(offers.points),
+                Some(Some(number)) => {
+                    let same = offers.candidates.into_iter().find(|candidate| candidate.number() == number);
                     path_of(same.ok_or_else(continuation::invalid)?)
                 }
             };
+            if path.filter_holds() {
+                pipeline = Pipeline::new(program, Options { filter_holds: true, ..Options::default() });
+            }
             self.metrics.note(&path.label());
             number = path.number();
             // Distinct rows come as items do; no more are needed than this page and a sign of the next.

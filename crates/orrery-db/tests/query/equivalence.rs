@@ -36,7 +36,7 @@ fn value(dice: &mut Dice, depth: u32) -> String {
     }
 }
 
-fn document(dice: &mut Dice, number: u64) -> String {
+pub fn document(dice: &mut Dice, number: u64) -> String {
     let mut members = vec![format!("\"id\":\"d{number}\"")];
     match dice.below(12) {
         0 => {}
@@ -66,7 +66,7 @@ fn document(dice: &mut Dice, number: u64) -> String {
 }
 
 /// The policies, each with the number of its composite index that queries may sort by.
-const POLICIES: [&str; 8] = [
+pub const POLICIES: [&str; 8] = [
     r#"{"indexingMode":"consistent","includedPaths":[{"path":"/*"}]}"#,
     r#"{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/a"},{"path":"/n"}],[{"path":"/n","order":"descending"},{"path":"/b","order":"ascending"}],[{"path":"/b"},{"path":"/a"},{"path":"/u","order":"descending"}]]}"#,
     r#"{"includedPaths":[{"path":"/a/?"},{"path":"/n/?"},{"path":"/tags/[]/?"}],"excludedPaths":[{"path":"/*"}],"compositeIndexes":[[{"path":"/a","order":"descending"},{"path":"/n"}]]}"#,
@@ -107,7 +107,7 @@ fn text_literal(dice: &mut Dice) -> String {
 
 fn predicate(dice: &mut Dice, depth: u32) -> String {
     let path = *dice.pick(&PATHS);
-    match dice.below(if depth > 0 { 26 } else { 19 }) {
+    match dice.below(if depth > 0 { 28 } else { 19 }) {
         0..=2 => format!("{path} = {}", literal(dice)),
         3 => format!("{path} != {}", literal(dice)),
         4..=6 => format!("{path} {} {}", dice.pick(&["<", "<=", ">", ">="]), literal(dice)),
@@ -153,20 +153,33 @@ fn predicate(dice: &mut Dice, depth: u32) -> String {
         }
         18 => dice.pick(&["c.a", "true", "c.tags[0] = c.a", "c.n + 1 = 3", "c.n > c.u", "1 = 2"]).to_string(),
         19 | 20 => format!("NOT ({})", predicate(dice, depth - 1)),
+        // What names single items.
+        24 => {
+            let ids: Vec<String> = (0..=dice.below(4)).map(|_| format!("\"d{}\"", dice.below(30))).collect();
+            format!("c.id IN ({})", ids.join(", "))
+        }
+        25 => {
+            let item = |dice: &mut Dice| {
+                let key = if dice.one_in(6) { "null".to_owned() } else { format!("\"k{}\"", dice.below(5)) };
+                format!("(c.id = \"d{}\" AND c.pk = {key})", dice.below(30))
+            };
+            let items: Vec<String> = (0..=dice.below(9)).map(|_| item(dice)).collect();
+            format!("({})", items.join(" OR "))
+        }
         21..=23 => format!("({} AND {})", predicate(dice, depth - 1), predicate(dice, depth - 1)),
         _ => format!("({} OR {})", predicate(dice, depth - 1), predicate(dice, depth - 1)),
     }
 }
 
 /// A query, and how its rows are to be compared.
-struct Case {
-    text: String,
-    ordered: bool,
+pub struct Case {
+    pub text: String,
+    pub ordered: bool,
     /// Rows may be any of those without the bound.
-    bounded: Option<(String, usize, usize)>,
+    pub bounded: Option<(String, usize, usize)>,
 }
 
-fn query(dice: &mut Dice, policy: usize) -> Case {
+pub fn query(dice: &mut Dice, policy: usize) -> Case {
     let mut filter = if dice.one_in(8) { String::new() } else { format!(" WHERE {}", predicate(dice, 2)) };
     // What composite indexes are for: equality in front, then perhaps a range.
     if dice.one_in(4) {
@@ -281,7 +294,7 @@ fn composite_order(dice: &mut Dice, policy: usize) -> Option<String> {
 }
 
 /// What the language gives over all documents.
-fn in_memory(text: &str, documents: &[(Value, u64)]) -> Result<Vec<Value>, String> {
+pub fn in_memory(text: &str, documents: &[(Value, u64)]) -> Result<Vec<Value>, String> {
     let query = check::parse(text).map_err(|errors| format!("{errors:?}"))?;
     let policies = Policies::default();
     let settings = Settings { parameters: &[], computed: &[], policies: &policies };
@@ -297,7 +310,7 @@ fn in_memory(text: &str, documents: &[(Value, u64)]) -> Result<Vec<Value>, Strin
 }
 
 /// All documents with their ordinals, as a scan sees them.
-async fn documents(world: &World, scope: &FeedScope) -> Vec<(Value, u64)> {
+pub async fn documents(world: &World, scope: &FeedScope) -> Vec<(Value, u64)> {
     let found = world.feed(scope, 1000).await.unwrap();
     let ordinal = |document: &Value| {
         let rid = document.get("_rid").unwrap().as_str().unwrap();

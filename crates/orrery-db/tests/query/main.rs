@@ -13,9 +13,15 @@
 #[allow(unused_imports, reason = "the other tests use them")]
 mod common;
 
+#[path = "../../../orrery-query/tests/common/merging.rs"]
+mod merging;
+
 mod cases;
+mod changes;
 mod equivalence;
 mod fairness;
 mod metrics;
+mod order;
+mod points;
 mod refusals;
 mod run;

@@ -217,3 +217,45 @@ async fn concurrent_batches_keep_their_sums() {
         assert_eq!(sum, 400);
     }
 }
+
+/// Ten reads of a megabyte, as the Java client's tests send them.
+#[tokio::test]
+async fn a_batch_that_would_answer_too_much_fails_as_a_whole() {
+    let world = World::memory().await;
+    world.create_container(BY_PK).await;
+    let text = "x".repeat(1 << 20);
+    world.create(&format!(r#"{{"id":"large","pk":"a","text":"{text}"}}"#)).await;
+    let operation = |kind, id: &str, body: Option<&'static [u8]>| BatchOperation {
+        kind,
+        id: Some(id.to_owned()),
+        body: body.map(Bytes::from_static),
+        if_match: None,
+        if_none_match: None,
+        partition_key: None,
+    };
+    let run = async |operations: &[BatchOperation]| {
+        let results = world
+            .database
+            .execute_batch(&mut Trace::default(), PLACE, &with_key(r#"["a"]"#), operations)
+            .await;
+        results.unwrap()
+    };
+    let read = operation(BatchKind::Read, "large", None);
+    let create = operation(BatchKind::Create, "new", Some(br#"{"id":"new","pk":"a"}"#));
+    let mut operations = vec![create];
+    operations.resize(11, read.clone());
+    let results = run(&operations).await;
+    let too_large = |outcome: &BatchOutcome| matches!(outcome, BatchOutcome::Failed(error) if error.kind == ErrorKind::TooLarge);
+    // Three fit; the one after them does not, and none of the others counts.
+    for (at, result) in results.iter().enumerate() {
+        let fits = if at == 4 {
+            too_large(&result.outcome)
+        } else {
+            matches!(result.outcome, BatchOutcome::FailedDependency)
+        };
+        assert!(fits, "{at}: {:?}", result.outcome);
+    }
+    assert_eq!(world.feed(&everything(), 100).await.unwrap().len(), 1);
+    let results = run(&[read.clone(), read.clone(), read]).await;
+    assert!(results.iter().all(|result| matches!(result.outcome, BatchOutcome::Done(_))));
+}

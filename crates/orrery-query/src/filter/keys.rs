@@ -1,14 +1,21 @@
-//! The partition key values a filter names.
+//! The partition key values a filter names, and the single items.
+
+use std::cell::Cell;
 
 use orrery_model::Value;
 use orrery_model::partition_key::{KeyPart, PartitionKey, PartitionKeyDefinition};
 
 use super::{PathStep, Slots};
 use crate::ast::{BinaryOperator, LogicalOperator, SubqueryKind, UnaryOperator};
+use crate::limits;
 use crate::program::{Block, FunctionCall, Members, Node, Program, Source, SourceRows};
 
 /// Alternatives that are followed one by one; beyond, the filter counts as naming no key.
 const ALTERNATIVES_MAX: usize = 2_000;
+/// The same for items: as many as one IN list can name.
+const ITEMS_MAX: usize = limits::IN_MEMBERS_MAX;
+/// Up to here whole numbers are told apart by their doubles.
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Where matching documents can be.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +34,7 @@ pub fn key_restriction(program: &Program, definition: &PartitionKeyDefinition) -
         return KeyRestriction::None;
     }
     let paths = definition.paths().iter().map(|path| path.segments().to_vec()).collect();
-    let keys = Keys { paths };
+    let keys = Keys { paths, alternatives_max: ALTERNATIVES_MAX, is_exact: Cell::new(true) };
     let mut slots = Slots::of(&program.block);
     restriction(keys.block(&program.block, &mut slots, true))
 }
@@ -38,15 +45,62 @@ pub fn fixed_values(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<
     if !program.reads_documents {
         return None;
     }
-    let keys = Keys { paths };
+    let keys = Keys { paths, alternatives_max: ALTERNATIVES_MAX, is_exact: Cell::new(true) };
     let mut slots = Slots::of(&program.block);
     let alternatives = keys.block(&program.block, &mut slots, true);
     let fixes_nothing = |alternative: &Vec<Option<KeyPart>>| alternative.iter().all(Option::is_none);
     (!alternatives.iter().any(fixes_nothing)).then_some(alternatives)
 }
 
+/// The only items that a filter can match, each by its key and id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedItems {
+    /// Sorted, each once.
+    pub items: Vec<(PartitionKey, Box<str>)>,
+    /// Whether the filter says nothing else, so that each of them matches if it is there.
+    pub is_exact: bool,
+}
+
+/// Which items a filter names one by one: `c.id = 'x' AND c.pk = 'y'`, alternatives of such, or ids alone where the
+/// key is known from elsewhere (`within`).
+pub fn named_items(
+    program: &Program,
+    definition: &PartitionKeyDefinition,
+    within: Option<&PartitionKey>,
+) -> Option<NamedItems> {
+    if !program.reads_documents {
+        return None;
+    }
+    let paths = definition.paths().iter().map(|path| path.segments().to_vec());
+    let paths: Vec<_> = paths.chain([vec!["id".into()]]).collect();
+    let keys = Keys { paths, alternatives_max: ITEMS_MAX, is_exact: Cell::new(true) };
+    let mut slots = Slots::of(&program.block);
+    let found = keys.block(&program.block, &mut slots, true);
+    let known = within.map_or(&[][..], PartitionKey::parts).iter().cloned().map(Some);
+    let mut known: Vec<_> = known.collect();
+    known.resize(keys.paths.len(), None);
+    let found = keys.both(&vec![known], &found);
+    let item = |alternative: Vec<Option<KeyPart>>| {
+        let mut parts = alternative.into_iter().collect::<Option<Vec<KeyPart>>>()?;
+        let plain = parts.iter().all(|part| match part {
+            KeyPart::Undefined => false,
+            KeyPart::Number(number) => number.abs() < EXACT_INTEGER_MAX,
+            _ => true,
+        });
+        match parts.pop() {
+            Some(KeyPart::String(id)) if plain => Some((PartitionKey::new(parts), id)),
+            _ => None,
+        }
+    };
+    let items = found.into_iter().map(item).collect::<Option<Vec<_>>>()?;
+    Some(NamedItems { items, is_exact: keys.is_exact.get() })
+}
+
 struct Keys {
     paths: Vec<Vec<Box<str>>>,
+    alternatives_max: usize,
+    /// Whether the alternatives have said all that the filter says so far.
+    is_exact: Cell<bool>,
 }
 
 /// Alternatives; each fixes some of the paths. One that fixes none means everything.
@@ -57,11 +111,49 @@ impl Keys {
         vec![vec![None; self.paths.len()]]
     }
 
-    fn either(&self, mut left: Alternatives, right: Alternatives) -> Alternatives {
-        left.extend(right);
-        left.sort_unstable();
-        left.dedup();
-        if left.len() > ALTERNATIVES_MAX { self.everything() } else { left }
+    /// Everything, because nothing is known: the filter says more than the alternatives.
+    fn unknown(&self) -> Alternatives {
+        self.is_exact.set(false);
+        self.everything()
+    }
+
+    fn any(&self, parts: impl Iterator<Item = Alternatives>) -> Alternatives {
+        let mut all = Alternatives::new();
+        for part in parts {
+            all.extend(part);
+            if all.len() > self.alternatives_max {
+                all.sort_unstable();
+                all.dedup();
+            }
+            if all.len() > self.alternatives_max {
+                return self.unknown();
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn both(&self, left: &Alternatives, right: &Alternatives) -> Alternatives {
+        if left.len().saturating_mul(right.len()) > self.alternatives_max {
+            // Either side alone is still a valid restriction.
+            self.is_exact.set(false);
+            return if left.len() <= right.len() { left.clone() } else { right.clone() };
+        }
+        let mut combined = Alternatives::new();
+        for a in left {
+            for b in right {
+                let parts = a.iter().zip(b).map(|(a, b)| match (a, b) {
+                    (Some(a), Some(b)) if a != b => Err(()),
+                    (Some(part), _) | (None, Some(part)) => Ok(Some(part.clone())),
+                    (None, None) => Ok(None),
+                });
+                combined.extend(parts.collect::<Result<Vec<_>, ()>>());
+            }
+        }
+        combined.sort_unstable();
+        combined.dedup();
+        combined
     }
 
     /// Where documents can be for which the block gives rows.
@@ -70,18 +162,19 @@ impl Keys {
         // Without GROUP BY an aggregate gives a row even if no document matches.
         let gives_rows_anyway = block.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty());
         if gives_rows_anyway && !outermost {
-            return found;
+            return self.unknown();
         }
         for (index, Source { rows, .. }) in block.sources.iter().enumerate() {
             if let SourceRows::Subquery(inner) = rows {
+                self.is_exact.set(false);
                 slots.extend(inner);
                 let collected = outermost && index == 0 && block.collects_first;
                 let inner = self.block(inner, slots, collected);
-                found = both(&found, &inner);
+                found = self.both(&found, &inner);
             }
         }
         if let Some(filter) = &block.filter {
-            found = both(&found, &self.predicate(filter, true, slots));
+            found = self.both(&found, &self.predicate(filter, true, slots));
         }
         found
     }
@@ -95,14 +188,12 @@ impl Keys {
             Node::Unary { operator: UnaryOperator::Not, operand } => self.predicate(operand, !wanted, slots),
             Node::Logical { operator, operands } => {
                 let all = (*operator == LogicalOperator::And) == wanted;
-                let mut operands = operands.iter();
-                let first = operands
-                    .next()
-                    .map_or_else(|| self.everything(), |node| self.predicate(node, wanted, slots));
-                operands.fold(first, |found, node| {
-                    let next = self.predicate(node, wanted, slots);
-                    if all { both(&found, &next) } else { self.either(found, next) }
-                })
+                let mut parts = operands.iter().map(|node| self.predicate(node, wanted, slots));
+                if !all {
+                    return self.any(parts);
+                }
+                let first = parts.next().unwrap_or_else(|| self.everything());
+                parts.fold(first, |found, next| self.both(&found, &next))
             }
             Node::Binary { operator, left, right } if operator.is_comparison() => {
                 self.comparison(*operator, left, right, wanted, slots)
@@ -112,10 +203,11 @@ impl Keys {
             }
             Node::Call(call) if wanted => self.call(call, slots),
             Node::Subquery { kind: SubqueryKind::Exists, block } if wanted => {
+                self.is_exact.set(false);
                 slots.extend(block);
                 self.block(block, slots, false)
             }
-            _ => self.everything(),
+            _ => self.unknown(),
         }
     }
 
@@ -137,14 +229,14 @@ impl Keys {
             (path, Node::Constant(Some(value))) | (Node::Constant(Some(value)), path) if equal => {
                 self.points(path, [value].into_iter(), slots)
             }
-            _ => self.everything(),
+            _ => self.unknown(),
         };
         // A comparison holds or fails only where both sides are defined, and a scalar subquery is
         // defined only where it gives a row.
         for side in [left, right] {
             if let Node::Subquery { kind: SubqueryKind::Scalar, block } = side {
                 slots.extend(block);
-                found = both(&found, &self.block(block, slots, false));
+                found = self.both(&found, &self.block(block, slots, false));
             }
         }
         found
@@ -159,7 +251,7 @@ impl Keys {
             ("ARRAY_CONTAINS", [Node::Constant(Some(Value::Array(values))), path]) => {
                 self.points(path, values.iter(), slots)
             }
-            _ => self.everything(),
+            _ => self.unknown(),
         }
     }
 
@@ -173,25 +265,24 @@ impl Keys {
         let path = slots.path(node);
         // Paths with fixed indexes are never key paths: those go through objects only.
         let indexed = matches!(node, Node::Path { steps, .. } if steps.iter().any(|step| matches!(step, crate::program::Step::Index(_))));
-        let place = path.filter(|_| !indexed).and_then(|path| {
-            self.paths.iter().position(|key| {
-                key.len() == path.0.len()
-                    && key
-                        .iter()
-                        .zip(&path.0)
-                        .all(|(name, step)| matches!(step, PathStep::Name(step) if step == name))
-            })
-        });
-        let Some(place) = place else {
-            return self.everything();
+        let Some(path) = path.filter(|_| !indexed) else {
+            return self.unknown();
         };
+        let is_here = |key: &Vec<Box<str>>| {
+            let mut steps = key.iter().zip(&path.0);
+            key.len() == path.0.len()
+                && steps.all(|(name, step)| matches!(step, PathStep::Name(step) if step == name))
+        };
+        // The id may be a part of the key too.
+        let places: Vec<bool> = self.paths.iter().map(is_here).collect();
+        if !places.contains(&true) {
+            return self.unknown();
+        }
         let mut alternatives = Alternatives::new();
         for value in values {
-            let mut parts = vec![None; self.paths.len()];
-            parts[place] = Some(key_part(value));
-            alternatives.push(parts);
-            if alternatives.len() > ALTERNATIVES_MAX {
-                return self.everything();
+            alternatives.push(places.iter().map(|here| here.then(|| key_part(value))).collect());
+            if alternatives.len() > self.alternatives_max {
+                return self.unknown();
             }
         }
         alternatives.sort_unstable();
@@ -218,27 +309,6 @@ fn restriction(alternatives: Alternatives) -> KeyRestriction {
     KeyRestriction::Keys(keys)
 }
 
-fn both(left: &Alternatives, right: &Alternatives) -> Alternatives {
-    if left.len().saturating_mul(right.len()) > ALTERNATIVES_MAX {
-        // Either side alone is still a valid restriction.
-        return if left.len() <= right.len() { left.clone() } else { right.clone() };
-    }
-    let mut combined = Alternatives::new();
-    for a in left {
-        for b in right {
-            let parts = a.iter().zip(b).map(|(a, b)| match (a, b) {
-                (Some(a), Some(b)) if a != b => Err(()),
-                (Some(part), _) | (None, Some(part)) => Ok(Some(part.clone())),
-                (None, None) => Ok(None),
-            });
-            combined.extend(parts.collect::<Result<Vec<_>, ()>>());
-        }
-    }
-    combined.sort_unstable();
-    combined.dedup();
-    combined
-}
-
 fn key_part(value: &Value) -> KeyPart {
     match value {
         Value::Null => KeyPart::Null,
@@ -247,5 +317,58 @@ fn key_part(value: &Value) -> KeyPart {
         Value::String(text) => KeyPart::String(text.clone()),
         // No item has such a key. The service looks where the undefined ones are.
         Value::Array(_) | Value::Object(_) => KeyPart::Undefined,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check;
+    use crate::compile::Settings;
+    use crate::context::Policies;
+
+    fn named(filter: &str, paths: &[&str]) -> Option<(Vec<String>, bool)> {
+        let definition = PartitionKeyDefinition::with_paths(paths).unwrap();
+        let policies = Policies::default();
+        let settings = Settings { parameters: &[], computed: &[], policies: &policies };
+        let query = check::parse(&format!("SELECT * FROM c WHERE {filter}")).unwrap();
+        let program = Program::compile(&query, settings).unwrap();
+        let named = named_items(&program, &definition, None)?;
+        let items = named.items.iter().map(|(key, id)| format!("{} {id}", key.to_json()));
+        Some((items.collect(), named.is_exact))
+    }
+
+    #[test]
+    fn filters_name_items() {
+        let exact = |filter: &str, items: &[&str]| {
+            let items = items.iter().map(|item| (*item).to_owned()).collect();
+            assert_eq!(named(filter, &["/pk"]), Some((items, true)), "{filter}");
+        };
+        exact("c.id = 'a' AND c.pk = 1", &["[1] a"]);
+        exact("'a' = c.id AND c.pk IN (true, null)", &["[null] a", "[true] a"]);
+        exact("(c.pk = 'x' AND c.id = 'a') OR (c.id = 'b' AND c.pk = 'y')", &["[\"x\"] a", "[\"y\"] b"]);
+        exact("c.pk = 'x' AND (c.id = 'a' OR c.id = 'a' OR NOT (c.id != 'b'))", &["[\"x\"] a", "[\"x\"] b"]);
+        exact("c.id = 'a' AND c.id = 'b'", &[]);
+        let found = named("c.id = 'a' AND c.pk = 'x' AND c.n > 1", &["/pk"]);
+        assert_eq!(found, Some((vec!["[\"x\"] a".to_owned()], false)));
+        assert_eq!(named("c.id = 'a'", &["/id"]), Some((vec!["[\"a\"] a".to_owned()], true)));
+    }
+
+    #[test]
+    fn other_filters_name_none() {
+        for filter in [
+            "c.id = 'a'",
+            "c.pk = 'a'",
+            "c.id > 'a' AND c.pk = 1",
+            "(c.id = 'a' AND c.pk = 1) OR c.n = 1",
+            "c.id = 1 AND c.pk = 1",
+            "c.id = 'a' AND c.pk = 9007199254740993",
+            "c.id = 'a' AND c.pk = [1]",
+            "c.id[0] = 'a' AND c.pk = 1",
+            "c.x.id = 'a' AND c.pk = 1",
+        ] {
+            assert_eq!(named(filter, &["/pk"]), None, "{filter}");
+        }
+        assert_eq!(named("c.id = 'a' AND c.pk = 1", &["/pk", "/b"]), None);
     }
 }

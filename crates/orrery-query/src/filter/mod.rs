@@ -1,14 +1,15 @@
 //! What a filter says about documents before any is read.
 //!
-//! Two questions are answered from the compiled filter: which partition key values it names
-//! ([`key_restriction`]), and which conditions an index could answer ([`index_condition`]). Both may
-//! say less than the filter does, never more: documents are always checked against the filter itself.
+//! Three questions are answered from the compiled filter: which partition key values it names
+//! ([`key_restriction`]), which single items ([`named_items`]), and which conditions an index could answer
+//! ([`index_condition`]). All may say less than the filter does, never more: documents are always checked
+//! against the filter itself, unless it names items and says nothing else.
 
 mod index;
 mod keys;
 
 pub use index::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
-pub use keys::{KeyRestriction, fixed_values, key_restriction};
+pub use keys::{KeyRestriction, NamedItems, fixed_values, key_restriction, named_items};
 
 use crate::program::{Block, DOCUMENT, Node, Source, SourceRows, Step};
 

@@ -34,7 +34,7 @@ use crate::group::GroupTable;
 use crate::operand::{Operand, borrowed};
 use crate::order;
 use crate::program::{Block, DOCUMENT, Program, Projection, SourceRows};
-use crate::subquery::{bind_rows, for_each_match};
+use crate::subquery::{bind_rows, for_each_filtered, for_each_match};
 
 /// A document to evaluate.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +90,9 @@ pub struct Options {
     /// Where a streamed row is the document as it was fed ([`Program::returns_documents`]), leave its
     /// value null: the caller has the document, and its text, under [`Output::input`].
     pub documents_by_reference: bool,
+    /// Every document that is fed is known to satisfy the filter, as where
+    /// [`crate::filter::NamedItems::is_exact`] says so: it is not evaluated.
+    pub filter_holds: bool,
 }
 
 /// One run of a program.
@@ -213,7 +216,8 @@ impl Pipeline {
         }
         let mut number = 0u32;
         let skip = if input == 0 { self.options.skip_rows } else { 0 };
-        for_each_match(&program.block, env, context, &mut |env| {
+        let filter = program.block.filter.as_ref().filter(|_| !self.options.filter_holds);
+        for_each_filtered(&program.block, filter, env, context, &mut |env| {
             let row_number = number;
             number += 1;
             if row_number < skip {

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod client;
+pub mod merging;
 
 use std::path::PathBuf;
 use std::sync::Arc;
