@@ -59,6 +59,24 @@ fn printing_is_stable() {
     }
 }
 
+/// Each operator in front of an operand is printed in parentheses, which must not make the text too deep to be read.
+#[test]
+fn what_is_printed_of_deep_trees_can_be_read() {
+    for operator in ["+", "~", "- ", "NOT ", "-+", "NOT ~"] {
+        for count in [1, 60, 113, 126] {
+            let text = format!("SELECT VALUE {}c.s FROM c", operator.repeat(count));
+            let Ok(tree) = parser::parse(&text) else {
+                assert!(count > 60, "{text}");
+                continue;
+            };
+            let printed = printer::query(&tree);
+            let again = parser::parse(&printed).unwrap_or_else(|error| panic!("{printed}: {error}"));
+            assert_eq!(printer::query(&again), printed);
+        }
+    }
+    assert!(parser::parse(&format!("SELECT VALUE {}1", "+".repeat(100_000))).is_err());
+}
+
 #[test]
 fn rejected_texts_do_not_parse() {
     let cases = cases("data/sql-reject.json");

@@ -226,27 +226,37 @@ impl Parser<'_> {
         Self::node(ExprKind::Like { not, operands, escape }, span, depth)
     }
 
+    /// Operators in front of an operand. They are read in a loop, not by recursion: printed, each of them stands in
+    /// parentheses of its own, and what is printed must be readable too.
     fn unary(&mut self) -> Parsed<Node<Expr>> {
-        let operator = match self.kind() {
-            TokenKind::Symbol(Symbol::Minus) => UnaryOperator::Minus,
-            TokenKind::Symbol(Symbol::Plus) => UnaryOperator::Plus,
-            TokenKind::Symbol(Symbol::Tilde) => UnaryOperator::BitNot,
-            TokenKind::Keyword(Keyword::Not) => UnaryOperator::Not,
-            _ => return self.postfix(),
+        let mut operators = Vec::new();
+        let mut node = loop {
+            let operator = match self.kind() {
+                TokenKind::Symbol(Symbol::Minus) => UnaryOperator::Minus,
+                TokenKind::Symbol(Symbol::Plus) => UnaryOperator::Plus,
+                TokenKind::Symbol(Symbol::Tilde) => UnaryOperator::BitNot,
+                TokenKind::Keyword(Keyword::Not) => UnaryOperator::Not,
+                _ => break self.postfix()?,
+            };
+            let start = self.advance();
+            // A sign that touches its number belongs to it: `-1` is a literal, `- 1` an operation.
+            if operator == UnaryOperator::Minus
+                && self.kind() == TokenKind::Number
+                && self.token().span.start == start.end
+            {
+                break self.negative_number(start)?;
+            }
+            operators.push((operator, start));
+            if operators.len() > limits::EXPRESSION_DEPTH_MAX {
+                return Err(Self::too_deep());
+            }
         };
-        let start = self.advance();
-        // A sign that touches its number belongs to it: `-1` is a literal, `- 1` an operation.
-        if operator == UnaryOperator::Minus
-            && self.kind() == TokenKind::Number
-            && self.token().span.start == start.end
-        {
-            return self.negative_number(start);
+        for (operator, start) in operators.into_iter().rev() {
+            let span = start.to(node.part.span);
+            let depth = node.depth + 1;
+            node = Self::node(ExprKind::Unary { operator, operand: Box::new(node.part) }, span, depth)?;
         }
-        self.enter()?;
-        let operand = self.unary()?;
-        self.leave();
-        let span = start.to(operand.part.span);
-        Self::node(ExprKind::Unary { operator, operand: Box::new(operand.part) }, span, operand.depth + 1)
+        Ok(node)
     }
 
     fn negative_number(&mut self, start: Span) -> Parsed<Node<Expr>> {
