@@ -45,7 +45,7 @@ async fn alternatives_of_key_and_id_are_read_one_by_one() {
     let world = filled(BY_PK, 1500).await;
     // Every third is not there: it has another key.
     let term = |number: u64| {
-        let key = if number % 3 == 0 { 101 } else { number % 100 };
+        let key = if number.is_multiple_of(3) { 101 } else { number % 100 };
         format!("(c.id = 'i{number}' AND c.pk = 'k{key}')")
     };
     let terms: Vec<String> = (0..1200).map(term).collect();
