@@ -7,7 +7,8 @@ from azure.cosmos import PartitionKey
 from blocking import Blocking
 from conftest import EMULATOR_KEY, unique
 
-ITEMS = 450
+ITEMS = 600
+KEYS = 20
 SORTED = "SELECT c.id, c.n FROM c WHERE c.n >= 0 ORDER BY c.n"
 
 
@@ -24,8 +25,9 @@ def place(clients, own_server):
     client = clients.open(own_server.endpoint)
     database = client.create_database(unique("db"))
     container = database.create_container(unique("c"), PartitionKey(path="/pk"))
-    for number in range(ITEMS):
-        container.create_item({"id": str(number), "pk": f"k{number % 97}", "n": number})
+    for key in range(KEYS):
+        items = [{"id": str(n), "pk": f"k{key}", "n": n} for n in range(key, ITEMS, KEYS)]
+        container.execute_item_batch([("create", (item,)) for item in items], partition_key=f"k{key}")
     yield own_server, database, container
     client.delete_database(database.id)
 

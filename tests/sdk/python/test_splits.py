@@ -1,12 +1,16 @@
 """Partitions split from one to eight while an application goes on: it sees no error, loses nothing,
-and sees nothing twice."""
+and sees nothing twice. The same with a server that is killed in the middle of each step: the
+application meets refused connections, repeats what it was about, and then finds all it was promised."""
 
+import random
 import threading
 import time
 
 import orrery_server
 import pytest
+from azure.core.exceptions import ServiceRequestError, ServiceResponseError
 from azure.cosmos import CosmosClient, PartitionKey
+from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 from conftest import EMULATOR_KEY, unique
 
 KEYS = 40
@@ -14,13 +18,35 @@ FIXED = 150
 PARTITIONS = 8
 
 
-@pytest.fixture(scope="module", params=["memory", "disk"])
-def own_server(request, tmp_path_factory):
+# What an application sees of a server that is gone: never an answer, only that there is none.
+NO_ANSWER = (ServiceRequestError, ServiceResponseError)
+
+
+class OwnServer:
     """A server of its own: splits of a loaded container would slow the others down."""
+
+    def __init__(self, arguments, is_killed):
+        self._arguments = arguments
+        self.is_killed = is_killed
+        self._server = orrery_server.start(arguments)
+        self.endpoint = self._server.endpoint
+
+    def kill_and_start(self):
+        self._server.kill()
+        self._server = orrery_server.start_at(self._server.address, self._arguments)
+
+    def stop(self):
+        self._server.stop()
+
+
+@pytest.fixture(scope="module", params=["memory", "disk", "killed"])
+def own_server(request, tmp_path_factory):
     arguments = ["--in-memory"]
+    if request.param != "memory":
+        arguments = ["--data", str(tmp_path_factory.mktemp("data"))]
     if request.param == "disk":
-        arguments = ["--data", str(tmp_path_factory.mktemp("data")), "--durability", "relaxed:50"]
-    server = orrery_server.start(arguments)
+        arguments += ["--durability", "relaxed:50"]
+    server = OwnServer(arguments, request.param == "killed")
     yield server
     server.stop()
 
@@ -28,9 +54,10 @@ def own_server(request, tmp_path_factory):
 class Worker(threading.Thread):
     """Repeats a piece of work until told to stop, and keeps its failure."""
 
-    def __init__(self, work):
+    def __init__(self, work, outlives_kills):
         super().__init__(daemon=True)
         self._work = work
+        self._outlives_kills = outlives_kills
         self._stop_asked = threading.Event()
         self.failure = None
         self.rounds = 0
@@ -38,10 +65,21 @@ class Worker(threading.Thread):
     def run(self):
         try:
             while not self._stop_asked.is_set():
-                self._work(self.rounds)
+                self._finish_round()
                 self.rounds += 1
         except BaseException as failure:  # Reported by the test.
             self.failure = failure
+
+    def _finish_round(self):
+        # A round whose fate is unknown is repeated until it is known.
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return self._work(self.rounds)
+            except NO_ANSWER:
+                if not self._outlives_kills or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def finish(self):
         self._stop_asked.set()
@@ -56,6 +94,32 @@ def wait_until(condition, seconds=120):
     while not condition():
         assert time.monotonic() < deadline, "it does not come to pass"
         time.sleep(0.02)
+
+
+def scale(server, container, throughput):
+    """Replaces the throughput, upon which partitions split; a server that is to be killed is, meanwhile."""
+    if not server.is_killed:
+        container.replace_throughput(throughput)
+        return
+    replace = lambda: attempt(lambda: container.replace_throughput(throughput))
+    scaler = threading.Thread(target=replace, daemon=True)
+    scaler.start()
+    time.sleep(random.uniform(0, 0.3))
+    server.kill_and_start()
+    scaler.join(timeout=60)
+    wait_until(replace)
+
+
+def attempt(work):
+    """Whether it worked, and not because the last attempt is still at work."""
+    try:
+        work()
+        return True
+    except NO_ANSWER:
+        return False
+    except CosmosHttpResponseError as refusal:
+        assert refusal.status_code == 423, refusal
+        return False
 
 
 @pytest.mark.timeout(400)
@@ -81,7 +145,11 @@ def test_an_application_does_not_notice_splits(own_server):
         def work(round):
             id, key = f"w{number}-{round % 70}", f"k{round % KEYS}"
             if round % 11 == 10 and (key, id) in written[number]:
-                own.delete_item(id, partition_key=key)
+                try:
+                    own.delete_item(id, partition_key=key)
+                except CosmosResourceNotFoundError:
+                    # It was deleted by an attempt that got no answer.
+                    assert own_server.is_killed
                 del written[number][key, id]
             else:
                 own.upsert_item({"id": id, "pk": key, "kind": "written", "version": round})
@@ -135,13 +203,13 @@ def test_an_application_does_not_notice_splits(own_server):
                 changed[item["pk"], item["id"]] = item.get("version")
             position[0] = follower.client_connection.last_response_headers["etag"]
 
-    workers = [Worker(writer(number)) for number in range(3)]
-    workers += [Worker(work) for work in (read, query, resumed_query, follow_changes)]
+    works = [writer(number) for number in range(3)] + [read, query, resumed_query, follow_changes]
+    workers = [Worker(work, own_server.is_killed) for work in works]
     for worker in workers:
         worker.start()
     try:
         for partitions in (1, 2, 4, PARTITIONS):
-            container.replace_throughput(partitions * 10_000)
+            scale(own_server, container, partitions * 10_000)
             wait_until(lambda: len(list(container.read_feed_ranges(force_refresh=True))) == partitions)
             # Everybody works in each state, and is in the middle of something when the next split comes.
             reached = [worker.rounds + 1 for worker in workers]
