@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use orrery_db::{MetadataPage, OfferReply, PageRequest, RangesPage, Trace};
+use orrery_db::{MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Trace};
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Error, Result, Value};
 
@@ -153,22 +153,16 @@ impl Call<'_> {
         if !wants_quota && !wants_statistics {
             return Ok(Reply::metadata(&container));
         }
-        let usages = self.database.container_usage(&at.database, &at.container).await?;
         if wants_statistics && let Some(object) = container.value.as_object_mut() {
-            let statistics = usages.iter().map(|(range_id, usage)| {
-                let mut row = orrery_model::Object::new();
-                row.set("id", Value::from(range_id.to_string()));
-                row.set("sizeInKB", Value::from(kilobytes(usage.bytes)));
-                row.set("documentCount", Value::from(i64::try_from(usage.items).unwrap_or(i64::MAX)));
-                row.set("partitionKeys", Value::from(Vec::new()));
-                Value::from(row)
-            });
-            object.set("statistics", Value::from(statistics.collect::<Vec<_>>()));
+            let view = self.database.container_view(&at.database, &at.container).await?;
+            let statistics = view.partitions.iter().map(statistics_row).collect::<Vec<_>>();
+            object.set("statistics", Value::from(statistics));
         }
         let reply = Reply::metadata(&container);
         if !wants_quota {
             return Ok(reply);
         }
+        let usages = self.database.container_usage(&at.database, &at.container).await?;
         let bytes = kilobytes(usages.iter().map(|(_, usage)| usage.bytes).sum());
         let items: u64 = usages.iter().map(|(_, usage)| usage.items).sum();
         Ok(reply
@@ -236,7 +230,14 @@ impl Call<'_> {
 
     async fn encryption_key(&self, trace: &mut Trace, at: (&str, &str)) -> Result<Reply> {
         match self.verb {
-            Verb::Read => Ok(Reply::metadata(&self.database.read_encryption_key(trace, at)?)),
+            Verb::Read => {
+                let key = self.database.read_encryption_key(trace, at)?;
+                // Clients whose wrapping key was revoked ask in this way whether it has been wrapped anew.
+                if self.header("if-none-match") == Some(&key.etag) {
+                    return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&key.etag));
+                }
+                Ok(Reply::metadata(&key))
+            }
             Verb::Replace => {
                 let if_match = self.if_match();
                 let replaced = self.database.replace_encryption_key(trace, at, &self.body, if_match).await?;
@@ -367,6 +368,22 @@ fn offer_reply(offer: &OfferReply) -> Reply {
     Reply::metadata(&offer.reply)
         .with("x-ms-cosmos-min-throughput", offer.minimum)
         .with("x-ms-offer-replace-pending", if offer.pending { "True" } else { "False" })
+}
+
+/// A partition with its largest keys.
+fn statistics_row(partition: &PartitionView) -> Value {
+    let keys = partition.largest.iter().filter_map(|large| {
+        let mut row = orrery_model::Object::new();
+        row.set("partitionKey", orrery_model::value::parse(large.key.as_bytes()).ok()?);
+        row.set("sizeInKB", Value::from(kilobytes(large.bytes)));
+        Some(Value::from(row))
+    });
+    let mut row = orrery_model::Object::new();
+    row.set("id", Value::from(partition.range_id.to_string()));
+    row.set("sizeInKB", Value::from(kilobytes(partition.bytes)));
+    row.set("documentCount", Value::from(i64::try_from(partition.items).unwrap_or(i64::MAX)));
+    row.set("partitionKeys", Value::from(keys.collect::<Vec<_>>()));
+    row.into()
 }
 
 fn kilobytes(bytes: u64) -> i64 {
