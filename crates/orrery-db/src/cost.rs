@@ -174,6 +174,11 @@ pub fn write_parts(new_bytes: Option<usize>, removes: bool, terms: usize, patch_
     parts
 }
 
+/// Running a script, beside the operations it carries out. No figure is published; ours is that of a point read.
+pub fn script() -> Charge {
+    Charge::from_hundredths(100)
+}
+
 /// Reading or changing a database, a container, an offer, a user …
 pub fn metadata_read() -> Charge {
     Charge::from_hundredths(100)

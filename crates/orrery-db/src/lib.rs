@@ -21,6 +21,7 @@ mod partitions;
 mod permissions;
 mod queries;
 mod resource_token;
+mod scripts;
 mod synthetic;
 mod throughput;
 mod trace;
@@ -35,7 +36,7 @@ use orrery_storage::PartitionStore;
 use catalog::CatalogStore;
 use items::purge::PurgeSet;
 
-pub use catalog::{Catalog, Container, DatabaseEntry, Former, GoneRanges, Partition};
+pub use catalog::{Catalog, Container, DatabaseEntry, Former, GoneRanges, Partition, ScriptKind};
 pub use containers::RangesPage;
 pub use env::{ClockReading, MovableClock, SystemEnv};
 pub use items::batch::{BatchKind, BatchOperation, BatchOutcome, BatchResult};
@@ -51,6 +52,7 @@ pub use partitions::{ContainerView, LargeKey, MergeReport, PartitionLoad, Partit
 pub use permissions::PermissionReply;
 pub use queries::{ClientMerge, Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest, Routing};
 pub use resource_token::{Access, Grant};
+pub use scripts::{ProcedureCall, Triggers};
 pub use synthetic::{Policy as SyntheticPolicy, SYNTHETIC_KEY};
 pub use throughput::{HotKey, PartitionHeat, Priority, ThrottleCause, ThrottleEvent};
 pub use trace::{Served, Trace};
@@ -74,6 +76,8 @@ pub struct Options {
     pub partitions_at_creation: Option<u32>,
     /// Minutes that every version of every item is kept, in containers whose change feed policy says nothing.
     pub change_feed_retention_minutes: Option<u32>,
+    /// How long a script may run, and the functions of one page of a query.
+    pub script_time_max: std::time::Duration,
 }
 
 impl Default for Options {
@@ -87,6 +91,7 @@ impl Default for Options {
             throttle: false,
             partitions_at_creation: None,
             change_feed_retention_minutes: None,
+            script_time_max: orrery_script::Limits::TIME,
         }
     }
 }
@@ -107,6 +112,7 @@ pub struct Database {
     pub(crate) evaluations: tokio::sync::Semaphore,
     /// What queries know of items without the property that they sort by.
     pub(crate) lacking: queries::LackingItems,
+    pub(crate) scripts: scripts::Scripts,
     maintenance: maintenance::Maintenance,
 }
 
@@ -133,6 +139,7 @@ impl Database {
                 std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             ),
             lacking: queries::LackingItems::default(),
+            scripts: scripts::Scripts::default(),
             maintenance: maintenance::Maintenance::default(),
         });
         database.roll_back_interrupted().await?;

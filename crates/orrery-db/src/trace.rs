@@ -28,6 +28,8 @@ pub struct Trace {
     pub(crate) is_own_work: bool,
     /// The request is about metadata: the account's budget pays for it.
     pub(crate) is_metadata: bool,
+    /// What a script has logged, if that was asked.
+    pub script_log: Option<String>,
     /// The partitions that have let the request pass.
     pub(crate) admitted: Vec<Admitted>,
 }

@@ -1,6 +1,7 @@
 //! What a URL names. Keywords are recognised by position, so that a database may be called `colls`.
 
 use http::Uri;
+use orrery_db::ScriptKind;
 use percent_encoding::percent_decode_str;
 
 /// A container by the two segments that name it, each a name or a RID.
@@ -14,14 +15,6 @@ impl ContainerPath {
     pub fn pair(&self) -> (&str, &str) {
         (&self.database, &self.container)
     }
-}
-
-/// The three kinds of scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScriptKind {
-    StoredProcedure,
-    Trigger,
-    Function,
 }
 
 /// A resource or a feed of resources.

@@ -157,6 +157,10 @@ impl Reply {
             .with("x-ms-serviceversion", "version=2.14.0.0")
             .with("x-ms-schemaversion", "1.19");
         self = with_owner(self, common);
+        if let Some(log) = &common.trace.script_log {
+            let escaped = percent_encoding::utf8_percent_encode(log, NOT_IN_COMPONENTS).to_string();
+            self = self.with(headers::SCRIPT_LOG, escaped);
+        }
         self = with_data_plane_headers(self, common.trace);
         let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
@@ -232,6 +236,18 @@ fn with_data_plane_headers(reply: Reply, trace: &Trace) -> Reply {
 
 /// Names may hold characters that a header cannot.
 const NOT_IN_HEADERS: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b'%');
+
+/// What `encodeURIComponent` escapes.
+const NOT_IN_COMPONENTS: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'!')
+    .remove(b'~')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')');
 
 fn error_body(status: u16, substatus: u16, code: &str, message: &str) -> Reply {
     let mut body = orrery_model::Object::new();

@@ -2,6 +2,7 @@
 
 mod items;
 mod resources;
+mod scripts;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -225,7 +226,7 @@ impl Gateway {
         let signed = SignedRequest::of(parts);
         match authenticate(&signed, &self.options.keys, self.options.auth, now)? {
             Principal::ReadOnly if verb.writes() || has_tokens(path) => Err(AuthFailure::ReadOnlyKey.into()),
-            Principal::Aad if verb.writes() && !is_data(path) => Err(AuthFailure::AadOperation.into()),
+            Principal::Aad if verb.writes() && !is_data(verb, path) => Err(AuthFailure::AadOperation.into()),
             Principal::Master | Principal::ReadOnly | Principal::Aad => Ok(()),
             Principal::ResourceToken(signature) => {
                 let grant = self.database.open_resource_token(&signature)?;
@@ -239,6 +240,7 @@ impl Gateway {
                     container: &at.container,
                     child: match path {
                         Path::Item(_, id) => Some(("docs", id)),
+                        Path::Script(_, kind, id) => Some((kind.keyword(), id)),
                         _ => None,
                     },
                     writes: verb.writes(),
@@ -266,8 +268,9 @@ fn has_tokens(path: &Path) -> bool {
 }
 
 /// What Entra tokens may change: items, and what scripts do to them.
-fn is_data(path: &Path) -> bool {
+fn is_data(verb: Verb, path: &Path) -> bool {
     matches!(path, Path::Items(_) | Path::Item(..) | Path::PartitionKeyDelete(_))
+        || verb == Verb::Execute && matches!(path, Path::Script(..))
 }
 
 impl Handler for Gateway {

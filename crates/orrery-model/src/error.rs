@@ -60,6 +60,8 @@ pub enum ErrorKind {
     TooManyRequests { retry_after_ms: u32 },
     /// A concurrent write won; retry.
     RetryWith,
+    /// A script threw an error, with the number it gave (0 = none), or is not JavaScript (65535).
+    Script { substatus: u16 },
     /// A script took too long.
     Timeout,
     /// Orrery does not do this. Never retried.

@@ -89,6 +89,9 @@ pub enum EvalError {
     /// A user-defined function threw, ran out of its limits or does not exist.
     #[error("{0}")]
     UdfFailed(String),
+    /// The user-defined functions of a page took longer than they may.
+    #[error("the user-defined functions of the query took too long")]
+    UdfTimedOut,
     /// The query uses a user-defined function but nothing can run one here.
     #[error("user-defined functions cannot be called here")]
     UdfUnavailable,

@@ -5,6 +5,7 @@
 //! that nobody else changed the catalog meanwhile.
 
 mod record;
+mod script;
 mod store;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,6 +25,8 @@ use orrery_storage::PartitionRef;
 use crate::index::IndexState;
 use crate::synthetic::Policy;
 
+pub use script::ScriptKind;
+pub(crate) use script::{ContainerScripts, Script, TriggerTerms, TriggerTime};
 pub(crate) use store::{CATALOG_PARTITION, CatalogStore, Change};
 
 /// One moment of the catalog.
@@ -36,6 +39,7 @@ pub struct Catalog {
     pub offers: BTreeMap<OfferRid, Arc<Offer>>,
     /// Which of them each owner has.
     offers_of: HashMap<OfferOwner, OfferRid>,
+    scripts: HashMap<ContainerRid, Arc<ContainerScripts>>,
     /// The next physical partition's number in the store; never reused.
     pub next_partition: u32,
     /// Signs resource tokens and continuation tokens. Made once, kept with the data.
@@ -219,6 +223,19 @@ impl Catalog {
 
     pub fn containers(&self) -> impl Iterator<Item = &Arc<Container>> {
         self.databases.values().flat_map(|database| database.containers.values())
+    }
+
+    /// The scripts of a container.
+    pub(crate) fn scripts(&self, container: ContainerRid) -> Arc<ContainerScripts> {
+        self.scripts.get(&container).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn scripts_mut(&mut self, container: ContainerRid) -> &mut ContainerScripts {
+        Arc::make_mut(self.scripts.entry(container).or_default())
+    }
+
+    pub(crate) fn forget_scripts(&mut self, container: ContainerRid) {
+        self.scripts.remove(&container);
     }
 
     /// The offer of this very owner.

@@ -1,7 +1,8 @@
 //! The catalog's records as they lie in its partition: JSON under text keys.
 //!
 //! `m` the account; `d/{database}`; `c/{container}`; `o/{offer}`; `u/{user}` with its permissions;
-//! `k/{client encryption key}`. Names in braces are RIDs. The version key `v` holds the number of the last change and fences concurrent ones.
+//! `k/{client encryption key}`; `s/{script}`. Names in braces are RIDs. The version key `v` holds the number of the
+//! last change and fences concurrent ones.
 
 use std::sync::Arc;
 
@@ -165,7 +166,7 @@ struct EncryptionKeyRecord {
     timestamp: i64,
 }
 
-fn encode(record: &impl Serialize) -> Vec<u8> {
+pub(super) fn encode(record: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(record).expect("records are plain data")
 }
 
@@ -320,7 +321,7 @@ pub(super) fn encryption_key(key: &EncryptionKey) -> Vec<u8> {
 /// Puts a catalog together from its records. Owners come before what they own, whatever the order given.
 pub(super) fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordError> {
     let mut catalog = Catalog::default();
-    for kind in [&b"d/"[..], b"c/", b"u/", b"k/", b"o/", VERSION_KEY, ACCOUNT_KEY] {
+    for kind in [&b"d/"[..], b"c/", b"u/", b"k/", b"o/", b"s/", VERSION_KEY, ACCOUNT_KEY] {
         for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(kind)) {
             add(&mut catalog, kind, value).map_err(|detail| RecordError {
                 key: String::from_utf8_lossy(key).into_owned(),
@@ -345,6 +346,11 @@ fn add(catalog: &mut Catalog, kind: &[u8], bytes: &[u8]) -> Result<(), Detail> {
         b"u/" => add_user(catalog, serde_json::from_slice(bytes)?)?,
         b"k/" => add_encryption_key(catalog, &serde_json::from_slice(bytes)?)?,
         b"o/" => add_offer(catalog, &serde_json::from_slice(bytes)?)?,
+        b"s/" => {
+            let (container, script) = super::script::load(serde_json::from_slice(bytes)?)?;
+            catalog.container_by_rid(container).ok_or("its container is missing")?;
+            catalog.scripts_mut(container).insert(script);
+        }
         b"v" => {
             catalog.version = u64::from_be_bytes(bytes.try_into().map_err(|_| "it is not a number")?);
         }

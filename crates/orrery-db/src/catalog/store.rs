@@ -12,7 +12,7 @@ use orrery_storage::{
 };
 use tokio::sync::Mutex;
 
-use super::{Catalog, Container, DatabaseEntry, EncryptionKey, Offer, Stamp, User, record};
+use super::{Catalog, Container, DatabaseEntry, EncryptionKey, Offer, Script, Stamp, User, record, script};
 use crate::failure::{commit_failure, store_failure};
 
 /// The number of the catalog's own partition.
@@ -109,6 +109,7 @@ impl Change {
     /// Removes the database with all that the catalog holds of it.
     pub(crate) fn remove_database(&mut self, database: &DatabaseEntry) {
         for container in database.containers.values() {
+            self.remove_scripts(container.rid);
             self.writes.push((record::container_key(container.rid), None));
         }
         for user in database.users.values() {
@@ -128,8 +129,26 @@ impl Change {
     }
 
     pub(crate) fn remove_container(&mut self, container: &Container) {
+        self.remove_scripts(container.rid);
         self.writes.push((record::container_key(container.rid), None));
         self.catalog.database_mut(&container.database_id).remove_container(container);
+    }
+
+    pub(crate) fn put_script(&mut self, script: Script) {
+        self.writes.push((script::key(script.rid), Some(record::encode(&script::record(&script)))));
+        self.catalog.scripts_mut(script.rid.container).insert(script);
+    }
+
+    pub(crate) fn remove_script(&mut self, script: &Script) {
+        self.writes.push((script::key(script.rid), None));
+        self.catalog.scripts_mut(script.rid.container).remove(script);
+    }
+
+    fn remove_scripts(&mut self, container: orrery_model::rid::ContainerRid) {
+        for script in self.catalog.scripts(container).all() {
+            self.writes.push((script::key(script.rid), None));
+        }
+        self.catalog.forget_scripts(container);
     }
 
     pub(crate) fn put_offer(&mut self, offer: Offer) {

@@ -67,6 +67,7 @@ impl Database {
         operations: &[BatchOperation],
     ) -> Result<Vec<BatchResult>> {
         check_count(operations)?;
+        no_triggers(options)?;
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
         let key = full_key(&container, options)?;
         let mut actions = Vec::with_capacity(operations.len());
@@ -120,6 +121,7 @@ impl Database {
         goes_on_after_failures: bool,
     ) -> Result<Vec<BatchResult>> {
         check_count(operations)?;
+        no_triggers(options)?;
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
         let (priority, bucket) = (trace.priority, trace.bucket);
         let run = |operation| {
@@ -189,6 +191,13 @@ impl Database {
     }
 }
 
+fn no_triggers(options: &ItemOptions) -> Result<()> {
+    if options.triggers.is_none() {
+        return Ok(());
+    }
+    Err(Error::bad_request("Triggers cannot be run with batch requests."))
+}
+
 fn check_count(operations: &[BatchOperation]) -> Result<()> {
     match operations.len() {
         0 => Err(Error::bad_request("Batch request has no operations.")),
@@ -220,7 +229,7 @@ fn failed_at(at: usize, count: usize, error: &Error, charges: Vec<Charge>) -> Ve
 }
 
 /// Checks one operation: the key of its item, and what to do. Without a key the item's own is taken.
-pub(super) fn prepare(
+pub(crate) fn prepare(
     container: &Container,
     key: Option<&PartitionKey>,
     operation: &BatchOperation,

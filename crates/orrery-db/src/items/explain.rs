@@ -43,6 +43,7 @@ impl Database {
                 now_ms: self.env.now_ms(),
                 logical_partition_bytes_max: self.options.logical_partition_bytes_max,
                 actions: std::sync::Arc::new(vec![action]),
+                script: None,
                 container,
             };
             let decided = orrery_storage::commit(&*self.store, partition.store, DryRun(transaction)).await;

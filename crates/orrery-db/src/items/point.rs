@@ -12,6 +12,7 @@ use orrery_model::session::SessionToken;
 use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::ReadRequest;
 
+use super::batch::BatchKind;
 use super::body::{PreparedItem, parse_json, parse_object};
 use super::stored::StoredItem;
 use super::transaction::{
@@ -21,6 +22,7 @@ use super::transaction::{
 use super::{key_mismatch, keys, required_key};
 use crate::catalog::Container;
 use crate::failure::commit_failure;
+use crate::scripts::Triggers;
 use crate::synthetic::Missing;
 use crate::{Database, Trace, cost};
 
@@ -36,6 +38,8 @@ pub struct ItemOptions {
     pub if_none_match: Option<String>,
     /// The container's RID as the client knows it.
     pub intended_rid: Option<String>,
+    /// Scripts to run around a write.
+    pub triggers: Option<Triggers>,
 }
 
 /// An item after an operation on it.
@@ -45,15 +49,25 @@ pub struct ItemReply {
     pub etag: String,
     container: ContainerRid,
     item: StoredItem,
+    /// What a trigger wants to be answered in the item's place.
+    changed: Option<Bytes>,
 }
 
 impl ItemReply {
     pub(crate) fn new(container: ContainerRid, success: ActionSuccess) -> Self {
-        Self { effect: success.effect, etag: success.item.etag().to_string(), container, item: success.item }
+        let etag = success.item.etag().to_string();
+        Self { effect: success.effect, etag, container, item: success.item, changed: None }
+    }
+
+    pub(crate) fn answer_with(&mut self, text: Bytes) {
+        self.changed = Some(text);
     }
 
     /// The item's JSON, system properties included.
     pub fn document(&self) -> Bytes {
+        if let Some(changed) = &self.changed {
+            return changed.clone();
+        }
         let mut text = Vec::with_capacity(self.item.body.len() + 256);
         self.item.write_document(self.container, &mut text);
         text.into()
@@ -69,6 +83,13 @@ impl Database {
         body: &Bytes,
     ) -> Result<ItemReply> {
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        if let Some(triggers) = &options.triggers {
+            let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
+            let kind = BatchKind::Create;
+            return self
+                .write_with_triggers(trace, &container, key, kind, None, Some(&body), options, triggers)
+                .await;
+        }
         let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
         self.write_item(trace, &container, key, item.id.clone(), ActionKind::Create(item), options).await
     }
@@ -81,6 +102,13 @@ impl Database {
         body: &Bytes,
     ) -> Result<ItemReply> {
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        if let Some(triggers) = &options.triggers {
+            let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
+            let kind = BatchKind::Upsert;
+            return self
+                .write_with_triggers(trace, &container, key, kind, None, Some(&body), options, triggers)
+                .await;
+        }
         let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
         self.write_item(trace, &container, key, item.id.clone(), ActionKind::Upsert(item), options).await
     }
@@ -93,6 +121,14 @@ impl Database {
         body: &Bytes,
     ) -> Result<ItemReply> {
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        if let Some(triggers) = &options.triggers {
+            let (key, body) = with_key(&container, options, body, Missing::Found, self.env())?;
+            let kind = BatchKind::Replace;
+            let id = Some(self.item_id(trace, &container, &key, database, item).await?);
+            return self
+                .write_with_triggers(trace, &container, key, kind, id, Some(&body), options, triggers)
+                .await;
+        }
         let (key, new) = prepare(&container, options, body, Missing::Found, self.env())?;
         let id = self.item_id(trace, &container, &key, database, item).await?;
         self.write_item(trace, &container, key, id, ActionKind::Replace(new), options).await
@@ -109,6 +145,12 @@ impl Database {
         let key = full_key(&container, options)?;
         let kind = patch_action(&container, body)?;
         let id = self.item_id(trace, &container, &key, database, item).await?;
+        if let Some(triggers) = &options.triggers {
+            let kind = BatchKind::Patch;
+            return self
+                .write_with_triggers(trace, &container, key, kind, Some(id), Some(body), options, triggers)
+                .await;
+        }
         self.write_item(trace, &container, key, id, kind, options).await
     }
 
@@ -121,6 +163,12 @@ impl Database {
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
         let key = full_key(&container, options)?;
         let id = self.item_id(trace, &container, &key, database, item).await?;
+        if let Some(triggers) = &options.triggers {
+            let kind = BatchKind::Delete;
+            return self
+                .write_with_triggers(trace, &container, key, kind, Some(id), None, options, triggers)
+                .await;
+        }
         self.write_item(trace, &container, key, id, ActionKind::Delete, options).await
     }
 
@@ -130,6 +178,9 @@ impl Database {
         (database, container, item): (&str, &str, &str),
         options: &ItemOptions,
     ) -> Result<ItemReply> {
+        if options.triggers.is_some() {
+            return Err(Error::bad_request("Triggers run with writes and cannot be named by a read."));
+        }
         let mut attempt = 0;
         loop {
             let container =
@@ -212,6 +263,7 @@ impl Database {
         let mut attempt = 0;
         loop {
             let partition = container.partition_of(&effective);
+            self.scripts.gates.pass(container.rid, &effective).await;
             if trace.container.is_some() {
                 trace.key.get_or_insert_with(|| partition_key.to_json());
                 self.admit(trace, &container, partition)?;
@@ -225,6 +277,7 @@ impl Database {
                 now_ms: self.env.now_ms(),
                 logical_partition_bytes_max: self.options.logical_partition_bytes_max,
                 actions: Arc::clone(&actions),
+                script: None,
             };
             match self.commit(partition, transaction).await {
                 Ok(committed) if !committed.out.stale => {
@@ -316,6 +369,21 @@ pub(crate) fn has_key(container: &Container, key: &PartitionKey, item: &StoredIt
 /// The complete key of the request.
 pub(crate) fn full_key(container: &Container, options: &ItemOptions) -> Result<PartitionKey> {
     container.definition.partition_key.check_full(required_key(options.partition_key.as_ref())?)
+}
+
+/// The key of a write whose item may still be changed by a trigger, and the item with what the container adds.
+fn with_key(
+    container: &Container,
+    options: &ItemOptions,
+    body: &Bytes,
+    missing: Missing,
+    env: &dyn Env,
+) -> Result<(PartitionKey, Bytes)> {
+    if options.partition_key.is_some() && container.synthetic.is_none() {
+        return Ok((full_key(container, options)?, body.clone()));
+    }
+    let (key, item) = prepare(container, options, body, missing, env)?;
+    Ok((key, item.body))
 }
 
 /// Checks an item and its key. Without a key in the header the item's own is taken.

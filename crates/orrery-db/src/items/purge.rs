@@ -272,7 +272,7 @@ impl Op for BeginPurge {
 
     fn decide(&self, _view: &dyn View, lsn: Lsn) -> Decision<()> {
         let mut writes = WriteSet::default();
-        let statistics = Statistics { items: 0, bytes: 0, purged_to: lsn };
+        let statistics = Statistics { items: 0, bytes: 0, purged_to: lsn, written_at: lsn };
         writes.put(keys::statistics(&self.effective), statistics.encode(&self.partition_key));
         writes.put(keys::purge(&self.effective), Bytes::copy_from_slice(&lsn.to_be_bytes()));
         Decision::Write(writes, ())

@@ -1,8 +1,8 @@
 //! An item as it lies in the store: a fixed header and the body text.
 //!
 //! Layout: format `01`; flags (bit 0: the item names its own lifetime); lsn u64; position u16; timestamp
-//! i64 (seconds); ordinal u64 (the item's part of its RID); ttl i32; then the body, the UTF-8 text of a JSON
-//! object without system properties. Integers are big-endian.
+//! i64 (seconds); ordinal u64 (the item's part of its RID); ttl i32; with bit 1 of the flags the version u64 that its
+//! etag is made of; then the body, the UTF-8 text of a JSON object without system properties. Integers are big-endian.
 //!
 //! The body is kept as the client wrote it. A point read splices the system properties onto its end and
 //! parses nothing.
@@ -15,6 +15,7 @@ use orrery_storage::Lsn;
 const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 2 + 8 + 2 + 8 + 8 + 4;
 const HAS_TTL: u8 = 1;
+const HAS_VERSION: u8 = 2;
 
 /// Names that the server owns at the top level of an item, whatever a client writes there.
 pub(crate) const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
@@ -32,19 +33,25 @@ pub(crate) struct StoredItem {
     pub ordinal: u64,
     /// The item's `ttl` property, if it has one.
     pub ttl: Option<i32>,
+    /// What the etag is made of if not of the place: a script learns the etags of what it writes before it has one.
+    pub version: Option<u64>,
     pub body: Bytes,
 }
 
 impl StoredItem {
     pub(crate) fn encode(&self) -> Bytes {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.body.len());
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + 8 + self.body.len());
         bytes.push(FORMAT);
-        bytes.push(if self.ttl.is_some() { HAS_TTL } else { 0 });
+        let ttl_flag = if self.ttl.is_some() { HAS_TTL } else { 0 };
+        bytes.push(ttl_flag | if self.version.is_some() { HAS_VERSION } else { 0 });
         bytes.extend_from_slice(&self.lsn.to_be_bytes());
         bytes.extend_from_slice(&self.position.to_be_bytes());
         bytes.extend_from_slice(&self.timestamp.to_be_bytes());
         bytes.extend_from_slice(&self.ordinal.to_be_bytes());
         bytes.extend_from_slice(&self.ttl.unwrap_or(0).to_be_bytes());
+        if let Some(version) = self.version {
+            bytes.extend_from_slice(&version.to_be_bytes());
+        }
         bytes.extend_from_slice(&self.body);
         bytes.into()
     }
@@ -57,19 +64,27 @@ impl StoredItem {
         }
         let eight = |at: usize| <[u8; 8]>::try_from(&header[at..at + 8]).expect("the slice has eight bytes");
         let ttl = i32::from_be_bytes(header[28..32].try_into().expect("the slice has four bytes"));
+        let (version, body_at) = if header[1] & HAS_VERSION == 0 {
+            (None, HEADER_BYTES)
+        } else {
+            let (version, _) = bytes[HEADER_BYTES..].split_first_chunk()?;
+            (Some(u64::from_be_bytes(*version)), HEADER_BYTES + 8)
+        };
         Some(Self {
             lsn: u64::from_be_bytes(eight(2)),
             position: u16::from_be_bytes([header[10], header[11]]),
             timestamp: i64::from_be_bytes(eight(12)),
             ordinal: u64::from_be_bytes(eight(20)),
             ttl: (header[1] & HAS_TTL != 0).then_some(ttl),
-            body: bytes.slice(HEADER_BYTES..),
+            version,
+            body: bytes.slice(body_at..),
         })
     }
 
     /// The version tag: unique among all versions of this item.
     pub(crate) fn etag(&self) -> Etag {
-        Etag::new(version_number(self.lsn, self.position), self.timestamp)
+        let version = self.version.unwrap_or_else(|| version_number(self.lsn, self.position));
+        Etag::new(version, self.timestamp)
     }
 
     /// When the item vanishes under the container's default lifetime, if ever.
@@ -103,7 +118,8 @@ impl StoredItem {
     }
 }
 
-/// Orders the writes of a partition: transaction first, then place in it. A transaction has at most 100.
+/// Orders the writes of a partition: transaction first, then place in it. A batch has at most 100; scripts, which may
+/// write more, have versions of their own.
 pub(crate) fn version_number(lsn: Lsn, position: u16) -> u64 {
     lsn << 7 | u64::from(position & 0x7F)
 }
@@ -125,6 +141,7 @@ mod tests {
             timestamp: 1_700_000_000,
             ordinal: ordinal(5, 1, 0),
             ttl: None,
+            version: None,
             body: Bytes::from_static(b"{\"id\":\"a\"}"),
         }
     }
@@ -136,6 +153,8 @@ mod tests {
         assert_eq!(StoredItem::decode(&bytes), Some(item()));
         let with_ttl = StoredItem { ttl: Some(-1), ..item() };
         assert_eq!(StoredItem::decode(&with_ttl.encode()), Some(with_ttl));
+        let versioned = StoredItem { version: Some(7 << 60), ..item() };
+        assert_eq!(StoredItem::decode(&versioned.encode()), Some(versioned));
         assert_eq!(StoredItem::decode(&Bytes::from_static(b"\x02short")), None);
     }
 

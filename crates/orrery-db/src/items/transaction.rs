@@ -113,6 +113,29 @@ pub(crate) struct ItemTransaction {
     pub now_ms: i64,
     pub logical_partition_bytes_max: u64,
     pub actions: Arc<Vec<Action>>,
+    /// If this is what a script has done.
+    pub script: Option<ScriptStamp>,
+}
+
+/// What ties a script's transaction to the moment it has read, and names what it writes.
+///
+/// A script sees the etags and RIDs of its writes before they have a place in the log, so these come from a random
+/// number instead. Their ranges are disjoint from those that are made of places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScriptStamp {
+    /// The last write of the logical partition when the script read it.
+    pub read_at: Lsn,
+    pub seed: u64,
+}
+
+impl ScriptStamp {
+    fn version(self, position: u16) -> u64 {
+        1 << 63 | (self.seed >> 1).wrapping_add(u64::from(position)) & (u64::MAX >> 1)
+    }
+
+    fn ordinal(self, position: u16) -> u64 {
+        1 << 59 | (self.seed >> 5) & !0xFFFF | u64::from(position)
+    }
 }
 
 impl Op for ItemTransaction {
@@ -128,17 +151,7 @@ impl Op for ItemTransaction {
         keys.push(keys::recording(0));
         let mut named: HashSet<&str> = HashSet::new();
         for action in self.actions.iter() {
-            if named.insert(action.id.as_str()) {
-                keys.push(keys::item(&self.effective, action.id.as_str()));
-            }
-            if let ActionKind::Create(item) | ActionKind::Upsert(item) | ActionKind::Replace(item) =
-                &action.kind
-            {
-                if named.insert(item.id.as_str()) {
-                    keys.push(keys::item(&self.effective, item.id.as_str()));
-                }
-                keys.extend(self.unique_keys_of(&item.unique_hashes));
-            }
+            self.reads_of(action, &mut named, keys);
         }
         // Two actions of a batch may compete for one unique tuple.
         keys.sort_unstable();
@@ -150,15 +163,20 @@ impl Op for ItemTransaction {
             return Decision::Reject(TransactionOutcome { results: Vec::new(), failed: true, stale: true });
         }
         let mut working = Working::new(self, view, lsn);
+        // Somebody has written since the script read: what it has decided may be wrong.
+        if self.script.is_some_and(|script| script.read_at != working.statistics.written_at) {
+            return Decision::Reject(TransactionOutcome { results: Vec::new(), failed: true, stale: true });
+        }
         let mut results = Vec::with_capacity(self.actions.len());
         let mut failed = false;
         let mut answer_bytes = 0;
         for (position, action) in self.actions.iter().enumerate() {
-            let position = u16::try_from(position).expect("a batch has at most a hundred operations");
+            let position = u16::try_from(position).expect("neither batches nor scripts write so often");
             let mut result = working.run(action, position);
             answer_bytes += result.outcome.as_ref().map_or(0, ActionSuccess::answer_bytes);
-            // One item always fits.
-            if answer_bytes > ANSWER_BYTES_MAX && position > 0 && result.outcome.is_ok() {
+            // One item always fits, and scripts answer for themselves.
+            let is_batch = self.script.is_none() && position > 0;
+            if answer_bytes > ANSWER_BYTES_MAX && is_batch && result.outcome.is_ok() {
                 result.outcome = Err(Error::new(ErrorKind::TooLarge, "Response size is too large"));
             }
             failed = result.outcome.is_err();
@@ -181,6 +199,20 @@ impl Op for ItemTransaction {
 }
 
 impl ItemTransaction {
+    /// The keys that an action surely looks at.
+    pub(crate) fn reads_of<'a>(&self, action: &'a Action, named: &mut HashSet<&'a str>, keys: &mut Vec<Key>) {
+        if named.insert(action.id.as_str()) {
+            keys.push(keys::item(&self.effective, action.id.as_str()));
+        }
+        if let ActionKind::Create(item) | ActionKind::Upsert(item) | ActionKind::Replace(item) = &action.kind
+        {
+            if named.insert(item.id.as_str()) {
+                keys.push(keys::item(&self.effective, item.id.as_str()));
+            }
+            keys.extend(self.unique_keys_of(&item.unique_hashes));
+        }
+    }
+
     fn definition(&self) -> &ContainerDefinition {
         &self.container.definition
     }
@@ -196,7 +228,7 @@ impl ItemTransaction {
 }
 
 /// The state of the logical partition as the transaction has changed it so far.
-struct Working<'a> {
+pub(crate) struct Working<'a> {
     transaction: &'a ItemTransaction,
     view: &'a dyn View,
     lsn: Lsn,
@@ -228,11 +260,34 @@ impl<'a> Working<'a> {
         Self { transaction, view, lsn, statistics, recording, writes, missing }
     }
 
+    /// Goes on from what earlier actions have left, which `view` shows.
+    pub(crate) fn after(
+        transaction: &'a ItemTransaction,
+        view: &'a dyn View,
+        lsn: Lsn,
+        statistics: Statistics,
+    ) -> Self {
+        // What is kept of versions is written when the transaction takes effect.
+        let (writes, missing) = (BTreeMap::new(), RefCell::default());
+        Self { transaction, view, lsn, statistics, recording: false, writes, missing }
+    }
+
+    /// Keys that turned out to be needed. While there are some, nothing that was decided counts.
+    pub(crate) fn take_missing(&self) -> BTreeSet<Key> {
+        self.missing.take()
+    }
+
+    /// The counters and the writes as they are now.
+    pub(crate) fn into_changes(self) -> (Statistics, BTreeMap<Key, Option<Bytes>>) {
+        (self.statistics, self.writes)
+    }
+
     fn into_writes(mut self) -> Option<WriteSet> {
         if self.writes.is_empty() {
             return None;
         }
         let statistics_key = keys::statistics(&self.transaction.effective);
+        self.statistics.written_at = self.lsn;
         let statistics = self.statistics.encode(&self.transaction.partition_key);
         self.writes.insert(statistics_key, Some(statistics));
         let mut writes = WriteSet::default();
@@ -265,7 +320,7 @@ impl<'a> Working<'a> {
         Some(Met { id: id.into(), item, visible: !purged && !expired, counted: !purged })
     }
 
-    fn run(&mut self, action: &Action, position: u16) -> ActionResult {
+    pub(crate) fn run(&mut self, action: &Action, position: u16) -> ActionResult {
         let met = self.meet(action.id.as_str());
         if let Some(result) = self.foreign_key(action, met.as_ref()) {
             return result;
@@ -393,7 +448,10 @@ impl<'a> Working<'a> {
                 if let Some(met) = met {
                     self.writes.insert(keys::rid(met.item.ordinal), None);
                 }
-                let ordinal = ordinal(self.lsn, position, self.transaction.range_id);
+                let ordinal = match self.transaction.script {
+                    Some(script) => script.ordinal(position),
+                    None => ordinal(self.lsn, position, self.transaction.range_id),
+                };
                 self.writes.insert(keys::rid(ordinal), Some(Bytes::copy_from_slice(&item_key)));
                 ordinal
             }
@@ -408,6 +466,7 @@ impl<'a> Working<'a> {
             timestamp: self.transaction.now_seconds(),
             ordinal,
             ttl: new.ttl,
+            version: self.transaction.script.map(|script| script.version(position)),
             body: new.body.clone(),
         };
         self.writes.insert(keys::feed(self.lsn, position), Some(Bytes::copy_from_slice(&item_key)));

@@ -23,8 +23,8 @@ const ITEMS_AT_ONCE: usize = 32;
 /// What is brought to a child in one transaction.
 const APPLY_BYTES: usize = 4 << 20;
 const APPLY_KEYS: usize = 5000;
-/// Places in a transaction that one numbering takes: a batch has at most a hundred operations.
-pub(crate) const POSITIONS: u16 = 128;
+/// Places in a transaction that one numbering takes: a script writes at most so often.
+pub(crate) const POSITIONS: u16 = 4096;
 
 /// A partition that is copied from.
 pub(super) struct Source {

@@ -2,7 +2,7 @@
 //!
 //! Both have numbered their writes on their own, so a feed of both may have two entries at one number. The
 //! second one's entries are told apart by the place inside the transaction, which items repeat: it has room
-//! for more than the hundred operations of a batch. Numbers, etags and RIDs stay as they are; new writes get
+//! for more than the operations of a batch or script. Numbers, etags and RIDs stay as they are; new writes get
 //! numbers above those of both, so positions that clients hold keep their meaning.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::Database;
 use crate::catalog::{Newborn, Reshaping, existing};
 
 /// How many partitions' numbers one feed can tell apart.
-const NUMBERINGS_MAX: u16 = 512;
+const NUMBERINGS_MAX: u16 = u16::MAX / super::copy::POSITIONS + 1;
 
 /// What a merge did.
 #[derive(Clone, Debug)]

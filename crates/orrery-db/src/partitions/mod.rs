@@ -8,7 +8,6 @@ mod split;
 mod view;
 
 pub(crate) use copy::POSITIONS;
-
 pub use merge::MergeReport;
 pub use split::SplitReport;
 pub use view::{ContainerView, LargeKey, PartitionLoad, PartitionView};

@@ -4,8 +4,8 @@
 //! rely on being told. The policy that counts is the container's newest, even while its index is being built:
 //! until then such a query is sorted the slow way.
 
+use orrery_model::Result;
 use orrery_model::container::{ContainerDefinition, IndexPath, IndexStep, IndexingMode};
-use orrery_model::{Error, Result};
 use orrery_query::QueryError;
 use orrery_query::ast::{Collection, Direction, Expr, ExprKind, From, Query, Selection};
 use orrery_query::check::indexes::{self, CompositePath};
@@ -16,9 +16,6 @@ use crate::index::PolicyTree;
 
 /// Refuses a query that the container cannot serve.
 pub(crate) fn check(query: &Query, definition: &ContainerDefinition) -> Result<()> {
-    if calls_user_functions(query) {
-        return Err(Error::not_implemented("User-defined functions are not supported."));
-    }
     check_order(query, definition)?;
     check_ranking(query, definition)
 }
@@ -113,28 +110,41 @@ fn scored_paths(expr: &Expr, from: &From, paths: &mut Vec<String>) {
     }
 }
 
-/// Whether a user-defined function is called anywhere in the query.
-fn calls_user_functions(query: &Query) -> bool {
+/// The names of the user-defined functions that a query calls, each once.
+pub(crate) fn functions_of(query: &Query) -> Vec<String> {
+    let mut names = Vec::new();
+    collect_functions(query, &mut names);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn collect_functions(query: &Query, names: &mut Vec<String>) {
     let selected: Vec<&Expr> = match &query.select.selection {
         Selection::Star(_) => Vec::new(),
         Selection::Value(expr) => vec![expr],
         Selection::List(items) => items.iter().map(|item| &item.expr).collect(),
     };
     let sorted = query.order_by.iter().flat_map(|order_by| &order_by.items).map(|item| &item.expr);
-    let sources = query.from.iter().flat_map(|from| &from.sources).map(|source| &source.collection);
-    selected.into_iter().chain(&query.filter).chain(&query.group_by).chain(sorted).any(calls_in)
-        || sources.into_iter().any(|source| match source {
-            Collection::Path { .. } => false,
-            Collection::Subquery(query) => calls_user_functions(query),
-            Collection::Call(expr) => calls_in(expr),
-        })
+    for expr in selected.into_iter().chain(&query.filter).chain(&query.group_by).chain(sorted) {
+        collect_in(expr, names);
+    }
+    for source in query.from.iter().flat_map(|from| &from.sources) {
+        match &source.collection {
+            Collection::Path { .. } => {}
+            Collection::Subquery(query) => collect_functions(query, names),
+            Collection::Call(expr) => collect_in(expr, names),
+        }
+    }
 }
 
-fn calls_in(expr: &Expr) -> bool {
-    let own = match &expr.kind {
-        ExprKind::Call(call) => call.udf,
-        ExprKind::Subquery { query, .. } => calls_user_functions(query),
-        _ => false,
-    };
-    own || expr.children().into_iter().any(calls_in)
+fn collect_in(expr: &Expr, names: &mut Vec<String>) {
+    match &expr.kind {
+        ExprKind::Call(call) if call.udf => names.push(call.name.text.to_string()),
+        ExprKind::Subquery { query, .. } => collect_functions(query, names),
+        _ => {}
+    }
+    for child in expr.children() {
+        collect_in(child, names);
+    }
 }

@@ -1,5 +1,6 @@
 //! Running a query over the items of a container: from the request to a page and its continuation.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use orrery_model::partition_key::{EpkRange, PartitionKeyDefinition};
@@ -13,6 +14,7 @@ use orrery_query::{Context, Program};
 
 use super::access::{self, Offers};
 use super::client_merge::{self, ClientMerge};
+use super::feed::beside_requests;
 use super::index_metrics::index_metrics;
 use super::metrics::QueryMetrics;
 use super::plan::plan_in;
@@ -24,6 +26,7 @@ use super::run::{PAGE_ROWS_MAX, Run};
 use crate::catalog::Container;
 use crate::items::feed::FeedScope;
 use crate::metadata::PageRequest;
+use crate::scripts::{Overlay, QueryFunctions};
 use crate::{Database, Trace, continuation, cost};
 
 /// What the service says of a query that its client has to merge.
@@ -103,17 +106,29 @@ impl Database {
         options: &QueryOptions,
         request: &QueryRequest,
     ) -> Result<QueryPage> {
-        let started = Instant::now();
         let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        self.query_container(trace, &container, options, request, None).await
+    }
+
+    /// Runs a query on a container as it is, or as a script sees it.
+    pub(crate) async fn query_container(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        options: &QueryOptions,
+        request: &QueryRequest,
+        overlay: Option<&Overlay>,
+    ) -> Result<QueryPage> {
+        let started = Instant::now();
         let rows_max = options.page.count_max(100, PAGE_ROWS_MAX)?;
         let query = request.query()?;
         let parse_time = started.elapsed();
         let program = request.program(&query, &container.definition)?;
         let compile_time = started.elapsed().saturating_sub(parse_time);
-        let windows = Windows::find(&container, options, &program)?;
+        let windows = Windows::find(container, options, &program)?;
         let may_cross = !windows.are_points || windows.ranges.len() > 1;
         if options.client_merge != ClientMerge::Never && may_cross {
-            let plan = || plan_in(&container, &query, request, Features::ALL);
+            let plan = || plan_in(container, &query, request, Features::ALL);
             let (random, policies) = (Random::new(0), policies(&container.definition));
             let context = Context::new(self.env.now_ms(), &random, &policies);
             if client_merge::is_asked(options, &query, plan, || index_condition(&program, &context))? {
@@ -121,7 +136,7 @@ impl Database {
             }
         }
         let secret = self.catalog.snapshot().secret;
-        let token_scope = token_scope(&container, request);
+        let token_scope = token_scope(container, request);
         let from = match &options.page.continuation {
             None => None,
             Some(token) => Some(Position::decode(&continuation::open(&secret, &token_scope, token)?)?),
@@ -133,22 +148,28 @@ impl Database {
         let reader = Reader {
             timing: &timing,
             database: self,
-            container: &container,
+            container,
+            overlay,
             session: options.session.as_ref(),
             windows: &windows.ranges,
             only: options.scope.partition_key.as_ref().filter(|key| definition.may_collide(key)),
         };
+        let now_ms = self.env.now_ms();
+        // Compiling runs a script's text, which may do anything for as long as it is let.
+        let functions = beside_requests(|| QueryFunctions::of(self, container, &query, now_ms))?;
         let mut run = Run {
             reader,
             options,
-            now_ms: self.env.now_ms(),
+            now_ms,
+            functions: functions.as_ref(),
             random: &random,
             policies: &policies,
             started,
             rows_max,
             metrics: QueryMetrics { parse_time, compile_time, ..QueryMetrics::default() },
             resumed_in: None,
-            multiplies: multiplies(&query, &request.text),
+            // Functions in JavaScript take their time too.
+            multiplies: functions.is_some() || multiplies(&query, &request.text),
         };
         let planning = Instant::now();
         let condition = index_condition(&program, &run.context(None));

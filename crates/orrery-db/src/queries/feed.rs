@@ -277,11 +277,9 @@ impl Run<'_> {
             run.metrics.evaluation_time += started.elapsed();
             flow
         };
-        let is_shared =
-            tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
-        let flow = if is_long && is_shared {
+        let flow = if is_long {
             let permit = self.reader.database.evaluations.acquire().await;
-            let flow = tokio::task::block_in_place(|| go_through(self));
+            let flow = beside_requests(|| go_through(self));
             drop(permit);
             flow?
         } else {
@@ -302,12 +300,26 @@ impl Run<'_> {
         pipeline.feed(row, &self.context(Some(work))).map_err(evaluation_failure)
     }
 
+    /// Ends the pipeline. Rows of groups are made here, so functions in JavaScript may be called.
+    pub(super) fn finish(&self, pipeline: &mut Pipeline) -> Result<()> {
+        let mut finish = || pipeline.finish(&self.context(None)).map_err(evaluation_failure);
+        if self.functions.is_some() { beside_requests(finish) } else { finish() }
+    }
+
     pub(super) fn check_time(&self) -> Result<()> {
         if self.started.elapsed() > QUERY_TIME_MAX {
             Err(Error::new(ErrorKind::Timeout, "The query took longer than a request may take."))
         } else {
             Ok(())
         }
+    }
+}
+
+/// Does something that may take long without holding up the requests that this thread serves.
+pub(super) fn beside_requests<T>(work: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::current().runtime_flavor() {
+        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 

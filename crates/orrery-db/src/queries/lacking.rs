@@ -67,6 +67,10 @@ impl Reader<'_> {
         partition: &Partition,
         path: &IndexPath,
     ) -> Result<Option<Vec<Key>>> {
+        if self.overlay.is_some() {
+            // What a script has not committed must not be remembered.
+            return Ok(None);
+        }
         let memory = &self.database.lacking;
         let known = match memory.get(partition.store.id, path) {
             Some(known) => self.follow_changes(trace, partition, known).await?,

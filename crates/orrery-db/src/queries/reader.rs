@@ -14,6 +14,7 @@ use crate::index::encode;
 use crate::items::keys;
 use crate::items::point::{decode, has_key};
 use crate::items::stored::StoredItem;
+use crate::scripts::Overlay;
 use crate::{Database, Trace};
 use orrery_model::session::SessionToken;
 
@@ -66,6 +67,8 @@ pub(crate) struct Reader<'a> {
     /// The one key that is meant, where other keys may share its place.
     pub only: Option<&'a PartitionKey>,
     pub timing: &'a Timing,
+    /// What a script sees, if one asks.
+    pub overlay: Option<&'a Overlay>,
 }
 
 /// An item on its way into the pipeline.
@@ -122,6 +125,18 @@ impl Reader<'_> {
             && self.only.is_none_or(|key| has_key(self.container, key, item))
     }
 
+    async fn read_any(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        request: ReadRequest,
+    ) -> Result<ReadPage> {
+        match self.overlay {
+            Some(overlay) => overlay.read(request).await,
+            None => self.database.read_partition(trace, partition, self.session, request).await,
+        }
+    }
+
     /// Reads items.
     pub(super) async fn read(
         &self,
@@ -130,7 +145,7 @@ impl Reader<'_> {
         request: ReadRequest,
     ) -> Result<ReadPage> {
         let started = Instant::now();
-        let page = self.database.read_partition(trace, partition, self.session, request).await?;
+        let page = self.read_any(trace, partition, request).await?;
         Timing::add(&self.timing.load, started);
         Ok(page)
     }
@@ -139,7 +154,7 @@ impl Reader<'_> {
     async fn read_index(&self, trace: &mut Trace, partition: &Partition, scan: Scan) -> Result<ReadPage> {
         let started = Instant::now();
         let scan = ReadRequest::Scan(Scan { want: Want::Keys, ..scan });
-        let page = self.database.read_partition(trace, partition, self.session, scan).await?;
+        let page = self.read_any(trace, partition, scan).await?;
         Timing::add(&self.timing.index, started);
         self.timing.entries.fetch_add(page.entries.len() as u64, Ordering::Relaxed);
         Ok(page)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use orrery_model::rid::ItemRid;
 use orrery_model::{Error, Result, Value};
 use orrery_query::ast::Query;
-use orrery_query::context::{Context, Policies, Random, Work};
+use orrery_query::context::{Context, Policies, Random, UdfCaller, Work};
 use orrery_query::pipeline::{Options, Output, Pipeline, ResumePoint, Shape};
 use orrery_query::{EvalError, Program};
 use orrery_storage::{Key, ReadRequest};
@@ -24,6 +24,7 @@ use super::points::Points;
 use super::position::Position;
 use super::reader::{Flow, Reader};
 use super::request::QueryRequest;
+use crate::scripts::QueryFunctions;
 use crate::{Trace, continuation};
 
 /// Bytes of rows in one page.
@@ -49,6 +50,7 @@ pub(super) struct Run<'a> {
     pub(super) resumed_in: Option<Key>,
     /// Whether the rows of one item may be many: the query joins, or has subqueries.
     pub(super) multiplies: bool,
+    pub(super) functions: Option<&'a QueryFunctions>,
 }
 
 /// The rows of a page and where the next one begins.
@@ -231,7 +233,7 @@ impl Run<'_> {
                 }
             }
         }
-        pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
+        self.finish(&mut pipeline)?;
         let all = pipeline.take();
         let total = all.len();
         let (outputs, _) = cut_page(all.into_iter().skip(skipped), self.rows_max);
@@ -295,7 +297,7 @@ impl Run<'_> {
         if trace.served.is_empty() {
             self.touch(trace).await?;
         }
-        pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
+        self.finish(&mut pipeline)?;
         // Ranked rows come in one page: clients that merge them look at the first page only.
         let rows_max = if is_ranked { usize::MAX } else { self.rows_max };
         let all = pipeline.take().into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX));
@@ -316,7 +318,8 @@ impl Run<'_> {
     }
 
     pub(super) fn context<'c>(&'c self, work: Option<&'c Work>) -> Context<'c> {
-        Context { work, ..Context::new(self.now_ms, self.random, self.policies) }
+        let udf = self.functions.map(|functions| functions as &dyn UdfCaller);
+        Context { work, udf, ..Context::new(self.now_ms, self.random, self.policies) }
     }
 }
 
@@ -340,7 +343,9 @@ fn resume_point(filter: Option<&Value>) -> Result<Option<ResumePoint>> {
     point.map(Some).ok_or_else(|| Error::bad_request("The query's resumeFilter is malformed."))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is used as a function of the error")]
 pub(super) fn evaluation_failure(error: EvalError) -> Error {
-    Error::bad_request(error.to_string())
+    match error {
+        EvalError::UdfTimedOut => crate::scripts::timed_out(),
+        error => Error::bad_request(error.to_string()),
+    }
 }

@@ -22,6 +22,7 @@ mod permissions;
 mod purges;
 mod queries;
 mod reshaping;
+mod scripts;
 mod sessions;
 mod splits;
 mod synthetic;

@@ -7,7 +7,7 @@ use http::StatusCode;
 use orrery_db::QueryPage;
 use orrery_db::{
     BatchKind, BatchOperation, BatchOutcome, BatchResult, ChangeMode, ChangeRequest, ChangeStart, Effect,
-    FeedScope, GoneRanges, ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace,
+    FeedScope, GoneRanges, ItemOptions, ItemReply, QueryOptions, QueryRequest, Trace, Triggers,
 };
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::session::SessionToken;
@@ -69,8 +69,8 @@ impl Call<'_> {
         Ok(Reply::new(StatusCode::OK))
     }
 
-    fn item_options(&self) -> Result<ItemOptions> {
-        self.refuse_what_is_not_done()?;
+    pub(super) fn item_options(&self) -> Result<ItemOptions> {
+        self.check_item_headers()?;
         let headers = &self.parts.headers;
         Ok(ItemOptions {
             partition_key: headers::partition_key(headers)?,
@@ -78,6 +78,7 @@ impl Call<'_> {
             if_match: headers::owned(headers, "if-match"),
             if_none_match: headers::owned(headers, "if-none-match"),
             intended_rid: headers::owned(headers, headers::INTENDED_RID),
+            triggers: self.triggers(),
         })
     }
 
@@ -85,11 +86,16 @@ impl Call<'_> {
         self.consistency.session_of(&self.parts.headers)
     }
 
+    /// The scripts that are to run around a write.
+    fn triggers(&self) -> Option<Triggers> {
+        let named = |name| headers::owned(&self.parts.headers, name);
+        let (pre, post) = (named(headers::PRE_TRIGGER), named(headers::POST_TRIGGER));
+        let any = pre.is_some() || post.is_some();
+        any.then(|| Triggers { pre, post, headers: self.script_headers() })
+    }
+
     /// Headers that would change the outcome must not be passed over.
-    fn refuse_what_is_not_done(&self) -> Result<()> {
-        if self.header(headers::PRE_TRIGGER).or(self.header(headers::POST_TRIGGER)).is_some() {
-            return Err(Error::not_implemented("Triggers are not supported."));
-        }
+    fn check_item_headers(&self) -> Result<()> {
         let check = |name, allowed: &[&str]| match self.header(name) {
             Some(text) if !allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) => {
                 Err(headers::invalid(name, text))

@@ -8,8 +8,9 @@ use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Error, Result, Value};
 
 use super::Call;
+use super::scripts::SCRIPT_QUOTA;
 use crate::operation::{Verb, method_not_allowed};
-use crate::path::{ContainerPath, Path, ScriptKind};
+use crate::path::{ContainerPath, Path};
 use crate::reply::Reply;
 use crate::{account, headers};
 
@@ -40,7 +41,8 @@ impl Call<'_> {
             Path::Offer(rid) => self.offer(trace, rid).await,
             Path::Conflicts(at) => self.conflicts(trace, at),
             Path::Conflict(at, _) => self.conflict(at),
-            Path::Scripts(at, kind) | Path::Script(at, kind, _) => self.scripts(at, *kind),
+            Path::Scripts(at, kind) => self.scripts(trace, at, *kind).await,
+            Path::Script(at, kind, id) => self.script(trace, at, *kind, id).await,
             Path::EncryptionKeys(database) => self.encryption_keys(trace, database).await,
             Path::EncryptionKey(database, key) => self.encryption_key(trace, (database, key)).await,
             Path::Addresses => Err(Error::not_implemented(
@@ -61,7 +63,7 @@ impl Call<'_> {
         headers::non_empty(&self.parts.headers, name)
     }
 
-    fn if_match(&self) -> Option<&str> {
+    pub(super) fn if_match(&self) -> Option<&str> {
         self.header("if-match")
     }
 
@@ -73,7 +75,11 @@ impl Call<'_> {
     }
 
     /// A whole feed or, for a query, the rows it selects from the whole feed.
-    fn feed(&self, property: &str, list: impl FnOnce(&PageRequest) -> Result<MetadataPage>) -> Result<Reply> {
+    pub(super) fn feed(
+        &self,
+        property: &str,
+        list: impl FnOnce(&PageRequest) -> Result<MetadataPage>,
+    ) -> Result<Reply> {
         match self.verb {
             Verb::List => Ok(Reply::feed(property, &list(&self.page()?)?)),
             Verb::Query => {
@@ -165,9 +171,10 @@ impl Call<'_> {
         let usages = self.database.container_usage(&at.database, &at.container).await?;
         let bytes = kilobytes(usages.iter().map(|(_, usage)| usage.bytes).sum());
         let items: u64 = usages.iter().map(|(_, usage)| usage.items).sum();
+        let scripts = self.script_usage(at)?;
         Ok(reply
-            .with("x-ms-resource-quota", "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;functions=50;storedProcedures=100;triggers=25;")
-            .with("x-ms-resource-usage", format!("documentSize=0;documentsSize={bytes};documentsCount={items};collectionSize={bytes};functions=0;storedProcedures=0;triggers=0;"))
+            .with("x-ms-resource-quota", format!("documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;{SCRIPT_QUOTA}"))
+            .with("x-ms-resource-usage", format!("documentSize=0;documentsSize={bytes};documentsCount={items};collectionSize={bytes};{scripts}"))
             // No word of lazy indexing, which no container has: clients' tests look for its absence.
             .with("x-ms-documentdb-collection-index-transformation-progress", self.index_progress(at)?))
     }
@@ -351,16 +358,6 @@ impl Call<'_> {
             )),
             _ => Err(method_not_allowed()),
         }
-    }
-
-    fn scripts(&self, at: &ContainerPath, kind: ScriptKind) -> Result<Reply> {
-        self.database.catalog().container(&at.database, &at.container)?;
-        let what = match kind {
-            ScriptKind::StoredProcedure => "Stored procedures",
-            ScriptKind::Trigger => "Triggers",
-            ScriptKind::Function => "User-defined functions",
-        };
-        Err(Error::not_implemented(format!("{what} are not supported.")))
     }
 }
 

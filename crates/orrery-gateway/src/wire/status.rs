@@ -15,6 +15,7 @@ pub struct WireStatus {
 pub fn wire_status(kind: ErrorKind) -> WireStatus {
     let (status, substatus, code) = match kind {
         ErrorKind::BadRequest | ErrorKind::InvalidQuery => (400, 0, "BadRequest"),
+        ErrorKind::Script { substatus } => (400, substatus, "BadRequest"),
         ErrorKind::PartitionKeyMismatch => (400, 1001, "BadRequest"),
         ErrorKind::CrossPartitionQuery => (400, 1004, "BadRequest"),
         ErrorKind::ContainerRecreated => (400, 1024, "BadRequest"),

@@ -39,9 +39,12 @@ exchanges!(
     items,
     offers,
     permissions,
+    procedures,
     queries,
+    scripts,
     sessions,
     strong_consistency,
+    triggers,
     unsupported
 );
 

@@ -9,6 +9,7 @@
 //! < etag: *                           a header: its value, * for any, - for none
 //! < {"id":"db","_rid":"*"}            members that the body must have; "*" for any value, "~x" for a text with x
 //! < hangs up                          instead of everything else: the connection is closed without an answer
+//! < text 5                            a body that is a bare JSON value
 //! < save _rid as rid                  used later as {{rid}}; headers are saved by their names after a colon
 //! ```
 //! Every answer is also checked for what all answers have in common.
@@ -212,6 +213,8 @@ fn check_line(line: &str, response: &Response, names: &mut HashMap<String, Strin
         };
         let value = value.unwrap_or_else(|| panic!("there is no {what}{context}"));
         names.insert(name.to_owned(), value);
+    } else if let Some(expected) = line.strip_prefix("text ") {
+        check_body(expected, response, context);
     } else if line == "empty" {
         assert!(response.body.is_empty(), "{context}");
     } else if is_header(&line) {
@@ -221,12 +224,16 @@ fn check_line(line: &str, response: &Response, names: &mut HashMap<String, Strin
             (expected, found) => assert_eq!(found, Some(expected), "{name}{context}"),
         }
     } else {
-        let expected = orrery_model::value::parse(line.as_bytes());
-        let expected = expected.unwrap_or_else(|error| panic!("{line}: {error}"));
-        let found = response.json().unwrap_or_else(|| panic!("the body is not JSON{context}"));
-        if let Err(place) = matches(&found, &expected) {
-            panic!("the body differs at {place}: {line}{context}");
-        }
+        check_body(&line, response, context);
+    }
+}
+
+fn check_body(line: &str, response: &Response, context: &str) {
+    let expected = orrery_model::value::parse(line.as_bytes());
+    let expected = expected.unwrap_or_else(|error| panic!("{line}: {error}"));
+    let found = response.json().unwrap_or_else(|| panic!("the body is not JSON{context}"));
+    if let Err(place) = matches(&found, &expected) {
+        panic!("the body differs at {place}: {line}{context}");
     }
 }
 

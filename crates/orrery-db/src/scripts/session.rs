@@ -1,0 +1,291 @@
+//! One attempt of a script's transaction: a moment of its logical partition, its own writes on top, and the list of
+//! what it has done, which is committed as a whole if the logical partition has not been written meanwhile.
+//!
+//! The operations run through the same code as every write (`items/transaction.rs`), here to learn their outcome and
+//! once more in the store, on the same state, to take effect.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_model::ids::ItemId;
+use orrery_model::partition_key::{EffectiveKey, PartitionKey};
+use orrery_model::rid::ItemRid;
+use orrery_model::session::SessionToken;
+use orrery_model::{Error, Result};
+use orrery_storage::{Key, ReadRequest, Scan, View};
+
+use super::overlay::Overlay;
+use crate::catalog::{Container, Partition};
+use crate::failure::{commit_failure, store_failure};
+use crate::items::batch::{BatchOperation, prepare};
+use crate::items::key_mismatch;
+use crate::items::keys;
+use crate::items::point::{decode, has_key};
+use crate::items::statistics::Statistics;
+use crate::items::stored::StoredItem;
+use crate::items::transaction::{
+    Action, ActionSuccess, ItemTransaction, ScriptStamp, Working, item_not_found,
+};
+use crate::metadata::PageRequest;
+use crate::partitions::POSITIONS;
+use crate::queries::{QueryOptions, QueryPage, QueryRequest};
+use crate::{Database, FeedScope, Trace, continuation, cost};
+
+/// What a script may write: the store takes a transaction as a whole, index entries and kept versions included.
+const WRITE_BYTES_MAX: usize = 12 << 20;
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+pub(super) struct Session<'a> {
+    pub(super) database: &'a Database,
+    pub(super) container: Arc<Container>,
+    pub(super) partition: Partition,
+    pub(super) key: PartitionKey,
+    effective: EffectiveKey,
+    overlay: Overlay,
+    /// Without actions: what they need to know.
+    transaction: ItemTransaction,
+    statistics: Statistics,
+    actions: Vec<Action>,
+    written_bytes: usize,
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Committed,
+    /// Somebody has written to the logical partition, or its index or partition has changed: run again.
+    Overtaken,
+}
+
+/// Some items.
+pub(super) struct ItemPage {
+    pub documents: Vec<u8>,
+    pub continuation: Option<String>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) async fn open(
+        database: &'a Database,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        key: &PartitionKey,
+        session: Option<&SessionToken>,
+    ) -> Result<Self> {
+        let effective = container.definition.partition_key.effective_key(key);
+        let partition = container.partition_of(&effective).clone();
+        trace.key.get_or_insert_with(|| key.to_json());
+        // Admits the request, and waits for the client's session.
+        database.read_partition(trace, &partition, session, ReadRequest::Get(Vec::new())).await?;
+        let snapshot = database.store.snapshot(partition.store).await.map_err(store_failure)?;
+        let overlay = Overlay::new(snapshot);
+        trace.served_by(&partition, overlay.lsn());
+        let page = overlay.read(ReadRequest::Get(vec![keys::statistics(&effective)])).await?;
+        let statistics = page.values.into_iter().next().flatten();
+        let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
+        let env = &database.env;
+        let transaction = ItemTransaction {
+            operation_id: u128::from(env.random_u64()) << 64 | u128::from(env.random_u64()),
+            container: Arc::clone(container),
+            range_id: partition.range_id,
+            partition_key: key.clone(),
+            effective: effective.clone(),
+            now_ms: env.now_ms(),
+            logical_partition_bytes_max: database.options.logical_partition_bytes_max,
+            actions: Arc::default(),
+            script: Some(ScriptStamp { read_at: statistics.written_at, seed: env.random_u64() }),
+        };
+        Ok(Self {
+            database,
+            container: Arc::clone(container),
+            partition,
+            key: key.clone(),
+            effective,
+            overlay,
+            transaction,
+            statistics,
+            actions: Vec::new(),
+            written_bytes: 0,
+        })
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        self.transaction.now_ms
+    }
+
+    /// Whether there is room for another write.
+    pub(super) fn has_room(&self) -> bool {
+        self.actions.len() < usize::from(POSITIONS) && self.written_bytes < WRITE_BYTES_MAX
+    }
+
+    /// The id behind a RID, if an item of this key has it.
+    pub(super) async fn id_of_rid(&self, rid: &str) -> Result<ItemId> {
+        let rid = ItemRid::parse(rid).filter(|rid| rid.container == self.container.rid);
+        let rid = rid.ok_or_else(item_not_found)?;
+        let page = self.overlay.read(ReadRequest::Get(vec![keys::rid(rid.ordinal())])).await?;
+        let place = page.values.into_iter().next().flatten().ok_or_else(item_not_found)?;
+        match keys::parse_item(&place) {
+            Some((effective, id)) if effective == self.effective => ItemId::parse(id),
+            _ => Err(item_not_found()),
+        }
+    }
+
+    pub(super) async fn read_item(&self, trace: &mut Trace, id: &ItemId) -> Result<StoredItem> {
+        let key = keys::item(&self.effective, id.as_str());
+        let page = self.overlay.read(ReadRequest::Get(vec![key])).await?;
+        let item = page.values.into_iter().next().flatten().map(|bytes| decode(&bytes)).transpose()?;
+        let Some(item) = item.filter(|item| self.shows(item)) else {
+            trace.add(cost::missing_item());
+            return Err(item_not_found());
+        };
+        trace.add(cost::point_read(item.body.len()));
+        Ok(item)
+    }
+
+    fn shows(&self, item: &StoredItem) -> bool {
+        item.lsn > self.statistics.purged_to
+            && !item.is_expired(self.container.definition.default_ttl, self.now_ms().div_euclid(1000))
+            && has_key(&self.container, &self.key, item)
+    }
+
+    /// Checks an operation, which must stay inside the logical partition.
+    pub(super) fn prepare(&self, operation: &BatchOperation) -> Result<Action> {
+        let (own, action) = prepare(&self.container, Some(&self.key), operation, self.database.env())?;
+        if own == self.key { Ok(action) } else { Err(key_mismatch()) }
+    }
+
+    /// Carries out a write on top of the earlier ones. One that fails changes nothing.
+    pub(super) async fn write(&mut self, trace: &mut Trace, action: Action) -> Result<ActionSuccess> {
+        let position = u16::try_from(self.actions.len()).unwrap_or(u16::MAX);
+        if position >= POSITIONS {
+            return Err(Error::new(
+                orrery_model::ErrorKind::TooLarge,
+                format!("A script may write at most {POSITIONS} times."),
+            ));
+        }
+        let mut named = Vec::new();
+        self.transaction.reads_of(&action, &mut HashSet::new(), &mut named);
+        let mut view = Fetched { overlay: &self.overlay, values: HashMap::new() };
+        let lsn = self.overlay.lsn() + 1;
+        let (result, statistics, writes) = loop {
+            view.fetch(std::mem::take(&mut named)).await?;
+            let mut working = Working::after(&self.transaction, &view, lsn, self.statistics);
+            let result = working.run(&action, position);
+            named = working.take_missing().into_iter().collect();
+            if named.is_empty() {
+                let (statistics, writes) = working.into_changes();
+                break (result, statistics, writes);
+            }
+        };
+        trace.add(result.charge);
+        let success = result.outcome?;
+        let size = |(key, value): (&Key, &Option<Bytes>)| key.len() + value.as_ref().map_or(0, Bytes::len);
+        self.written_bytes += writes.iter().map(size).sum::<usize>();
+        self.statistics = statistics;
+        self.overlay.write(writes);
+        self.actions.push(action);
+        Ok(success)
+    }
+
+    /// The items of the logical partition, page by page.
+    pub(super) async fn list(&self, trace: &mut Trace, page: &PageRequest) -> Result<ItemPage> {
+        let count_max = page.count_max(100, 1000)?;
+        let token_scope = format!("script/{}", self.container.rid);
+        let secret = self.database.catalog.snapshot().secret;
+        let mut range = keys::items_of(&self.effective);
+        if let Some(token) = &page.continuation {
+            range.start = range.start.max(continuation::open(&secret, &token_scope, token)?);
+        }
+        let mut out = ItemPage { documents: Vec::new(), continuation: None };
+        let mut count = 0;
+        loop {
+            let scan = Scan::forward(range.clone(), (count_max - count).clamp(1, 256) + 1);
+            let read = self.overlay.read(ReadRequest::Scan(scan)).await?;
+            for entry in &read.entries {
+                if count == count_max || out.documents.len() >= PAGE_BYTES_MAX {
+                    out.continuation = Some(continuation::seal(&secret, &token_scope, &entry.key));
+                    return Ok(out);
+                }
+                let item = decode(&entry.value)?;
+                if !self.shows(&item) {
+                    continue;
+                }
+                if count > 0 {
+                    out.documents.push(b',');
+                }
+                item.write_document(self.container.rid, &mut out.documents);
+                trace.add(cost::point_read(item.body.len()));
+                count += 1;
+            }
+            match read.entries.last() {
+                Some(last) if read.more => range.start = [last.key.as_slice(), &[0]].concat(),
+                _ => {
+                    if count == 0 {
+                        trace.add(cost::missing_item());
+                    }
+                    return Ok(out);
+                }
+            }
+        }
+    }
+
+    pub(super) async fn query(
+        &self,
+        trace: &mut Trace,
+        request: &QueryRequest,
+        page: PageRequest,
+    ) -> Result<QueryPage> {
+        let scope = FeedScope { partition_key: Some(self.key.clone()), ..FeedScope::default() };
+        let options = QueryOptions { scope, page, ..QueryOptions::default() };
+        self.database.query_container(trace, &self.container, &options, request, Some(&self.overlay)).await
+    }
+
+    /// Makes everything that was written durable at once, if nobody came before.
+    pub(super) async fn commit(mut self, trace: &mut Trace) -> Result<Ending> {
+        if self.actions.is_empty() {
+            return Ok(Ending::Committed);
+        }
+        self.transaction.actions = Arc::new(self.actions);
+        match self.database.commit(&self.partition, self.transaction).await {
+            Ok(committed) if committed.out.stale => Ok(Ending::Overtaken),
+            Ok(committed) if committed.out.failed => {
+                let error = committed.out.results.into_iter().find_map(|result| result.outcome.err());
+                tracing::error!(?error, "a script's write was decided twice and differently");
+                Err(Error::internal("The script's writes could not be repeated."))
+            }
+            Ok(committed) => {
+                trace.served_by(&self.partition, committed.lsn);
+                Ok(Ending::Committed)
+            }
+            Err(error) => Err(commit_failure(error)),
+        }
+    }
+}
+
+/// The values that one action needs: the script's own, and what was fetched of the moment.
+struct Fetched<'a> {
+    overlay: &'a Overlay,
+    values: HashMap<Key, Option<Bytes>>,
+}
+
+impl Fetched<'_> {
+    async fn fetch(&mut self, mut wanted: Vec<Key>) -> Result<()> {
+        wanted.retain(|key| self.overlay.own(key).is_none());
+        let page = self.overlay.read(ReadRequest::Get(wanted.clone())).await?;
+        self.values.extend(wanted.into_iter().zip(page.values));
+        Ok(())
+    }
+}
+
+impl View for Fetched<'_> {
+    fn get(&self, key: &[u8]) -> Option<Bytes> {
+        match self.overlay.own(key) {
+            Some(own) => own.clone(),
+            None => self.values.get(key).cloned().flatten(),
+        }
+    }
+
+    fn has_read(&self, key: &[u8]) -> bool {
+        self.overlay.own(key).is_some() || self.values.contains_key(key)
+    }
+}

@@ -1,0 +1,322 @@
+//! Scripts in transactions: stored procedures, and writes with triggers around them.
+//!
+//! An attempt runs on a moment of its logical partition and commits if nobody has written there since; otherwise it
+//! starts again. Scripts on one key take turns, and after two lost attempts ordinary writes wait (`gate.rs`).
+
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use orrery_model::ids::ItemId;
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::{Error, ErrorKind, Result};
+use orrery_script::{Invocation, Role};
+
+use super::session::{Ending, Session};
+use crate::catalog::{Container, Script, ScriptKind, TriggerTime};
+use crate::items::batch::{BatchKind, BatchOperation};
+use crate::items::point::{ItemOptions, ItemReply, full_key};
+use crate::items::transaction::{Effect, precondition_failed};
+use crate::{Database, Trace};
+
+/// Attempts that a script may lose to ordinary writes before these have to wait.
+const LOSSES_MAX: u32 = 2;
+/// What a container may hold, as scripts are told it.
+const QUOTA: &str = "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;functions=50;storedProcedures=100;triggers=25;";
+
+/// A call of a stored procedure.
+#[derive(Clone, Debug, Default)]
+pub struct ProcedureCall {
+    /// The JSON array of arguments; empty = none.
+    pub arguments: Bytes,
+    /// Whether `console.log` is to be kept.
+    pub logs: bool,
+    /// Headers that scripts may look at.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The triggers that a write names.
+#[derive(Clone, Debug, Default)]
+pub struct Triggers {
+    pub pre: Option<String>,
+    pub post: Option<String>,
+    pub headers: Vec<(String, String)>,
+}
+
+/// What is to be done in a transaction.
+enum Task<'t> {
+    Procedure { script: Arc<Script>, call: &'t ProcedureCall },
+    Write(WriteTask<'t>),
+}
+
+struct WriteTask<'t> {
+    kind: BatchKind,
+    id: Option<ItemId>,
+    body: Option<Bytes>,
+    options: &'t ItemOptions,
+    headers: &'t [(String, String)],
+    pre: Option<Arc<Script>>,
+    post: Option<Arc<Script>>,
+}
+
+enum Done {
+    Procedure(Option<String>),
+    Write(ItemReply),
+}
+
+impl Database {
+    /// Runs a stored procedure and answers the JSON of its response body. What it has logged is in the trace.
+    pub async fn execute_procedure(
+        &self,
+        trace: &mut Trace,
+        (database, container, id): (&str, &str, &str),
+        options: &ItemOptions,
+        call: &ProcedureCall,
+    ) -> Result<Option<String>> {
+        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let scripts = self.catalog.snapshot().scripts(container.rid);
+        let script = Arc::clone(scripts.get(ScriptKind::StoredProcedure, id)?);
+        let key = full_key(&container, options)?;
+        if std::str::from_utf8(&call.arguments).is_err() {
+            return Err(Error::bad_request("The arguments of the stored procedure are not valid UTF-8."));
+        }
+        let task = Task::Procedure { script, call };
+        match self.run_task(trace, &container, key, options, &task).await? {
+            Done::Procedure(body) => Ok(body),
+            Done::Write(_) => Err(Error::internal("A procedure ended as a write.")),
+        }
+    }
+
+    /// Writes an item with triggers around the write, all in one transaction.
+    #[expect(clippy::too_many_arguments, reason = "what a write is made of")]
+    pub(crate) async fn write_with_triggers(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        key: PartitionKey,
+        kind: BatchKind,
+        id: Option<ItemId>,
+        body: Option<&Bytes>,
+        options: &ItemOptions,
+        triggers: &Triggers,
+    ) -> Result<ItemReply> {
+        let find = |name: &Option<String>, time| match name {
+            Some(name) => self.trigger(container, name, time, operation_name(kind)).map(Some),
+            None => Ok(None),
+        };
+        let task = Task::Write(WriteTask {
+            kind,
+            id,
+            body: body.cloned(),
+            options,
+            headers: &triggers.headers,
+            pre: find(&triggers.pre, TriggerTime::Pre)?,
+            post: find(&triggers.post, TriggerTime::Post)?,
+        });
+        match self.run_task(trace, container, key, options, &task).await? {
+            Done::Write(reply) => Ok(reply),
+            Done::Procedure(_) => Err(Error::internal("A write ended as a procedure.")),
+        }
+    }
+
+    fn trigger(
+        &self,
+        container: &Container,
+        name: &str,
+        time: TriggerTime,
+        operation: &str,
+    ) -> Result<Arc<Script>> {
+        if name.contains(',') {
+            return Err(Error::bad_request(
+                "One of the input values is invalid. Only one pre-trigger and one post-trigger can be run per operation.",
+            ));
+        }
+        let scripts = self.catalog.snapshot().scripts(container.rid);
+        let script = scripts.get(ScriptKind::Trigger, name).map_err(|_| {
+            Error::bad_request(format!("The trigger '{name}' that the request names does not exist."))
+        })?;
+        let terms = script.trigger.as_ref().filter(|terms| terms.time == time);
+        let terms = terms.ok_or_else(|| {
+            Error::bad_request(format!("The trigger '{name}' is of another type than the request needs."))
+        })?;
+        if !terms.is_for(operation) {
+            return Err(Error::bad_request(format!(
+                "The trigger '{name}' is for '{}' operations and cannot be run with '{operation}'.",
+                terms.operation_text
+            )));
+        }
+        Ok(Arc::clone(script))
+    }
+
+    /// Attempts the task until it has committed or failed by itself.
+    async fn run_task(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        key: PartitionKey,
+        options: &ItemOptions,
+        task: &Task<'_>,
+    ) -> Result<Done> {
+        let effective = container.definition.partition_key.effective_key(&key);
+        let mut turn = self.scripts.gates.enter(container.rid, &effective).await?;
+        let (started, charged) = (Instant::now(), trace.charge);
+        let mut container = Arc::clone(container);
+        let (mut attempt, mut losses) = (0, 0);
+        loop {
+            // Only the attempt that counts is charged.
+            trace.charge = charged;
+            trace.script_log = None;
+            let ended = self.attempt(trace, &container, &key, options, task).await;
+            match ended {
+                Ok((done, Ending::Committed)) => return Ok(done),
+                Ok((_, Ending::Overtaken)) => {
+                    losses += 1;
+                    if losses >= LOSSES_MAX {
+                        turn.close();
+                    }
+                    if started.elapsed() > self.options.script_time_max {
+                        return Err(Error::new(
+                            ErrorKind::RetryWith,
+                            "Other writes to this partition key value came first, time and again. Please retry.",
+                        ));
+                    }
+                }
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {}
+                Err(error) => return Err(error),
+            }
+            container = self.current_container(&container)?;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        key: &PartitionKey,
+        options: &ItemOptions,
+        task: &Task<'_>,
+    ) -> Result<(Done, Ending)> {
+        let mut session = Session::open(self, trace, container, key, options.session.as_ref()).await?;
+        let done = match task {
+            Task::Procedure { script, call } => session.run_procedure(trace, script, call).await?,
+            Task::Write(write) => Done::Write(session.run_write(trace, write).await?),
+        };
+        let ending = session.commit(trace).await?;
+        Ok((done, ending))
+    }
+}
+
+impl Session<'_> {
+    async fn run_procedure(
+        &mut self,
+        trace: &mut Trace,
+        script: &Script,
+        call: &ProcedureCall,
+    ) -> Result<Done> {
+        let arguments = String::from_utf8_lossy(&call.arguments).into_owned();
+        let arguments = Some(arguments).filter(|text| !text.trim().is_empty());
+        // A script that cannot read its arguments says so itself; its request just has no body then.
+        let body = arguments.clone().filter(|text| orrery_model::value::parse(text.as_bytes()).is_ok());
+        let invocation = Invocation {
+            arguments,
+            request_body: body,
+            headers: call.headers.clone(),
+            logs: call.logs,
+            ..self.invocation(Role::Procedure, script, "Execute")
+        };
+        let logged = Arc::clone(&invocation.logged);
+        let outcome = self.run_script(trace, invocation).await;
+        let logged = std::mem::take(&mut *logged.lock().unwrap_or_else(PoisonError::into_inner));
+        trace.script_log = match &outcome {
+            Ok(outcome) => outcome.log.clone(),
+            Err(_) => Some(logged).filter(|text| !text.is_empty()),
+        };
+        Ok(Done::Procedure(outcome?.response_body))
+    }
+
+    async fn run_write(&mut self, trace: &mut Trace, task: &WriteTask<'_>) -> Result<ItemReply> {
+        let operation = operation_name(task.kind);
+        if let (Some(id), Some(etag)) = (&task.id, &task.options.if_match) {
+            // The etag is looked at before a trigger runs.
+            match self.read_item(trace, id).await {
+                Ok(item) if etag != "*" && !item.etag().matches(etag) => return Err(precondition_failed()),
+                Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let mut body = task.body.clone();
+        if let Some(script) = &task.pre {
+            let invocation = Invocation {
+                request_body: body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned()),
+                headers: task.headers.to_vec(),
+                ..self.invocation(Role::PreTrigger, script, operation)
+            };
+            let outcome = self.run_script(trace, invocation).await?;
+            if body.is_some() {
+                body = outcome.request_body.map(Bytes::from);
+            }
+        }
+        let write = BatchOperation {
+            kind: task.kind,
+            id: task.id.as_ref().map(|id| id.as_str().to_owned()),
+            body: body.clone(),
+            if_match: task.options.if_match.clone(),
+            if_none_match: task.options.if_none_match.clone(),
+            partition_key: None,
+        };
+        let action = self.prepare(&write)?;
+        let success = self.write(trace, action).await?;
+        let mut reply = ItemReply::new(self.container.rid, success);
+        if let Some(script) = &task.post {
+            let document = (reply.effect != Effect::Deleted)
+                .then(|| String::from_utf8_lossy(&reply.document()).into_owned());
+            let invocation = Invocation {
+                request_body: body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned()),
+                response_body: document.clone(),
+                headers: task.headers.to_vec(),
+                ..self.invocation(Role::PostTrigger, script, operation)
+            };
+            let outcome = self.run_script(trace, invocation).await?;
+            if document.is_some()
+                && let Some(changed) = outcome.response_body
+            {
+                reply.answer_with(changed.into());
+            }
+        }
+        Ok(reply)
+    }
+
+    fn invocation(&self, role: Role, script: &Script, operation: &'static str) -> Invocation {
+        let (procedures, triggers, functions) = self.database.script_counts(&self.container);
+        Invocation {
+            role,
+            name: script.id.to_string(),
+            source: script.body.to_string(),
+            arguments: None,
+            self_link: self.container.rid.self_link(),
+            alt_link: self.container.alt_path(),
+            request_body: None,
+            operation,
+            headers: Vec::new(),
+            response_body: None,
+            quota: QUOTA.to_owned(),
+            usage: format!(
+                "documentSize=0;documentsSize=0;documentsCount=-1;collectionSize=0;functions={functions};storedProcedures={procedures};triggers={triggers};"
+            ),
+            logs: false,
+            logged: Arc::default(),
+        }
+    }
+}
+
+/// The name that triggers know a write by.
+fn operation_name(kind: BatchKind) -> &'static str {
+    match kind {
+        BatchKind::Create => "Create",
+        BatchKind::Upsert => "Upsert",
+        BatchKind::Replace => "Replace",
+        BatchKind::Patch => "Patch",
+        BatchKind::Delete => "Delete",
+        BatchKind::Read => "Read",
+    }
+}

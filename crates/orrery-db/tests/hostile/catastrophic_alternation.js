@@ -1,0 +1,2 @@
+// limit: time
+/(?:a|a)*c/.exec('a'.repeat(100000));

@@ -1,0 +1,2 @@
+// limit: time
+'x'.repeat(1000000).replace(/x*?y|(?=x*z)/g, '');

@@ -1,0 +1,2 @@
+// limit: thrown
+this.constructor.constructor('return process')().exit();

@@ -1,0 +1,2 @@
+// limit: thrown
+new RegExp('('.repeat(100000));

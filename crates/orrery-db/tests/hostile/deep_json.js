@@ -1,0 +1,2 @@
+// limit: thrown
+JSON.parse('['.repeat(1000000));

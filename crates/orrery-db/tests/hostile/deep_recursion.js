@@ -1,0 +1,2 @@
+// limit: thrown
+function f() { f(); } f();

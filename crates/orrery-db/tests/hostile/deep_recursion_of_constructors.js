@@ -1,0 +1,2 @@
+// limit: thrown
+class A { constructor() { return new A(); } } new A();

@@ -1,0 +1,2 @@
+// limit: thrown
+function* g() { yield* g(); } g().next();

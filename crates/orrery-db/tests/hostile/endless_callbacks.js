@@ -1,0 +1,2 @@
+// limit: time
+(function again() { if (!__.readDocument(__.getAltLink() + '/docs/none', again)) for (;;) ; })();

@@ -1,0 +1,2 @@
+// limit: time
+eval('for (;;) ;');

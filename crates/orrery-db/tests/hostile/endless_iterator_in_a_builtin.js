@@ -1,0 +1,2 @@
+// limit: time
+new Set({ [Symbol.iterator]: () => ({ next: () => ({ done: false, value: 1 }) }) });

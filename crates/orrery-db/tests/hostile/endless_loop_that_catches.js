@@ -1,0 +1,2 @@
+// limit: time
+try { for (;;) ; } catch (e) { } finally { for (;;) ; }

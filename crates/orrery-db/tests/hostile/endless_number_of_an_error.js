@@ -1,0 +1,2 @@
+// limit: time
+throw { get number() { for (;;) ; } };

@@ -1,0 +1,2 @@
+// limit: time
+(function f() { Promise.resolve().then(f); })();

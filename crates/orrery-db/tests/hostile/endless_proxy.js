@@ -1,0 +1,2 @@
+// limit: time
+new Proxy({}, { get() { for (;;) ; } }).x;

@@ -1,0 +1,2 @@
+// limit: time
+function f() { try { f(); } catch (e) { f(); } } f();

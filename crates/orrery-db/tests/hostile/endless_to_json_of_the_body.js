@@ -1,0 +1,2 @@
+// limit: time
+getContext().getResponse().setBody({ toJSON() { for (;;) ; } });

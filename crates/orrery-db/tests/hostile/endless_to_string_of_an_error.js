@@ -1,0 +1,2 @@
+// limit: time
+throw { toString() { for (;;) ; } };

@@ -1,0 +1,2 @@
+// limit: thrown
+require('fs').readFileSync('/etc/passwd');

@@ -1,0 +1,2 @@
+// limit: time
+__.readDocuments(__.getSelfLink(), { get pageSize() { for (;;) ; } });

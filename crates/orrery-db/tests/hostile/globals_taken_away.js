@@ -1,0 +1,2 @@
+// limit: none
+getContext = undefined; __ = undefined; Error = undefined; JSON = undefined; Object.freeze(globalThis);

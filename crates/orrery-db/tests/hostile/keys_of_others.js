@@ -1,0 +1,2 @@
+// limit: thrown
+__.createDocument(__.getSelfLink(), { id: 'foreign', pk: 'somebody else' });

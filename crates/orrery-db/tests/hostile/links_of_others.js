@@ -1,0 +1,2 @@
+// limit: thrown
+__.readDocument('dbs/else/colls/else/docs/x');

@@ -1,0 +1,2 @@
+// limit: thrown
+__.readDocument(__.getAltLink() + '/../../users/u');

@@ -1,0 +1,2 @@
+// limit: thrown
+Math.max.apply(null, { length: 1e9 });

@@ -1,0 +1,2 @@
+// limit: thrown
+BigInt('9'.repeat(1000000));

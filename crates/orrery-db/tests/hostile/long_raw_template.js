@@ -1,0 +1,2 @@
+// limit: time
+String.raw({ raw: { length: 1e15 } });

@@ -1,0 +1,2 @@
+// limit: thrown
+new WebAssembly.Module(new Uint8Array(8));

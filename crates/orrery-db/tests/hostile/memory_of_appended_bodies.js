@@ -1,0 +1,2 @@
+// limit: thrown
+for (;;) getContext().getResponse().appendBody('x'.repeat(100000));

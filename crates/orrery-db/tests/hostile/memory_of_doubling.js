@@ -1,0 +1,2 @@
+// limit: thrown
+var s = 'x'; for (;;) s += s;

@@ -1,0 +1,2 @@
+// limit: thrown
+new Uint8Array(1e9);

@@ -1,0 +1,2 @@
+// limit: thrown
+'x'.padEnd(2 ** 30);

@@ -1,0 +1,2 @@
+// limit: memory
+var p = Promise.resolve(); for (;;) p = p.then(() => {});

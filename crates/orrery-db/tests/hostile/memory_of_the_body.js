@@ -1,0 +1,2 @@
+// limit: thrown
+getContext().getResponse().setBody('x'.repeat(5000000));

@@ -1,0 +1,2 @@
+// limit: none
+import('fs').then(() => getContext().abort(new Error('there are modules')), () => {});

@@ -1,0 +1,2 @@
+// limit: thrown
+fetch('http://127.0.0.1/');

@@ -1,0 +1,2 @@
+// limit: thrown
+process.exit(1);

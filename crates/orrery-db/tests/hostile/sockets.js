@@ -1,0 +1,2 @@
+// limit: thrown
+new XMLHttpRequest();

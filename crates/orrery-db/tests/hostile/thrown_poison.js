@@ -1,0 +1,2 @@
+// limit: thrown
+throw { toString() { throw 1; }, get stack() { throw 2; } };

@@ -1,0 +1,2 @@
+// limit: thrown
+setTimeout(function () {}, 1000000);

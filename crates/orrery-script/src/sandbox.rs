@@ -1,0 +1,187 @@
+//! One engine with its limits, and the clock that stops it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rquickjs::context::{EvalOptions, intrinsic};
+use rquickjs::prelude::Func;
+use rquickjs::{Context, Ctx, Function, Object, Runtime, Value};
+
+use crate::{Cancellation, Limits, ScriptError};
+
+const GROUND: &str = include_str!("prelude/ground.js");
+
+/// Everything of the language but shared memory, the clock of the machine and web interfaces.
+type Language = (
+    intrinsic::Date,
+    intrinsic::Eval,
+    intrinsic::RegExpCompiler,
+    intrinsic::RegExp,
+    intrinsic::Json,
+    intrinsic::Proxy,
+    intrinsic::MapSet,
+    intrinsic::TypedArrays,
+    intrinsic::Promise,
+    intrinsic::WeakRef,
+);
+
+/// When a script must stop, and whether it was stopped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    started: Instant,
+    /// Nanoseconds after `started`.
+    deadline: AtomicU64,
+    expired: AtomicBool,
+    aborted: AtomicBool,
+    cancellation: Cancellation,
+}
+
+impl Watch {
+    fn new(time: Duration, cancellation: Cancellation) -> Self {
+        let this = Self {
+            started: Instant::now(),
+            deadline: AtomicU64::new(0),
+            expired: AtomicBool::new(false),
+            aborted: AtomicBool::new(false),
+            cancellation,
+        };
+        this.allow(time);
+        this
+    }
+
+    /// From now on there is so much time.
+    pub(crate) fn allow(&self, time: Duration) {
+        let deadline = self.started.elapsed().saturating_add(time);
+        self.deadline.store(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire)
+    }
+
+    /// Asked by the engine between instructions.
+    pub(crate) fn must_stop(&self) -> bool {
+        let late = self.started.elapsed().as_nanos() >= u128::from(self.deadline.load(Ordering::Acquire));
+        if late {
+            self.expired.store(true, Ordering::Release);
+        }
+        late || self.is_aborted() || self.cancellation.is_cancelled()
+    }
+
+    /// Why the script was stopped from outside, if it was.
+    pub(crate) fn verdict(&self) -> Option<ScriptError> {
+        if self.cancellation.is_cancelled() {
+            Some(ScriptError::Cancelled)
+        } else if self.expired.load(Ordering::Acquire) {
+            Some(ScriptError::TimedOut)
+        } else {
+            None
+        }
+    }
+}
+
+/// An engine that has run nothing of a user's yet.
+pub(crate) struct Sandbox {
+    pub(crate) context: Context,
+    pub(crate) watch: Arc<Watch>,
+}
+
+impl Sandbox {
+    /// Makes an engine. Its limits hold before anything runs in it.
+    pub(crate) fn new(limits: &Limits, cancellation: Cancellation) -> Result<Self, ScriptError> {
+        let engine = |error: rquickjs::Error| ScriptError::Engine(error.to_string());
+        let watch = Arc::new(Watch::new(limits.time, cancellation));
+        let runtime = Runtime::new().map_err(engine)?;
+        runtime.set_memory_limit(limits.memory_bytes);
+        runtime.set_max_stack_size(limits.stack_bytes);
+        let handler = Arc::clone(&watch);
+        runtime.set_interrupt_handler(Some(Box::new(move || handler.must_stop())));
+        let context = Context::custom::<Language>(&runtime).map_err(engine)?;
+        Ok(Self { context, watch })
+    }
+
+    /// Changes the language to what scripts expect. `now` gives milliseconds since 1970, `random` a number in [0, 1).
+    pub(crate) fn prepare<'js>(
+        ctx: &Ctx<'js>,
+        watch: Arc<Watch>,
+        now: impl Fn() -> f64 + Send + 'js,
+        random: impl Fn() -> f64 + Send + 'js,
+    ) -> rquickjs::Result<()> {
+        let native = Object::new(ctx.clone())?;
+        native.set("now", Func::from(now))?;
+        native.set("random", Func::from(random))?;
+        let check = move |ctx: Ctx<'js>| {
+            if watch.must_stop() {
+                Err(rquickjs::Exception::throw_internal(&ctx, "interrupted"))
+            } else {
+                Ok(())
+            }
+        };
+        native.set("check", Func::from(check))?;
+        native.set("isPlainArray", Func::from(|value: Value<'js>| value.is_array() && !value.is_proxy()))?;
+        native.set("isProxy", Func::from(|value: Value<'js>| value.is_proxy()))?;
+        let ground: Function<'js> = evaluate(ctx, GROUND, "ground.js")?;
+        ground.call((native,))
+    }
+}
+
+/// Evaluates a text as a script of the global scope.
+pub(crate) fn evaluate<'js, T: rquickjs::FromJs<'js>>(
+    ctx: &Ctx<'js>,
+    source: &str,
+    file: &str,
+) -> rquickjs::Result<T> {
+    let mut options = EvalOptions::default();
+    options.strict = false;
+    options.filename = Some(file.to_owned());
+    ctx.eval_with_options(source, options)
+}
+
+/// Turns the text of a script into its function. The text is an expression (`function (x) { … }`, `x => …`) that may
+/// end in semicolons, or declarations of which the first is meant.
+pub(crate) fn compile<'js>(ctx: &Ctx<'js>, source: &str, name: &str) -> Result<Function<'js>, ScriptError> {
+    let text = source.trim_end_matches(|character: char| character == ';' || character.is_whitespace());
+    let file = format!("{name}.js");
+    let as_expression = evaluate::<Value<'js>>(ctx, &format!("({text}\n)"), &file).map_err(|_| describe(ctx));
+    let compiled = as_expression.or_else(|failure| {
+        let first = first_function(text).ok_or(failure)?;
+        let declarations = format!("(function () {{ {text}\n; return {first}; }})()");
+        evaluate::<Value<'js>>(ctx, &declarations, &file).map_err(|_| describe(ctx))
+    });
+    let value = compiled.map_err(ScriptError::Compile)?;
+    value
+        .into_function()
+        .ok_or_else(|| ScriptError::Compile("TypeError: the script is not a function".to_owned()))
+}
+
+/// The name of the first function that a text declares.
+fn first_function(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("function")?;
+    let rest = rest.trim_start();
+    let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '$';
+    let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+    (end > 0).then(|| &rest[..end])
+}
+
+/// The pending exception as text.
+pub(crate) fn describe(ctx: &Ctx<'_>) -> String {
+    let thrown = ctx.catch();
+    if let Some(exception) = thrown.as_exception() {
+        let name: Option<String> = exception.as_object().get("name").ok();
+        return format!(
+            "{}: {}",
+            name.unwrap_or_else(|| "Error".to_owned()),
+            exception.message().unwrap_or_default()
+        );
+    }
+    thrown.as_string().and_then(|text| text.to_string().ok()).unwrap_or_else(|| "unknown".to_owned())
+}
