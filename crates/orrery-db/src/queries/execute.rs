@@ -180,7 +180,7 @@ impl Database {
             let (ranges, are_points) = (&windows.ranges, windows.are_points);
             let offers =
                 access::offers(serving, &container.definition, &query, &condition, ranges, are_points);
-            Offers { points: Points::find(&container, options, &program, ranges), ..offers }
+            Offers { points: Points::find(container, options, &program, ranges), ..offers }
         };
         run.metrics.plan_time = planning.elapsed();
         let (outputs, next) = run.page(trace, &query, program, from, offers, request).await?;
