@@ -66,12 +66,12 @@ pub fn missing_item() -> Charge {
 }
 
 /// Creating an item of this many bytes with so many index terms.
-pub(crate) fn create(bytes: usize, terms: usize) -> Charge {
+pub fn create(bytes: usize, terms: usize) -> Charge {
     base_write(bytes) + per_term(terms)
 }
 
 /// Replacing an item: removing the old version, writing the new one, and the index terms that come and go.
-pub(crate) fn replace(bytes: usize, terms_changed: usize) -> Charge {
+pub fn replace(bytes: usize, terms_changed: usize) -> Charge {
     base_write(bytes) + REMOVAL + per_term(terms_changed)
 }
 
@@ -81,7 +81,7 @@ pub fn patch_operations(count: usize) -> Charge {
 }
 
 /// Deleting an item with so many index terms.
-pub(crate) fn delete(terms: usize) -> Charge {
+pub fn delete(terms: usize) -> Charge {
     REMOVAL + per_term(terms)
 }
 

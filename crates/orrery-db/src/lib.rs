@@ -54,7 +54,7 @@ pub use queries::{ClientMerge, Considered, QueryMetrics, QueryOptions, QueryPage
 pub use resource_token::{Access, Grant};
 pub use scripts::{ProcedureCall, Triggers};
 pub use synthetic::{Policy as SyntheticPolicy, SYNTHETIC_KEY};
-pub use throughput::{HotKey, PartitionHeat, Priority, ThrottleCause, ThrottleEvent};
+pub use throughput::{Budget, HotKey, PartitionHeat, Priority, ThrottleCause, ThrottleEvent, Throttled};
 pub use trace::{Served, Trace};
 
 /// What an operator may set.

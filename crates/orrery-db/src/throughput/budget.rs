@@ -23,13 +23,13 @@ pub enum Priority {
 
 /// A second's budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Throttled {
+pub struct Throttled {
     pub retry_after_ms: u32,
 }
 
 /// What a partition may do in a second, and what it has done.
 #[derive(Debug, Default)]
-pub(super) struct Budget {
+pub struct Budget {
     state: Mutex<State>,
 }
 
@@ -53,7 +53,7 @@ struct State {
 
 impl Budget {
     /// Sets the rate, in request units per second. The bank shrinks with it.
-    pub(super) fn set_rate(&self, units_per_second: u64) {
+    pub fn set_rate(&self, units_per_second: u64) {
         let mut state = self.state.lock();
         state.rate = units_per_second.saturating_mul(100);
         state.bank_seconds = BANK_SECONDS;
@@ -67,14 +67,14 @@ impl Budget {
     }
 
     /// Sets a rate in hundredths of a unit per second, above which there is no burst.
-    pub(super) fn set_hard_rate(&self, hundredths_per_second: u64) {
+    pub fn set_hard_rate(&self, hundredths_per_second: u64) {
         let mut state = self.state.lock();
         state.rate = hundredths_per_second;
         (state.bank_seconds, state.bank) = (0, 0);
     }
 
     /// Lets a request pass, or tells when the next one would.
-    pub(super) fn admit(&self, now_ms: i64, priority: Priority) -> Result<(), Throttled> {
+    pub fn admit(&self, now_ms: i64, priority: Priority) -> Result<(), Throttled> {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
         if state.rate == 0 {
@@ -98,14 +98,14 @@ impl Budget {
     }
 
     /// Whether nobody can pass in this second.
-    pub(super) fn is_spent(&self, now_ms: i64) -> bool {
+    pub fn is_spent(&self, now_ms: i64) -> bool {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
         state.rate > 0 && state.used >= state.limit()
     }
 
     /// Counts what an admitted request has cost.
-    pub(super) fn settle(&self, now_ms: i64, charge: Charge, priority: Priority) {
+    pub fn settle(&self, now_ms: i64, charge: Charge, priority: Priority) {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
         state.used += charge.hundredths();
@@ -115,7 +115,7 @@ impl Budget {
     }
 
     /// What is in the bank.
-    pub(super) fn banked(&self) -> Charge {
+    pub fn banked(&self) -> Charge {
         Charge::from_hundredths(self.state.lock().bank)
     }
 }

@@ -12,5 +12,5 @@ mod heat;
 
 pub(crate) use admission::Admitted;
 pub(crate) use admission::Budgets;
-pub use budget::Priority;
+pub use budget::{Budget, Priority, Throttled};
 pub use heat::{HotKey, PartitionHeat, ThrottleCause, ThrottleEvent};

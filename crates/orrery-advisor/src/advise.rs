@@ -1,0 +1,569 @@
+//! The advisor: items and a workload in, a ranked report out.
+
+use orrery_model::KeyPart;
+use synthetic_key::Definition;
+
+use crate::analysis::{Analysis, Analyzer, HeavyKey, id_hash};
+use crate::candidate::{Candidate, Kind, Visit};
+use crate::discover::{Choice, Discovered, Discovery, time_path};
+use crate::fields::Paths;
+use crate::growth::{Stage, stage};
+use crate::layout::Limits;
+use crate::planner::{Plan, PlanInput, plan};
+use crate::predict::{Prediction, SampleIndex, predict};
+use crate::rank::{self, Verdict};
+use crate::replay::{REQUESTS_MAX, Replay};
+use crate::workload::{OperationKind, Workload, WorkloadError};
+
+/// Items that are looked at before candidates are chosen, and their bytes.
+const HEAD_ITEMS: usize = 10_000;
+const HEAD_BYTES: usize = 64 << 20;
+/// Days at which growth is shown.
+const STAGES: [f64; 5] = [0.0, 30.0, 90.0, 180.0, 365.0];
+/// A workload of writes alone uses this part of the throughput.
+const ASSUMED_USE: f64 = 0.7;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AdviceError {
+    #[error("item {number} cannot be read: {reason}")]
+    Item { number: u64, reason: String },
+    #[error("there are no items")]
+    NoItems,
+    #[error("the candidate {text} is neither a path nor a definition: {reason}")]
+    Candidate { text: String, reason: String },
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+}
+
+/// What the advisor is told beside the data.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub limits: Limits,
+    /// Whether the throughput was named, or may be taken from the workload.
+    pub throughput_is_given: bool,
+    /// The key that the container has now.
+    pub current: Vec<String>,
+    /// Candidates by name: a path, several separated by commas for levels, or a definition in JSON.
+    pub candidates: Vec<String>,
+    /// Measure those alone.
+    pub only_given: bool,
+    pub candidates_max: usize,
+    /// The property that tells when an item was written.
+    pub time_path: Option<String>,
+    /// How many items there are if the data is a sample.
+    pub items_total: Option<f64>,
+    /// Requests that a replay of rates makes, at most.
+    pub requests_max: usize,
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            throughput_is_given: false,
+            current: Vec::new(),
+            candidates: Vec::new(),
+            only_given: false,
+            candidates_max: 20,
+            time_path: None,
+            items_total: None,
+            requests_max: REQUESTS_MAX,
+            seed: 1,
+        }
+    }
+}
+
+/// Takes items, then reports.
+pub struct Advisor {
+    config: Config,
+    workload: Workload,
+    has_workload: bool,
+    paths: Paths,
+    head: Vec<Vec<u8>>,
+    head_bytes: usize,
+    analyzer: Option<Analyzer>,
+    properties: Vec<Discovered>,
+    number: u64,
+}
+
+/// Whether items that are written together stay together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scope {
+    Kept,
+    /// This part of batches is no longer one transaction.
+    Lost(f64),
+    /// Neither a batch nor a present key tells.
+    Unknown,
+}
+
+/// One candidate, measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub candidate: Candidate,
+    pub distinct: f64,
+    pub heaviest: Vec<HeavyKey>,
+    /// The heaviest key's part of all bytes, and how much more it may be.
+    pub largest_share: f64,
+    pub largest_share_error: f64,
+    pub largest_bytes: f64,
+    /// Days until the largest key is as large as a key may be; none if it will not be.
+    pub days_until_full: Option<f64>,
+    /// Items and bytes of each partition.
+    pub partitions: Vec<(u64, u64)>,
+    /// How many times its even share of bytes the largest partition has.
+    pub unevenness: f64,
+    /// The same for the busiest partition in a stretch of time, on average.
+    pub window_unevenness: Option<f64>,
+    /// Items by window and cell of the key space.
+    pub heat: Vec<Vec<u32>>,
+    pub growth: Vec<Stage>,
+    /// The key begins with a time, so what is written now is always together.
+    pub begins_with_time: bool,
+    pub prediction: Prediction,
+    pub scope: Scope,
+    pub verdict: Verdict,
+}
+
+/// The suffix planner's result for one base.
+#[derive(Clone, Debug)]
+pub struct SuffixPlan {
+    pub base: String,
+    pub by: Option<String>,
+    pub input: PlanInput,
+    pub plan: Plan,
+}
+
+/// All that was found, best candidate first.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub items: u64,
+    pub items_total: f64,
+    pub bytes: f64,
+    pub time: Option<(i64, i64)>,
+    pub time_path: Option<String>,
+    pub window_ms: i64,
+    pub limits: Limits,
+    pub growth_per_day: f64,
+    pub has_workload: bool,
+    pub workload: Workload,
+    pub replay_requests: usize,
+    pub replay_seconds: f64,
+    pub sample_items: usize,
+    pub measured: Vec<Measured>,
+    pub plans: Vec<SuffixPlan>,
+    pub notes: Vec<String>,
+}
+
+impl Advisor {
+    /// `workload` is the text of a workload file or a recording.
+    pub fn new(mut config: Config, workload: Option<&str>) -> Result<Self, AdviceError> {
+        let mut paths = Paths::new();
+        let has_workload = workload.is_some();
+        let workload =
+            workload.map(|text| Workload::parse(text, &mut paths)).transpose()?.unwrap_or_default();
+        if let Some(throughput) = workload.throughput.filter(|_| !config.throughput_is_given) {
+            config.limits.throughput = throughput.clamp(100, 100_000_000);
+        }
+        if config.current.is_empty() {
+            config.current.clone_from(&workload.key_paths);
+        }
+        Ok(Self {
+            config,
+            workload,
+            has_workload,
+            paths,
+            head: Vec::new(),
+            head_bytes: 0,
+            analyzer: None,
+            properties: Vec::new(),
+            number: 0,
+        })
+    }
+
+    /// Adds an item by its JSON text.
+    pub fn add(&mut self, json: &[u8]) -> Result<(), AdviceError> {
+        self.number += 1;
+        if let Some(analyzer) = &mut self.analyzer {
+            let number = self.number;
+            return analyzer
+                .add(json)
+                .map_err(|error| AdviceError::Item { number, reason: error.to_string() });
+        }
+        self.head_bytes += json.len();
+        self.head.push(json.to_vec());
+        if self.head.len() >= HEAD_ITEMS || self.head_bytes >= HEAD_BYTES {
+            self.begin()?;
+        }
+        Ok(())
+    }
+
+    /// The candidates that are being measured, once enough items were seen to choose them.
+    pub fn candidates(&self) -> &[Candidate] {
+        self.analyzer.as_ref().map_or(&[], |analyzer| &analyzer.candidates)
+    }
+
+    /// Chooses candidates by the items so far.
+    fn begin(&mut self) -> Result<(), AdviceError> {
+        let mut discovery = Discovery::new();
+        // Looking at some of them is enough to know the properties.
+        let step = (self.head.len() / 2000).max(1);
+        self.head.iter().step_by(step).for_each(|item| discovery.add(item));
+        self.properties = discovery.finish();
+        let given = self.config.candidates.iter().map(|text| parse_candidate(text, &mut self.paths));
+        let given = given.collect::<Result<Vec<_>, _>>()?;
+        let partitions = self.config.limits.partition_count();
+        let candidates = if self.config.only_given && !given.is_empty() {
+            given
+        } else {
+            let choice = Choice {
+                properties: &self.properties,
+                workload: &self.workload,
+                current: &self.config.current,
+                partitions,
+                candidates_max: self.config.candidates_max.max(1),
+            };
+            choice.candidates(given, &mut self.paths)
+        };
+        let time = self.config.time_path.clone().or_else(|| time_path(&self.properties).map(str::to_owned));
+        self.config.time_path.clone_from(&time);
+        let mut paths = std::mem::take(&mut self.paths);
+        for path in &self.config.current {
+            paths.slot(path);
+        }
+        let mut analyzer = Analyzer::new(paths, candidates, partitions, time.as_deref(), self.config.seed);
+        let ids = self.workload.recorded.iter().filter_map(|request| request.id.as_deref());
+        analyzer.keep_ids(ids.map(id_hash));
+        for (number, item) in (1..).zip(std::mem::take(&mut self.head)) {
+            let failed = |error: serde_json::Error| AdviceError::Item { number, reason: error.to_string() };
+            analyzer.add(&item).map_err(failed)?;
+        }
+        self.analyzer = Some(analyzer);
+        Ok(())
+    }
+
+    /// The sample and the requests that would be replayed, for whoever wants to replay them elsewhere.
+    pub fn replay(mut self) -> Result<(Analysis, Replay, Config), AdviceError> {
+        if self.analyzer.is_none() {
+            self.begin()?;
+        }
+        let analysis = self.analyzer.take().ok_or(AdviceError::NoItems)?.finish();
+        if analysis.items == 0 {
+            return Err(AdviceError::NoItems);
+        }
+        if !self.has_workload {
+            self.workload = assumed(&analysis, &self.config.limits);
+        }
+        let replay = Replay::new(&analysis, &self.workload, self.config.requests_max, self.config.seed);
+        Ok((analysis, replay, self.config))
+    }
+
+    /// Measures every candidate and ranks them.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub fn finish(self) -> Result<Report, AdviceError> {
+        let has_workload = self.has_workload;
+        let mut workload = self.workload.clone();
+        let (analysis, replay, config) = self.replay()?;
+        if !has_workload {
+            workload = assumed(&analysis, &config.limits);
+        }
+        let items_total = config.items_total.unwrap_or(0.0).max(analysis.items as f64);
+        let scale = items_total / analysis.items as f64;
+        let bytes = analysis.bytes as f64 * scale;
+        let mean_bytes = analysis.bytes as f64 / analysis.items as f64;
+        let span_days = analysis.time.map_or(0.0, |(first, last)| (last - first) as f64 / 86_400_000.0);
+        let created = if has_workload { workload.creates_per_second() } else { 0.0 };
+        let growth_per_day = if created > 0.0 {
+            created * mean_bytes * 86_400.0
+        } else if span_days > 0.01 {
+            bytes / span_days
+        } else {
+            0.0
+        };
+        let index = SampleIndex::new(&analysis, &replay, items_total);
+        let mut measured = Vec::with_capacity(analysis.candidates.len());
+        for (at, candidate) in analysis.candidates.iter().enumerate() {
+            let prediction = predict(&analysis, candidate, &replay, &index, &config.limits);
+            let context = Context {
+                analysis: &analysis,
+                config: &config,
+                scale,
+                bytes,
+                span_days,
+                growth_per_day,
+                retention_days: workload.retention_days,
+                is_time: &replay.is_time,
+            };
+            measured.push(context.measure(at, prediction));
+        }
+        rank::rank(
+            &mut measured,
+            &rank::Facts { has_workload, items: analysis.items as f64, limits: &config.limits, span_days },
+        );
+        let plans = suffix_plans(&measured, &replay, &analysis, &config);
+        let mut notes = Vec::new();
+        if !has_workload {
+            notes.push("No workload was given: writes alone were assumed, at seven tenths of the throughput, so that nothing is known of reads.".to_owned());
+        }
+        if replay.unmatched > 0 {
+            notes.push(format!(
+                "{} recorded requests are about items that the data does not have; others stood in for them.",
+                replay.unmatched
+            ));
+        }
+        if workload.dropped > 0 {
+            notes.push(format!("The recording had no room for {} requests.", workload.dropped));
+        }
+        notes.extend(replay.failed.iter().map(|failed| format!("A query was left out: {failed}.")));
+        if analysis.time.is_none() {
+            notes.push(
+                "No property tells when items were written, so nothing is known of their spread over time."
+                    .to_owned(),
+            );
+        }
+        Ok(Report {
+            items: analysis.items,
+            items_total,
+            bytes,
+            time: analysis.time,
+            time_path: config.time_path.clone(),
+            window_ms: analysis.windows.width_ms,
+            limits: config.limits,
+            growth_per_day,
+            has_workload,
+            workload,
+            replay_requests: replay.requests.len(),
+            replay_seconds: replay.seconds,
+            sample_items: analysis.sample.len(),
+            measured,
+            plans,
+            notes,
+        })
+    }
+}
+
+struct Context<'a> {
+    analysis: &'a Analysis,
+    config: &'a Config,
+    scale: f64,
+    bytes: f64,
+    span_days: f64,
+    growth_per_day: f64,
+    retention_days: Option<f64>,
+    is_time: &'a [bool],
+}
+
+impl Context<'_> {
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    fn measure(&self, at: usize, prediction: Prediction) -> Measured {
+        let (candidate, spread) = (&self.analysis.candidates[at], &self.analysis.spreads[at]);
+        let total = (self.analysis.bytes as f64).max(1.0);
+        let heaviest = spread.heaviest(10);
+        let largest = heaviest.first().map_or(0.0, |key| key.entry.bytes as f64);
+        let most = spread.partitions.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        let count = self.analysis.windows.count();
+        let cells = self.analysis.cells;
+        let heat: Vec<Vec<u32>> = (0..count).map(|window| spread.heat_of(window, cells).to_vec()).collect();
+        let growth = STAGES.iter().map(|days| {
+            let grown = self.bytes + self.growth_per_day * days;
+            let kept = self.retention_days.map_or(f64::INFINITY, |retention| self.growth_per_day * retention);
+            let bytes = grown.min(kept.max(self.bytes));
+            stage(spread, candidate.is_hierarchical(), &self.config.limits, *days, bytes)
+        });
+        Measured {
+            distinct: spread.distinct.estimate().min(self.analysis.items as f64),
+            largest_share: largest / total,
+            largest_share_error: spread.frequent.error_bytes() as f64 / total,
+            largest_bytes: largest * self.scale,
+            days_until_full: self.days_until_full(heaviest.first()),
+            partitions: spread.partitions.clone(),
+            unevenness: most as f64 / total * spread.partitions.len() as f64,
+            window_unevenness: window_unevenness(&heat),
+            heat,
+            growth: growth.collect(),
+            begins_with_time: candidate.begins_with(self.is_time),
+            scope: self.scope(candidate, &prediction),
+            candidate: candidate.clone(),
+            heaviest,
+            prediction,
+            verdict: Verdict::default(),
+        }
+    }
+
+    /// When the heaviest key reaches the limit of a key.
+    #[expect(clippy::cast_precision_loss, reason = "days for people")]
+    fn days_until_full(&self, heaviest: Option<&HeavyKey>) -> Option<f64> {
+        let entry = heaviest?.entry;
+        let limit = self.config.limits.logical_bytes;
+        let total = (self.analysis.bytes as f64).max(1.0);
+        let share = entry.bytes as f64 / total;
+        let size = entry.bytes as f64 * self.scale;
+        if size >= limit {
+            return Some(0.0);
+        }
+        let key_days = (entry.last_ms - entry.first_ms) as f64 / 86_400_000.0;
+        if self.span_days > 0.01 && key_days < self.span_days * 0.5 {
+            // The key has its time and then no longer grows; at the rate of the workload it may still fill up in it.
+            let period = key_days.max(1.0 / 24.0);
+            let in_period = (share * self.span_days / period).min(1.0);
+            let per_day = self.growth_per_day * in_period;
+            return (per_day * period > limit).then(|| limit / per_day);
+        }
+        let per_day = self.growth_per_day * share;
+        if self.retention_days.is_some_and(|retention| per_day * retention < limit) {
+            return None;
+        }
+        let days = if per_day > 0.0 { (limit - size) / per_day } else { f64::INFINITY };
+        (days < 36_500.0).then_some(days)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    fn scope(&self, candidate: &Candidate, prediction: &Prediction) -> Scope {
+        let batches = prediction.batches_kept + prediction.batches_lost;
+        if batches > 0 {
+            let lost = prediction.batches_lost as f64 / batches as f64;
+            return if lost > 0.0 { Scope::Lost(lost) } else { Scope::Kept };
+        }
+        if self.config.current.is_empty() {
+            return Scope::Unknown;
+        }
+        let mut known = vec![KeyPart::Undefined; self.analysis.paths.len()];
+        for path in &self.config.current {
+            if let Some(slot) = self.analysis.paths.find(path) {
+                known[slot] = KeyPart::from("x");
+            }
+        }
+        match candidate.visit(&self.analysis.paths, &known[..]) {
+            Visit::Keys(keys) if keys.len() == 1 => Scope::Kept,
+            _ => Scope::Lost(1.0),
+        }
+    }
+}
+
+/// How uneven the partitions are in a stretch of time, weighted by its items.
+#[expect(clippy::cast_precision_loss, reason = "a ratio")]
+fn window_unevenness(heat: &[Vec<u32>]) -> Option<f64> {
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for row in heat {
+        let items: f64 = row.iter().map(|count| f64::from(*count)).sum();
+        // Few items are uneven by chance alone.
+        if items < 10.0 * row.len() as f64 {
+            continue;
+        }
+        let most = row.iter().copied().max().map_or(0.0, f64::from);
+        sum += most / items * row.len() as f64 * items;
+        weight += items;
+    }
+    (weight > 0.0).then(|| sum / weight)
+}
+
+/// Writes alone, at some part of the throughput.
+#[expect(clippy::cast_precision_loss, reason = "a rate")]
+fn assumed(analysis: &Analysis, limits: &Limits) -> Workload {
+    let items = analysis.sample.len().max(1) as f64;
+    let mean = |sum: f64| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean size")]
+        let whole = (sum / items) as usize;
+        whole
+    };
+    let bytes = mean(analysis.sample.iter().map(|item| f64::from(item.bytes)).sum());
+    let terms = mean(analysis.sample.iter().map(|item| f64::from(item.terms)).sum());
+    let charge = orrery_db::cost::create(bytes, terms).as_f64();
+    let per_second = f64::from(limits.throughput) * ASSUMED_USE / charge.max(1.0);
+    let create = crate::workload::Operation {
+        name: "create".to_owned(),
+        kind: OperationKind::Create,
+        per_second,
+        knows: Vec::new(),
+        query: None,
+        items: 1,
+        together: Vec::new(),
+        recent: false,
+    };
+    Workload { operations: vec![create], ..Workload::default() }
+}
+
+/// The curves for the bases of suffixed candidates, from what the replay found of their reads.
+#[expect(clippy::cast_precision_loss, reason = "rates")]
+fn suffix_plans(
+    measured: &[Measured],
+    replay: &Replay,
+    analysis: &Analysis,
+    config: &Config,
+) -> Vec<SuffixPlan> {
+    let mut plans: Vec<SuffixPlan> = Vec::new();
+    for one in measured {
+        if !matches!(one.candidate.kind, Kind::PrecalculatedSuffix | Kind::RandomSuffix) {
+            continue;
+        }
+        let Some((base, rest)) = one.candidate.name.split_once(" + 1…") else { continue };
+        let by = rest.split_once(" by ").map(|(_, by)| by.to_owned());
+        if plans.iter().any(|plan| plan.base == base && plan.by == by) || plans.len() >= 4 {
+            continue;
+        }
+        let seconds = replay.seconds.max(1e-9);
+        let mut input = PlanInput {
+            partitions: config.limits.partition_count(),
+            write_units: 0.0,
+            known_units: 0.0,
+            all_reads: 0.0,
+            all_read_units: 0.0,
+            reads_are_spread: true,
+        };
+        let mut all_units = 0.0;
+        for (operation, predicted) in replay.operations.iter().zip(&one.prediction.operations) {
+            let mean_partitions = predicted.partitions as f64 / (predicted.requests as f64).max(1.0);
+            if operation.kind.writes() {
+                input.write_units += predicted.charge / seconds;
+            } else if fixes(operation, base, analysis)
+                && !by.as_ref().is_some_and(|by| fixes(operation, by, analysis))
+            {
+                let reads = predicted.requests as f64;
+                let visits = 2.3 + 2.5 * (mean_partitions - 1.0).max(0.0);
+                input.all_reads += reads / seconds;
+                input.reads_are_spread &= !operation.recent;
+                all_units += (predicted.charge - reads * visits).max(0.0) / seconds;
+            } else {
+                input.known_units += predicted.charge / seconds;
+            }
+        }
+        if input.all_reads > 0.0 {
+            input.all_read_units = all_units / input.all_reads;
+        }
+        plans.push(SuffixPlan { base: base.to_owned(), by, input, plan: plan(&input) });
+    }
+    plans
+}
+
+/// Whether a read names a property.
+fn fixes(operation: &crate::workload::Operation, path: &str, analysis: &Analysis) -> bool {
+    let path = path.split(" by ").next().unwrap_or(path);
+    let Some(slot) = analysis.paths.find(path) else { return false };
+    let text = operation.query.as_ref().map(|query| query.text.as_str());
+    operation.knows.contains(&slot)
+        || text.is_some_and(|text| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            text.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
+        })
+}
+
+/// A candidate as people write it.
+pub fn parse_candidate(text: &str, paths: &mut Paths) -> Result<Candidate, AdviceError> {
+    let failed = |reason: String| AdviceError::Candidate { text: text.to_owned(), reason };
+    let text = text.trim();
+    if text.starts_with('{') {
+        let source: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| failed(error.to_string()))?;
+        let definition = Definition::from_json(&source).map_err(|error| failed(error.to_string()))?;
+        return Ok(Candidate::defined(definition, paths));
+    }
+    let levels: Vec<&str> = text.split(',').map(str::trim).collect();
+    for level in &levels {
+        orrery_model::KeyPath::parse(level).map_err(|error| failed(error.to_string()))?;
+    }
+    match levels.as_slice() {
+        [path] => Ok(Candidate::property(path, paths)),
+        [_, _] | [_, _, _] => Ok(Candidate::hierarchical(&levels, paths)),
+        _ => Err(failed("a hierarchy has two or three levels".to_owned())),
+    }
+}

@@ -1,0 +1,146 @@
+//! How a candidate's data spreads over partitions as it grows: partitions that become too large split where their data
+//! is halved, as the server splits them, until what is left is one key.
+
+use crate::analysis::{BUCKETS, Spread};
+use crate::layout::Limits;
+
+/// Partitions that are followed; growth beyond is cut off.
+const PARTITIONS_MAX: usize = 20_000;
+
+/// The partitions at one size of the data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    pub days: f64,
+    pub bytes: f64,
+    pub partitions: usize,
+    pub splits: usize,
+    /// The largest partition's part of all bytes.
+    pub largest_share: f64,
+    /// How many times its even share the largest partition has.
+    pub unevenness: f64,
+    /// Partitions that are too large but hold one key that cannot be divided.
+    pub stuck: usize,
+}
+
+/// The partitions when the data has grown to `bytes`.
+#[expect(clippy::cast_precision_loss, reason = "sizes for people")]
+pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, bytes: f64) -> Stage {
+    let total: u64 = spread.buckets.iter().sum();
+    let scale = if total == 0 { 0.0 } else { bytes / total as f64 };
+    let mut sums = Vec::with_capacity(BUCKETS + 1);
+    sums.push(0.0);
+    for bucket in &spread.buckets {
+        sums.push(sums[sums.len() - 1] + *bucket as f64 * scale);
+    }
+    // Positions in the key space, in buckets; a fraction lies inside one.
+    let at = |position: f64| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the buckets")]
+        let whole = (position as usize).min(BUCKETS - 1);
+        sums[whole] + (sums[whole + 1] - sums[whole]) * (position - whole as f64)
+    };
+    let count = limits.partition_count() as usize;
+    let mut ranges: Vec<(f64, f64)> = (0..count)
+        .map(|index| {
+            let edge = |index: usize| {
+                let exact = BUCKETS as f64 * index as f64 / count as f64;
+                // Whole buckets, so that a heavy key is not cut in two by where its bucket ends.
+                if count <= BUCKETS / 2 { exact.round() } else { exact }
+            };
+            (edge(index), edge(index + 1))
+        })
+        .collect();
+    let (mut splits, mut done) = (0, Vec::new());
+    let mut stuck = 0;
+    while let Some((from, to)) = ranges.pop() {
+        let size = at(to) - at(from);
+        let is_large = size > limits.partition_bytes;
+        // A bucket that is narrower than a key's own place holds one key, unless keys have levels below.
+        let is_one = to - from < 2.0 && !is_divisible;
+        if !is_large || is_one || done.len() + ranges.len() >= PARTITIONS_MAX || to - from < 1e-6 {
+            stuck += usize::from(is_large);
+            done.push(size);
+            continue;
+        }
+        let mut middle = median(&at, from, to);
+        if !is_divisible && to - from >= 2.0 {
+            middle = middle.round().clamp(from.floor() + 1.0, to.ceil() - 1.0);
+        }
+        splits += 1;
+        ranges.push((from, middle));
+        ranges.push((middle, to));
+    }
+    let largest = done.iter().copied().fold(0.0, f64::max);
+    let share = if bytes > 0.0 { largest / bytes } else { 1.0 / done.len() as f64 };
+    Stage {
+        days,
+        bytes,
+        partitions: done.len(),
+        splits,
+        largest_share: share,
+        unevenness: share * done.len() as f64,
+        stuck,
+    }
+}
+
+/// Where half of the data is on either side.
+fn median(at: &impl Fn(f64) -> f64, from: f64, to: f64) -> f64 {
+    let (mut low, mut high) = (from, to);
+    let half = f64::midpoint(at(from), at(to));
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if at(middle) < half {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    // Never at the very edge: both sides must be ranges.
+    let margin = (to - from) * 1e-6;
+    low.clamp(from + margin, to - margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Analyzer;
+    use crate::candidate::Candidate;
+    use crate::fields::Paths;
+    use crate::layout::GIB;
+
+    fn spread(giant_percent: u64) -> Vec<Spread> {
+        let mut paths = Paths::new();
+        let candidates = vec![
+            Candidate::property("/tenant", &mut paths),
+            Candidate::hierarchical(&["/tenant", "/id"], &mut paths),
+        ];
+        let mut analyzer = Analyzer::new(paths, candidates, 2, None, 1);
+        for number in 0..20_000u64 {
+            let tenant = if number % 100 < giant_percent { 0 } else { number % 997 + 1 };
+            analyzer.add(format!(r#"{{"id":"{number}","tenant":"t{tenant}"}}"#).as_bytes()).unwrap();
+        }
+        analyzer.finish().spreads
+    }
+
+    #[test]
+    fn even_keys_split_into_even_partitions() {
+        let limits = Limits { partitions: Some(2), ..Limits::default() };
+        let even = stage(&spread(0)[0], false, &limits, 0.0, 1000.0 * GIB);
+        assert!((20..=40).contains(&even.partitions), "{even:?}");
+        assert_eq!((even.splits, even.stuck), (even.partitions - 2, 0));
+        assert!(even.unevenness < 2.0, "{even:?}");
+        let small = stage(&spread(0)[0], false, &limits, 0.0, 10.0 * GIB);
+        assert_eq!((small.partitions, small.splits), (2, 0));
+    }
+
+    #[test]
+    fn a_giant_key_cannot_be_split_but_a_hierarchy_can() {
+        let limits = Limits { partitions: Some(2), ..Limits::default() };
+        let spreads = spread(40);
+        let flat = stage(&spreads[0], false, &limits, 0.0, 1000.0 * GIB);
+        assert_eq!(flat.stuck, 1);
+        assert!((0.38..0.5).contains(&flat.largest_share), "{flat:?}");
+        let levels = stage(&spreads[1], true, &limits, 0.0, 1000.0 * GIB);
+        assert_eq!(levels.stuck, 0);
+        assert!(levels.largest_share < 0.06, "{levels:?}");
+    }
+}

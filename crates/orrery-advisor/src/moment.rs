@@ -1,0 +1,135 @@
+//! Times in data: what looks like one, and which moment it is.
+
+/// Milliseconds since the Unix epoch of an ISO 8601 date or time: `2018-08`, `2018-08-09`, `2018-08-09T12:30`,
+/// with seconds, fractions, `Z` or an offset.
+pub fn parse_text(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    if !(7..=40).contains(&bytes.len()) || bytes[4] != b'-' {
+        return None;
+    }
+    let year = digits(bytes.get(0..4)?)?;
+    let month = digits(bytes.get(5..7)?)?;
+    if !(1..=12).contains(&month) || year < 1900 {
+        return None;
+    }
+    if bytes.len() == 7 {
+        return Some(days(year, month, 1) * 86_400_000);
+    }
+    let day = (bytes[7] == b'-').then(|| digits(bytes.get(8..10)?)).flatten()?;
+    if !(1..=31).contains(&day) {
+        return None;
+    }
+    let midnight = days(year, month, day) * 86_400_000;
+    let Some(separator) = bytes.get(10) else { return Some(midnight) };
+    if !matches!(separator, b'T' | b't' | b' ') {
+        return None;
+    }
+    let hour = digits(bytes.get(11..13)?)?;
+    let minute = match bytes.get(13) {
+        Some(b':') => digits(bytes.get(14..16)?)?,
+        None => 0,
+        Some(_) => return None,
+    };
+    let mut ms = (hour * 60 + minute) * 60_000;
+    let mut rest = bytes.get(16..).unwrap_or(&[]);
+    if let [b':', after @ ..] = rest {
+        ms += digits(after.get(0..2)?)? * 1000;
+        rest = &after[2..];
+        if let [b'.', fraction @ ..] = rest {
+            let count = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let mut milliseconds = 0;
+            for at in 0..3 {
+                milliseconds =
+                    milliseconds * 10 + fraction[..count].get(at).map_or(0, |byte| i64::from(byte - b'0'));
+            }
+            ms += milliseconds;
+            rest = &fraction[count..];
+        }
+    }
+    let offset = match rest {
+        [] | [b'Z' | b'z'] => 0,
+        [sign @ (b'+' | b'-'), offset @ ..] => {
+            let minutes = digits(offset.get(0..2)?)? * 60 + offset.get(3..5).and_then(digits).unwrap_or(0);
+            if *sign == b'+' { -minutes } else { minutes }
+        }
+        _ => return None,
+    };
+    Some(midnight + ms + offset * 60_000)
+}
+
+/// Seconds or milliseconds since the epoch, of the years from 2001 to 2100.
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+pub fn parse_number(number: f64) -> Option<i64> {
+    if (978_307_200.0..4_102_444_800.0).contains(&number) {
+        Some((number * 1000.0) as i64)
+    } else if (978_307_200_000.0..4_102_444_800_000.0).contains(&number) {
+        Some(number as i64)
+    } else {
+        None
+    }
+}
+
+/// `2018-08-09T12:30:00Z`.
+pub fn print(ms: i64) -> String {
+    let (day, time) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) / 1000);
+    format!("{}T{:02}:{:02}:{:02}Z", print_day(day), time / 3600, time / 60 % 60, time % 60)
+}
+
+/// `2018-08-09` for a day counted from the epoch.
+pub fn print_day(day: i64) -> String {
+    let (year, month, day) = civil(day);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+fn digits(bytes: &[u8]) -> Option<i64> {
+    bytes
+        .iter()
+        .try_fold(0, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
+}
+
+/// Days since the epoch of a date of the Gregorian calendar: years begin in March, so that the leap day is last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
+}
+
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (year_of_era + era * 400 + carry, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_in_their_usual_forms() {
+        for (text, ms) in [
+            ("1970-01-01", 0),
+            ("2018-08-09", 1_533_772_800_000),
+            ("2018-08", 1_533_081_600_000),
+            ("2000-02-29T12:30", 951_827_400_000),
+            ("2018-08-09T01:02:03Z", 1_533_776_523_000),
+            ("2018-08-09T01:02:03.4567Z", 1_533_776_523_456),
+            ("2018-08-09T03:02:03+02:00", 1_533_776_523_000),
+        ] {
+            assert_eq!(parse_text(text), Some(ms), "{text}");
+        }
+        for text in ["", "abc-123", "2018", "2018-13-01", "2018-08-09x", "12345678-1234", "2018-08-0"] {
+            assert_eq!(parse_text(text), None, "{text}");
+        }
+        assert_eq!(print(1_533_776_523_456), "2018-08-09T01:02:03Z");
+        assert_eq!(print_day(0), "1970-01-01");
+        assert_eq!(parse_number(1_533_776_523.0), Some(1_533_776_523_000));
+        assert_eq!(parse_number(1_533_776_523_456.0), Some(1_533_776_523_456));
+        assert_eq!(parse_number(42.0), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! The advisor's report as a page: the ranking, and for the best candidates plots of spread, heat over time, growth and
+//! of cost against the number of suffixes.
+
+use super::page::{figure, page, table};
+use super::svg::{self, Line, escape};
+use super::text::size;
+use crate::advise::{Measured, Report};
+use crate::moment;
+use crate::rank::{count, percent};
+
+/// Candidates that are shown at length.
+const SHOWN: usize = 6;
+
+/// The whole page.
+pub fn html(report: &Report) -> String {
+    let mut body = String::from("<h1>Partition key advice</h1>\n");
+    body.push_str(&head(report));
+    if let Some(best) = report.measured.first() {
+        body.push_str(&recommended(best, report));
+    }
+    body.push_str("<h2>Ranking</h2>\n<div class=\"card\">\n");
+    body.push_str(&ranking(report));
+    body.push_str("<p class=\"dim\">Hot: how many times its even share of the load the busiest partition has. Needs: request units per second to provision so that the busiest partition makes nobody wait.</p>\n</div>\n");
+    body.push_str("<h2>Candidates</h2>\n");
+    for (at, one) in report.measured.iter().take(SHOWN).enumerate() {
+        body.push_str(&candidate(at, one, report));
+    }
+    if !report.plans.is_empty() {
+        body.push_str("<h2>How many suffixes</h2>\n");
+        body.push_str(&plans(report));
+    }
+    if !report.notes.is_empty() {
+        body.push_str("<h2>Notes</h2>\n<div class=\"card\">\n");
+        for note in &report.notes {
+            body.push_str(&format!("<p>{}</p>\n", escape(note)));
+        }
+        body.push_str("</div>\n");
+    }
+    page("Partition key advice", &body)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn head(report: &Report) -> String {
+    let mut text = format!(
+        "<p class=\"dim\">{} items, {}, {} a day more; {} RU/s on {} partitions; {} requests replayed over {:.0} s.",
+        count(report.items_total),
+        size(report.bytes),
+        size(report.growth_per_day),
+        count(report.limits.throughput.into()),
+        report.limits.partition_count(),
+        count(report.replay_requests as f64),
+        report.replay_seconds
+    );
+    if let Some((first, last)) = report.time {
+        text.push_str(&format!(" Written from {} to {}.", moment::print(first), moment::print(last)));
+    }
+    text + "</p>\n"
+}
+
+fn recommended(best: &Measured, report: &Report) -> String {
+    let mut text = format!("<div class=\"card\"><h3>Recommended: {}</h3>\n", escape(&best.candidate.name));
+    if let Some(next) = report.measured.get(1) {
+        let saved = 1.0 - best.verdict.score / next.verdict.score.max(1e-9);
+        text.push_str(&format!(
+            "<p>It comes out {} better than the next, {}.</p>\n",
+            percent(saved),
+            escape(&next.candidate.name)
+        ));
+    }
+    text.push_str(&reasons(best));
+    text.push_str(&format!(
+        "<p>Partition key <code>{}</code></p>\n",
+        escape(&best.candidate.partition_key().to_string())
+    ));
+    if let Some(definition) = &best.candidate.definition {
+        text.push_str(&format!(
+            "<p>Definition <code>{}</code></p>\n",
+            escape(&definition.to_json().to_string())
+        ));
+    }
+    text + "</div>\n"
+}
+
+fn reasons(one: &Measured) -> String {
+    let mut text = String::from("<ul>");
+    for (class, list) in [("good", &one.verdict.good), ("bad", &one.verdict.bad)] {
+        for reason in list {
+            text.push_str(&format!("<li class=\"{class}\">{}</li>", escape(reason)));
+        }
+    }
+    text + "</ul>\n"
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn ranking(report: &Report) -> String {
+    let titles = [
+        "",
+        "Candidate",
+        "Values",
+        "Largest key",
+        "Full in",
+        "Hot",
+        "Point reads",
+        "One partition",
+        "Fan-out",
+        "RU/hour",
+        "429",
+        "Needs RU/s",
+        "Transactions",
+    ];
+    let mut rows: Vec<Vec<String>> = vec![titles.iter().map(|title| (*title).to_owned()).collect()];
+    for (at, one) in report.measured.iter().enumerate() {
+        let reads = one.prediction.reads;
+        let all = (reads.point + reads.single + reads.fan_out) as f64;
+        let share = |number: u64| if all > 0.0 { percent(number as f64 / all) } else { "–".to_owned() };
+        let fan_out = if reads.fan_out > 0 {
+            format!(
+                "{} × {:.1}",
+                share(reads.fan_out),
+                reads.fan_out_partitions as f64 / reads.fan_out as f64
+            )
+        } else {
+            share(0)
+        };
+        rows.push(vec![
+            (at + 1).to_string(),
+            one.candidate.name.clone(),
+            count(one.distinct),
+            percent(one.largest_share),
+            one.days_until_full
+                .map_or_else(|| "never".to_owned(), |days| format!("{} days", count(days.ceil()))),
+            format!("{:.1}×", one.prediction.hot_factor()),
+            share(reads.point),
+            share(reads.single),
+            fan_out,
+            count(one.prediction.per_hour()),
+            percent(one.prediction.throttled_share()),
+            count(one.verdict.needed_now),
+            match one.scope {
+                crate::advise::Scope::Kept => "kept".to_owned(),
+                crate::advise::Scope::Lost(share) => format!("{} lost", percent(share)),
+                crate::advise::Scope::Unknown => "–".to_owned(),
+            },
+        ]);
+    }
+    table(&rows, Some(0))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn candidate(at: usize, one: &Measured, report: &Report) -> String {
+    let mut text = format!("<div class=\"card\"><h3>{}. {}</h3>\n", at + 1, escape(&one.candidate.name));
+    text.push_str(&reasons(one));
+    text.push_str("<div class=\"plots\">\n");
+    let bytes: Vec<f64> = one.partitions.iter().map(|(_, bytes)| *bytes as f64).collect();
+    text.push_str(&figure(
+        "Bytes by partition",
+        &svg::bars("Bytes by partition", &bytes, None, "B", "partitions, in the order of the key space"),
+    ));
+    let seconds = one.prediction.seconds.max(1e-9);
+    let load: Vec<f64> = one.prediction.partitions.iter().map(|units| units / seconds).collect();
+    let share = f64::from(report.limits.share());
+    text.push_str(&figure(
+        "Request units per second by partition; the line is what each may use",
+        &svg::bars("Load by partition", &load, Some(share), "", "partitions"),
+    ));
+    if one.heat.len() > 1 {
+        let columns: Vec<Vec<f64>> =
+            one.heat.iter().map(|row| row.iter().map(|count| f64::from(*count)).collect()).collect();
+        let below = format!("{} windows of {}", one.heat.len(), duration(report.window_ms));
+        text.push_str(&figure(
+            "Where items were written over time",
+            &svg::heat("Heat over time", &columns, &below),
+        ));
+    }
+    text.push_str(&figure(
+        "Where the replayed load goes",
+        &svg::heat("Heat of the replay", &one.prediction.timeline, &format!("{seconds:.0} seconds")),
+    ));
+    let points = |value: fn(&crate::growth::Stage) -> f64| {
+        one.growth.iter().map(|stage| (stage.days, value(stage))).collect::<Vec<_>>()
+    };
+    let series = [
+        Line { name: "partitions", points: points(|stage| stage.partitions as f64) },
+        Line { name: "largest, in even shares", points: points(|stage| stage.unevenness) },
+    ];
+    text.push_str(&figure("As the data grows", &svg::lines("Growth", &series, false, "", "days")));
+    text.push_str("</div></div>\n");
+    text
+}
+
+fn plans(report: &Report) -> String {
+    let mut text = String::from("<div class=\"card\"><div class=\"plots\">\n");
+    for plan in &report.plans {
+        let needed = plan.plan.curve.iter().map(|point| (f64::from(point.suffixes), point.needed)).collect();
+        let used = plan.plan.curve.iter().map(|point| (f64::from(point.suffixes), point.used)).collect();
+        let series = [Line { name: "needed", points: needed }, Line { name: "used", points: used }];
+        let by = plan.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let caption = format!(
+            "{}{by}: request units per second by number of suffixes; {} need the least",
+            plan.base, plan.plan.best
+        );
+        text.push_str(&figure(
+            &caption,
+            &svg::lines("Cost by number of suffixes", &series, true, "", "suffixes"),
+        ));
+    }
+    text + "</div></div>\n"
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn duration(ms: i64) -> String {
+    let seconds = ms as f64 / 1000.0;
+    match seconds {
+        s if s >= 86_400.0 => format!("{:.1} days", s / 86_400.0),
+        s if s >= 3600.0 => format!("{:.1} hours", s / 3600.0),
+        s if s >= 60.0 => format!("{:.1} minutes", s / 60.0),
+        s => format!("{s:.0} seconds"),
+    }
+}

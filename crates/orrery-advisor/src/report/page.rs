@@ -1,0 +1,54 @@
+//! The frame of an HTML report: one file, no scripts, nothing fetched.
+
+use super::svg::escape;
+
+const STYLE: &str = "\
+:root{--ink:#1c2330;--dim:#5b6575;--page:#fbfbf9;--card:#fff;--edge:#e2e4e8;--blue:#2f6fb5;--hot:#c8452f;--green:#2c8a57;--gold:#b98417}\
+@media(prefers-color-scheme:dark){:root{--ink:#e6e8ec;--dim:#9aa4b2;--page:#14171c;--card:#1c2128;--edge:#323842;--blue:#6aa7e8;--hot:#ee7d66;--green:#63c18f;--gold:#e0b252}}\
+*{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,sans-serif}\
+main{max-width:1180px;margin:0 auto;padding:28px 20px 60px}h1{font-size:26px;margin:0 0 4px}h2{font-size:19px;margin:34px 0 10px}h3{font-size:16px;margin:0 0 8px}\
+p{margin:6px 0}.dim,.label{color:var(--dim);fill:var(--dim)}\
+.card{background:var(--card);border:1px solid var(--edge);border-radius:8px;padding:16px 18px;margin:14px 0}\
+.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}\
+th{text-align:right;color:var(--dim);font-weight:600;border-bottom:1px solid var(--edge);padding:5px 8px;white-space:nowrap}\
+td{text-align:right;padding:5px 8px;border-bottom:1px solid var(--edge);white-space:nowrap}th:nth-child(2),td:nth-child(2){text-align:left}\
+tr.best td{font-weight:600}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(340px,1fr));gap:14px}\
+figure{margin:0}figcaption{color:var(--dim);font-size:13px;margin-bottom:2px}svg{width:100%;height:auto;display:block}\
+svg text{font:11px system-ui,sans-serif}.grid{stroke:var(--edge)}.mark{stroke:var(--hot);stroke-dasharray:4 3}\
+.bar{fill:var(--blue)}.bar.hot,.heat{fill:var(--hot)}.line{fill:none;stroke-width:2}\
+.line.s0{stroke:var(--blue)}.line.s1{stroke:var(--hot)}.line.s2{stroke:var(--green)}.line.s3{stroke:var(--gold)}\
+.dot.s0,text.s0{fill:var(--blue)}.dot.s1,text.s1{fill:var(--hot)}.dot.s2,text.s2{fill:var(--green)}.dot.s3,text.s3{fill:var(--gold)}\
+ul{margin:6px 0 10px;padding-left:0;list-style:none}li{padding-left:20px;position:relative}li:before{position:absolute;left:2px;font-weight:700}\
+li.good:before{content:'+';color:var(--green)}li.bad:before{content:'\u{2212}';color:var(--hot)}\
+code{font:12.5px ui-monospace,monospace;background:var(--page);border:1px solid var(--edge);border-radius:4px;padding:1px 5px;overflow-wrap:anywhere}";
+
+/// A whole page.
+pub(super) fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{}</title><style>{STYLE}</style></head>\n<body><main>\n{body}</main></body></html>\n",
+        escape(title)
+    )
+}
+
+/// A plot with what it shows.
+pub(super) fn figure(caption: &str, svg: &str) -> String {
+    format!("<figure><figcaption>{}</figcaption>{svg}</figure>\n", escape(caption))
+}
+
+/// A table; the first row is its head.
+pub(super) fn table(rows: &[Vec<String>], best: Option<usize>) -> String {
+    let mut out = String::from("<div class=\"scroll\"><table>");
+    for (at, row) in rows.iter().enumerate() {
+        let class = if at > 0 && best == Some(at - 1) { " class=\"best\"" } else { "" };
+        let tag = if at == 0 { "th" } else { "td" };
+        out.push_str("<tr");
+        out.push_str(class);
+        out.push('>');
+        for cell in row {
+            out.push_str(&format!("<{tag}>{}</{tag}>", escape(cell)));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</table></div>\n");
+    out
+}

@@ -1,0 +1,198 @@
+//! What a simulation has found, as text, JSON and a page.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::page::{figure, page, table};
+use super::svg::{self, Line, escape};
+use super::text::size;
+use crate::rank::{count, percent};
+use crate::simulate::{Day, Outcome, Scenario};
+
+/// Days that a table lists.
+const ROWS: usize = 13;
+
+pub fn simulation_json(scenario: &Scenario, outcome: &Outcome) -> Value {
+    json!({
+        "name": scenario.name,
+        "seed": scenario.seed,
+        "steps": outcome.steps,
+        "items": outcome.items.round(),
+        "bytes": outcome.bytes.round(),
+        "distinctKeys": outcome.distinct_keys,
+        "partitions": outcome.partitions,
+        "splits": outcome.splits,
+        "stuckPartitions": outcome.stuck,
+        "throttledShare": outcome.throttled,
+        "cost": outcome.cost,
+        "costOfStorage": outcome.cost_of_storage,
+        "largestKeyBytes": outcome.largest_key_bytes.round(),
+        "keyFullOnDay": outcome.key_full_on_day,
+        "days": outcome.days.iter().map(|day| json!({
+            "day": day.day,
+            "items": day.items.round(),
+            "bytes": day.bytes.round(),
+            "partitions": day.partitions,
+            "splits": day.splits,
+            "provisioned": day.provisioned,
+            "used": day.used,
+            "peak": day.peak,
+            "throttledShare": day.throttled,
+            "hotFactor": day.hot_factor,
+            "cost": day.cost,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
+    let titles = [
+        "",
+        "DAY",
+        "ITEMS",
+        "SIZE",
+        "PARTITIONS",
+        "SPLITS",
+        "RU/S USED",
+        "PEAK",
+        "PROVISIONED",
+        "HOT",
+        "429",
+        "COST",
+    ];
+    let mut rows: Vec<Vec<String>> = vec![titles.iter().map(|title| (*title).to_owned()).collect()];
+    let step = outcome.days.len().div_ceil(ROWS).max(1);
+    let last = outcome.days.len().saturating_sub(1);
+    let listed = outcome.days.iter().enumerate().filter(|(at, _)| at % step == 0 || *at == last);
+    rows.extend(listed.map(|(_, day)| {
+        vec![
+            String::new(),
+            day.day.to_string(),
+            count(day.items),
+            size(day.bytes),
+            day.partitions.to_string(),
+            day.splits.to_string(),
+            count(day.used),
+            count(day.peak),
+            count(day.provisioned),
+            format!("{:.1}×", day.hot_factor),
+            percent(day.throttled),
+            count(day.cost),
+        ]
+    }));
+    rows
+}
+
+fn summary(outcome: &Outcome) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "{} items, {}, {} keys on {} partitions after {} splits.",
+            count(outcome.items),
+            size(outcome.bytes),
+            count(outcome.distinct_keys),
+            outcome.partitions,
+            outcome.splits
+        ),
+        format!(
+            "{} of request units had to wait. Cost {}, of it {} for storage.",
+            percent(outcome.throttled),
+            count(outcome.cost),
+            count(outcome.cost_of_storage)
+        ),
+    ];
+    match outcome.key_full_on_day {
+        Some(day) => lines.push(format!("The largest key is full on day {day:.0}; writes to it then fail.")),
+        None => lines.push(format!("The largest key has {}.", size(outcome.largest_key_bytes))),
+    }
+    if outcome.stuck > 0 {
+        lines.push(format!(
+            "{} partitions are too large and cannot split, because each holds one key.",
+            outcome.stuck
+        ));
+    }
+    lines
+}
+
+pub fn simulation_text(scenario: &Scenario, outcome: &Outcome) -> String {
+    let mut out = String::new();
+    let mut line = |text: &str| {
+        out.write_str(text).expect("a String accepts every write");
+        out.push('\n');
+    };
+    if !scenario.name.is_empty() {
+        line(&scenario.name);
+    }
+    for text in summary(outcome) {
+        line(&text);
+    }
+    let rows = rows(outcome);
+    let columns = rows[0].len();
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    for row in &rows {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .skip(1)
+            .map(|(cell, width)| format!("{}{cell}", " ".repeat(width - cell.chars().count())));
+        line(&cells.collect::<Vec<_>>().join("  "));
+    }
+    out
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
+    let title = if scenario.name.is_empty() { "Simulation" } else { &scenario.name };
+    let mut body = format!("<h1>{}</h1>\n<div class=\"card\">\n", escape(title));
+    for text in summary(outcome) {
+        body.push_str(&format!("<p>{}</p>\n", escape(&text)));
+    }
+    body.push_str("</div>\n<div class=\"card\"><div class=\"plots\">\n");
+    let points = |value: fn(&Day) -> f64| {
+        outcome.days.iter().map(|day| (f64::from(day.day), value(day))).collect::<Vec<_>>()
+    };
+    let line = |name, value: fn(&Day) -> f64| Line { name, points: points(value) };
+    let load = [
+        line("provisioned", |day| day.provisioned),
+        line("peak", |day| day.peak),
+        line("used", |day| day.used),
+    ];
+    body.push_str(&figure("Request units per second", &svg::lines("Load", &load, false, "", "days")));
+    let waits = [line("throttled", |day| day.throttled * 100.0)];
+    body.push_str(&figure(
+        "Request units that had to wait",
+        &svg::lines("Throttling", &waits, false, "%", "days"),
+    ));
+    let parts = [line("partitions", |day| day.partitions as f64)];
+    body.push_str(&figure("Partitions", &svg::lines("Partitions", &parts, false, "", "days")));
+    let bytes = [line("bytes", |day| day.bytes)];
+    body.push_str(&figure("Data", &svg::lines("Data", &bytes, false, "B", "days")));
+    let hot = [line("hot", |day| day.hot_factor)];
+    body.push_str(&figure(
+        "The busiest partition, in even shares",
+        &svg::lines("Heat", &hot, false, "×", "days"),
+    ));
+    let cost = [line("cost", |day| day.cost)];
+    body.push_str(&figure("Cost since the beginning", &svg::lines("Cost", &cost, false, "", "days")));
+    let sizes = thinned(&outcome.partition_bytes);
+    body.push_str(&figure(
+        "Bytes by partition at the end",
+        &svg::bars("Bytes by partition", &sizes, None, "B", "partitions"),
+    ));
+    let loads = thinned(&outcome.partition_load);
+    body.push_str(&figure(
+        "Load by partition at the end",
+        &svg::bars("Load by partition", &loads, None, "", "partitions"),
+    ));
+    body.push_str("</div></div>\n<div class=\"card\">\n");
+    body.push_str(&table(&rows(outcome), None));
+    body.push_str("</div>\n");
+    page(title, &body)
+}
+
+/// At most as many bars as can be seen; of neighbours the largest stands for all.
+fn thinned(values: &[f64]) -> Vec<f64> {
+    let step = values.len().div_ceil(256).max(1);
+    values.chunks(step).map(|chunk| chunk.iter().copied().fold(0.0, f64::max)).collect()
+}

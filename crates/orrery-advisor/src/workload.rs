@@ -1,0 +1,557 @@
+//! A workload: operations with rates from a small file, or the recording of a server.
+
+use std::collections::BTreeMap;
+
+use orrery_model::value::{self, Value};
+use orrery_query::ast::{Query, Selection};
+use orrery_query::check;
+use orrery_query::compile::Settings;
+use orrery_query::context::{Context, Policies, Random as QueryRandom};
+use orrery_query::filter::{IndexCondition, PathStep, Test, index_condition};
+use orrery_query::{Program, QueryError};
+use serde::Deserialize;
+
+use crate::fields::Paths;
+use orrery_model::KeyPart;
+
+/// Operations that a workload may list, and requests that are taken from a recording.
+const OPERATIONS_MAX: usize = 1000;
+pub const RECORDED_MAX: usize = 200_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    #[error("the workload is not valid: {0}")]
+    Invalid(String),
+    #[error("the query of operation {name} is not valid: {reason}")]
+    Query { name: String, reason: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OperationKind {
+    Create,
+    Upsert,
+    Replace,
+    Patch,
+    Delete,
+    Read,
+    Query,
+    Batch,
+}
+
+impl OperationKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Upsert => "upsert",
+            Self::Replace => "replace",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::Read => "read",
+            Self::Query => "query",
+            Self::Batch => "batch",
+        }
+    }
+
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::Query)
+    }
+}
+
+/// Where the value of a query's parameter comes from.
+#[derive(Clone, Debug)]
+pub enum Parameter {
+    /// The property of an item of the data.
+    Path(usize),
+    Value(Value),
+}
+
+/// One kind of request.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub name: String,
+    pub kind: OperationKind,
+    pub per_second: f64,
+    /// The properties that whoever asks knows of the item, beside its id.
+    pub knows: Vec<usize>,
+    pub query: Option<QueryShape>,
+    /// How many items a batch writes.
+    pub items: u32,
+    /// What the items of a batch have in common.
+    pub together: Vec<usize>,
+    /// Asked about items of the last hours of the data only.
+    pub recent: bool,
+}
+
+/// A query with its parameters still open.
+#[derive(Clone, Debug)]
+pub struct QueryShape {
+    pub text: String,
+    pub query: Query,
+    pub parameters: Vec<(String, Parameter)>,
+    /// How many rows it gives, if the author knows.
+    pub rows: Option<f64>,
+}
+
+/// A request of a recording.
+#[derive(Clone, Debug)]
+pub struct RecordedRequest {
+    pub at_ms: i64,
+    pub operation: usize,
+    pub id: Option<String>,
+    pub key: Vec<KeyPart>,
+    pub parameters: Vec<(String, Value)>,
+}
+
+/// What is asked of the container.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    pub operations: Vec<Operation>,
+    /// The requests themselves, where they were recorded.
+    pub recorded: Vec<RecordedRequest>,
+    /// The partition key of the container that was recorded.
+    pub key_paths: Vec<String>,
+    pub throughput: Option<u32>,
+    /// Days that items are kept.
+    pub retention_days: Option<f64>,
+    /// Requests that a recording had no room for.
+    pub dropped: u64,
+}
+
+/// What a filter says by equality.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    pub slot: usize,
+    pub values: Vec<KeyPart>,
+}
+
+/// A query with its parameters in place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueryInstance {
+    pub conditions: Vec<Condition>,
+    /// Whether the filter says nothing beyond the conditions.
+    pub is_exact: bool,
+    /// Nothing can match.
+    pub is_empty: bool,
+    pub rows_max: Option<u64>,
+    pub output: Output,
+    pub rows: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    Items,
+    Parts,
+    Count,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct FileForm {
+    operations: Vec<OperationForm>,
+    throughput: Option<u32>,
+    retention_days: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OperationForm {
+    name: Option<String>,
+    operation: OperationKind,
+    per_second: f64,
+    #[serde(default)]
+    knows: Vec<String>,
+    query: Option<String>,
+    /// `@name`: `/path` of an item, or `{"value": …}`.
+    #[serde(default)]
+    parameters: BTreeMap<String, serde_json::Value>,
+    rows: Option<f64>,
+    items: Option<u32>,
+    #[serde(default)]
+    together: Vec<String>,
+    #[serde(default)]
+    recent: bool,
+}
+
+impl Workload {
+    /// Reads a workload file or a recording; the paths it speaks of get slots.
+    pub fn parse(text: &str, paths: &mut Paths) -> Result<Self, WorkloadError> {
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let is_recording = value::parse(first.as_bytes()).is_ok_and(|line| line.get("recording").is_some());
+        let workload =
+            if is_recording { Self::parse_recording(text, paths)? } else { Self::parse_file(text, paths)? };
+        for operation in &workload.operations {
+            operation.register(paths)?;
+        }
+        Ok(workload)
+    }
+
+    fn parse_file(text: &str, paths: &mut Paths) -> Result<Self, WorkloadError> {
+        let form: FileForm =
+            serde_json::from_str(text).map_err(|error| WorkloadError::Invalid(error.to_string()))?;
+        if form.operations.len() > OPERATIONS_MAX {
+            return Err(WorkloadError::Invalid(format!("more than {OPERATIONS_MAX} operations")));
+        }
+        let operations = form.operations.into_iter().enumerate();
+        let operations = operations.map(|(at, form)| form.read(at, paths)).collect::<Result<_, _>>()?;
+        let retention_days = form.retention_days.filter(|days| days.is_finite() && *days > 0.0);
+        Ok(Self { operations, throughput: form.throughput, retention_days, ..Self::default() })
+    }
+
+    fn parse_recording(text: &str, paths: &mut Paths) -> Result<Self, WorkloadError> {
+        let invalid =
+            |line: usize, reason: &str| WorkloadError::Invalid(format!("line {}: {reason}", line + 1));
+        let mut workload = Self::default();
+        let mut known: BTreeMap<(OperationKind, String), usize> = BTreeMap::new();
+        let mut slots = Vec::new();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let line = value::parse(line.as_bytes()).map_err(|error| invalid(number, &error.to_string()))?;
+            if line.get("recording").is_some() {
+                let listed = line.get("partitionKey").and_then(Value::as_array).unwrap_or(&[]);
+                workload.key_paths = listed.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+                slots = workload.key_paths.iter().map(|path| paths.slot(path)).collect();
+                let throughput = line.get("throughput").and_then(Value::as_i64);
+                workload.throughput = throughput.and_then(|throughput| u32::try_from(throughput).ok());
+                let dropped = line.get("dropped").and_then(Value::as_i64);
+                workload.dropped = dropped.and_then(|dropped| u64::try_from(dropped).ok()).unwrap_or(0);
+                continue;
+            }
+            if workload.recorded.len() >= RECORDED_MAX {
+                workload.dropped += 1;
+                continue;
+            }
+            let name = line
+                .get("operation")
+                .and_then(Value::as_str)
+                .ok_or_else(|| invalid(number, "no operation"))?;
+            let kind = serde_json::from_value::<OperationKind>(serde_json::Value::from(name))
+                .map_err(|_| invalid(number, "an unknown operation"))?;
+            let text = line.get("query").and_then(Value::as_str).unwrap_or_default();
+            let operation = if let Some(known) = known.get(&(kind, text.to_owned())) {
+                *known
+            } else {
+                if workload.operations.len() >= OPERATIONS_MAX {
+                    workload.dropped += 1;
+                    continue;
+                }
+                let index = workload.operations.len();
+                let name = if text.is_empty() { kind.name().to_owned() } else { text.to_owned() };
+                let query = (kind == OperationKind::Query).then(|| QueryShape::parse(text)).transpose();
+                let query = query.map_err(|reason| WorkloadError::Query { name: name.clone(), reason })?;
+                workload.operations.push(Operation {
+                    name,
+                    kind,
+                    per_second: 0.0,
+                    knows: slots.clone(),
+                    query,
+                    items: 1,
+                    together: slots.clone(),
+                    recent: false,
+                });
+                known.insert((kind, text.to_owned()), index);
+                index
+            };
+            let items = line.get("items").and_then(Value::as_i64).and_then(|items| u32::try_from(items).ok());
+            if let Some(items) = items {
+                let operation = &mut workload.operations[operation];
+                operation.items = operation.items.max(items.clamp(1, 100));
+            }
+            let parameters = line.get("parameters").and_then(Value::as_array).unwrap_or(&[]).iter();
+            let parameters = parameters.filter_map(|parameter| {
+                let name = parameter.get("name").and_then(Value::as_str)?;
+                Some((name.to_owned(), parameter.get("value")?.clone()))
+            });
+            workload.recorded.push(RecordedRequest {
+                at_ms: line.get("atMs").and_then(Value::as_i64).ok_or_else(|| invalid(number, "no time"))?,
+                operation,
+                id: line.get("id").and_then(Value::as_str).map(str::to_owned),
+                key: line.get("key").and_then(Value::as_array).unwrap_or(&[]).iter().map(key_part).collect(),
+                parameters: parameters.collect(),
+            });
+        }
+        workload.recorded.sort_by_key(|request| request.at_ms);
+        workload.set_rates();
+        Ok(workload)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "rates")]
+    fn set_rates(&mut self) {
+        let (Some(first), Some(last)) = (self.recorded.first(), self.recorded.last()) else { return };
+        let seconds = ((last.at_ms - first.at_ms) as f64 / 1000.0).max(1.0);
+        for request in &self.recorded {
+            self.operations[request.operation].per_second += 1.0 / seconds;
+        }
+    }
+
+    /// Items written for the first time, in a second.
+    pub fn creates_per_second(&self) -> f64 {
+        let creating = self
+            .operations
+            .iter()
+            .filter(|operation| matches!(operation.kind, OperationKind::Create | OperationKind::Batch));
+        creating.map(|operation| operation.per_second * f64::from(operation.items)).sum()
+    }
+}
+
+impl OperationForm {
+    fn read(self, at: usize, paths: &mut Paths) -> Result<Operation, WorkloadError> {
+        let name = self.name.clone().or_else(|| self.query.clone());
+        let name = name.unwrap_or_else(|| format!("{} {}", self.operation.name(), at + 1));
+        let invalid = |reason: &str| WorkloadError::Invalid(format!("operation {name}: {reason}"));
+        if !self.per_second.is_finite() || self.per_second < 0.0 || self.per_second > 1e7 {
+            return Err(invalid("perSecond must be between 0 and 10 million"));
+        }
+        if (self.operation == OperationKind::Query) != self.query.is_some() {
+            return Err(invalid("a query, and only a query, has a text"));
+        }
+        let query = self.query.as_deref().map(QueryShape::parse).transpose();
+        let mut query = query.map_err(|reason| WorkloadError::Query { name: name.clone(), reason })?;
+        if let Some(query) = &mut query {
+            query.rows = self.rows;
+            for (parameter, source) in self.parameters {
+                let source = match &source {
+                    serde_json::Value::String(path) if path.starts_with('/') => {
+                        Parameter::Path(paths.slot(path))
+                    }
+                    serde_json::Value::Object(object) if object.contains_key("value") => {
+                        let text = object["value"].to_string();
+                        Parameter::Value(
+                            value::parse(text.as_bytes()).map_err(|error| invalid(&error.to_string()))?,
+                        )
+                    }
+                    _ => return Err(invalid("a parameter is the path of a property, or {\"value\": …}")),
+                };
+                query.parameters.push((parameter, source));
+            }
+        }
+        if self.operation == OperationKind::Batch && self.together.is_empty() {
+            return Err(invalid("a batch says by \"together\" which properties its items share"));
+        }
+        Ok(Operation {
+            kind: self.operation,
+            per_second: self.per_second,
+            knows: self.knows.iter().map(|path| paths.slot(path)).collect(),
+            query,
+            items: self
+                .items
+                .unwrap_or(if self.operation == OperationKind::Batch { 2 } else { 1 })
+                .clamp(1, 100),
+            together: self.together.iter().map(|path| paths.slot(path)).collect(),
+            recent: self.recent,
+            name,
+        })
+    }
+}
+
+impl Operation {
+    /// Gives slots to the properties that the filter looks at, whatever the parameters will be.
+    fn register(&self, paths: &mut Paths) -> Result<(), WorkloadError> {
+        let Some(shape) = &self.query else { return Ok(()) };
+        let mut parameters: Vec<(String, Value)> =
+            shape.parameters.iter().map(|(name, _)| (name.clone(), Value::from("x"))).collect();
+        // A recording's parameters come with each request.
+        for word in shape.text.split(|c: char| !(c.is_alphanumeric() || c == '@' || c == '_')) {
+            if word.starts_with('@') && !parameters.iter().any(|(name, _)| name == word) {
+                parameters.push((word.to_owned(), Value::from("x")));
+            }
+        }
+        let condition = shape.condition(&parameters);
+        let condition =
+            condition.map_err(|reason| WorkloadError::Query { name: self.name.clone(), reason })?;
+        for path in condition.paths() {
+            if let Some(path) = plain_path(&path.0) {
+                paths.slot(&path);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl QueryShape {
+    fn parse(text: &str) -> Result<Self, String> {
+        let query = check::parse(text).map_err(|errors| first_of(&errors))?;
+        Ok(Self { text: text.to_owned(), query, parameters: Vec::new(), rows: None })
+    }
+
+    fn condition(&self, parameters: &[(String, Value)]) -> Result<IndexCondition, String> {
+        let policies = Policies::default();
+        let settings = Settings { parameters, computed: &[], policies: &policies };
+        let program = Program::compile(&self.query, settings).map_err(|errors| first_of(&errors))?;
+        let random = QueryRandom::new(1);
+        Ok(index_condition(&program, &Context::new(0, &random, &policies)))
+    }
+
+    /// The query with these parameters.
+    pub fn instance(&self, parameters: &[(String, Value)], paths: &Paths) -> Result<QueryInstance, String> {
+        let condition = self.condition(parameters)?;
+        let mut instance = QueryInstance {
+            conditions: Vec::new(),
+            is_exact: condition.is_exact(),
+            is_empty: condition == IndexCondition::None,
+            rows_max: self.rows_max(),
+            output: self.output(),
+            rows: self.rows,
+        };
+        instance.add(&condition, paths);
+        Ok(instance)
+    }
+
+    fn rows_max(&self) -> Option<u64> {
+        use orrery_query::ast::{Count, CountValue};
+        let top = self.query.select.top.as_ref();
+        let limit = self.query.offset_limit.as_ref().map(|window| &window.limit);
+        let number = |count: &Count| match count.value {
+            CountValue::Literal(number) => Some(number),
+            CountValue::NotInteger(_) | CountValue::Parameter(_) => None,
+        };
+        top.and_then(number).or_else(|| limit.and_then(number))
+    }
+
+    fn output(&self) -> Output {
+        match &self.query.select.selection {
+            Selection::Star(_) => Output::Items,
+            Selection::Value(_) if self.text.to_ascii_uppercase().contains("COUNT(") => Output::Count,
+            Selection::Value(_) | Selection::List(_) => Output::Parts,
+        }
+    }
+}
+
+impl QueryInstance {
+    fn add(&mut self, condition: &IndexCondition, paths: &Paths) {
+        match condition {
+            IndexCondition::And(parts) => parts.iter().for_each(|part| self.add(part, paths)),
+            IndexCondition::Or(parts) => {
+                // Alternatives for one property are a list of values; others say nothing here.
+                let mut inner = Self { conditions: Vec::new(), ..self.clone() };
+                for part in parts {
+                    inner.add(part, paths);
+                }
+                let slot = inner.conditions.first().map(|condition| condition.slot);
+                let same = inner.conditions.iter().all(|condition| Some(condition.slot) == slot);
+                if let Some(slot) = slot.filter(|_| same && inner.conditions.len() == parts.len()) {
+                    let values =
+                        inner.conditions.into_iter().flat_map(|condition| condition.values).collect();
+                    self.conditions.push(Condition { slot, values });
+                } else {
+                    self.is_exact = false;
+                }
+            }
+            IndexCondition::Term { path, test, .. } => {
+                let slot = plain_path(&path.0).and_then(|path| paths.find(&path));
+                let values = match test {
+                    Test::Equal(value) => vec![key_part(value)],
+                    Test::In(values) => values.iter().map(key_part).collect(),
+                    _ => {
+                        self.is_exact = false;
+                        return;
+                    }
+                };
+                match slot {
+                    Some(slot) => self.conditions.push(Condition { slot, values }),
+                    None => self.is_exact = false,
+                }
+            }
+            IndexCondition::All | IndexCondition::None => {}
+        }
+    }
+}
+
+fn first_of(errors: &[QueryError]) -> String {
+    errors.first().map_or_else(|| "unknown".to_owned(), |error| error.message.clone())
+}
+
+/// The path as items have it, unless it goes through arrays.
+fn plain_path(steps: &[PathStep]) -> Option<String> {
+    let mut path = String::new();
+    for step in steps {
+        let PathStep::Name(name) = step else { return None };
+        path.push('/');
+        path.push_str(name);
+    }
+    (!path.is_empty()).then_some(path)
+}
+
+pub fn key_part(value: &Value) -> KeyPart {
+    match value {
+        Value::Null => KeyPart::Null,
+        Value::Bool(flag) => KeyPart::Bool(*flag),
+        Value::Number(number) => KeyPart::Number(number.as_f64()),
+        Value::String(text) => KeyPart::String(text.clone()),
+        Value::Array(_) | Value::Object(_) => KeyPart::Undefined,
+    }
+}
+
+/// The value of a property of the data, as a query's parameter.
+pub fn parameter_value(part: &KeyPart) -> Option<Value> {
+    match part {
+        KeyPart::Undefined => None,
+        KeyPart::Null => Some(Value::Null),
+        KeyPart::Bool(flag) => Some(Value::Bool(*flag)),
+        KeyPart::Number(number) => Some(Value::from(*number)),
+        KeyPart::String(text) => Some(Value::String(text.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_lists_operations_and_what_they_know() {
+        let mut paths = Paths::new();
+        let text = r#"{"throughput":12000,"operations":[
+            {"operation":"create","perSecond":500},
+            {"operation":"read","perSecond":20,"knows":["/deviceId"]},
+            {"operation":"query","perSecond":5,"query":"SELECT TOP 5 * FROM c WHERE c.deviceId = @d AND c.at > @t AND c.kind IN ('a','b')","parameters":{"@d":"/deviceId","@t":{"value":7}}},
+            {"operation":"batch","perSecond":2,"items":4,"together":["/orderId"]}]}"#;
+        let workload = Workload::parse(text, &mut paths).unwrap();
+        assert_eq!(workload.throughput, Some(12_000));
+        assert!((workload.creates_per_second() - 508.0).abs() < 1e-9);
+        for path in ["/deviceId", "/at", "/kind", "/orderId"] {
+            assert!(paths.find(path).is_some(), "{path}");
+        }
+        let shape = workload.operations[2].query.as_ref().unwrap();
+        let parameters = [("@d".to_owned(), Value::from("x1")), ("@t".to_owned(), Value::from(7))];
+        let instance = shape.instance(&parameters, &paths).unwrap();
+        let device = Condition { slot: paths.find("/deviceId").unwrap(), values: vec![KeyPart::from("x1")] };
+        let kinds = vec![KeyPart::from("a"), KeyPart::from("b")];
+        let kind = Condition { slot: paths.find("/kind").unwrap(), values: kinds };
+        assert_eq!(instance.conditions, [device, kind]);
+        assert_eq!((instance.rows_max, instance.is_exact, instance.output), (Some(5), false, Output::Items));
+    }
+
+    #[test]
+    fn faults_are_told() {
+        for text in [
+            "{",
+            r#"{"operations":[{"operation":"fly","perSecond":1}]}"#,
+            r#"{"operations":[{"operation":"create","perSecond":-1}]}"#,
+            r#"{"operations":[{"operation":"query","perSecond":1}]}"#,
+            r#"{"operations":[{"operation":"query","perSecond":1,"query":"SELEC"}]}"#,
+            r#"{"operations":[{"operation":"create","perSecond":1,"rate":2}]}"#,
+            r#"{"operations":[{"operation":"batch","perSecond":1}]}"#,
+        ] {
+            assert!(Workload::parse(text, &mut Paths::new()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_recording_gives_requests_and_their_rates() {
+        let mut paths = Paths::new();
+        let text = concat!(
+            r#"{"recording":1,"partitionKey":["/pk"],"throughput":4000,"dropped":3}"#,
+            "\n",
+            r#"{"atMs":1000,"operation":"read","id":"a","key":["k"],"status":200,"charge":1}"#,
+            "\n",
+            r#"{"atMs":6000,"operation":"query","query":"SELECT * FROM c WHERE c.x = @x","parameters":[{"name":"@x","value":5}],"status":200,"charge":3}"#,
+            "\n",
+            r#"{"atMs":11000,"operation":"read","id":"b","key":["k"],"status":200,"charge":1}"#,
+            "\n"
+        );
+        let workload = Workload::parse(text, &mut paths).unwrap();
+        assert_eq!((workload.operations.len(), workload.recorded.len(), workload.dropped), (2, 3, 3));
+        assert!((workload.operations[0].per_second - 0.2).abs() < 1e-9);
+        assert_eq!(workload.operations[0].knows, [paths.find("/pk").unwrap()]);
+        assert!(paths.find("/x").is_some());
+    }
+}

@@ -1,0 +1,155 @@
+//! What is noted of a request while its container is being recorded, and `/_orrery/recordings`.
+
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use orrery_db::{Database, QueryRequest, Trace};
+use orrery_model::value::{self, Value};
+use orrery_model::{Error, Object, Result};
+
+use crate::headers;
+use crate::operation::Verb;
+use crate::path::Path;
+use crate::reply::Reply;
+use crate::service::Call;
+use crate::wire::status::wire_status;
+
+/// The longest text that is noted of a parameter.
+const PARAMETER_BYTES_MAX: usize = 512;
+
+/// A request on its way: what is known before it is answered.
+pub(crate) struct Noted {
+    database: String,
+    container: String,
+    shape: Object,
+}
+
+/// What to note of a request, if its container is recorded. Bodies of items are looked at for their id alone.
+pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
+    let at = call.path.container()?;
+    if !call.database.recordings().wants(&at.database, &at.container) {
+        return None;
+    }
+    let mut shape = Object::new();
+    shape.set("atMs", Value::from(call.database.env().now_ms()));
+    let name = match (call.path, call.verb) {
+        (Path::Item(..), Verb::Read) => "read",
+        (Path::Item(..), Verb::Replace) => "replace",
+        (Path::Item(..), Verb::Patch) => "patch",
+        (Path::Item(..), Verb::Delete) => "delete",
+        (Path::Items(_), Verb::Create) => "create",
+        (Path::Items(_), Verb::Upsert) => "upsert",
+        (Path::Items(_), Verb::Batch) => "batch",
+        (Path::Items(_), Verb::Query) => "query",
+        _ => return None,
+    };
+    shape.set("operation", Value::from(name));
+    match (call.path, call.verb) {
+        (Path::Item(_, id), _) => shape.set("id", Value::from(id.as_str())),
+        (_, Verb::Create | Verb::Upsert) => {
+            let item = value::parse(&call.body).ok();
+            if let Some(id) = item.as_ref().and_then(|item| item.get("id")).filter(|id| id.as_str().is_some()) {
+                shape.set("id", id.clone());
+            }
+        }
+        (_, Verb::Batch) => {
+            let operations = value::parse(&call.body).ok();
+            let count = operations.as_ref().and_then(Value::as_array).map_or(1, <[Value]>::len);
+            shape.set("items", Value::from(i64::try_from(count).unwrap_or(1)));
+        }
+        (_, Verb::Query) => {
+            // Of a query that a client sends to each partition, and of its pages, the first stands for all.
+            let headers = &call.parts.headers;
+            let is_later = headers::non_empty(headers, headers::CONTINUATION).is_some();
+            if is_later || !is_first_range(call) {
+                return None;
+            }
+            let request: QueryRequest = call.query().ok()?;
+            shape.set("query", Value::from(request.text.as_str()));
+            let parameters = request.parameters.iter().map(|(name, value)| {
+                let mut parameter = Object::new();
+                parameter.set("name", Value::from(name.as_str()));
+                let is_short = value.as_str().is_none_or(|text| text.len() <= PARAMETER_BYTES_MAX);
+                let is_scalar = !matches!(value, Value::Array(_) | Value::Object(_));
+                parameter.set("value", if is_short && is_scalar { value.clone() } else { Value::Null });
+                Value::from(parameter)
+            });
+            shape.set("parameters", parameters.collect::<Vec<_>>().into());
+        }
+        _ => {}
+    }
+    Some(Noted { database: at.database.clone(), container: at.container.clone(), shape })
+}
+
+/// Whether the request is for the whole container, for a key, or for the first of its partitions.
+fn is_first_range(call: &Call<'_>) -> bool {
+    let Ok(Some(range_id)) = headers::range_id(&call.parts.headers) else { return true };
+    let Some(at) = call.path.container() else { return true };
+    let catalog = call.database.catalog();
+    let Ok(container) = catalog.container(&at.database, &at.container) else { return true };
+    let first = container.partitions.iter().min_by(|a, b| a.range.min.cmp(&b.range.min));
+    first.is_none_or(|first| first.range_id.to_string() == range_id.to_string())
+}
+
+/// Notes the request with its outcome.
+pub(crate) fn note(noted: Noted, database: &Database, trace: &Trace, outcome: &Result<Reply>) {
+    let Noted { database: name, container, mut shape } = noted;
+    if let Some(key) = trace.key.as_ref().and_then(|key| value::parse(key.as_bytes()).ok()) {
+        shape.set("key", key);
+    }
+    let status = match outcome {
+        Ok(reply) => reply.status.as_u16(),
+        Err(error) => wire_status(error.kind).status,
+    };
+    shape.set("status", Value::from(i64::from(status)));
+    shape.set("charge", Value::from(trace.charge.as_f64()));
+    database.recordings().note(&name, &container, Value::from(shape).to_json());
+}
+
+/// `/_orrery/recordings` and what is below.
+pub(crate) fn route(
+    database: &Arc<Database>,
+    method: &Method,
+    path: &str,
+    query: &str,
+    body: &[u8],
+) -> Result<Reply> {
+    let json = |value: Value| Ok(Reply::json(StatusCode::OK, value.to_json()));
+    let rest = path.strip_prefix("/_orrery/recordings").unwrap_or_default();
+    let place = || {
+        let body = value::parse(body).map_err(|_| Error::bad_request("The body is not valid JSON."))?;
+        let text = |name: &'static str| {
+            let text = body.get(name).and_then(Value::as_str).map(str::to_owned);
+            text.ok_or_else(|| orrery_model::ids::missing_properties(&[name]))
+        };
+        let requests_max = body.get("requestsMax").and_then(Value::as_i64);
+        let requests_max = requests_max.map(|most| usize::try_from(most).unwrap_or(1));
+        Ok::<_, Error>((text("database")?, text("container")?, requests_max))
+    };
+    match (method, rest) {
+        (&Method::GET, "") => json(database.list_recordings()),
+        (&Method::GET, "/download") => {
+            let argument = |name: &str| {
+                let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+                pair.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned())
+            };
+            let (Some(name), Some(container)) = (argument("database"), argument("container")) else {
+                return Err(Error::bad_request("Name the database and the container."));
+            };
+            Ok(Reply::json(StatusCode::OK, database.recording_lines(&name, &container)?))
+        }
+        (&Method::POST, "") => {
+            let (name, container, requests_max) = place()?;
+            json(database.start_recording(&name, &container, requests_max)?)
+        }
+        (&Method::POST, "/stop") => {
+            let (name, container, _) = place()?;
+            json(database.stop_recording(&name, &container)?)
+        }
+        (&Method::POST, "/discard") => {
+            let (name, container, _) = place()?;
+            json(database.discard_recording(&name, &container)?)
+        }
+        _ => Err(Error::new(orrery_model::ErrorKind::NotFound, "There is nothing here.")),
+    }
+}
