@@ -82,7 +82,8 @@ fn verdict(one: &Measured, facts: &Facts<'_>) -> Verdict {
     if let Scope::Lost(share) = one.scope {
         penalty += 0.3 * share;
     }
-    let is_unique = one.distinct >= facts.items * 0.9 && facts.items > 100.0;
+    let is_unique =
+        !one.candidate.is_hierarchical() && one.distinct >= facts.items * 0.9 && facts.items > 100.0;
     if is_unique {
         penalty += if facts.has_workload { 0.02 } else { 0.25 };
     }

@@ -20,6 +20,7 @@ mod offers;
 mod partitions;
 mod permissions;
 mod queries;
+mod recording;
 mod resource_token;
 mod scripts;
 mod synthetic;
@@ -51,6 +52,7 @@ pub use orrery_query::limits as query_limits;
 pub use partitions::{ContainerView, LargeKey, MergeReport, PartitionLoad, PartitionView, SplitReport};
 pub use permissions::PermissionReply;
 pub use queries::{ClientMerge, Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest, Routing};
+pub use recording::{RECORDED_REQUESTS_MAX, Recordings};
 pub use resource_token::{Access, Grant};
 pub use scripts::{ProcedureCall, Triggers};
 pub use synthetic::{Policy as SyntheticPolicy, SYNTHETIC_KEY};
@@ -114,6 +116,7 @@ pub struct Database {
     pub(crate) lacking: queries::LackingItems,
     pub(crate) scripts: scripts::Scripts,
     maintenance: maintenance::Maintenance,
+    pub(crate) recordings: recording::Recordings,
 }
 
 impl Database {
@@ -134,6 +137,7 @@ impl Database {
             unsettled_histories: items::history::Unsettled::default(),
             index_rebuilds: index::rebuild::Progress::default(),
             budgets: throughput::Budgets::default(),
+            recordings: recording::Recordings::default(),
             reshapings: tokio::sync::Mutex::new(()),
             evaluations: tokio::sync::Semaphore::new(
                 std::thread::available_parallelism().map_or(2, std::num::NonZero::get),

@@ -20,7 +20,7 @@ use crate::path::Path;
 use crate::reply::{Common, Reply};
 use crate::service::{GatewayOptions, Refusal};
 use crate::transport::{BodyError, ConnectionInfo};
-use crate::{controls, explain, partition_metrics};
+use crate::{controls, explain, partition_metrics, recording};
 
 /// Whether a path is part of this surface.
 pub(crate) fn is_ours(path: &str) -> bool {
@@ -139,6 +139,7 @@ async fn route(
             let events: Vec<Value> = database.throttle_events().iter().map(throttle_value).collect();
             Ok(Reply::json(StatusCode::OK, Value::from(events).to_json()))
         }
+        _ if path.starts_with("/_orrery/recordings") => recording::route(database, method, path, query, body),
         _ => Err(Error::new(orrery_model::ErrorKind::NotFound, "There is nothing here.")),
     }
 }

@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod operation;
 mod partition_metrics;
 pub mod path;
+mod recording;
 mod reply;
 mod service;
 pub mod transport;

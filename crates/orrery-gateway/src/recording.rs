@@ -48,7 +48,8 @@ pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
         (Path::Item(_, id), _) => shape.set("id", Value::from(id.as_str())),
         (_, Verb::Create | Verb::Upsert) => {
             let item = value::parse(&call.body).ok();
-            if let Some(id) = item.as_ref().and_then(|item| item.get("id")).filter(|id| id.as_str().is_some()) {
+            if let Some(id) = item.as_ref().and_then(|item| item.get("id")).filter(|id| id.as_str().is_some())
+            {
                 shape.set("id", id.clone());
             }
         }

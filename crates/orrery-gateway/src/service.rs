@@ -24,6 +24,7 @@ use crate::headers;
 use crate::metrics::Metrics;
 use crate::operation::Verb;
 use crate::path::Path;
+use crate::recording;
 use crate::reply::{Common, Reply};
 use crate::transport::{BodyError, ConnectionInfo, Handler, HangUp, read_body};
 
@@ -170,6 +171,7 @@ impl Gateway {
                 activity_id: &activity_id,
                 consistency,
             };
+            let noted = recording::shape(&call);
             let reply = call.dispatch(&mut trace).await;
             let reads_items =
                 !verb.writes() && verb != Verb::PlanQuery && matches!(path, Path::Items(_) | Path::Item(..));
@@ -177,6 +179,9 @@ impl Gateway {
                 && consistency.level_of(&parts.headers).is_ok_and(ConsistencyLevel::reads_cost_double)
             {
                 trace.add(trace.charge);
+            }
+            if let Some(noted) = noted {
+                recording::note(noted, &self.database, &trace, &reply);
             }
             let reply = reply.map_err(Refusal::from);
             // What was done stays done; only the answer is lost.

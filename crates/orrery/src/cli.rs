@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::advise::AdviseArguments;
+use crate::record::RecordCommand;
+use crate::simulate::SimulateArguments;
 use crate::transfer::arguments::{CopyArguments, ExportArguments, ImportArguments};
 
 /// A partitioned JSON document database that speaks the wire protocol of Azure Cosmos DB for NoSQL.
@@ -50,6 +53,21 @@ pub(crate) enum Command {
     /// Containers that do not exist are made with the definition and the throughput of the originals. Items are
     /// upserted; what is written to the source meanwhile may be missed.
     Copy(Box<CopyArguments>),
+    /// Measure partition keys on data and a workload, and rank them with reasons.
+    ///
+    /// Candidates (properties, concatenations, suffixes, hierarchies) are tried by putting the items and the requests
+    /// through the true hash onto the partitions that the throughput gives. Memory stays bounded whatever is read.
+    Advise(Box<AdviseArguments>),
+    /// Record the requests to a container of a running server, as a workload for advise.
+    #[command(arg_required_else_help = true)]
+    Record {
+        #[command(subcommand)]
+        command: RecordCommand,
+    },
+    /// Play a container over a year from a scenario: partitions, splits, throttling and cost.
+    ///
+    /// Nothing is stored: the same model as the advisor's at any size, deterministic by seed.
+    Simulate(SimulateArguments),
     /// Work with partition keys.
     #[command(arg_required_else_help = true)]
     Key {

@@ -3,6 +3,7 @@
 //!
 //! Exit codes: 0 done, 1 not found or refused, 2 bad usage, 3 internal.
 
+mod advise;
 mod assembly;
 mod banner;
 mod cli;
@@ -14,9 +15,11 @@ mod keys;
 mod partitions;
 mod query_explain;
 mod query_plan;
+mod record;
 mod seed;
 mod serve;
 mod settings;
+mod simulate;
 mod store_move;
 mod store_status;
 mod transfer;
@@ -57,6 +60,9 @@ fn run() -> Result<(), Failure> {
         Command::Import(arguments) => transfer::import(&arguments, &mut std::io::stdout()),
         Command::Export(arguments) => transfer::export(&arguments, &mut std::io::stdout()),
         Command::Copy(arguments) => transfer::copy(&arguments, &mut std::io::stdout()),
+        Command::Advise(arguments) => advise::run(&arguments, &mut std::io::stdout().lock()),
+        Command::Record { command } => record::run(&command, &mut std::io::stdout().lock()),
+        Command::Simulate(arguments) => simulate::run(&arguments, &mut std::io::stdout().lock()),
         Command::Key { command: KeyCommand::Hash } => {
             key_hash::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
         }

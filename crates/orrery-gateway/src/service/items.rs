@@ -274,7 +274,7 @@ impl Call<'_> {
     }
 
     /// The query in the body; old clients send its bare text.
-    pub(super) fn query(&self) -> Result<QueryRequest> {
+    pub(crate) fn query(&self) -> Result<QueryRequest> {
         let content_type = self.header("content-type").unwrap_or_default();
         if content_type.to_ascii_lowercase().starts_with("application/sql") {
             QueryRequest::from_text(&self.body)
