@@ -55,12 +55,13 @@ fmt: ## Formats the sources
 soak: setup ## Repeats the crash and model tests for longer
 	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
 
-bench: setup ## Measures the query language, admission, the storage engine, and queries over 100 thousand and a million items
+bench: setup ## Measures the query language, admission, the storage engine, queries over 100 thousand and a million items, and the advisor over 10 million
 	$(CARGO) bench --locked -p orrery-query --bench language
 	$(CARGO) bench --locked -p orrery-db --bench queries
 	$(CARGO) bench --locked -p orrery-db --bench admission
 	$(CARGO) run --release --locked -p orrery-storage --example store_bench
 	$(CARGO) run --release --locked -p orrery-db --example query_bench -- 100000 1000000
+	$(CARGO) run --release --locked -p orrery-advisor --example advise_bench -- 10000000
 
 fuzz: ## Fuzzes each parser for a minute
 	scripts/fuzz.sh
