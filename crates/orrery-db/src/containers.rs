@@ -164,6 +164,9 @@ impl Database {
             .change(|change| {
                 let current = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, current.stamp)?;
+                if current.repartition.is_some() {
+                    return Err(crate::repartition::is_locked());
+                }
                 let definition = current.definition.replace(&body)?;
                 check_what_is_done(&definition)?;
                 let mut index = current.index.with_policy(&definition.indexing);
@@ -383,6 +386,7 @@ fn new_container(
         index,
         reshaping: None,
         synthetic: None,
+        repartition: None,
     }
 }
 

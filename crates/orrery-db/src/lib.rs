@@ -21,6 +21,7 @@ mod partitions;
 mod permissions;
 mod queries;
 mod recording;
+mod repartition;
 mod resource_token;
 mod scripts;
 mod synthetic;
@@ -53,6 +54,7 @@ pub use partitions::{ContainerView, LargeKey, MergeReport, PartitionLoad, Partit
 pub use permissions::PermissionReply;
 pub use queries::{ClientMerge, Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest, Routing};
 pub use recording::{RECORDED_REQUESTS_MAX, Recordings};
+pub use repartition::{Repartition, RepartitionRequest, RepartitionStatus};
 pub use resource_token::{Access, Grant};
 pub use scripts::{ProcedureCall, Triggers};
 pub use synthetic::{Policy as SyntheticPolicy, SYNTHETIC_KEY};
@@ -108,6 +110,7 @@ pub struct Database {
     pub(crate) unsettled_histories: items::history::Unsettled,
     pub(crate) index_rebuilds: index::rebuild::Progress,
     pub(crate) budgets: throughput::Budgets,
+    pub(crate) repartitions: repartition::Progress,
     /// One split or merge at a time; held too by whoever changes a partition in ways that these do not follow.
     pub(crate) reshapings: tokio::sync::Mutex<()>,
     /// How many queries may be evaluating long stretches of items at once.
@@ -138,6 +141,7 @@ impl Database {
             index_rebuilds: index::rebuild::Progress::default(),
             budgets: throughput::Budgets::default(),
             recordings: recording::Recordings::default(),
+            repartitions: repartition::Progress::default(),
             reshapings: tokio::sync::Mutex::new(()),
             evaluations: tokio::sync::Semaphore::new(
                 std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
@@ -154,6 +158,7 @@ impl Database {
             database.set_recording(container.rid).await?;
         }
         database.start_maintenance();
+        database.resume_repartitions().await?;
         if database.catalog.snapshot().offers.values().any(|offer| offer.pending) {
             database.wake_maintenance();
         }
@@ -181,6 +186,7 @@ impl Database {
 
     /// Stops background work and closes the store. Requests that come later fail as unavailable.
     pub async fn close(&self) -> Result<()> {
+        self.repartitions.stop();
         self.maintenance.stop().await;
         self.store.close().await.map_err(failure::store_failure)
     }

@@ -23,6 +23,7 @@ use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_storage::PartitionRef;
 
 use crate::index::IndexState;
+use crate::repartition::Repartition;
 use crate::synthetic::Policy;
 
 pub use script::ScriptKind;
@@ -84,6 +85,8 @@ pub struct Container {
     pub former: Vec<Former>,
     /// How its keys are made, if it makes them.
     pub synthetic: Option<Arc<Policy>>,
+    /// Another container is about to take its place.
+    pub repartition: Option<Repartition>,
 }
 
 /// How many partitions that have gone a container remembers.

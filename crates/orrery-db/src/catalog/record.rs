@@ -69,6 +69,16 @@ struct ContainerRecord {
     /// Whether queries may be sent by the synthetic key in the definition.
     #[serde(default)]
     synthetic_routes: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    repartition: Option<RepartitionRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RepartitionRecord {
+    target: String,
+    keep_as: Option<String>,
+    frozen: bool,
+    positions: Vec<(u32, u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -236,6 +246,12 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
         former: former.collect(),
         reshaping,
         synthetic_routes: container.synthetic.as_ref().is_some_and(|policy| policy.routes),
+        repartition: container.repartition.as_ref().map(|repartition| RepartitionRecord {
+            target: repartition.target.to_string(),
+            keep_as: repartition.keep_as.as_deref().map(str::to_owned),
+            frozen: repartition.frozen,
+            positions: repartition.positions.clone(),
+        }),
         index,
         rid: container.rid.to_string(),
         definition,
@@ -416,10 +432,20 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
         });
     }
     let synthetic = crate::synthetic::Policy::of(&definition, record.synthetic_routes)?;
+    let repartition = match record.repartition {
+        None => None,
+        Some(record) => Some(crate::repartition::Repartition {
+            target: ContainerRid::parse(&record.target).ok_or("the RID of what replaces it is malformed")?,
+            keep_as: record.keep_as.map(Into::into),
+            frozen: record.frozen,
+            positions: record.positions,
+        }),
+    };
     catalog.database_mut(&database_id).insert_container(Container {
         former,
         reshaping,
         synthetic,
+        repartition,
         index,
         rid,
         database_id: database_id.clone(),

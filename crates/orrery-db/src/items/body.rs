@@ -168,7 +168,7 @@ fn unique_hash(value: &Value, paths: &[orrery_model::path::KeyPath]) -> Result<[
 }
 
 /// The value with the members of every object in name order: equal objects print alike.
-fn canonical(value: &Value) -> Value {
+pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
         Value::Object(object) => {

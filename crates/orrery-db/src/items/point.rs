@@ -257,11 +257,38 @@ impl Database {
         partition_key: PartitionKey,
         actions: Vec<Action>,
     ) -> Result<TransactionOutcome> {
+        self.run_transaction_at(trace, container, partition_key, actions, None).await
+    }
+
+    /// The same at another time than now: a copy keeps the time of its item.
+    pub(crate) async fn run_transaction_at(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        partition_key: PartitionKey,
+        actions: Vec<Action>,
+        at_ms: Option<i64>,
+    ) -> Result<TransactionOutcome> {
+        let name = container.definition.id.clone();
         let effective = container.definition.partition_key.effective_key(&partition_key);
         let actions = Arc::new(actions);
         let mut container = Arc::clone(container);
         let mut attempt = 0;
         loop {
+            if container.definition.id != name {
+                return Err(replaced());
+            }
+            if container.repartition.as_ref().is_some_and(|repartition| repartition.frozen) {
+                // Another container is about to take its place, or it will be let go on.
+                attempt += 1;
+                if attempt > ROUTING_ATTEMPTS {
+                    let message = "The container is being repartitioned. Please retry.";
+                    return Err(Error::new(ErrorKind::RetryWith, message));
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                container = self.current_container(&container).map_err(|_| replaced())?;
+                continue;
+            }
             let partition = container.partition_of(&effective);
             self.scripts.gates.pass(container.rid, &effective).await;
             if trace.container.is_some() {
@@ -274,7 +301,7 @@ impl Database {
                 range_id: partition.range_id,
                 partition_key: partition_key.clone(),
                 effective: effective.clone(),
-                now_ms: self.env.now_ms(),
+                now_ms: at_ms.unwrap_or_else(|| self.env.now_ms()),
                 logical_partition_bytes_max: self.options.logical_partition_bytes_max,
                 actions: Arc::clone(&actions),
                 script: None,
@@ -346,6 +373,14 @@ impl Database {
             Err(item_not_found())
         }
     }
+}
+
+/// Another container has taken the name: the client's knowledge of the container is of the past.
+fn replaced() -> Error {
+    Error::new(
+        ErrorKind::ContainerRecreated,
+        "Collection rid provided by the user does not match the existing collection.",
+    )
 }
 
 fn id_at<'a>(item_key: &'a [u8], wanted: &EffectiveKey) -> Option<&'a str> {

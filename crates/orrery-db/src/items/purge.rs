@@ -114,6 +114,9 @@ impl Database {
         loop {
             let container =
                 self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+            if container.repartition.is_some() {
+                return Err(crate::repartition::is_locked());
+            }
             let key = full_key(&container, options)?;
             if container.definition.partition_key.may_collide(&key) {
                 return Err(Error::not_implemented(

@@ -28,6 +28,7 @@ use super::{document_value, keys};
 use crate::catalog::Container;
 use crate::cost;
 use crate::index;
+use crate::repartition::tombstone;
 
 /// Bytes of items that the answer to a batch may hold: one that reads more fails as a whole, with 413 for the
 /// operation that went too far (the service's clients test that with ten reads of a megabyte).
@@ -236,6 +237,8 @@ pub(crate) struct Working<'a> {
     /// Every version is kept.
     recording: bool,
     writes: BTreeMap<Key, Option<Bytes>>,
+    /// Versions that ended, while the container is repartitioned.
+    tombstones: u16,
     /// Keys that turned out to be needed while deciding. They count as absent so that all of them are found in
     /// one go, however long the batch; then everything is decided again with their values.
     missing: RefCell<BTreeSet<Key>>,
@@ -257,7 +260,7 @@ impl<'a> Working<'a> {
         let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
         let recording = view.get(&keys::recording(0)).is_some();
         let (writes, missing) = (BTreeMap::new(), RefCell::default());
-        Self { transaction, view, lsn, statistics, recording, writes, missing }
+        Self { transaction, view, lsn, statistics, recording, writes, tombstones: 0, missing }
     }
 
     /// Goes on from what earlier actions have left, which `view` shows.
@@ -585,6 +588,11 @@ impl<'a> Working<'a> {
     fn remove_traces(&mut self, item: &StoredItem, value: Option<&Value>, id: &str) {
         self.writes.insert(keys::feed(item.lsn, item.position), None);
         let item_key = keys::item(&self.transaction.effective, id);
+        if self.transaction.container.repartition.is_some() {
+            let tombstone = tombstone::encode(&item_key, &item.body);
+            self.writes.insert(tombstone::key(self.lsn, self.tombstones), Some(tombstone));
+            self.tombstones += 1;
+        }
         if let Some(expiry) = own_expiry(item) {
             self.writes.insert(keys::expiry(expiry, &item_key), None);
         }

@@ -67,6 +67,9 @@ impl Database {
                         ));
                     }
                 }
+                if current.repartition.is_some() {
+                    return Err(crate::repartition::is_locked());
+                }
                 let reshaping = plan(change, &current)?;
                 change.put_account();
                 let container =

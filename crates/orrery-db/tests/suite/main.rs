@@ -21,6 +21,7 @@ mod offers;
 mod permissions;
 mod purges;
 mod queries;
+mod repartition;
 mod reshaping;
 mod scripts;
 mod sessions;

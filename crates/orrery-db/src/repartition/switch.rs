@@ -1,0 +1,101 @@
+//! Holding writes back, and letting the second container take the name of the first.
+
+use std::sync::Arc;
+
+use orrery_model::container::ContainerDefinition;
+use orrery_model::rid::ContainerRid;
+use orrery_model::{Error, Result, Value};
+
+use super::tombstone;
+use crate::Database;
+use crate::catalog::{Container, OfferOwner, existing};
+use crate::failure::store_failure;
+
+const DELETE_AT_ONCE: usize = 1000;
+
+impl Database {
+    /// Holds writes back, or lets them pass again. Reads are served all the time.
+    pub(super) async fn freeze(&self, rid: ContainerRid, frozen: bool) -> Result<()> {
+        let container = self
+            .catalog
+            .change(|change| {
+                let current = Arc::clone(existing(&change.catalog, rid)?);
+                let Some(own) = current.repartition.clone() else { return Ok(None) };
+                let mut index = current.index.clone();
+                index.version += u64::from(frozen);
+                let repartition = Some(super::Repartition { frozen, ..own });
+                let container = Container { index, repartition, ..Container::clone(&current) };
+                change.put_container(container.clone());
+                Ok(Some(container))
+            })
+            .await?;
+        match container {
+            Some(container) if frozen => self.fence_writers(&container).await,
+            Some(_) => Ok(()),
+            None => Err(Error::new(orrery_model::ErrorKind::NotFound, "The repartitioning was given up.")),
+        }
+    }
+
+    /// Puts the second container in the place of the first, for everybody at once. Tells the name under which
+    /// the first is kept, if it is.
+    pub(super) async fn switch(self: &Arc<Self>, rid: ContainerRid) -> Result<Option<Box<str>>> {
+        let (source, keep_as) = self
+            .catalog
+            .change(|change| {
+                let source = Arc::clone(existing(&change.catalog, rid)?);
+                let gone =
+                    || Error::new(orrery_model::ErrorKind::NotFound, "The repartitioning was given up.");
+                let own = source.repartition.clone().ok_or_else(gone)?;
+                let target = Arc::clone(existing(&change.catalog, own.target)?);
+                let name = source.definition.id.as_str().to_owned();
+                change.remove_container(&source);
+                change.remove_container(&target);
+                let stamp = change.stamp;
+                let definition = renamed(&target.definition, &name)?;
+                change.put_container(Container { definition, stamp, ..Container::clone(&target) });
+                match &own.keep_as {
+                    Some(keep_as) => {
+                        if change.catalog.container(&source.database_id, keep_as).is_ok() {
+                            return Err(crate::catalog::already_exists());
+                        }
+                        let definition = renamed(&source.definition, keep_as)?;
+                        let kept =
+                            Container { definition, stamp, repartition: None, ..Container::clone(&source) };
+                        change.put_container(kept);
+                    }
+                    None => {
+                        let offer = change.catalog.offer_of(OfferOwner::Container(rid));
+                        if let Some(offer) = offer.map(|offer| offer.document.rid) {
+                            change.remove_offer(offer);
+                        }
+                    }
+                }
+                Ok((source, own.keep_as))
+            })
+            .await?;
+        if keep_as.is_some() {
+            self.remove_tombstones(&source).await?;
+        } else {
+            self.destroy_partitions(source.partitions.iter().map(|partition| partition.store.id).collect());
+        }
+        Ok(keep_as)
+    }
+
+    pub(super) async fn remove_tombstones(&self, source: &Container) -> Result<()> {
+        for partition in &source.partitions {
+            let delete = || self.store.delete_range(partition.store, tombstone::all(), DELETE_AT_ONCE);
+            while delete().await.map_err(store_failure)? == DELETE_AT_ONCE {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn renamed(definition: &ContainerDefinition, name: &str) -> Result<ContainerDefinition> {
+    let mut value = definition.to_value();
+    if let Some(object) = value.as_object_mut() {
+        object.set("id", Value::from(name));
+    }
+    ContainerDefinition::create(&value)
+}

@@ -1,0 +1,209 @@
+//! Giving a container another key while it is written to: nothing is lost, nothing comes back, and what stops can be
+//! resumed or given up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orrery_db::{
+    Database, ItemOptions, QueryOptions, QueryRequest, RepartitionRequest, RepartitionStatus, Trace,
+};
+use orrery_model::{ErrorKind, Result, Value};
+
+use crate::common::{
+    CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, everything, parse, user_part, with_key,
+};
+
+const BY_DATE: &str = r#""partitionKey":{"paths":["/date"],"kind":"Hash","version":2}"#;
+const PRECALCULATED: &str =
+    r#"{"format":1,"kind":"precalculatedSuffix","parts":["/date"],"suffix":{"of":["/VIN"],"count":16}}"#;
+const RANDOM: &str = r#"{"format":1,"kind":"randomSuffix","parts":["/day"],"suffix":{"count":16}}"#;
+
+fn request(policy: &str, keep_as: Option<&str>) -> RepartitionRequest {
+    RepartitionRequest {
+        partition_key: parse(br#"{"paths":["/partitionKey"],"kind":"Hash","version":2}"#),
+        synthetic_key: Some(parse(policy.as_bytes())),
+        keep_as: keep_as.map(str::to_owned),
+    }
+}
+
+fn body(id: u64, version: u64) -> String {
+    // The day, of which the random key is made, changes with the version: the item moves.
+    format!(
+        r#"{{"id":"{id}","date":"2018-08-{:02}","VIN":"V{id}","day":"d{}","version":{version}}}"#,
+        id % 7 + 1,
+        version % 3
+    )
+}
+
+fn header(id: u64) -> ItemOptions {
+    with_key(&format!(r#"["2018-08-{:02}"]"#, id % 7 + 1))
+}
+
+async fn upsert(database: &Database, id: u64, version: u64) -> Result<()> {
+    let body = Bytes::from(body(id, version));
+    database.upsert_item(&mut Trace::default(), PLACE, &header(id), &body).await.map(drop)
+}
+
+async fn delete(database: &Database, id: u64) -> Result<()> {
+    let place = (DATABASE, CONTAINER, id.to_string());
+    let place = (place.0, place.1, place.2.as_str());
+    database.delete_item(&mut Trace::default(), place, &header(id)).await.map(drop)
+}
+
+async fn ended(database: &Database) -> RepartitionStatus {
+    for _ in 0..60_000 {
+        let status = database.repartition_status(DATABASE, CONTAINER).unwrap();
+        if matches!(status.phase, "done" | "failed") {
+            return status;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    panic!("it does not end");
+}
+
+/// The items by id, without what the new key added.
+async fn contents(world: &World) -> BTreeMap<u64, String> {
+    let items = world.feed(&everything(), 100).await.unwrap();
+    let count = items.len();
+    let found: BTreeMap<u64, String> = items
+        .iter()
+        .map(|item| {
+            let mut item = user_part(item);
+            item.as_object_mut().unwrap().remove("partitionKey");
+            (item.get("id").unwrap().as_str().unwrap().parse().unwrap(), item.to_json())
+        })
+        .collect();
+    assert_eq!(found.len(), count, "an item is there twice");
+    found
+}
+
+/// Writes until another container has the name; answers what must be there.
+async fn write_until_replaced(
+    database: Arc<Database>,
+    mut model: BTreeMap<u64, String>,
+) -> BTreeMap<u64, String> {
+    let mut dice = crate::common::env::Dice::new(5);
+    for step in 0.. {
+        let id = dice.below(120);
+        let deletes = dice.one_in(4);
+        let result = if deletes { delete(&database, id).await } else { upsert(&database, id, step).await };
+        match result {
+            Ok(()) if deletes => drop(model.remove(&id)),
+            Ok(()) => drop(model.insert(id, parse(body(id, step).as_bytes()).to_json())),
+            Err(error) if error.kind == ErrorKind::NotFound => assert!(!model.contains_key(&id)),
+            // The container is another one now, whose key this client does not know.
+            Err(error)
+                if matches!(
+                    error.kind,
+                    ErrorKind::ContainerRecreated | ErrorKind::PartitionKeyMismatch | ErrorKind::BadRequest
+                ) =>
+            {
+                return model;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        tokio::task::yield_now().await;
+    }
+    unreachable!("it writes for ever")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_gets_another_key_while_it_is_written_to() {
+    for (engine, policy) in
+        [(Engine::Memory, PRECALCULATED), (Engine::Memory, RANDOM), (Engine::Embedded, RANDOM)]
+    {
+        let world = World::with_partitions(engine, 3).await;
+        world.create_container(BY_DATE).await;
+        let mut model = BTreeMap::new();
+        for id in 0..100 {
+            upsert(&world.database, id, 0).await.unwrap();
+            model.insert(id, parse(body(id, 0).as_bytes()).to_json());
+        }
+        let writer = tokio::spawn(write_until_replaced(Arc::clone(&world.database), model));
+        world.database.repartition(PLACE, &request(policy, Some("before"))).await.unwrap();
+        let status = ended(&world.database).await;
+        assert_eq!(status.phase, "done", "{status:?}");
+        let model = writer.await.unwrap();
+        assert_eq!(contents(&world).await, model);
+        assert_eq!(status.items, model.len() as u64);
+        assert_eq!(status.kept_as.as_deref(), Some("before"));
+        // The new container makes keys; the old one is there under its new name, with the same items.
+        let text = r#"{"query":"SELECT VALUE COUNT(1) FROM c"}"#;
+        let options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
+        let request = QueryRequest::parse(text.as_bytes()).unwrap();
+        let page = world
+            .database
+            .query_items(&mut Trace::default(), (DATABASE, "before"), &options, &request)
+            .await
+            .unwrap();
+        assert_eq!(page.rows, model.len().to_string().as_bytes());
+        assert!(world.database.synthetic_key(DATABASE, CONTAINER).unwrap().unwrap().routes);
+        let world = world.restart().await;
+        assert_eq!(contents(&world).await, model);
+        let catalog = world.database.catalog();
+        assert_eq!(catalog.containers().count(), 2);
+        assert!(catalog.containers().all(|container| container.repartition.is_none()));
+    }
+}
+
+#[tokio::test]
+async fn it_goes_on_after_a_restart_and_keeps_times() {
+    for engine in ENGINES {
+        let world = World::with_partitions(engine, 3).await;
+        world.create_container(BY_DATE).await;
+        for id in 0..300 {
+            upsert(&world.database, id, 0).await.unwrap();
+        }
+        let before = world.feed(&everything(), 1000).await.unwrap();
+        world.env.advance_seconds(3600);
+        world.database.repartition(PLACE, &request(PRECALCULATED, None)).await.unwrap();
+        // It has hardly begun.
+        delete(&world.database, 7).await.unwrap();
+        assert_eq!(world.replace_container(BY_DATE).await.unwrap_err().kind, ErrorKind::Locked);
+        let world = world.restart().await;
+        let status = ended(&world.database).await;
+        assert_eq!((status.phase, status.items), ("done", 299), "{status:?}");
+        let after = world.feed(&everything(), 1000).await.unwrap();
+        let times = |items: &[Value]| -> BTreeMap<String, i64> {
+            let text = |item: &Value| item.get("id").unwrap().as_str().unwrap().to_owned();
+            items.iter().map(|item| (text(item), item.get("_ts").unwrap().as_i64().unwrap())).collect()
+        };
+        let mut expected = times(&before);
+        expected.remove("7");
+        assert_eq!(times(&after), expected);
+        assert_eq!(world.database.catalog().containers().count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_copied_fails_and_can_be_given_up() {
+    let world = World::with_partitions(Engine::Memory, 2).await;
+    world.create_container(BY_DATE).await;
+    for date in ["2018-08-01", "2018-08-02"] {
+        let item = Bytes::from(format!(r#"{{"id":"same","date":"{date}","day":"d","VIN":"V"}}"#));
+        let options = with_key(&format!(r#"["{date}"]"#));
+        world.database.create_item(&mut Trace::default(), PLACE, &options, &item).await.unwrap();
+    }
+    // Both would have the key "V" and the same id.
+    let policy = r#"{"format":1,"kind":"concatenate","parts":["/VIN"]}"#;
+    world.database.repartition(PLACE, &request(policy, None)).await.unwrap();
+    let status = ended(&world.database).await;
+    assert_eq!(status.phase, "failed");
+    assert!(status.message.is_some());
+    // The container serves as before.
+    upsert(&world.database, 1, 0).await.unwrap();
+    world.database.abort_repartition(DATABASE, CONTAINER).await.unwrap();
+    assert_eq!(world.database.catalog().containers().count(), 1);
+    assert_eq!(world.feed(&everything(), 10).await.unwrap().len(), 3);
+    assert!(world.database.repartition_status(DATABASE, CONTAINER).is_err());
+    // An item without what the key is made of.
+    let policy = r#"{"format":1,"kind":"concatenate","parts":["/nothing"]}"#;
+    world.database.repartition(PLACE, &request(policy, None)).await.unwrap();
+    let message = ended(&world.database).await.message.unwrap();
+    assert!(message.contains("/nothing"), "{message}");
+    world.database.abort_repartition(DATABASE, CONTAINER).await.unwrap();
+    // A definition that does not fit makes nothing.
+    assert!(world.database.repartition(PLACE, &request(r#"{"format":7}"#, None)).await.is_err());
+    assert_eq!(world.database.catalog().containers().count(), 1);
+}
