@@ -21,6 +21,7 @@ use crate::reply::{Common, Reply};
 use crate::service::{GatewayOptions, Refusal};
 use crate::transport::{BodyError, ConnectionInfo};
 use crate::{controls, explain, partition_metrics, recording};
+use crate::{controls, explain, partition_metrics, synthetic};
 
 /// Whether a path is part of this surface.
 pub(crate) fn is_ours(path: &str) -> bool {
@@ -135,6 +136,11 @@ async fn route(
         (&Method::GET | &Method::POST, "/_orrery/explain") => {
             explain::explain(database, method, query, body).await
         }
+        (&Method::GET, "/_orrery/synthetic") => synthetic::show(database, query),
+        (&Method::POST, "/_orrery/synthetic") => synthetic::set(database, body).await,
+        (&Method::GET, "/_orrery/repartition") => synthetic::repartition_status(database, query),
+        (&Method::POST, "/_orrery/repartition") => synthetic::repartition(database, body).await,
+        (&Method::POST, "/_orrery/repartition/abort") => synthetic::abort(database, body).await,
         (&Method::GET, "/_orrery/throttles") => {
             let events: Vec<Value> = database.throttle_events().iter().map(throttle_value).collect();
             Ok(Reply::json(StatusCode::OK, Value::from(events).to_json()))

@@ -19,6 +19,7 @@ pub mod path;
 mod recording;
 mod reply;
 mod service;
+mod synthetic;
 pub mod transport;
 pub mod wire;
 

@@ -74,6 +74,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: KeyCommand,
     },
+    /// Containers of a running server: how they make partition keys, and other keys for them.
+    #[command(arg_required_else_help = true)]
+    Containers {
+        #[command(subcommand)]
+        command: ContainersCommand,
+    },
     /// Look at the physical partitions of a running server, split and merge them.
     #[command(arg_required_else_help = true)]
     Partitions {
@@ -101,6 +107,92 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: QueryCommand,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ContainersCommand {
+    /// Let a container make its partition keys from other properties of its items.
+    #[command(arg_required_else_help = true)]
+    Synthetic {
+        #[command(subcommand)]
+        command: SyntheticCommand,
+    },
+    /// Give a container another partition key, while it serves.
+    ///
+    /// A second container is filled from the change feed, compared with the first item by item, and takes its name in
+    /// one step; writes wait for a moment then. The first one is kept under another name or dropped. A restart of the
+    /// server goes on by itself; after a failure the same command does, and --abort gives it up.
+    #[command(arg_required_else_help = true)]
+    Repartition(Box<RepartitionArguments>),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SyntheticCommand {
+    /// Set the definition. Items that the container holds must follow it.
+    Set {
+        /// The definition: JSON, or the name of a file.
+        definition: String,
+
+        #[command(flatten)]
+        place: PlaceArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Show the definition, and whether queries are sent by it.
+    Show {
+        #[command(flatten)]
+        place: PlaceArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Take the definition away. Items keep the keys they have.
+    Remove {
+        #[command(flatten)]
+        place: PlaceArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+}
+
+#[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct RepartitionArguments {
+    /// The path of the new partition key. Up to three make a hierarchical one.
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["status", "abort"])]
+    pub(crate) partition_key: Vec<String>,
+
+    /// A definition by which the new key is made: JSON, or the name of a file.
+    #[arg(long, value_name = "DEFINITION")]
+    pub(crate) synthetic: Option<String>,
+
+    /// Keep the container as it was under this name.
+    #[arg(long, value_name = "ID", required_unless_present_any = ["drop", "status", "abort"])]
+    pub(crate) keep_as: Option<String>,
+
+    /// Drop the container as it was.
+    #[arg(long, conflicts_with = "keep_as")]
+    pub(crate) drop: bool,
+
+    /// Only show how far it is.
+    #[arg(long, conflicts_with_all = ["abort", "partition_key", "synthetic", "keep_as", "drop", "no_wait"])]
+    pub(crate) status: bool,
+
+    /// Give it up: the container stays as it is.
+    #[arg(long, conflicts_with_all = ["partition_key", "synthetic", "keep_as", "drop", "no_wait"])]
+    pub(crate) abort: bool,
+
+    /// Do not wait until it is done.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
 }
 
 #[derive(Subcommand)]

@@ -8,6 +8,7 @@ mod assembly;
 mod banner;
 mod cli;
 mod client;
+mod containers;
 mod failure;
 mod faults;
 mod key_hash;
@@ -76,6 +77,7 @@ fn run() -> Result<(), Failure> {
             store_status::show(&store, &mut std::io::stdout().lock())
         }
         Command::Faults { command } => faults::run(&command, &mut std::io::stdout().lock()),
+        Command::Containers { command } => containers::run(&command, &mut std::io::stdout().lock()),
         Command::Partitions { command } => partitions::run(&command, &mut std::io::stdout().lock()),
         Command::Query { command: QueryCommand::Plan } => {
             query_plan::run(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())

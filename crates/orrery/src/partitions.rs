@@ -173,25 +173,25 @@ fn table(view: &Value) -> String {
 }
 
 /// A value without quotes.
-fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_json(), str::to_owned)
 }
 
-fn written(server: &ServerArguments, answer: &Value, text: impl FnOnce() -> String) -> String {
+pub(crate) fn written(server: &ServerArguments, answer: &Value, text: impl FnOnce() -> String) -> String {
     match server.output {
         Output::Json => answer.to_json() + "\n",
         Output::Text => text(),
     }
 }
 
-fn place_body(place: &PlaceArguments) -> Object {
+pub(crate) fn place_body(place: &PlaceArguments) -> Object {
     let mut body = Object::new();
     body.set("database", Value::from(place.database.as_str()));
     body.set("container", Value::from(place.container.as_str()));
     body
 }
 
-fn place_query(database: &str, container: &str) -> String {
+pub(crate) fn place_query(database: &str, container: &str) -> String {
     format!("database={}&container={}", escaped(database), escaped(container))
 }
 
@@ -208,12 +208,12 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn get(server: &ServerArguments, path: &str, query: Option<&str>) -> Result<Value, Failure> {
+pub(crate) fn get(server: &ServerArguments, path: &str, query: Option<&str>) -> Result<Value, Failure> {
     let client = Client::new(&server.endpoint, server.key.as_deref())?;
     answer(client.get(&SystemEnv, path, query)?)
 }
 
-fn post(server: &ServerArguments, path: &str, body: Object) -> Result<Value, Failure> {
+pub(crate) fn post(server: &ServerArguments, path: &str, body: Object) -> Result<Value, Failure> {
     let client = Client::new(&server.endpoint, server.key.as_deref())?;
     answer(client.post(&SystemEnv, path, &Value::from(body).to_json())?)
 }

@@ -53,21 +53,21 @@ impl Database {
                 let stamp = change.stamp;
                 let definition = renamed(&target.definition, &name)?;
                 change.put_container(Container { definition, stamp, ..Container::clone(&target) });
-                match &own.keep_as {
-                    Some(keep_as) => {
-                        if change.catalog.container(&source.database_id, keep_as).is_ok() {
-                            return Err(crate::catalog::already_exists());
-                        }
-                        let definition = renamed(&source.definition, keep_as)?;
-                        let kept =
-                            Container { definition, stamp, repartition: None, ..Container::clone(&source) };
-                        change.put_container(kept);
+                if let Some(keep_as) = &own.keep_as {
+                    if change.catalog.container(&source.database_id, keep_as).is_ok() {
+                        return Err(crate::catalog::already_exists());
                     }
-                    None => {
-                        let offer = change.catalog.offer_of(OfferOwner::Container(rid));
-                        if let Some(offer) = offer.map(|offer| offer.document.rid) {
-                            change.remove_offer(offer);
-                        }
+                    let definition = renamed(&source.definition, keep_as)?;
+                    change.put_container(Container {
+                        definition,
+                        stamp,
+                        repartition: None,
+                        ..Container::clone(&source)
+                    });
+                } else {
+                    let offer = change.catalog.offer_of(OfferOwner::Container(rid));
+                    if let Some(offer) = offer.map(|offer| offer.document.rid) {
+                        change.remove_offer(offer);
                     }
                 }
                 Ok((source, own.keep_as))

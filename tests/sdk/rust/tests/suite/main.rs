@@ -9,4 +9,5 @@ mod partition_keys;
 mod patch;
 mod query;
 mod resources;
+mod synthetic_keys;
 mod throughput;

@@ -1,0 +1,92 @@
+//! Operators' controls of synthetic keys: showing, setting and taking away a container's definition, and giving a
+//! container another key.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use orrery_db::{Database, RepartitionRequest};
+use orrery_model::value::{self, Value};
+use orrery_model::{Error, ErrorKind, Object, Result};
+
+use crate::reply::Reply;
+
+/// The definition of the container named by `?database=…&container=…`.
+pub(crate) fn show(database: &Arc<Database>, query: &str) -> Result<Reply> {
+    let (name, container) = place_in(query)?;
+    let Some(policy) = database.synthetic_key(&name, &container)? else {
+        return Err(Error::new(ErrorKind::NotFound, "The container has no synthetic key."));
+    };
+    let definition = policy.definition.to_json().to_string();
+    let mut object = Object::new();
+    object.set("definition", value::parse(definition.as_bytes()).unwrap_or(Value::Null));
+    object.set("routesQueries", policy.routes.into());
+    let paths = policy.definition.key_paths();
+    let paths: Vec<Value> = paths.iter().map(|path| Value::from(path.to_string())).collect();
+    object.set("keyPaths", paths.into());
+    Ok(json(object))
+}
+
+/// Sets the definition, or takes it away: `{"database":…,"container":…,"definition":{…}}`, or null.
+pub(crate) async fn set(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
+    let body = parse(body)?;
+    let place = (text(&body, "database")?, text(&body, "container")?);
+    let definition = match body.get("definition") {
+        None => return Err(orrery_model::ids::missing_properties(&["definition"])),
+        Some(Value::Null) => None,
+        Some(definition) => Some(definition),
+    };
+    let reply = database.set_synthetic_key(place, definition).await?;
+    Ok(Reply::json(StatusCode::OK, reply.value.to_json()))
+}
+
+/// Begins or resumes it: `{"database":…,"container":…,"partitionKey":{…},"syntheticKey":{…},"keepAs":…}`.
+pub(crate) async fn repartition(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
+    let body = parse(body)?;
+    let place = (text(&body, "database")?, text(&body, "container")?);
+    let present = |name: &str| body.get(name).filter(|value| **value != Value::Null).cloned();
+    let request = RepartitionRequest {
+        partition_key: present("partitionKey").unwrap_or(Value::Null),
+        synthetic_key: present("syntheticKey"),
+        keep_as: present("keepAs").and_then(|name| name.as_str().map(str::to_owned)),
+    };
+    let status = database.repartition(place, &request).await?;
+    Ok(Reply::json(StatusCode::OK, status.to_value().to_json()))
+}
+
+pub(crate) fn repartition_status(database: &Arc<Database>, query: &str) -> Result<Reply> {
+    let (name, container) = place_in(query)?;
+    let status = database.repartition_status(&name, &container)?;
+    Ok(Reply::json(StatusCode::OK, status.to_value().to_json()))
+}
+
+/// Gives it up: `{"database":…,"container":…}`.
+pub(crate) async fn abort(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
+    let body = parse(body)?;
+    database.abort_repartition(text(&body, "database")?, text(&body, "container")?).await?;
+    let mut object = Object::new();
+    object.set("phase", "aborted".into());
+    Ok(json(object))
+}
+
+fn place_in(query: &str) -> Result<(String, String)> {
+    let argument = |name: &str| {
+        let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        pair.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned())
+    };
+    match (argument("database"), argument("container")) {
+        (Some(name), Some(container)) => Ok((name, container)),
+        _ => Err(Error::bad_request("Name the database and the container.")),
+    }
+}
+
+fn parse(body: &[u8]) -> Result<Value> {
+    value::parse(body).map_err(|error| Error::bad_request(format!("The body is not JSON: {error}.")))
+}
+
+fn text<'v>(body: &'v Value, name: &str) -> Result<&'v str> {
+    body.get(name).and_then(Value::as_str).ok_or_else(|| orrery_model::ids::missing_properties(&[name]))
+}
+
+fn json(object: Object) -> Reply {
+    Reply::json(StatusCode::OK, Value::from(object).to_json())
+}
