@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup build run test test-rust test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench fuzz footprint clean
+.PHONY: help setup build run test test-rust test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench fuzz guide footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -65,6 +65,9 @@ bench: setup ## Measures the query language, admission, the storage engine, quer
 
 fuzz: ## Fuzzes each parser for a minute
 	scripts/fuzz.sh
+
+guide: setup ## Measures the partition key strategies and writes the tables of the guide
+	$(CARGO) run --locked -p orrery-db --example partition_keys -- docs/partition-keys.md
 
 footprint: setup ## Prints binary size, start-up time and idle memory, and fails beyond their limits
 	scripts/footprint.sh

@@ -68,9 +68,17 @@ fn describe(answer: &Value) -> String {
     };
     let rows = |name: &str| text(answer.get("rows").and_then(|rows| rows.get(name)));
     let visited = answer.get("partitionsVisited").and_then(Value::as_array).unwrap_or(&[]);
+    let by = match answer.get("routedBy").and_then(Value::as_str) {
+        Some("syntheticKey") => ", found by the container's synthetic key",
+        _ => "",
+    };
+    let keys = match answer.get("logicalPartitions") {
+        None | Some(Value::Null) => String::new(),
+        count => format!(", in {} logical partitions{by}", text(count)),
+    };
     let mut lines = vec![
         format!("Access      {}", text(answer.get("access"))),
-        format!("Partitions  {} of {}", visited.len(), text(answer.get("partitions"))),
+        format!("Partitions  {} of {}{keys}", visited.len(), text(answer.get("partitions"))),
         format!("Rows        {} returned, {} estimated", rows("returned"), rows("estimated")),
         format!(
             "Read        {} items ({} bytes), {} index entries",
