@@ -183,7 +183,7 @@ impl World {
             if options.page.continuation.is_none() {
                 read.partitions = served.len();
                 if page.routing.keys.is_none() && read.partitions < PARTITIONS as usize {
-                    read.keys = "a prefix".to_owned();
+                    "a prefix".clone_into(&mut read.keys);
                 }
                 return read;
             }
