@@ -13,6 +13,7 @@
 //! * `60` statistics: effective key. Counters of one logical partition.
 //! * `70` purge: effective key. A logical partition whose old items are being removed.
 //! * `78` split mark, `79` split journal: lsn (`partitions/journal.rs`).
+//! * `7A` tombstone: lsn, number. A version that ended while the container is repartitioned.
 //!
 //! An effective key is written escaped (`00` becomes `00 FF`) and ends with `00 00`, so that keys of any
 //! length keep their order and a split can sort entries without decoding values. Ids stand last and
