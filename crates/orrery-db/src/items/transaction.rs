@@ -160,7 +160,8 @@ impl Op for ItemTransaction {
     }
 
     fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<TransactionOutcome> {
-        if self.container.index.version < index::rebuild::version_in(view) {
+        let frozen = self.container.repartition.as_ref().is_some_and(|repartition| repartition.frozen);
+        if frozen || self.container.index.version < index::rebuild::version_in(view) {
             return Decision::Reject(TransactionOutcome { results: Vec::new(), failed: true, stale: true });
         }
         let mut working = Working::new(self, view, lsn);
@@ -272,7 +273,7 @@ impl<'a> Working<'a> {
     ) -> Self {
         // What is kept of versions is written when the transaction takes effect.
         let (writes, missing) = (BTreeMap::new(), RefCell::default());
-        Self { transaction, view, lsn, statistics, recording: false, writes, missing }
+        Self { transaction, view, lsn, statistics, recording: false, writes, tombstones: 0, missing }
     }
 
     /// Keys that turned out to be needed. While there are some, nothing that was decided counts.
