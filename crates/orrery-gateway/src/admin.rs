@@ -20,8 +20,7 @@ use crate::path::Path;
 use crate::reply::{Common, Reply};
 use crate::service::{GatewayOptions, Refusal};
 use crate::transport::{BodyError, ConnectionInfo};
-use crate::{controls, explain, partition_metrics, recording};
-use crate::{controls, explain, partition_metrics, synthetic};
+use crate::{controls, explain, partition_metrics, recording, synthetic};
 
 /// Whether a path is part of this surface.
 pub(crate) fn is_ours(path: &str) -> bool {
