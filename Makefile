@@ -23,7 +23,7 @@ build: setup ## Builds the server
 run: build ## Builds and starts the server on its embedded store
 	$(TARGET_DIR)/release/orrery serve
 
-test: lint test-rust test-clients test-sdk ## Runs every test: lints, the workspace, the key libraries, the official SDKs
+test: lint test-rust test-postgres test-clients test-sdk ## Runs every test: lints, the workspace, the key libraries, the official SDKs
 
 lint: setup ## Checks formatting and lints
 	$(CARGO) fmt --all --check
@@ -38,6 +38,12 @@ test-clients: ## Runs the tests of the Python and JavaScript key libraries
 	@scripts/setup.sh javascript
 	python3 -B -m unittest discover --start-directory clients/python/tests
 	cd clients/javascript && node --test tests/
+
+test-postgres: setup test-binary ## Runs the database and the Python suite on a PostgreSQL of their own
+	@scripts/setup.sh postgres
+	@scripts/setup.sh python
+	scripts/postgres.sh run $(CARGO) test --locked -p orrery-db --test suite
+	scripts/postgres.sh run env ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) tests/sdk/python/run -k "sync and not aio and (items or containers or batch or splits or feed)"
 
 test-sdk: $(SDKS:%=test-sdk-%) ## Runs the suites of the official SDKs against the built server
 

@@ -5,6 +5,7 @@
 //! whole or not at all.
 
 mod catalog;
+mod cluster;
 mod containers;
 mod continuation;
 pub mod cost;
@@ -120,6 +121,7 @@ pub struct Database {
     pub(crate) scripts: scripts::Scripts,
     maintenance: maintenance::Maintenance,
     pub(crate) recordings: recording::Recordings,
+    following: cluster::Following,
 }
 
 impl Database {
@@ -149,9 +151,16 @@ impl Database {
             lacking: queries::LackingItems::default(),
             scripts: scripts::Scripts::default(),
             maintenance: maintenance::Maintenance::default(),
+            following: cluster::Following::default(),
         });
         database.roll_back_interrupted().await?;
-        database.remove_orphaned_partitions().await?;
+        if database.is_shared() {
+            database.check_partitions().await?;
+        } else {
+            database.remove_orphaned_partitions().await?;
+        }
+        // Before purges are looked for: whoever begins one later sees that this process is there.
+        database.share_budgets().await?;
         database.load_purges().await?;
         for container in database.catalog.snapshot().containers() {
             database.unsettle_history(container.rid);
@@ -159,6 +168,7 @@ impl Database {
         }
         database.start_maintenance();
         database.resume_repartitions().await?;
+        database.start_following();
         if database.catalog.snapshot().offers.values().any(|offer| offer.pending) {
             database.wake_maintenance();
         }
@@ -187,6 +197,7 @@ impl Database {
     /// Stops background work and closes the store. Requests that come later fail as unavailable.
     pub async fn close(&self) -> Result<()> {
         self.repartitions.stop();
+        self.following.stop();
         self.maintenance.stop().await;
         self.store.close().await.map_err(failure::store_failure)
     }

@@ -21,6 +21,8 @@ use crate::{Catalog, Database};
 
 /// How soon work that waits for throughput is looked at again.
 const WAITING: Duration = Duration::from_secs(1);
+/// How long a round that was asked for waits for another process's.
+const ASKED_PATIENCE: Duration = Duration::from_secs(30);
 /// Entries looked at together.
 const PAGE_ENTRIES: usize = 256;
 
@@ -33,6 +35,8 @@ pub(crate) struct Maintenance {
     feed_cursors: Mutex<HashMap<PartitionId, FeedCursors>>,
     /// Long work ends early.
     stopping: AtomicBool,
+    /// One round at a time.
+    rounds: tokio::sync::Mutex<()>,
 }
 
 /// How far the feed of a partition was looked through for items that expire under the container's default.
@@ -88,7 +92,7 @@ impl Database {
                     () = tokio::time::sleep(pause) => {}
                 }
                 let Some(database) = database.upgrade() else { return };
-                if let Err(error) = database.maintain().await {
+                if let Err(error) = database.maintain_within(WAITING).await {
                     tracing::warn!(%error, "maintenance failed and will be tried again");
                 }
                 // What waits for throughput goes on with the next seconds'.
@@ -105,6 +109,28 @@ impl Database {
     /// One round of all background work. Tests call it directly after moving the clock. What fails does not keep
     /// the rest from being done; the first failure is the answer.
     pub async fn maintain(self: &Arc<Self>) -> Result<()> {
+        self.maintain_within(ASKED_PATIENCE).await
+    }
+
+    async fn maintain_within(self: &Arc<Self>, patience: Duration) -> Result<()> {
+        // A round that was woken and one that was asked for would get into each other's way.
+        let _one_at_a_time = self.maintenance.rounds.lock().await;
+        let catalog = self.catalog.snapshot();
+        self.budgets.keep_only(&catalog);
+        self.purges.forget_finished();
+        if !self.is_shared() {
+            return self.maintain_alone().await;
+        }
+        // Of several processes one does the work; when it dies another one has it in the next round.
+        let Some(duty) = self.try_maintenance_duty(patience).await? else { return Ok(()) };
+        let mut outcome = Outcome(self.catalog.refresh().await);
+        outcome.add(self.tidy_shared().await);
+        outcome.add(self.maintain_alone().await);
+        duty.release().await;
+        outcome.0
+    }
+
+    async fn maintain_alone(self: &Arc<Self>) -> Result<()> {
         let mut outcome = Outcome(Ok(()));
         outcome.add(self.roll_back_interrupted().await);
         outcome.add(self.grow().await);
@@ -113,7 +139,6 @@ impl Database {
         }
         self.purges.forget_finished();
         let catalog = self.catalog.snapshot();
-        self.budgets.keep_only(&catalog);
         for container in catalog.containers() {
             if container.index.building.is_some() {
                 outcome.add(self.rebuild_index(container).await);
@@ -134,10 +159,14 @@ impl Database {
 
     /// Entries are deleted here without a trace in the journal that splits follow, so none may be under way.
     async fn remove_retired(&self, container: &Arc<Container>) -> Result<()> {
-        let Ok(_no_split) = self.reshapings.try_lock() else { return Ok(()) };
+        let Some(no_split) = self.try_lock_reshaping().await? else { return Ok(()) };
         let catalog = self.catalog.snapshot();
-        let Some(current) = catalog.container_by_rid(container.rid) else { return Ok(()) };
-        if current.reshaping.is_none() { self.remove_retired_generations(current).await } else { Ok(()) }
+        let removed = match catalog.container_by_rid(container.rid) {
+            Some(current) if current.reshaping.is_none() => self.remove_retired_generations(current).await,
+            _ => Ok(()),
+        };
+        no_split.release().await;
+        removed
     }
 
     /// Whether the database is being closed.
@@ -303,7 +332,10 @@ impl Database {
 }
 
 /// A container whose partition is missing would silently have lost its items: say so instead.
-fn missing_partitions(catalog: &Catalog, present: impl Iterator<Item = PartitionId>) -> Result<()> {
+pub(crate) fn missing_partitions(
+    catalog: &Catalog,
+    present: impl Iterator<Item = PartitionId>,
+) -> Result<()> {
     let present: std::collections::HashSet<PartitionId> = present.collect();
     for container in catalog.containers() {
         if let Some(partition) =

@@ -12,7 +12,7 @@ use crate::contract::{BoxFuture, StoreError};
 
 /// The meeting place of the processes.
 pub trait Coordination: Send + Sync {
-    /// Takes a duty that one process has at a time. `None` = another one has it. It ends when the guard is
+    /// Takes a duty that one process has at a time. `None` = another one has it. It ends when it is released or
     /// dropped, when the process dies, or when its connection is lost.
     fn try_duty(&self, name: &str) -> BoxFuture<'_, Result<Option<Box<dyn Duty>>, StoreError>>;
 
@@ -23,6 +23,9 @@ pub trait Coordination: Send + Sync {
 
 /// A duty that this process has.
 pub trait Duty: Send + Sync {
-    /// Whether it is still ours, as far as is known without asking.
-    fn is_held(&self) -> bool;
+    /// Asks whether it is still ours.
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Gives it up at once; dropping it may take the store a moment to notice.
+    fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
 }

@@ -26,3 +26,156 @@ fn postgres(limits: Limits) -> Subject {
 }
 
 conformance!(postgres_store, postgres);
+
+mod shared {
+    //! Two processes on one store, as two stores in this one.
+
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use orrery_storage::{CommitError, Decision, PostgresError, ReadRequest, WriteSet};
+
+    use super::*;
+    use crate::suite::{PARTITION, get, op, put, run};
+
+    fn increment() -> crate::suite::TestOp<u64> {
+        op(&[b"count"], |view, _| {
+            let count =
+                view.get(b"count").map_or(0, |value| u64::from_be_bytes((&value[..]).try_into().unwrap()));
+            let mut writes = WriteSet::default();
+            writes.put(b"count".to_vec(), (count + 1).to_be_bytes().to_vec());
+            Decision::Write(writes, count + 1)
+        })
+    }
+
+    async fn admin() -> tokio_postgres::Client {
+        let (client, connection) =
+            tokio_postgres::connect(&orrery_testing::store_url(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
+    /// Writers on two stores, while their connections are cut again and again: every answer is the truth.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn cut_connections_lose_and_repeat_nothing() {
+        let url = orrery_testing::fresh_store_url();
+        let name = format!("cut{}", std::process::id());
+        let named = format!("{url}&application_name={name}");
+        let stores = [open(&named, Limits::COMMON), open(&named, Limits::COMMON)];
+        stores[0].create(PARTITION.id, 0).await.unwrap();
+        let writers: Vec<_> = (0..16)
+            .map(|writer| {
+                let store = Arc::clone(&stores[writer % 2]);
+                tokio::spawn(async move {
+                    let mut answers = Vec::new();
+                    for _ in 0..60 {
+                        let done = run(&store, increment()).await.unwrap();
+                        answers.push((done.lsn, done.out));
+                    }
+                    answers
+                })
+            })
+            .collect();
+        let admin = admin().await;
+        let mut cut = 0;
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            let cutting = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE application_name = $1 AND state <> 'idle'";
+            cut += admin.query(cutting, &[&name]).await.unwrap().len();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let mut answers = Vec::new();
+        for writer in writers {
+            answers.extend(writer.await.unwrap());
+        }
+        answers.sort_unstable();
+        let expected: Vec<(u64, u64)> = (1..=960).map(|number| (number, number)).collect();
+        assert_eq!(answers, expected, "after {cut} cuts");
+        assert_eq!(get(&stores[1], b"count").await.unwrap()[..], 960_u64.to_be_bytes());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn one_store_hears_of_the_other() {
+        let url = orrery_testing::fresh_store_url();
+        let [one, other] = [open(&url, Limits::COMMON), open(&url, Limits::COMMON)];
+        one.create(PARTITION.id, 0).await.unwrap();
+        let waiting = {
+            let other = Arc::clone(&other);
+            tokio::spawn(async move { other.wait_lsn(PARTITION.id, 0, Duration::from_secs(20)).await })
+        };
+        assert_eq!(put(&one, b"key", b"value").await, 1);
+        assert_eq!(waiting.await.unwrap().unwrap(), 1);
+        one.retire(PARTITION).await.unwrap();
+        assert_eq!(run(&other, increment()).await.unwrap_err(), CommitError::Fenced);
+        assert!(other.read(PARTITION, ReadRequest::Get(vec![])).await.is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn duties_and_notes() {
+        let url = orrery_testing::fresh_store_url();
+        let [one, other] = [open(&url, Limits::COMMON), open(&url, Limits::COMMON)];
+        let (here, there) = (one.coordination().unwrap(), other.coordination().unwrap());
+        let duty = here.try_duty("work").await.unwrap().expect("nobody has it");
+        duty.check().await.unwrap();
+        assert!(there.try_duty("work").await.unwrap().is_none());
+        assert!(there.try_duty("other work").await.unwrap().is_some());
+        duty.release().await;
+        let duty = there.try_duty("work").await.unwrap().expect("it was released");
+        // Who dies loses it.
+        drop(duty);
+        let mut taken = None;
+        for _ in 0..1000 {
+            taken = here.try_duty("work").await.unwrap();
+            if taken.is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(taken.is_some());
+        let age = Duration::from_secs(60);
+        assert_eq!(here.exchange_notes(Bytes::from("a"), age).await.unwrap(), ["a"]);
+        assert_eq!(there.exchange_notes(Bytes::from("b"), age).await.unwrap(), ["b", "a"]);
+        assert_eq!(here.exchange_notes(Bytes::from("c"), age).await.unwrap(), ["c", "b"]);
+        other.close().await.unwrap();
+        assert_eq!(here.exchange_notes(Bytes::from("d"), age).await.unwrap(), ["d"]);
+    }
+
+    async fn refusal(url: &str) -> PostgresError {
+        Postgres::open(PostgresOptions::parse(url).unwrap()).await.err().expect("it is refused")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_cannot_work_is_said() {
+        let url = orrery_testing::fresh_store_url();
+        let error = refusal(&format!("{url}&pool_max=5000")).await;
+        assert!(matches!(error, PostgresError::TooFewConnections { .. }), "{error}");
+        let error = refusal("postgres://nobody@127.0.0.1:1/none").await;
+        assert!(matches!(error, PostgresError::Unreachable { .. }), "{error}");
+        // Tables of a later version.
+        let (before, version) = Postgres::initialise(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
+        assert_eq!((before, version), (0, 1));
+        let again = Postgres::initialise(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
+        assert_eq!(again, (1, 1));
+        let status = Postgres::status(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
+        assert_eq!((status.schema_version, status.nodes.len(), status.gateways), (1, 1, 0));
+        let schema = url.rsplit("schema=").next().unwrap();
+        let admin = admin().await;
+        admin.batch_execute(&format!("UPDATE {schema}.meta SET value = '99'")).await.unwrap();
+        let error = refusal(&url).await;
+        assert!(matches!(error, PostgresError::SchemaTooNew { found: 99, .. }), "{error}");
+        // A user who may not make tables.
+        let user = format!("poor_{}", std::process::id());
+        admin.batch_execute(&format!("DROP ROLE IF EXISTS {user}; CREATE ROLE {user} LOGIN")).await.unwrap();
+        let fresh = orrery_testing::fresh_store_url().replacen("postgres@", &format!("{user}@"), 1);
+        let error = refusal(&fresh).await;
+        assert!(matches!(error, PostgresError::MissingRight { .. }), "{error}");
+        // A server that takes no writes.
+        admin
+            .batch_execute(&format!("ALTER ROLE {user} SET default_transaction_read_only = on"))
+            .await
+            .unwrap();
+        let error = refusal(&fresh).await;
+        assert!(matches!(error, PostgresError::ReadOnly { .. }), "{error}");
+        admin.batch_execute(&format!("DROP ROLE {user}")).await.unwrap();
+    }
+}

@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import uuid
 
 START_SECONDS_MAX = 30
 START_ATTEMPTS = 3
@@ -56,6 +57,7 @@ def start(arguments=("--in-memory",)):
     running = os.environ.get("ORRERY_ENDPOINT")
     if running:
         return Server(running)
+    arguments = _on_store(arguments)
     failure = None
     for _ in range(START_ATTEMPTS):
         try:
@@ -63,6 +65,15 @@ def start(arguments=("--in-memory",)):
         except RuntimeError as error:
             failure = error
     raise failure
+
+
+def _on_store(arguments):
+    """Where ORRERY_TEST_STORE_URL names a PostgreSQL server, a schema of its own there instead of memory."""
+    url = os.environ.get("ORRERY_TEST_STORE_URL")
+    if not url or "--in-memory" not in arguments:
+        return arguments
+    store = f"{url}{'&' if '?' in url else '?'}schema=py_{uuid.uuid4().hex[:16]}"
+    return tuple(part for part in arguments if part != "--in-memory") + ("--store", store)
 
 
 def start_at(address, arguments):

@@ -1,6 +1,7 @@
 //! Where the catalog lives: a partition of its own in the same store as the data.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -13,18 +14,24 @@ use orrery_storage::{
 use tokio::sync::Mutex;
 
 use super::{Catalog, Container, DatabaseEntry, EncryptionKey, Offer, Script, Stamp, User, record, script};
+use crate::cluster;
 use crate::failure::{commit_failure, store_failure};
 
 /// The number of the catalog's own partition.
 pub(crate) const CATALOG_PARTITION: PartitionRef = PartitionRef { id: PartitionId(0), epoch: 0 };
 
 const PAGE_ENTRIES: usize = 1000;
+/// How long to wait for news of the catalog at once.
+const FOLLOW_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The current catalog and the way to change it.
 pub(crate) struct CatalogStore {
     store: Arc<dyn PartitionStore>,
     env: Arc<dyn Env>,
     current: ArcSwap<Catalog>,
+    /// The catalog partition's number when `current` was read or written: another process has changed the
+    /// catalog if the store is ahead of it.
+    known_lsn: AtomicU64,
     changes: Mutex<()>,
 }
 
@@ -39,16 +46,24 @@ impl CatalogStore {
     /// Reads the catalog, or makes an empty one in an empty store.
     pub(crate) async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>) -> Result<Self> {
         store.create(CATALOG_PARTITION.id, 0).await.map_err(store_failure)?;
-        let entries = read_all(&*store).await?;
-        let catalog = record::load(&entries).map_err(|error| Error::internal(error.to_string()))?;
-        let this = Self { store, env, current: ArcSwap::from_pointee(catalog), changes: Mutex::new(()) };
-        if entries.is_empty() {
+        let this = Self {
+            store,
+            env,
+            current: ArcSwap::from_pointee(Catalog::default()),
+            known_lsn: AtomicU64::new(0),
+            changes: Mutex::new(()),
+        };
+        this.reload().await?;
+        if this.snapshot().version == 0 {
             let mut secret = [0; 32];
             this.env.fill_random(&mut secret);
             this.change(|change| {
-                change.catalog.secret = secret;
-                change.catalog.next_partition = CATALOG_PARTITION.id.0 + 1;
-                change.put_account();
+                // Another process may have been first.
+                if change.catalog.next_partition == 0 {
+                    change.catalog.secret = secret;
+                    change.catalog.next_partition = CATALOG_PARTITION.id.0 + 1;
+                    change.put_account();
+                }
                 Ok(())
             })
             .await?;
@@ -64,6 +79,19 @@ impl CatalogStore {
     /// Changes the catalog: durable, and visible to everybody, when this returns.
     pub(crate) async fn change<T>(&self, edit: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
         let _one_at_a_time = self.changes.lock().await;
+        // Among processes too: without this a conflict would be found all the same, but by the client.
+        let duty = cluster::take_duty(&*self.store, "catalog").await?;
+        if duty.is_some() {
+            self.reload_if_changed().await?;
+        }
+        let changed = self.change_alone(edit).await;
+        if let Some(duty) = duty {
+            duty.release().await;
+        }
+        changed
+    }
+
+    async fn change_alone<T>(&self, edit: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
         let mut catalog = Catalog::clone(&self.snapshot());
         let before = catalog.version;
         catalog.version += 1;
@@ -84,7 +112,42 @@ impl CatalogStore {
             ));
         }
         self.current.store(Arc::new(change.catalog));
+        self.known_lsn.store(committed.lsn, Ordering::Release);
         Ok(out)
+    }
+
+    /// Sees what other processes have changed. Cheap if that is nothing.
+    pub(crate) async fn refresh(&self) -> Result<()> {
+        let before = self.known_lsn.load(Ordering::Acquire);
+        let _one_at_a_time = self.changes.lock().await;
+        // Whoever waited for the lock behind a refresh has got it already.
+        if self.known_lsn.load(Ordering::Acquire) > before {
+            return Ok(());
+        }
+        self.reload_if_changed().await
+    }
+
+    /// Returns when another process may have changed the catalog, or after a second.
+    pub(crate) async fn wait_for_change(&self) -> Result<bool> {
+        let known = self.known_lsn.load(Ordering::Acquire);
+        let reached = self.store.wait_lsn(CATALOG_PARTITION.id, known, FOLLOW_WAIT).await;
+        Ok(reached.map_err(store_failure)? > known)
+    }
+
+    async fn reload_if_changed(&self) -> Result<()> {
+        let read = self.store.read(CATALOG_PARTITION, ReadRequest::Get(Vec::new())).await;
+        if read.map_err(store_failure)?.lsn > self.known_lsn.load(Ordering::Acquire) {
+            self.reload().await?;
+        }
+        Ok(())
+    }
+
+    async fn reload(&self) -> Result<()> {
+        let (entries, lsn) = read_all(&*self.store).await?;
+        let catalog = record::load(&entries).map_err(|error| Error::internal(error.to_string()))?;
+        self.current.store(Arc::new(catalog));
+        self.known_lsn.store(lsn, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -218,18 +281,26 @@ impl Op for CatalogWrite {
     }
 }
 
-async fn read_all(store: &dyn PartitionStore) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+/// All records as of one moment, and the partition's number then.
+async fn read_all(store: &dyn PartitionStore) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Lsn)> {
     let mut entries = Vec::new();
     let mut range = KeyRange::all();
+    let mut lsn = None;
     loop {
         let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
         let page = store.read(CATALOG_PARTITION, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+        if *lsn.get_or_insert(page.lsn) != page.lsn {
+            // Changed between two pages: from the start again.
+            (lsn, range) = (None, KeyRange::all());
+            entries.clear();
+            continue;
+        }
         if let Some(last) = page.entries.last() {
             range.start = [last.key.as_slice(), &[0]].concat();
         }
         entries.extend(page.entries.into_iter().map(|entry| (entry.key, entry.value.to_vec())));
         if !page.more {
-            return Ok(entries);
+            return Ok((entries, page.lsn));
         }
     }
 }

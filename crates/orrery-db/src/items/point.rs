@@ -313,6 +313,7 @@ impl Database {
                 }
                 Ok(_) if attempt < ROUTING_ATTEMPTS => {
                     attempt += 1;
+                    self.look_at_catalog_again().await;
                     container = self.current_container(&container)?;
                 }
                 Ok(_) => {
@@ -344,6 +345,7 @@ impl Database {
         if again {
             // The switch of a split is brief; the first looks come quickly, later ones leave it room.
             tokio::time::sleep(std::time::Duration::from_millis(u64::from((*attempt).min(20)))).await;
+            self.look_at_catalog_again().await;
         }
         again
     }

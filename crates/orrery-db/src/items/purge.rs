@@ -30,6 +30,8 @@ const REMOVE_AT_ONCE: usize = 50;
 const REMOVAL_HUNDREDTHS: u64 = 600;
 /// Marks of unfinished purges read at once.
 const LOAD_AT_ONCE: usize = 1000;
+/// How long a client waits for a purge on a store that several processes share.
+const SHARED_PATIENCE: Duration = Duration::from_secs(25);
 
 /// How long a finished purge is remembered: longer than any request holds what it has read. A reader may
 /// have taken items out of the store just before they were removed from it.
@@ -90,6 +92,11 @@ impl PurgeSet {
         self.waiting.load(Ordering::Acquire)
     }
 
+    fn is_pending(&self, container: ContainerRid, effective: &EffectiveKey) -> bool {
+        let purges = self.purges.read();
+        purges.get(&(container, effective.clone())).is_some_and(|purge| purge.finished.is_none())
+    }
+
     /// Whether nothing waits to be removed.
     pub(crate) fn is_idle(&self) -> bool {
         !self.any.load(Ordering::Acquire) || self.purges.read().values().all(|purge| purge.finished.is_some())
@@ -134,14 +141,33 @@ impl Database {
                 Ok(committed) => {
                     trace.served_by(partition, committed.lsn);
                     trace.add(cost::metadata_write());
-                    self.purges.insert(container.rid, effective, committed.lsn);
+                    self.purges.insert(container.rid, effective.clone(), committed.lsn);
                     self.wake_maintenance();
-                    return Ok(());
+                    // Other processes do not know of it, so it must be done when this returns.
+                    return self.finish_if_shared(container.rid, &effective).await;
                 }
                 Err(error) if self.may_route_again(&error, &mut attempt).await => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    async fn finish_if_shared(&self, container: ContainerRid, effective: &EffectiveKey) -> Result<()> {
+        if !self.has_company().await? {
+            return Ok(());
+        }
+        let began = Instant::now();
+        while self.purges.is_pending(container, effective) {
+            if began.elapsed() > SHARED_PATIENCE {
+                return Err(Error::new(
+                    orrery_model::ErrorKind::RetryWith,
+                    "The items are still being deleted. Please retry.",
+                ));
+            }
+            self.finish_purges().await?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
     }
 
     /// Finds the purges that an earlier run did not finish.

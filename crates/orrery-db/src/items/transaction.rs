@@ -194,7 +194,15 @@ impl Op for ItemTransaction {
         }
         let outcome = TransactionOutcome { results, failed, stale: false };
         match working.into_writes() {
-            Some(writes) if !failed => Decision::Write(writes, outcome),
+            Some(mut writes) if !failed => {
+                // The first write with a new view of the index tells everybody who still has the old one.
+                let version = self.container.index.version;
+                if version > index::rebuild::version_in(view).max(1) {
+                    let version = Bytes::copy_from_slice(&version.to_be_bytes());
+                    writes.put(keys::INDEX_VERSION.to_vec(), version);
+                }
+                Decision::Write(writes, outcome)
+            }
             _ => Decision::Reject(outcome),
         }
     }

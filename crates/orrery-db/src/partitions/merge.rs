@@ -13,6 +13,7 @@ use orrery_model::{Error, Result};
 
 use crate::Database;
 use crate::catalog::{Newborn, Reshaping, existing};
+use crate::cluster::ReshapingLock;
 
 /// How many partitions' numbers one feed can tell apart.
 const NUMBERINGS_MAX: u16 = u16::MAX / super::copy::POSITIONS + 1;
@@ -36,7 +37,18 @@ impl Database {
     }
 
     async fn merge_now(self: &Arc<Self>, rid: ContainerRid, ids: [u32; 2]) -> Result<MergeReport> {
-        let _one_at_a_time = self.reshapings.lock().await;
+        let lock = self.lock_reshaping().await?;
+        let done = self.merge_locked(rid, ids, &lock).await;
+        lock.release().await;
+        done
+    }
+
+    async fn merge_locked(
+        self: &Arc<Self>,
+        rid: ContainerRid,
+        ids: [u32; 2],
+        lock: &ReshapingLock<'_>,
+    ) -> Result<MergeReport> {
         let catalog = self.catalog.snapshot();
         let container = Arc::clone(existing(&catalog, rid)?);
         let mut parents = vec![container.partition(ids[0])?.clone(), container.partition(ids[1])?.clone()];
@@ -59,15 +71,20 @@ impl Database {
         let order: Vec<u32> = parents.iter().map(|parent| parent.range_id).collect();
         let report = [order[0], order[1]];
         let children = self
-            .reshape(rid, parents, |change, current| {
-                let child = Newborn {
-                    range_id: current.next_range_id(),
-                    range,
-                    store: change.new_partition(),
-                    numberings,
-                };
-                Ok(Reshaping { parents: order, children: vec![child] })
-            })
+            .reshape(
+                rid,
+                parents,
+                |change, current| {
+                    let child = Newborn {
+                        range_id: current.next_range_id(),
+                        range,
+                        store: change.new_partition(),
+                        numberings,
+                    };
+                    Ok(Reshaping { parents: order, children: vec![child] })
+                },
+                lock,
+            )
             .await?;
         Ok(MergeReport { parents: report, child: children[0].range_id })
     }

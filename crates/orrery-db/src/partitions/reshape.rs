@@ -25,6 +25,7 @@ use crate::Database;
 use crate::catalog::{
     Catalog, Change, Container, FORMER_MAX, Former, Newborn, OfferOwner, Partition, Reshaping, existing,
 };
+use crate::cluster::ReshapingLock;
 use crate::failure::store_failure;
 
 /// The switch begins when so few journalled transactions are left that it stays brief.
@@ -52,6 +53,7 @@ impl Database {
         rid: ContainerRid,
         parents: Vec<Partition>,
         plan: impl FnOnce(&mut Change, &Container) -> Result<Reshaping>,
+        lock: &ReshapingLock<'_>,
     ) -> Result<Vec<Newborn>> {
         let reshaping = self
             .catalog
@@ -78,7 +80,9 @@ impl Database {
                 Ok(reshaping)
             })
             .await?;
-        if let Err(error) = self.move_everything(rid, &parents, &reshaping).await {
+        if let Err(error) = self.move_everything(rid, &parents, &reshaping, lock).await {
+            // Who has lost the lock to another process leaves the rest to that one.
+            lock.check().await?;
             if let Err(failure) = self.roll_back(rid, &reshaping).await {
                 // It stays recorded: the background work or the next start tries again.
                 tracing::warn!(%failure, container = %rid, "partitions could not be rolled back yet");
@@ -95,6 +99,7 @@ impl Database {
         rid: ContainerRid,
         parents: &[Partition],
         reshaping: &Reshaping,
+        lock: &ReshapingLock<'_>,
     ) -> Result<()> {
         for child in &reshaping.children {
             self.store.create(child.store.id, 0).await.map_err(store_failure)?;
@@ -119,6 +124,7 @@ impl Database {
                 break;
             }
         }
+        lock.check().await?;
         let mut last = 0;
         for (source, _) in &mut sources {
             last = last.max(self.store.retire(source.store).await.map_err(store_failure)?);
@@ -138,6 +144,12 @@ impl Database {
         self.catalog
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, rid)?);
+                if current.reshaping.as_ref() != Some(reshaping) {
+                    return Err(Error::new(
+                        ErrorKind::Locked,
+                        "Another server has taken this change of partitions back.",
+                    ));
+                }
                 let routing_version = current.routing_version + 1;
                 let (mut parents, mut timestamp) = (Vec::new(), change.stamp.timestamp);
                 for range_id in &reshaping.parents {
@@ -218,12 +230,21 @@ impl Database {
             return Ok(());
         }
         // Whoever holds the lock is not interrupted but at work.
-        let _one_at_a_time = self.reshapings.lock().await;
+        let lock = if self.is_shared() {
+            match self.try_lock_reshaping().await? {
+                Some(lock) => lock,
+                None => return Ok(()),
+            }
+        } else {
+            self.lock_reshaping().await?
+        };
+        let mut done = Ok(());
         for (rid, reshaping) in interrupted(&self.catalog.snapshot()) {
             tracing::info!(container = %rid, parents = ?reshaping.parents, "rolling back a change of partitions");
-            self.roll_back(rid, &reshaping).await?;
+            done = done.and(self.roll_back(rid, &reshaping).await);
         }
-        Ok(())
+        lock.release().await;
+        done
     }
 
     /// Whether two partitions may become one: it must not be split again at once.

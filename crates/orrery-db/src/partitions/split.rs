@@ -9,6 +9,7 @@ use orrery_storage::{ReadRequest, Scan};
 
 use crate::Database;
 use crate::catalog::{Container, Newborn, Partition, Reshaping, existing};
+use crate::cluster::ReshapingLock;
 use crate::failure::store_failure;
 use crate::items::keys;
 use crate::items::statistics::Statistics;
@@ -32,7 +33,18 @@ impl Database {
     }
 
     async fn split_now(self: &Arc<Self>, rid: ContainerRid, range_id: u32) -> Result<SplitReport> {
-        let _one_at_a_time = self.reshapings.lock().await;
+        let lock = self.lock_reshaping().await?;
+        let done = self.split_locked(rid, range_id, &lock).await;
+        lock.release().await;
+        done
+    }
+
+    async fn split_locked(
+        self: &Arc<Self>,
+        rid: ContainerRid,
+        range_id: u32,
+        lock: &ReshapingLock<'_>,
+    ) -> Result<SplitReport> {
         let catalog = self.catalog.snapshot();
         let container = Arc::clone(existing(&catalog, rid)?);
         let parent = container.partition(range_id)?.clone();
@@ -42,17 +54,22 @@ impl Database {
             .split_at(&at)
             .ok_or_else(|| Error::internal("the split point lies outside of the partition"))?;
         let children = self
-            .reshape(rid, vec![parent.clone()], |change, current| {
-                let next = current.next_range_id();
-                let mut newborn = |range_id, range| Newborn {
-                    range_id,
-                    range,
-                    store: change.new_partition(),
-                    numberings: parent.numberings,
-                };
-                let children = vec![newborn(next, left), newborn(next + 1, right)];
-                Ok(Reshaping { parents: vec![range_id], children })
-            })
+            .reshape(
+                rid,
+                vec![parent.clone()],
+                |change, current| {
+                    let next = current.next_range_id();
+                    let mut newborn = |range_id, range| Newborn {
+                        range_id,
+                        range,
+                        store: change.new_partition(),
+                        numberings: parent.numberings,
+                    };
+                    let children = vec![newborn(next, left), newborn(next + 1, right)];
+                    Ok(Reshaping { parents: vec![range_id], children })
+                },
+                lock,
+            )
             .await?;
         Ok(SplitReport { parent: range_id, children: [children[0].range_id, children[1].range_id], at })
     }

@@ -126,6 +126,7 @@ impl Database {
         let program = request.program(&query, &container.definition)?;
         let compile_time = started.elapsed().saturating_sub(parse_time);
         let windows = Windows::find(container, options, &program)?;
+        self.check_index_view(container, &windows.ranges).await?;
         let may_cross = !windows.are_points || windows.ranges.len() > 1;
         if options.client_merge != ClientMerge::Never && may_cross {
             let plan = || plan_in(container, &query, request, Features::ALL);

@@ -34,6 +34,11 @@ struct Account {
     heat: Heat,
     /// Units per second; 0 = there is no limit.
     rate: AtomicU64,
+    /// What was asked for since the last exchange with other processes, refused requests included, in
+    /// hundredths.
+    demand: AtomicU64,
+    /// This process's part of the rate, in thousandths. 0 = all.
+    share: AtomicU64,
 }
 
 /// A partition's account and its own buckets, as one version of the catalog has them.
@@ -85,7 +90,46 @@ pub(crate) struct Admitted {
     pub(crate) weight: u64,
 }
 
+impl Account {
+    /// Gives the budget its rate, or this process's part of it.
+    fn apply_rate(&self) {
+        let (rate, share) = (self.rate.load(Ordering::Acquire), self.share.load(Ordering::Acquire));
+        let part = if share == 0 || rate == 0 { rate } else { (rate * share / 1000).max(1) };
+        self.budget.set_rate(part);
+    }
+}
+
+impl Place {
+    /// The same in every process.
+    fn number(self) -> u64 {
+        match self {
+            Self::Partition(id) => u64::from(id.0),
+            Self::Shared(database, part) => 1 << 63 | u64::from(database.0) << 24 | u64::from(part),
+        }
+    }
+}
+
 impl Budgets {
+    /// What each budget was asked for since the last call, in hundredths, by the budget's number.
+    pub(crate) fn take_demand(&self) -> Vec<(u64, u64)> {
+        let accounts = self.accounts.read();
+        let all = accounts
+            .iter()
+            .map(|(place, account)| (place.number(), account.demand.swap(0, Ordering::AcqRel)));
+        all.filter(|(_, demand)| *demand > 0).collect()
+    }
+
+    /// Sets this process's part of each budget: `share` gets the budget's number and its rate in hundredths.
+    pub(crate) fn set_shares(&self, share: impl Fn(u64, u64) -> u64) {
+        for (place, account) in self.accounts.read().iter() {
+            let rate = account.rate.load(Ordering::Acquire).saturating_mul(100);
+            let part = share(place.number(), rate);
+            if account.share.swap(part, Ordering::AcqRel) != part {
+                account.apply_rate();
+            }
+        }
+    }
+
     fn known(&self, catalog: &Catalog, container: &Container, partition: &Partition) -> Known {
         let id = partition.store.id;
         let found = self.known.read().get(&id).cloned();
@@ -95,7 +139,7 @@ impl Budgets {
         let (place, rate) = rate_of(catalog, container, partition);
         let account = Arc::clone(self.accounts.write().entry(place).or_default());
         if account.rate.swap(rate, Ordering::AcqRel) != rate {
-            account.budget.set_rate(rate);
+            account.apply_rate();
         }
         let buckets = found.map(|known| known.buckets).unwrap_or_default();
         for bucket in &container.definition.throughput_buckets {
@@ -244,6 +288,8 @@ impl Database {
         Throttled { retry_after_ms }: Throttled,
         cause: ThrottleCause,
     ) -> Error {
+        // What it would have cost is not known; a request that waits is worth at least one unit of attention.
+        account.demand.fetch_add(100, Ordering::Relaxed);
         let key_share_percent = account.heat.throttled(trace.key.as_deref());
         self.budgets.events.push(ThrottleEvent {
             at_ms: self.env.now_ms(),
@@ -279,6 +325,7 @@ impl Database {
             let share = u64::try_from(share).expect("a part is no more than the whole");
             (left, weights_left) = (left - share, weights_left - admitted.weight);
             let share = Charge::from_hundredths(share);
+            admitted.account.demand.fetch_add(share.hundredths(), Ordering::Relaxed);
             admitted.account.budget.settle(now_ms, share, trace.priority);
             if let Some((buckets, at)) = &admitted.bucket {
                 buckets[*at].settle(now_ms, share, Priority::High);

@@ -10,6 +10,9 @@ use crate::Database;
 use crate::catalog::{Container, Offer, OfferOwner};
 use crate::failure::store_failure;
 
+/// How often a container is looked at again because others change its partitions.
+const LOOKS_MAX: u32 = 100;
+
 impl Database {
     /// Splits what has grown too large, and ends the offers that wait for it.
     pub(crate) async fn grow(self: &Arc<Self>) -> Result<()> {
@@ -93,6 +96,7 @@ impl Database {
     async fn grow_container(self: &Arc<Self>, container: &Container) -> Result<()> {
         let rid = container.rid;
         let share_max = self.partition_throughput_max();
+        let mut looks = 0;
         loop {
             let catalog = self.catalog.snapshot();
             let Some(current) = catalog.container_by_rid(rid) else { return Ok(()) };
@@ -121,6 +125,8 @@ impl Database {
                 Ok(_) => {}
                 // One key cannot be split; the limit of logical partitions holds it.
                 Err(error) if error.kind == ErrorKind::BadRequest => return Ok(()),
+                // Somebody else has just split it: look again.
+                Err(error) if error.kind == ErrorKind::PartitionGone && looks < LOOKS_MAX => looks += 1,
                 Err(error) => return Err(error),
             }
         }

@@ -2,20 +2,37 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use deadpool_postgres::ClientWrapper;
-
+use super::pool::Session;
 use super::shared::Shared;
 use super::{Postgres, sql};
 use crate::contract::{BoxFuture, StoreError};
 use crate::coordination::{Coordination, Duty};
+use bytes::Bytes;
 
 /// The lock lives as long as its connection.
-struct Lock(ClientWrapper);
+struct Lock {
+    session: Session,
+    name: String,
+}
 
 impl Duty for Lock {
-    fn is_held(&self) -> bool {
-        !self.0.is_closed()
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let lost = |fault: super::fault::Fault| {
+                StoreError::Unavailable(format!("a duty was lost: {}", fault.text()))
+            };
+            self.session.run("SELECT 1").await.map_err(lost)
+        })
+    }
+
+    fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Self { session, name } = *self;
+            // If it cannot be given back, the connection is closed, and the lock goes with it.
+            if session.query(sql::END_DUTY, &[&name]).await.is_ok() {
+                session.release();
+            }
+        })
     }
 }
 
@@ -31,10 +48,14 @@ impl Coordination for Postgres {
             self.shared
                 .repeat(Shared::ANNOUNCED, || {
                     Box::pin(async {
-                        let connection = self.shared.cluster.main().own_connection().await?;
-                        let client: &tokio_postgres::Client = &connection;
-                        let taken: bool = client.query_one(sql::TRY_DUTY, &[&name]).await?.get(0);
-                        Ok(taken.then(|| Box::new(Lock(connection)) as Box<dyn Duty>))
+                        let session = self.shared.cluster.main().snapshot_session().await?;
+                        let rows = session.query(sql::TRY_DUTY, &[&name]).await?;
+                        if rows.first().is_some_and(|row| row.get(0)) {
+                            let name = name.clone();
+                            return Ok(Some(Box::new(Lock { session, name }) as Box<dyn Duty>));
+                        }
+                        session.release();
+                        Ok(None)
                     })
                 })
                 .await

@@ -18,7 +18,7 @@ pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 /// The connections to one node.
 pub(super) struct Node {
     requests: Pool,
-    /// Snapshots hold theirs for seconds; they must not keep reads and writes waiting.
+    /// Snapshots and duties hold theirs for long; they must not keep reads and writes waiting.
     snapshots: Pool,
 }
 
@@ -54,11 +54,6 @@ impl Node {
     /// The same with the error as it is.
     pub(super) async fn connect_once(&self) -> Result<Session, deadpool_postgres::PoolError> {
         Ok(Session(Some(self.requests.get().await?)))
-    }
-
-    /// A connection that no pool counts.
-    pub(super) async fn own_connection(&self) -> Result<ClientWrapper, Fault> {
-        Ok(Object::take(self.snapshots.get().await?))
     }
 
     pub(super) fn close(&self) {

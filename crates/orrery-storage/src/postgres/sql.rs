@@ -138,3 +138,5 @@ pub(super) const MEMBERS: &str = "SELECT id FROM member";
 pub(super) const WRITERS: &str = "SELECT part, key FROM kv WHERE key >= '\\xffffffff'::bytea";
 
 pub(super) const TRY_DUTY: &str = "SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))";
+
+pub(super) const END_DUTY: &str = "SELECT pg_advisory_unlock(hashtextextended($1::text, 0))";

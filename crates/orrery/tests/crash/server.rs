@@ -1,5 +1,6 @@
 //! The binary as a child process.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,10 +16,15 @@ pub struct Served {
 
 impl Served {
     pub fn start(data: &Path) -> Self {
+        Self::start_on("--data", data.as_os_str())
+    }
+
+    /// Starts a server on the store that the option names.
+    pub fn start_on(option: &str, store: &OsStr) -> Self {
         let started = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_orrery"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--no-throttle", "--data"])
-            .arg(data)
+            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--no-throttle", option])
+            .arg(store)
             .env_clear()
             .env("ORRERY_LOG", "warn")
             .stdin(Stdio::null())

@@ -1,0 +1,345 @@
+//! Two servers on one PostgreSQL, thirty-two clients on five items of one partition. In the middle the partition is
+//! split, one server is killed, and PostgreSQL itself is killed, with everything that makes it durable. In the
+//! end acknowledgements, versions, positions, index entries and the change feed agree.
+
+#![allow(
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test binary has no outside, and shares files with another"
+)]
+
+#[path = "crash/client.rs"]
+mod client;
+#[path = "crash/server.rs"]
+mod server;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use client::Client;
+use orrery_model::Value;
+use orrery_storage::{
+    KeyRange, PartitionRef, PartitionStore, Postgres, PostgresOptions, ReadRequest, Scan, Want,
+};
+use orrery_testing::Server;
+use server::Served;
+
+const CLIENTS: usize = 32;
+const ITEMS: usize = 5;
+const DOCS: &str = "/dbs/db/colls/c/docs";
+
+/// What one client knows.
+#[derive(Default)]
+struct Known {
+    /// Marks that were acknowledged, by item.
+    acknowledged: Vec<(usize, String)>,
+    /// Marks of whose fate nobody told.
+    unknown: Vec<(usize, String)>,
+    /// Where each acknowledged write was: the partition key range and the number.
+    positions: Vec<(String, u64)>,
+}
+
+#[test]
+fn two_servers_agree() {
+    let directory = tempfile::Builder::new().prefix("orrery-two").tempdir_in("/tmp").unwrap();
+    let mut database = Server::start_durable(&directory.path().join("pg"));
+    let url = database.url().to_owned();
+    let start = || Served::start_on("--store", OsStr::new(&url));
+    let first = start();
+    let mut second = start();
+    let mut client = Client::new(first.port);
+    post(&mut client, "/dbs", r#"{"id":"db"}"#, 201);
+    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    post(&mut client, "/dbs/db/colls", body, 201);
+    for item in 0..ITEMS {
+        let body = format!(r#"{{"id":"i{item}","pk":"k{item}","n":0,"log":[]}}"#);
+        let key = format!(r#"["k{item}"]"#);
+        let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
+        assert_eq!(client.send("POST", DOCS, &headers, body.as_bytes()).unwrap().status, 201);
+    }
+    seen_within_a_second(second.port);
+
+    let ports = [Arc::new(AtomicU16::new(first.port)), Arc::new(AtomicU16::new(second.port))];
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let (port, stop, done) = (Arc::clone(&ports[number % 2]), Arc::clone(&stop), Arc::clone(&done));
+            std::thread::spawn(move || write(number, &port, &stop, &done))
+        })
+        .collect();
+    let go_on = |count: u64| {
+        let (from, began) = (done.load(Ordering::Relaxed), Instant::now());
+        while done.load(Ordering::Relaxed) < from + count {
+            assert!(began.elapsed() < Duration::from_mins(2), "the writers are stuck");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    go_on(100);
+    let place = r#"{"database":"db","container":"c","partition":"0"}"#;
+    post(&mut client, "/_orrery/partitions/split", place, 200);
+    go_on(100);
+    second.kill();
+    go_on(50);
+    second = start();
+    ports[1].store(second.port, Ordering::Relaxed);
+    go_on(100);
+    kill_server(&database.directory());
+    database.wait();
+    database = restarted(&directory.path().join("pg"));
+    go_on(100);
+    stop.store(true, Ordering::Relaxed);
+    let known: Vec<Known> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+
+    let mut other = Client::new(second.port);
+    let items = check_items(&mut client, &known);
+    assert_eq!(items, check_items(&mut other, &known), "both servers say the same");
+    check_positions(&known);
+    check_feed(&mut client, &items);
+    check_queries(&mut other, &items);
+    // The same items in a container of their own have as many index entries.
+    let body = r#"{"id":"r","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    post(&mut client, "/dbs/db/colls", body, 201);
+    for (at, item) in items.iter().enumerate() {
+        let key = format!(r#"["k{at}"]"#);
+        let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
+        let body = item.to_json();
+        assert_eq!(
+            client.send("POST", "/dbs/db/colls/r/docs", &headers, body.as_bytes()).unwrap().status,
+            201
+        );
+    }
+    let partitions = |client: &mut Client| {
+        let view = client.send("GET", "/_orrery/partitions", &[], b"").unwrap().json();
+        view.as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one.get("partitions").unwrap().as_array().unwrap().len())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(partitions(&mut client), [2, 1]);
+    first.stop();
+    second.stop();
+    let entries = index_entries(&url);
+    // The catalog's partition has none; the last one is the reference.
+    let reference = *entries.values().last().unwrap();
+    let split: usize = entries.values().sum::<usize>() - reference;
+    assert_eq!(split, reference, "{entries:?}");
+    let written: usize = known.iter().map(|known| known.acknowledged.len()).sum();
+    let doubtful: usize = known.iter().map(|known| known.unknown.len()).sum();
+    eprintln!("{written} acknowledged, {doubtful} without an answer, {reference} index entries");
+    drop(database);
+}
+
+fn post(client: &mut Client, path: &str, body: &str, status: u16) {
+    let answer = client.send("POST", path, &[("content-type", "application/json")], body.as_bytes()).unwrap();
+    assert_eq!(answer.status, status, "{path}: {}", answer.text());
+}
+
+/// What one server has made the other one knows soon.
+fn seen_within_a_second(port: u16) {
+    let mut client = Client::new(port);
+    let began = Instant::now();
+    while client.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status != 200 {
+        // The promise is a second; a machine that is busy with other tests gets more.
+        assert!(began.elapsed() < Duration::from_secs(20), "the other server does not see the container");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    eprintln!("seen by the other server after {} ms", began.elapsed().as_millis());
+}
+
+/// Adds marks to items until told to stop.
+fn write(number: usize, port: &AtomicU16, stop: &AtomicBool, done: &AtomicU64) -> Known {
+    let mut known = Known::default();
+    let mut at = port.load(Ordering::Relaxed);
+    let mut client = Client::new(at);
+    for round in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let now = port.load(Ordering::Relaxed);
+        if now != at {
+            (at, client) = (now, Client::new(now));
+        }
+        let item = (number + round) % ITEMS;
+        let mark = format!("{number}-{round}");
+        let body = format!(
+            r#"{{"operations":[{{"op":"incr","path":"/n","value":1}},{{"op":"add","path":"/log/-","value":"{mark}"}}]}}"#
+        );
+        let key = format!(r#"["k{item}"]"#);
+        let headers =
+            [("x-ms-documentdb-partitionkey", key.as_str()), ("content-type", "application/json_patch+json")];
+        match client.send("PATCH", &format!("{DOCS}/i{item}"), &headers, body.as_bytes()) {
+            Ok(answer) if answer.status == 200 => {
+                known.acknowledged.push((item, mark));
+                known.positions.extend(position(answer.header("x-ms-session-token").unwrap()));
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(answer) if answer.status >= 500 || answer.status == 449 => {
+                known.unknown.push((item, mark));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Ok(answer) => panic!("{}: {}", answer.status, answer.text()),
+            Err(_) => {
+                known.unknown.push((item, mark));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+    known
+}
+
+/// `range:version#lsn`, or several with commas.
+fn position(token: &str) -> Vec<(String, u64)> {
+    let one = |part: &str| {
+        let (range, rest) = part.split_once(':')?;
+        Some((range.to_owned(), rest.rsplit('#').next()?.parse().ok()?))
+    };
+    token.split(',').filter_map(one).collect()
+}
+
+/// Every acknowledged mark is there once, and nothing that nobody wrote.
+fn check_items(client: &mut Client, known: &[Known]) -> Vec<Value> {
+    (0..ITEMS)
+        .map(|item| {
+            let key = format!(r#"["k{item}"]"#);
+            let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
+            let answer = client.send("GET", &format!("{DOCS}/i{item}"), &headers, b"").unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let value = answer.json();
+            let log = value.get("log").unwrap().as_array().unwrap();
+            let marks: Vec<&str> = log.iter().map(|mark| mark.as_str().unwrap()).collect();
+            let set: BTreeSet<&str> = marks.iter().copied().collect();
+            assert_eq!(set.len(), marks.len(), "a mark is there twice");
+            let of_item = |marks: &'_ [(usize, String)]| -> Vec<String> {
+                marks.iter().filter(|(at, _)| *at == item).map(|(_, mark)| mark.clone()).collect()
+            };
+            let acknowledged: BTreeSet<String> =
+                known.iter().flat_map(|known| of_item(&known.acknowledged)).collect();
+            let unknown: BTreeSet<String> = known.iter().flat_map(|known| of_item(&known.unknown)).collect();
+            for mark in &acknowledged {
+                assert!(set.contains(mark.as_str()), "the acknowledged {mark} is lost");
+            }
+            for mark in &set {
+                assert!(acknowledged.contains(*mark) || unknown.contains(*mark), "nobody wrote {mark}");
+            }
+            assert_eq!(value.get("n").unwrap().as_i64(), Some(i64::try_from(marks.len()).unwrap()));
+            value
+        })
+        .collect()
+}
+
+/// No number was handed out twice.
+fn check_positions(known: &[Known]) {
+    let mut seen = HashSet::new();
+    for position in known.iter().flat_map(|known| &known.positions) {
+        assert!(seen.insert(position), "{position:?} was handed out twice");
+    }
+    assert!(seen.iter().any(|(range, _)| range == "0") && seen.iter().any(|(range, _)| range != "0"));
+}
+
+/// Every item once, as it is, in the order of its last write.
+fn check_feed(client: &mut Client, items: &[Value]) {
+    let ranges = client.send("GET", "/dbs/db/colls/c/pkranges", &[], b"").unwrap().json();
+    let mut found: BTreeMap<String, Value> = BTreeMap::new();
+    for range in ranges.get("PartitionKeyRanges").unwrap().as_array().unwrap() {
+        let id = range.get("id").unwrap().as_str().unwrap();
+        let headers = [("a-im", "Incremental feed"), ("x-ms-documentdb-partitionkeyrangeid", id)];
+        let answer = client.send("GET", DOCS, &headers, b"").unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let mut last = 0;
+        for item in answer.json().get("Documents").unwrap().as_array().unwrap() {
+            let lsn = item.get("_lsn").unwrap().as_i64().unwrap();
+            assert!(lsn > last);
+            last = lsn;
+            let mut item = item.clone();
+            item.as_object_mut().unwrap().remove("_lsn");
+            let id = item.get("id").unwrap().as_str().unwrap().to_owned();
+            assert!(found.insert(id, item).is_none(), "an item is in the feed twice");
+        }
+    }
+    assert_eq!(found.into_values().collect::<Vec<_>>(), items);
+}
+
+/// The index leads to each item by its last version and to none by an earlier one.
+fn check_queries(client: &mut Client, items: &[Value]) {
+    let mut query = |text: &str| {
+        let body = format!(r#"{{"query":"{text}","parameters":[]}}"#);
+        let headers = [
+            ("content-type", "application/query+json"),
+            ("x-ms-documentdb-isquery", "true"),
+            ("x-ms-documentdb-query-enablecrosspartition", "true"),
+        ];
+        let answer = client.send("POST", DOCS, &headers, body.as_bytes()).unwrap();
+        assert_eq!(answer.status, 200, "{text}: {}", answer.text());
+        answer.json().get("Documents").unwrap().as_array().unwrap().to_vec()
+    };
+    for item in items {
+        let (id, n) = (item.get("id").unwrap().as_str().unwrap(), item.get("n").unwrap().as_i64().unwrap());
+        let now = query(&format!("SELECT VALUE c.id FROM c WHERE c.n = {n} AND c.id = '{id}'"));
+        assert_eq!(now, [Value::from(id)]);
+        let before = query(&format!("SELECT VALUE c.id FROM c WHERE c.n = {} AND c.id = '{id}'", n - 1));
+        assert!(before.is_empty());
+    }
+    assert_eq!(query("SELECT VALUE c.id FROM c WHERE c.n >= 0").len(), ITEMS);
+}
+
+/// Index entries per partition, straight from the store.
+fn index_entries(url: &str) -> BTreeMap<u32, usize> {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = Postgres::open(PostgresOptions::parse(url).unwrap()).await.unwrap();
+        let mut entries = BTreeMap::new();
+        for partition in store.partitions().await.unwrap() {
+            let place = PartitionRef { id: partition.id, epoch: partition.epoch };
+            let range = KeyRange::new(vec![0x20], vec![0x25]);
+            let scan = Scan { want: Want::Keys, bytes_max: usize::MAX, ..Scan::forward(range, 40_000) };
+            let page = store.read(place, ReadRequest::Scan(scan)).await.unwrap();
+            assert!(!page.more);
+            if partition.id.0 != 0 {
+                entries.insert(partition.id.0, page.entries.len());
+            }
+        }
+        store.close().await.unwrap();
+        entries
+    })
+}
+
+/// `kill -9` of the postmaster and of every process it has made.
+fn kill_server(directory: &Path) {
+    let text = std::fs::read_to_string(directory.join("data/postmaster.pid")).unwrap();
+    let postmaster: u32 = text.lines().next().unwrap().trim().parse().unwrap();
+    let mut all = vec![postmaster];
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        if parent == Some(postmaster) {
+            all.push(id);
+        }
+    }
+    let ids: Vec<String> = all.iter().map(u32::to_string).collect();
+    // Some may end by themselves meanwhile.
+    Command::new("kill").arg("-9").args(&ids).status().unwrap();
+}
+
+/// A killed server may leave a lock that a new one first has to see through.
+fn restarted(directory: &Path) -> Server {
+    let began = Instant::now();
+    loop {
+        match std::panic::catch_unwind(|| Server::start_durable(directory)) {
+            Ok(server) => return server,
+            Err(_) if began.elapsed() < Duration::from_mins(1) => {
+                std::thread::sleep(Duration::from_millis(100))
+            }
+            Err(_) => panic!("PostgreSQL does not start again"),
+        }
+    }
+}
