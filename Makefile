@@ -23,7 +23,7 @@ build: setup ## Builds the server
 run: build ## Builds and starts the server on its embedded store
 	$(TARGET_DIR)/release/orrery serve
 
-test: lint test-rust test-postgres test-clients test-sdk ## Runs every test: lints, the workspace, the key libraries, the official SDKs
+test: lint test-rust test-clients test-sdk ## Runs every test: lints, the workspace, the key libraries, the official SDKs
 
 lint: setup ## Checks formatting and lints
 	$(CARGO) fmt --all --check

@@ -132,7 +132,7 @@ mod shared {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(taken.is_some());
-        let age = Duration::from_secs(60);
+        let age = Duration::from_mins(1);
         assert_eq!(here.exchange_notes(Bytes::from("a"), age).await.unwrap(), ["a"]);
         assert_eq!(there.exchange_notes(Bytes::from("b"), age).await.unwrap(), ["b", "a"]);
         assert_eq!(here.exchange_notes(Bytes::from("c"), age).await.unwrap(), ["c", "b"]);

@@ -334,12 +334,10 @@ fn kill_server(directory: &Path) {
 fn restarted(directory: &Path) -> Server {
     let began = Instant::now();
     loop {
-        match std::panic::catch_unwind(|| Server::start_durable(directory)) {
-            Ok(server) => return server,
-            Err(_) if began.elapsed() < Duration::from_mins(1) => {
-                std::thread::sleep(Duration::from_millis(100))
-            }
-            Err(_) => panic!("PostgreSQL does not start again"),
+        if let Ok(server) = std::panic::catch_unwind(|| Server::start_durable(directory)) {
+            return server;
         }
+        assert!(began.elapsed() < Duration::from_mins(1), "PostgreSQL does not start again");
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
