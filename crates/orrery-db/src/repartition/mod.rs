@@ -125,6 +125,12 @@ impl Database {
             self.run_in_background(&source);
             return self.repartition_status(database, container);
         }
+        // Writers of other processes would not know that the container is frozen for the switch.
+        if self.is_shared() {
+            return Err(Error::not_implemented(
+                "Repartitioning is not supported on a store that several servers may share.",
+            ));
+        }
         let mut body = source.definition.to_value();
         let object = body.as_object_mut().ok_or_else(|| Error::internal("a definition is no object"))?;
         let name = source.definition.id.as_str().to_owned();
@@ -207,6 +213,9 @@ impl Database {
 
     /// Goes on with what an earlier run of the server did not finish.
     pub(crate) async fn resume_repartitions(self: &Arc<Self>) -> Result<()> {
+        if self.is_shared() {
+            return Ok(());
+        }
         let waiting: Vec<Arc<Container>> =
             self.catalog.snapshot().containers().filter(|each| each.repartition.is_some()).cloned().collect();
         for source in waiting {

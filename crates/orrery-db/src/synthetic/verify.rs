@@ -50,9 +50,9 @@ impl Database {
     /// Looks at all items after the policy was set, and lets it route or puts the container back.
     pub(crate) async fn verify_policy(&self, rid: ContainerRid, before: &Container) -> Result<()> {
         // Partitions must not become others under the search.
-        let reshaping = self.reshapings.lock().await;
+        let reshaping = self.lock_reshaping().await?;
         let verified = self.all_items_follow(rid).await;
-        drop(reshaping);
+        reshaping.release().await;
         let policy = existing(&self.catalog.snapshot(), rid)?.synthetic.clone();
         self.catalog
             .change(|change| {
