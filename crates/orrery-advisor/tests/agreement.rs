@@ -1,7 +1,7 @@
 //! What the advisor predicts for a replay against what the server measures for the same one: the same requests, at the
 //! same moments of a clock that the test moves, on containers keyed by the candidate, with throttling on.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss, reason = "tests")]
 
 use std::collections::HashMap;
 use std::sync::Arc;
