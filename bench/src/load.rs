@@ -1,0 +1,212 @@
+//! The load generator: connections that do operations one after the other (closed loop) or at planned times (open
+//! loop), and a histogram of how long they took.
+//!
+//! In an open loop the time of an operation begins when it was planned, not when its connection got round to it:
+//! a server that stalls is seen to stall for everybody who would have asked meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::documents::Zipf;
+use crate::workload::{Operation, Stream, Workload};
+use crate::{cosmos, postgres};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    Cosmos,
+    Postgres,
+}
+
+/// What one process of the generator does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    pub protocol: Protocol,
+    pub address: String,
+    pub workload: Workload,
+    pub items: u64,
+    pub connections: u64,
+    pub warm_up_ms: u64,
+    pub measure_ms: u64,
+    pub seed: u64,
+    /// Numbers runs against one server, so that new items do not meet.
+    pub run: u64,
+    /// Operations a second, all connections together; none = as fast as they go.
+    pub rate: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Figures {
+    pub operations: u64,
+    /// With those of the warm-up and after the end, for dividing processor time.
+    pub all_operations: u64,
+    pub seconds: f64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub p999_us: u64,
+    pub max_us: u64,
+    /// The first failure; the rest of the figures is worth nothing then.
+    pub failure: Option<String>,
+}
+
+impl Figures {
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.operations as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+enum Session {
+    Cosmos(Box<cosmos::Session>),
+    Postgres(Box<postgres::Session>),
+}
+
+impl Session {
+    async fn open(plan: &Plan) -> Result<Self, String> {
+        Ok(match plan.protocol {
+            Protocol::Cosmos => Self::Cosmos(Box::new(cosmos::Session::open(&plan.address).await?)),
+            Protocol::Postgres => Self::Postgres(Box::new(postgres::Session::open(&plan.address).await?)),
+        })
+    }
+
+    async fn perform(&mut self, operation: Operation) -> Result<(), String> {
+        match self {
+            Self::Cosmos(session) => session.perform(operation).await,
+            Self::Postgres(session) => session.perform(operation).await,
+        }
+    }
+}
+
+pub async fn run(plan: &Plan) -> Figures {
+    match measure(plan).await {
+        Ok(figures) => figures,
+        Err(failure) => Figures { failure: Some(failure), ..Figures::default() },
+    }
+}
+
+async fn measure(plan: &Plan) -> Result<Figures, String> {
+    let zipf = Stream::needs_zipf(plan.workload).then(|| Zipf::new(plan.items));
+    let mut sessions = Vec::new();
+    for _ in 0..plan.connections {
+        sessions.push(Session::open(plan).await?);
+    }
+    let start = Instant::now() + Duration::from_millis(20);
+    let measured_from = start + Duration::from_millis(plan.warm_up_ms);
+    let end = measured_from + Duration::from_millis(plan.measure_ms);
+    let failed = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = sessions
+        .into_iter()
+        .zip(0_u64..)
+        .map(|(session, connection)| {
+            let stream =
+                Stream::new(plan.workload, plan.items, plan.seed, plan.run, connection, zipf.clone());
+            let interval = plan.rate.map(|rate| Duration::from_secs_f64(plan.connections as f64 / rate));
+            // Connections take turns, so that the planned times are spread evenly.
+            let shift = interval.map_or(Duration::ZERO, |interval| {
+                interval.mul_f64(connection as f64 / plan.connections as f64)
+            });
+            let worker = Worker { session, stream, interval, start: start + shift, measured_from, end };
+            tokio::spawn(worker.work(Arc::clone(&failed)))
+        })
+        .collect();
+    let mut histogram = new_histogram();
+    let mut all_operations = 0;
+    for task in tasks {
+        let (own, all) = task.await.map_err(|error| error.to_string())??;
+        all_operations += all;
+        histogram.add(own).map_err(|error| error.to_string())?;
+    }
+    Ok(Figures {
+        operations: histogram.len(),
+        all_operations,
+        // Operations that were under way at the end are left out, and so is the time after it.
+        seconds: plan.measure_ms as f64 / 1000.0,
+        p50_us: histogram.value_at_quantile(0.5),
+        p99_us: histogram.value_at_quantile(0.99),
+        p999_us: histogram.value_at_quantile(0.999),
+        max_us: histogram.max(),
+        failure: None,
+    })
+}
+
+fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 120_000_000, 3).expect("the bounds are valid")
+}
+
+struct Worker {
+    session: Session,
+    stream: Stream,
+    interval: Option<Duration>,
+    start: Instant,
+    measured_from: Instant,
+    end: Instant,
+}
+
+impl Worker {
+    async fn work(mut self, failed: Arc<AtomicBool>) -> Result<(Histogram<u64>, u64), String> {
+        let mut histogram = new_histogram();
+        let mut all = 0;
+        let mut planned = self.start;
+        tokio::time::sleep_until(self.start.into()).await;
+        while !failed.load(Ordering::Relaxed) {
+            let begun = match self.interval {
+                None => Instant::now(),
+                Some(interval) => {
+                    tokio::time::sleep_until(planned.into()).await;
+                    let begun = planned;
+                    planned += interval;
+                    begun
+                }
+            };
+            if begun >= self.end {
+                break;
+            }
+            let operation = self.stream.next();
+            if let Err(failure) = self.session.perform(operation).await {
+                failed.store(true, Ordering::Relaxed);
+                return Err(failure);
+            }
+            let done = Instant::now();
+            all += 1;
+            let counts = match self.interval {
+                None => begun >= self.measured_from && done <= self.end,
+                // What was planned counts, however late it ends: leaving it out would hide the stall.
+                Some(_) => begun >= self.measured_from,
+            };
+            if counts {
+                let taken = u64::try_from((done - begun).as_micros()).unwrap_or(u64::MAX);
+                histogram.saturating_record(taken.max(1));
+            }
+        }
+        Ok((histogram, all))
+    }
+}
+
+/// Loads all items with several connections and tells how long that took.
+pub async fn fill(protocol: Protocol, address: &str, items: u64, bulk: bool) -> Result<Duration, String> {
+    const CONNECTIONS: u64 = 8;
+    let begun = Instant::now();
+    let mut tasks = Vec::new();
+    let share = items.div_ceil(CONNECTIONS).div_ceil(100) * 100;
+    match protocol {
+        Protocol::Cosmos => cosmos::Session::open(address).await?.set_up().await?,
+        Protocol::Postgres => postgres::Session::open(address).await?.set_up().await?,
+    }
+    for part in 0..CONNECTIONS {
+        let (from, to) = ((part * share).min(items), ((part + 1) * share).min(items));
+        let address = address.to_owned();
+        tasks.push(tokio::spawn(async move {
+            match protocol {
+                Protocol::Cosmos => cosmos::Session::open(&address).await?.load(from, to, bulk).await,
+                Protocol::Postgres => postgres::Session::open(&address).await?.load(from, to).await,
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.map_err(|error| error.to_string())??;
+    }
+    Ok(begun.elapsed())
+}

@@ -1,0 +1,607 @@
+//! One run: start everything, measure in interleaved rounds, keep the results.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::cosmos;
+use crate::limits::{self, Sample};
+use crate::load::{Figures, Plan, Protocol};
+use crate::process;
+use crate::report;
+use crate::results::{Limits, Machine, Measured, Results, Scale, SystemFigures, median};
+use crate::systems::{Kind, Programs, Running};
+use crate::workload::Workload;
+
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The server's program.
+    #[arg(long, value_name = "FILE")]
+    orrery: PathBuf,
+
+    /// Where results, report and plots go.
+    #[arg(long, value_name = "DIRECTORY", default_value = "bench")]
+    output: PathBuf,
+
+    /// Where peers are installed; a temporary folder without it.
+    #[arg(long, value_name = "DIRECTORY")]
+    peers: Option<PathBuf>,
+
+    /// Numbers of items. [default: 10000; with --full 10000, 100000 and 1000000]
+    #[arg(long, value_delimiter = ',')]
+    items: Vec<u64>,
+
+    /// Numbers of connections for all workloads. [default: 16, and 1, 64 and 256 for point reads, creates and YCSB A;
+    /// with --full all for all]
+    #[arg(long, value_delimiter = ',')]
+    connections: Vec<u64>,
+
+    /// Only these workloads.
+    #[arg(long, value_delimiter = ',')]
+    workloads: Vec<String>,
+
+    /// Only these systems: orrery, postgres, cosmium, vercel.
+    #[arg(long, value_delimiter = ',')]
+    systems: Vec<String>,
+
+    /// Rounds, of which the median counts. [default: 3; with --full 5]
+    #[arg(long)]
+    rounds: Option<u64>,
+
+    /// How long each measurement lasts. [default: 1; with --full 3]
+    #[arg(long)]
+    seconds: Option<f64>,
+
+    /// Memory for caches, in MB, of those that have such a setting.
+    #[arg(long, default_value_t = 256)]
+    cache_mb: u64,
+
+    /// How long loading may take, in seconds.
+    #[arg(long, default_value_t = 900)]
+    load_seconds_max: u64,
+
+    /// All numbers of items and connections: takes hours.
+    #[arg(long)]
+    full: bool,
+
+    /// With --full: ten million items too.
+    #[arg(long, requires = "full")]
+    huge: bool,
+}
+
+impl Options {
+    fn scales(&self) -> Vec<u64> {
+        match (self.items.is_empty(), self.full, self.huge) {
+            (false, ..) => self.items.clone(),
+            (_, false, _) => vec![10_000],
+            (_, _, false) => vec![10_000, 100_000, 1_000_000],
+            _ => vec![10_000, 100_000, 1_000_000, 10_000_000],
+        }
+    }
+
+    /// What is measured: workloads with numbers of connections.
+    fn cells(&self) -> Vec<(Workload, u64)> {
+        let wanted =
+            |workload: &Workload| self.workloads.is_empty() || self.workloads.contains(&workload.name());
+        let mut cells = Vec::new();
+        for workload in Workload::ALL.into_iter().filter(wanted) {
+            let more = matches!(workload, Workload::PointRead | Workload::Create | Workload::YcsbA);
+            let connections = match self.connections.as_slice() {
+                [] if self.full || more => &[1, 16, 64, 256][..],
+                [] => &[16],
+                given => given,
+            };
+            cells.extend(connections.iter().map(|connections| (workload, *connections)));
+        }
+        cells
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let name =
+            |kind: Kind| serde_json::to_value(kind).ok().and_then(|name| Some(name.as_str()?.to_owned()));
+        let wanted = |kind: &Kind| {
+            self.systems.is_empty() || name(*kind).is_some_and(|name| self.systems.contains(&name))
+        };
+        Kind::ALL.into_iter().filter(wanted).collect()
+    }
+
+    fn rounds(&self) -> u64 {
+        self.rounds.unwrap_or(if self.full { 5 } else { 3 })
+    }
+
+    fn measure_ms(&self) -> u64 {
+        (self.seconds.unwrap_or(if self.full { 3.0 } else { 1.0 }) * 1000.0) as u64
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "progress")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+pub fn run(options: &Options) -> Result<(), String> {
+    let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
+    // PostgreSQL runs as another user and must be able to enter.
+    run_quietly(Command::new("chmod").arg("755").arg(temporary.path()));
+    let folder = options.peers.clone().unwrap_or_else(|| temporary.path().join("peers"));
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let folder = fs::canonicalize(folder).map_err(|error| error.to_string())?;
+    let orrery = fs::canonicalize(&options.orrery)
+        .map_err(|error| format!("{} cannot be found: {error}", options.orrery.display()))?;
+    let programs = Programs { orrery, folder };
+    let mut results = Results { machine: machine(), command: command_line(), ..Results::default() };
+    let mut ready: Vec<(Kind, Option<String>)> = Vec::new();
+    for kind in options.kinds() {
+        say(&format!("preparing {}", kind.title()));
+        let failure = programs.install(kind).err();
+        results.versions.insert(kind.title().to_owned(), programs.version(kind));
+        ready.push((kind, failure));
+    }
+    for (at, items) in options.scales().into_iter().enumerate() {
+        let directory = temporary.path().join(items.to_string());
+        let (scale, limits) = measure_scale(options, &programs, &ready, items, &directory, at == 0)?;
+        results.scales.push(scale);
+        if let Some(limits) = limits {
+            results.limits = limits;
+        }
+        results.machine.load_after = load_average();
+        save(options, &results)?;
+        fs::remove_dir_all(&directory).ok();
+    }
+    Ok(())
+}
+
+pub fn report_again(directory: &Path) -> Result<(), String> {
+    let text = fs::read(directory.join("results.json")).map_err(|error| error.to_string())?;
+    let results: Results = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    report::write(&results, directory).map_err(|error| error.to_string())
+}
+
+fn save(options: &Options, results: &Results) -> Result<(), String> {
+    fs::create_dir_all(&options.output).map_err(|error| error.to_string())?;
+    let text = serde_json::to_string_pretty(results).map_err(|error| error.to_string())?;
+    fs::write(options.output.join("results.json"), text).map_err(|error| error.to_string())?;
+    report::write(results, &options.output).map_err(|error| error.to_string())
+}
+
+/// Items beyond which the emulators are not tried: they hold everything in memory and look at all of it.
+const EMULATOR_ITEMS_MAX: u64 = 100_000;
+
+fn measure_scale(
+    options: &Options,
+    programs: &Programs,
+    ready: &[(Kind, Option<String>)],
+    items: u64,
+    directory: &Path,
+    with_limits: bool,
+) -> Result<(Scale, Option<Limits>), String> {
+    fs::create_dir_all(directory).map_err(|error| error.to_string())?;
+    let mut scale = Scale { items, ..Scale::default() };
+    let mut running: Vec<Running> = Vec::new();
+    for (kind, failure) in ready {
+        let mut figures = SystemFigures {
+            kind: *kind,
+            failure: failure.clone(),
+            start_up_ms: 0.0,
+            idle_memory_mb: 0.0,
+            import_rate: 0.0,
+            bytes_per_item: 0.0,
+            memory: process::Memory::default(),
+            restart_ms: None,
+            split_seconds: None,
+        };
+        if failure.is_none() && !kind.is_durable() && items > EMULATOR_ITEMS_MAX {
+            figures.failure = Some(format!("not tried with more than {EMULATOR_ITEMS_MAX} items"));
+        }
+        if figures.failure.is_none() {
+            say(&format!("starting {} and loading {items} items", kind.title()));
+            match start_and_fill(options, programs, *kind, items, directory, &mut figures) {
+                Ok(system) => running.push(system),
+                Err(failure) => figures.failure = Some(failure),
+            }
+        }
+        if let Some(failure) = &figures.failure {
+            say(&format!("  {} is left out: {failure}", kind.title()));
+        }
+        scale.systems.push(figures);
+    }
+    let mut limit_servers = match running.iter().find(|system| system.kind == Kind::Orrery) {
+        Some(orrery) if with_limits => Some(LimitServers::start(&orrery.address, directory)?),
+        _ => None,
+    };
+    let mut rounds = Rounds {
+        options,
+        items,
+        directory,
+        run: 0,
+        measured: BTreeMap::new(),
+        given_up: BTreeSet::new(),
+        limits: LimitRounds::default(),
+    };
+    for round in 0..options.rounds() {
+        for (workload, connections) in options.cells() {
+            rounds.measure(&running, limit_servers.as_ref(), workload, connections, round)?;
+        }
+        if with_limits {
+            let flushes = limits::disk_flushes(directory, Duration::from_secs(1));
+            rounds.limits.flushes.push(flushes.map_err(|error| error.to_string())?);
+        }
+    }
+    rounds.measure_open_loop(&running)?;
+    if let Some(servers) = &mut limit_servers {
+        servers.stop();
+    }
+    let limits = with_limits.then(|| rounds.limits.medians());
+    scale.measured = rounds.measured.into_values().collect();
+    for system in running {
+        let kind = system.kind;
+        let Some(figures) = scale.systems.iter_mut().find(|figures| figures.kind == kind) else { continue };
+        figures.memory = process::memory(system.process());
+        if kind == Kind::Orrery {
+            figures.split_seconds = split(&system.address).map_err(|failure| say(&failure)).ok();
+        }
+        let data = system.data.clone();
+        system.stop();
+        if kind.is_durable() {
+            match programs.start(kind, &data, options.cache_mb) {
+                Ok(again) => figures.restart_ms = Some(again.start_up.as_secs_f64() * 1000.0),
+                Err(failure) => say(&failure),
+            }
+        }
+        fs::remove_dir_all(&data).ok();
+    }
+    Ok((scale, limits))
+}
+
+fn start_and_fill(
+    options: &Options,
+    programs: &Programs,
+    kind: Kind,
+    items: u64,
+    directory: &Path,
+    figures: &mut SystemFigures,
+) -> Result<Running, String> {
+    let data = directory.join(kind.title().to_lowercase());
+    let system = programs.start(kind, &data, options.cache_mb)?;
+    figures.start_up_ms = system.start_up.as_secs_f64() * 1000.0;
+    std::thread::sleep(Duration::from_millis(500));
+    figures.idle_memory_mb = process::memory(system.process()).now_mb;
+    let arguments = ["fill", kind.title(), &system.address, &items.to_string()].map(str::to_owned);
+    let limit = Duration::from_secs(options.load_seconds_max);
+    let seconds = own_output(&arguments, limit)?;
+    let seconds: f64 = seconds.trim().parse().map_err(|_| format!("loading gave \"{seconds}\""))?;
+    figures.import_rate = items as f64 / seconds;
+    if kind.is_durable() {
+        figures.bytes_per_item = process::disk_bytes(&data) as f64 / items as f64;
+    }
+    Ok(system)
+}
+
+/// Runs this program as another process and gives back what it prints.
+fn own_output(arguments: &[String], limit: Duration) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            let read = |pipe: Option<&mut dyn Read>| {
+                let mut text = String::new();
+                pipe.and_then(|pipe| pipe.read_to_string(&mut text).ok());
+                text
+            };
+            let output = read(child.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
+            if status.success() {
+                return Ok(output);
+            }
+            let message = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
+            return Err(message.trim().trim_start_matches("orrery-bench: ").to_owned());
+        }
+        if begun.elapsed() > limit {
+            child.kill().ok();
+            child.wait().ok();
+            return Err(format!("not finished after {} seconds", limit.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+type Cell = (Workload, u64, Kind, bool);
+
+/// The state of all rounds over one number of items.
+struct Rounds<'a> {
+    options: &'a Options,
+    items: u64,
+    directory: &'a Path,
+    /// Numbers the runs, so that new items do not meet.
+    run: u64,
+    measured: BTreeMap<Cell, Measured>,
+    given_up: BTreeSet<Cell>,
+    limits: LimitRounds,
+}
+
+impl Rounds<'_> {
+    /// One round of a workload: every system, one after the other, and the limits that belong to it.
+    fn measure(
+        &mut self,
+        running: &[Running],
+        limits: Option<&LimitServers>,
+        workload: Workload,
+        connections: u64,
+        round: u64,
+    ) -> Result<(), String> {
+        say(&format!("round {}: {}, {connections} connections", round + 1, workload.title()));
+        for system in running {
+            self.measure_system(system, workload, connections, None, round);
+        }
+        let Some(servers) = limits else { return Ok(()) };
+        let plan = |address: &str| Plan {
+            protocol: Protocol::Cosmos,
+            address: address.to_owned(),
+            workload,
+            items: self.items,
+            connections,
+            warm_up_ms: self.options.measure_ms() / 3,
+            measure_ms: self.options.measure_ms(),
+            seed: round,
+            run: 0,
+            rate: None,
+        };
+        if workload == Workload::PointRead {
+            let (bare, signed) = (load(&plan(&servers.bare.1)), load(&plan(&servers.signed.1)));
+            self.limits.bare.entry(connections).or_default().push(bare.rate());
+            self.limits.signed.entry(connections).or_default().push(signed.rate());
+        }
+        if workload == Workload::Create {
+            let folder = self.directory.join(format!("engine-{round}-{connections}"));
+            let arguments = [
+                "engine".to_owned(),
+                folder.display().to_string(),
+                connections.to_string(),
+                self.options.measure_ms().to_string(),
+            ];
+            let rate = own_output(&arguments, Duration::from_mins(5))?;
+            self.limits.engine.entry(connections).or_default().push(rate.trim().parse().unwrap_or(0.0));
+            fs::remove_dir_all(&folder).ok();
+        }
+        Ok(())
+    }
+
+    fn measure_system(
+        &mut self,
+        system: &Running,
+        workload: Workload,
+        connections: u64,
+        rate: Option<f64>,
+        round: u64,
+    ) {
+        let cell = (workload, connections, system.kind, rate.is_some());
+        if self.given_up.contains(&cell) {
+            return;
+        }
+        self.run += 1;
+        let plan = Plan {
+            protocol: system.kind.protocol(),
+            address: system.address.clone(),
+            workload,
+            items: self.items,
+            connections,
+            warm_up_ms: self.options.measure_ms() / 3,
+            measure_ms: self.options.measure_ms(),
+            // The same operations for every system.
+            seed: round,
+            run: self.run,
+            rate,
+        };
+        let cpu_before = process::cpu_seconds(system.process());
+        let mut figures = load(&plan);
+        let cpu = process::cpu_seconds(system.process()) - cpu_before;
+        if figures.failure.is_none() && figures.operations == 0 {
+            figures.failure = Some(format!("not one operation within {} ms", plan.measure_ms));
+        }
+        let measured = self.measured.entry(cell).or_insert_with(|| Measured {
+            kind: system.kind,
+            workload,
+            connections,
+            rate,
+            rounds: Vec::new(),
+            cpu_seconds_per_operation: Vec::new(),
+        });
+        match &figures.failure {
+            Some(failure) => {
+                say(&format!("  {}: {failure}", system.kind.title()));
+                self.given_up.insert(cell);
+            }
+            None => {
+                say(&format!("  {}: {:.0}/s", system.kind.title(), figures.rate()));
+                measured.cpu_seconds_per_operation.push(cpu / figures.all_operations.max(1) as f64);
+            }
+        }
+        measured.rounds.push(figures);
+    }
+
+    /// Point reads and creates at planned times, at half of what each system can do: what waiting really is like.
+    fn measure_open_loop(&mut self, running: &[Running]) -> Result<(), String> {
+        for workload in [Workload::PointRead, Workload::Create] {
+            for round in 0..self.options.rounds() {
+                for system in running {
+                    let cell = (workload, 16, system.kind, false);
+                    let closed = self.measured.get(&cell).and_then(Measured::throughput);
+                    if let Some(closed) = closed.filter(|closed| *closed >= 2.0) {
+                        self.measure_system(system, workload, 16, Some(closed / 2.0), round);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets a process of its own do a plan.
+fn load(plan: &Plan) -> Figures {
+    let failed = |failure: String| Figures { failure: Some(failure), ..Figures::default() };
+    let Ok(text) = serde_json::to_string(plan) else { return failed("the plan is no JSON".to_owned()) };
+    let limit = Duration::from_millis(plan.warm_up_ms + plan.measure_ms) + Duration::from_mins(1);
+    match own_output(&["load".to_owned(), text], limit) {
+        Ok(output) => serde_json::from_str(&output).unwrap_or_else(|error| failed(error.to_string())),
+        Err(failure) => failed(failure),
+    }
+}
+
+#[derive(Default)]
+struct LimitRounds {
+    bare: BTreeMap<u64, Vec<f64>>,
+    signed: BTreeMap<u64, Vec<f64>>,
+    engine: BTreeMap<u64, Vec<f64>>,
+    flushes: Vec<f64>,
+}
+
+impl LimitRounds {
+    fn medians(&self) -> Limits {
+        let all = |rounds: &BTreeMap<u64, Vec<f64>>| {
+            let medians = rounds
+                .iter()
+                .filter_map(|(connections, rates)| Some((*connections, median(rates.iter().copied())?)));
+            medians.collect()
+        };
+        Limits {
+            bare: all(&self.bare),
+            signed: all(&self.signed),
+            engine: all(&self.engine),
+            disk_flushes: median(self.flushes.iter().copied()).unwrap_or(0.0),
+        }
+    }
+}
+
+/// The two servers that only repeat an answer of Orrery.
+struct LimitServers {
+    bare: (Child, String),
+    signed: (Child, String),
+}
+
+impl LimitServers {
+    fn start(orrery: &str, directory: &Path) -> Result<Self, String> {
+        let sample = block_on(async { cosmos::Session::open(orrery).await?.sample().await })?;
+        let headers = sample.head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
+        let headers = headers
+            .filter(|(name, _)| {
+                !["content-length", "date", "connection"].contains(&name.to_lowercase().as_str())
+            })
+            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+        let sample =
+            Sample { headers: headers.collect(), body: String::from_utf8_lossy(&sample.body).into_owned() };
+        let path = directory.join("sample.json");
+        let text = serde_json::to_string(&sample).map_err(|error| error.to_string())?;
+        fs::write(&path, text).map_err(|error| error.to_string())?;
+        let start = |signature: bool| -> Result<(Child, String), String> {
+            let program = std::env::current_exe().map_err(|error| error.to_string())?;
+            let mut command = Command::new(program);
+            command.arg("limit").arg(&path);
+            if signature {
+                command.arg("--signature");
+            }
+            let mut child = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .spawn()
+                .map_err(|error| error.to_string())?;
+            let mut address = String::new();
+            if let Some(output) = child.stdout.as_mut() {
+                BufReader::new(output).read_line(&mut address).map_err(|error| error.to_string())?;
+            }
+            Ok((child, address.trim().to_owned()))
+        };
+        Ok(Self { bare: start(false)?, signed: start(true)? })
+    }
+
+    fn stop(&mut self) {
+        for (child, _) in [&mut self.bare, &mut self.signed] {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+impl Drop for LimitServers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(future)
+}
+
+/// How long a split of the whole container takes, while nobody else asks.
+fn split(address: &str) -> Result<f64, String> {
+    let body = format!(
+        "{{\"database\":\"{}\",\"container\":\"{}\",\"partition\":\"0\"}}",
+        cosmos::DATABASE,
+        cosmos::CONTAINER
+    );
+    block_on(async {
+        let mut session = cosmos::Session::open(address).await?;
+        let begun = Instant::now();
+        let answer = session.send("POST", "/_orrery/partitions/split", &[], &body).await?;
+        match answer.status {
+            200 => Ok(begun.elapsed().as_secs_f64()),
+            status => Err(format!("the split was refused ({status})")),
+        }
+    })
+}
+
+fn run_quietly(command: &mut Command) {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().ok();
+    std::io::stderr().flush().ok();
+}
+
+fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}
+
+fn machine() -> Machine {
+    let field = |path: &str, name: &str| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+        line.split(':').nth(1).unwrap_or_default().trim().to_owned()
+    };
+    let memory_kb = field("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0);
+    Machine {
+        processor: field("/proc/cpuinfo", "model name"),
+        processors: std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+        memory_gb: memory_kb / 1024.0 / 1024.0,
+        system: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        load_before: load_average(),
+        load_after: 0.0,
+    }
+}
+
+/// The options, without the paths of this machine.
+fn command_line() -> String {
+    let mut shown = vec!["make bench".to_owned()];
+    let mut arguments = std::env::args().skip(2);
+    let mut options = Vec::new();
+    while let Some(argument) = arguments.next() {
+        if ["--orrery", "--output", "--peers"].contains(&argument.as_str()) {
+            arguments.next();
+        } else {
+            options.push(argument);
+        }
+    }
+    if !options.is_empty() {
+        shown.push(format!("BENCH=\"{}\"", options.join(" ")));
+    }
+    shown.join(" ")
+}

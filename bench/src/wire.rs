@@ -1,0 +1,101 @@
+//! HTTP/1.1 as it is written, over one kept connection: as little work as possible on this side, so that the
+//! server is what is measured.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+pub struct Connection {
+    stream: TcpStream,
+    /// What was read and not used yet.
+    buffer: Vec<u8>,
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.split("\r\n").skip(1).find_map(|line| {
+            let (known, value) = line.split_once(':')?;
+            known.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+impl Connection {
+    pub async fn open(address: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: Vec::with_capacity(64 << 10) })
+    }
+
+    pub async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer> {
+        self.stream.write_all(request).await?;
+        let end = loop {
+            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+                break at;
+            }
+            self.fill().await?;
+        };
+        let head = String::from_utf8_lossy(&self.buffer[..end]).into_owned();
+        self.buffer.drain(..end + 4);
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| broken("the answer has no status"))?;
+        let mut answer = Answer { status, head, body: Vec::new() };
+        if answer.header("transfer-encoding").is_some_and(|text| text.eq_ignore_ascii_case("chunked")) {
+            answer.body = self.chunks().await?;
+        } else {
+            let length = answer.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+            answer.body = self.take(length).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn fill(&mut self) -> io::Result<()> {
+        if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            return Err(broken("the connection was closed"));
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        while self.buffer.len() < length {
+            self.fill().await?;
+        }
+        Ok(self.buffer.drain(..length).collect())
+    }
+
+    async fn chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let end = loop {
+                if let Some(at) = find(&self.buffer, b"\r\n") {
+                    break at;
+                }
+                self.fill().await?;
+            };
+            let line = String::from_utf8_lossy(&self.buffer[..end]).into_owned();
+            self.buffer.drain(..end + 2);
+            let length = line.split(';').next().unwrap_or_default().trim();
+            let length = usize::from_str_radix(length, 16).map_err(|_| broken("a chunk has no length"))?;
+            body.extend(self.take(length).await?);
+            self.take(2).await?;
+            if length == 0 {
+                return Ok(body);
+            }
+        }
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+fn broken(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message.to_owned())
+}

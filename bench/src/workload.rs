@@ -1,0 +1,171 @@
+//! What is measured: the operations of each workload, independent of the system that does them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::documents::{Random, Zipf};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Workload {
+    PointRead,
+    Create,
+    Upsert,
+    Batch50,
+    QueryIndexed,
+    OrderByTop10,
+    Page100,
+    GroupBy,
+    ChangeFeed,
+    YcsbA,
+    YcsbB,
+    YcsbC,
+    YcsbD,
+    YcsbE,
+    YcsbF,
+}
+
+impl Workload {
+    pub const ALL: [Self; 15] = [
+        Self::PointRead,
+        Self::Create,
+        Self::Upsert,
+        Self::Batch50,
+        Self::QueryIndexed,
+        Self::OrderByTop10,
+        Self::Page100,
+        Self::GroupBy,
+        Self::ChangeFeed,
+        Self::YcsbA,
+        Self::YcsbB,
+        Self::YcsbC,
+        Self::YcsbD,
+        Self::YcsbE,
+        Self::YcsbF,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::PointRead => "point read",
+            Self::Create => "durable create",
+            Self::Upsert => "upsert",
+            Self::Batch50 => "batch of 50 creates",
+            Self::QueryIndexed => "query by indexed property",
+            Self::OrderByTop10 => "ORDER BY, TOP 10",
+            Self::Page100 => "page of 100, one partition key",
+            Self::GroupBy => "GROUP BY over all items",
+            Self::ChangeFeed => "change feed, pages of 100",
+            Self::YcsbA => "YCSB A (half reads, half updates)",
+            Self::YcsbB => "YCSB B (95 % reads)",
+            Self::YcsbC => "YCSB C (reads)",
+            Self::YcsbD => "YCSB D (reads of the latest)",
+            Self::YcsbE => "YCSB E (short scans)",
+            Self::YcsbF => "YCSB F (read, modify, write)",
+        }
+    }
+
+    pub fn name(self) -> String {
+        serde_json::to_value(self).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
+    }
+}
+
+/// One operation, by item numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Read(u64),
+    /// A new item.
+    Create(u64),
+    /// Writes an item that exists, with a new version.
+    Upsert(u64, u64),
+    ReadModifyWrite(u64, u64),
+    /// Fifty new items under one key, from this number on.
+    Batch(u64),
+    /// All items with the code of this one.
+    ByCode(u64),
+    Top10,
+    /// Items under the key of this one, up to 100.
+    Page(u64),
+    /// Items of this one's key from it on, up to so many.
+    Scan(u64, u64),
+    GroupBy,
+    /// The next page of changes.
+    Changes,
+}
+
+/// Operations of one connection.
+pub struct Stream {
+    workload: Workload,
+    items: u64,
+    random: Random,
+    zipf: Option<Zipf>,
+    /// New items are numbered apart for every connection and run.
+    next_new: u64,
+    first_new: u64,
+}
+
+impl Stream {
+    /// `run` and `connection` make the numbers of new items unique.
+    pub fn new(
+        workload: Workload,
+        items: u64,
+        seed: u64,
+        run: u64,
+        connection: u64,
+        zipf: Option<Zipf>,
+    ) -> Self {
+        let first_new = 10_000_000 + (run * 256 + connection) * 100_000;
+        let random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(connection));
+        Self { workload, items, random, zipf, next_new: first_new, first_new }
+    }
+
+    pub fn needs_zipf(workload: Workload) -> bool {
+        use Workload::{YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF};
+        matches!(workload, YcsbA | YcsbB | YcsbC | YcsbD | YcsbE | YcsbF)
+    }
+
+    fn chosen(&mut self) -> u64 {
+        match &self.zipf {
+            Some(zipf) => zipf.scrambled(&mut self.random),
+            None => self.random.below(self.items),
+        }
+    }
+
+    fn new_number(&mut self, count: u64) -> u64 {
+        let number = self.next_new;
+        self.next_new += count;
+        number
+    }
+
+    /// Reads of the latest: new items of this connection first, then the loaded ones from the end.
+    fn latest(&mut self) -> u64 {
+        let rank = self.zipf.as_ref().map_or(0, |zipf| zipf.rank(&mut self.random));
+        let own = self.next_new - self.first_new;
+        if rank < own { self.next_new - 1 - rank } else { self.items - 1 - (rank - own) % self.items }
+    }
+
+    pub fn next(&mut self) -> Operation {
+        let percent = self.random.below(100);
+        let version = self.random.next() >> 12;
+        match self.workload {
+            Workload::PointRead | Workload::YcsbC => Operation::Read(self.chosen()),
+            Workload::Create => Operation::Create(self.new_number(1)),
+            Workload::Upsert => Operation::Upsert(self.chosen(), version),
+            Workload::Batch50 => Operation::Batch(self.new_number(100)),
+            Workload::QueryIndexed => Operation::ByCode(self.chosen()),
+            Workload::OrderByTop10 => Operation::Top10,
+            Workload::Page100 => Operation::Page(self.chosen()),
+            Workload::GroupBy => Operation::GroupBy,
+            Workload::ChangeFeed => Operation::Changes,
+            Workload::YcsbA if percent < 50 => Operation::Read(self.chosen()),
+            Workload::YcsbB if percent < 95 => Operation::Read(self.chosen()),
+            Workload::YcsbA | Workload::YcsbB => Operation::Upsert(self.chosen(), version),
+            Workload::YcsbD if percent < 95 => Operation::Read(self.latest()),
+            Workload::YcsbE if percent < 95 => {
+                let length = 1 + self.random.below(100);
+                Operation::Scan(self.chosen(), length)
+            }
+            Workload::YcsbD | Workload::YcsbE => Operation::Create(self.new_number(1)),
+            Workload::YcsbF if percent < 50 => Operation::Read(self.chosen()),
+            Workload::YcsbF => Operation::ReadModifyWrite(self.chosen(), version),
+        }
+    }
+}
