@@ -216,6 +216,10 @@ impl Workload {
                 workload.dropped = dropped.and_then(|dropped| u64::try_from(dropped).ok()).unwrap_or(0);
                 continue;
             }
+            // Who was told to wait has come again, and is in the recording then.
+            if line.get("status").and_then(Value::as_i64) == Some(429) {
+                continue;
+            }
             if workload.recorded.len() >= RECORDED_MAX {
                 workload.dropped += 1;
                 continue;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
-use orrery_db::{Database, QueryRequest, Trace};
+use orrery_db::{BatchKind, BatchOperation, Database, QueryRequest, Trace};
 use orrery_model::value::{self, Value};
-use orrery_model::{Error, Object, Result};
+use orrery_model::{Charge, Error, Object, Result};
 
 use crate::headers;
 use crate::operation::Verb;
@@ -22,6 +22,8 @@ pub(crate) struct Noted {
     database: String,
     container: String,
     shape: Object,
+    /// The operations of a bulk request, which are requests of their own.
+    bulk: Vec<Object>,
 }
 
 /// What to note of a request, if its container is recorded. Bodies of items are looked at for their id alone.
@@ -79,7 +81,35 @@ pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
         }
         _ => {}
     }
-    Some(Noted { database: at.database.clone(), container: at.container.clone(), shape })
+    let bulk = match call.verb {
+        Verb::Batch => call.bulk_operations().unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let bulk = bulk.iter().map(|operation| bulk_shape(operation, &shape)).collect();
+    Some(Noted { database: at.database.clone(), container: at.container.clone(), shape, bulk })
+}
+
+fn bulk_shape(operation: &BatchOperation, request: &Object) -> Object {
+    let mut shape = Object::new();
+    shape.set("atMs", request.get("atMs").cloned().unwrap_or_default());
+    let name = match operation.kind {
+        BatchKind::Create => "create",
+        BatchKind::Upsert => "upsert",
+        BatchKind::Read => "read",
+        BatchKind::Replace => "replace",
+        BatchKind::Delete => "delete",
+        BatchKind::Patch => "patch",
+    };
+    shape.set("operation", Value::from(name));
+    let body = operation.body.as_ref().and_then(|body| value::parse(body).ok());
+    let own = body.as_ref().and_then(|body| body.get("id")).and_then(Value::as_str);
+    if let Some(id) = operation.id.as_deref().or(own) {
+        shape.set("id", Value::from(id));
+    }
+    if let Some(key) = &operation.partition_key {
+        shape.set("key", key.to_value());
+    }
+    shape
 }
 
 /// Whether the request is for the whole container, for a key, or for the first of its partitions.
@@ -94,7 +124,7 @@ fn is_first_range(call: &Call<'_>) -> bool {
 
 /// Notes the request with its outcome.
 pub(crate) fn note(noted: Noted, database: &Database, trace: &Trace, outcome: &Result<Reply>) {
-    let Noted { database: name, container, mut shape } = noted;
+    let Noted { database: name, container, mut shape, bulk } = noted;
     if let Some(key) = trace.key.as_ref().and_then(|key| value::parse(key.as_bytes()).ok()) {
         shape.set("key", key);
     }
@@ -102,6 +132,18 @@ pub(crate) fn note(noted: Noted, database: &Database, trace: &Trace, outcome: &R
         Ok(reply) => reply.status.as_u16(),
         Err(error) => wire_status(error.kind).status,
     };
+    // A bulk request that cost nothing was refused whole, and comes again.
+    let status = if !bulk.is_empty() && trace.charge == Charge::ZERO { 429 } else { status };
+    let count = bulk.len();
+    for mut operation in bulk {
+        operation.set("status", Value::from(i64::from(status)));
+        #[expect(clippy::cast_precision_loss, reason = "at most a thousand operations")]
+        operation.set("charge", Value::from(trace.charge.as_f64() / count as f64));
+        database.recordings().note(&name, &container, Value::from(operation).to_json());
+    }
+    if count > 0 {
+        return;
+    }
     shape.set("status", Value::from(i64::from(status)));
     shape.set("charge", Value::from(trace.charge.as_f64()));
     database.recordings().note(&name, &container, Value::from(shape).to_json());

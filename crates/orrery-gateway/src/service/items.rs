@@ -289,6 +289,24 @@ impl Call<'_> {
         Ok(Reply::json(StatusCode::OK, plan.to_json()))
     }
 
+    /// The operations of a bulk request, each of which stands for itself; none if the request is a transaction.
+    pub(crate) fn bulk_operations(&self) -> Option<Vec<BatchOperation>> {
+        let headers = &self.parts.headers;
+        let atomic = match self.header(headers::BATCH_ATOMIC) {
+            Some(_) => headers::flag(headers, headers::BATCH_ATOMIC),
+            None => headers::partition_key(headers).ok()?.is_some(),
+        };
+        if atomic {
+            return None;
+        }
+        let parsed = if hybrid_row::is_hybrid_row(&self.body) {
+            parse_rows(&self.body).ok()?
+        } else {
+            batch_json::parse(&json_text(&self.body).ok()?).ok()?
+        };
+        Some(parsed.into_iter().map(|parsed| parsed.operation).collect())
+    }
+
     async fn batch(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
         let options = self.item_options()?;
         let is_row = hybrid_row::is_hybrid_row(&self.body);
