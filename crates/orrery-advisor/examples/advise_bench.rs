@@ -38,8 +38,10 @@ exponent = 0.8
 fn main() {
     let count: u64 = std::env::args().nth(1).map_or(1_000_000, |text| text.parse().unwrap());
     let set = DataSet::Telemetry;
-    let mut advisor =
-        Advisor::new(Config { candidates_max: 20, ..Config::default() }, Some(&set.workload())).unwrap();
+    let more = ["/firmware", "/celsius", "/model,/deviceId", "/site,/deviceId", "/deviceId,/day"];
+    let config =
+        Config { candidates: more.map(str::to_owned).to_vec(), candidates_max: 20, ..Config::default() };
+    let mut advisor = Advisor::new(config, Some(&set.workload())).unwrap();
     let mut items = set.items(count, 1);
     let (mut spent, mut bytes, mut done) = (Duration::ZERO, 0usize, 0u64);
     let mut chunk: Vec<String> = vec![String::new(); CHUNK];

@@ -1,6 +1,12 @@
 //! Data whose best key is known: the advisor must put it first, and say why.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    clippy::float_cmp,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 use orrery_advisor::candidate::Kind;
 use orrery_advisor::datasets::DataSet;
