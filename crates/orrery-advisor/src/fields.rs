@@ -147,7 +147,7 @@ pub struct Fields {
     text: String,
     /// Bytes of the item as it is stored.
     pub bytes: usize,
-    /// Index terms under the policy that indexes everything.
+    /// Index terms that are paid for under the policy that indexes everything: all scalars but the id.
     pub terms: usize,
 }
 
@@ -221,7 +221,12 @@ impl Walk<'_> {
                 }
                 continue;
             }
+            let terms = fields.terms;
             access.next_value_seed(Walk { paths, fields: &mut *fields, node: child, depth: depth + 1 })?;
+            // The entry of the id is not paid for.
+            if is_root && name == "id" {
+                fields.terms = terms;
+            }
         }
         Ok(())
     }
@@ -373,13 +378,13 @@ mod tests {
                 undefined
             ]
         );
-        assert_eq!((fields.bytes, fields.terms), (json.len(), 7));
+        assert_eq!((fields.bytes, fields.terms), (json.len(), 6));
         // What the server adds is not stored with the item.
         let json =
             br#"{"id":"1","_rid":"abc","_self":"dbs/","_etag":"\"0\"","_attachments":"a/","_ts":1533776523}"#;
         fields.read(&paths, json).unwrap();
         assert_eq!(fields.part(slots[5]), Part::Number(1_533_776_523.0));
-        assert_eq!((fields.bytes, fields.terms), (br#"{"id":"1"}"#.len(), 1));
+        assert_eq!((fields.bytes, fields.terms), (br#"{"id":"1"}"#.len(), 0));
         assert!(fields.read(&paths, b"[1]").is_err() && fields.read(&paths, b"{\"a\":}").is_err());
         let deep = format!("{{\"a\":{}1{}}}", "[".repeat(4000), "]".repeat(4000));
         assert!(
