@@ -64,7 +64,7 @@ soak: setup ## Repeats the crash and model tests for longer
 bench: build ## Measures Orrery beside its peers and its limits, and writes bench/report.md; BENCH="--full" measures everything
 	@scripts/setup.sh go
 	@scripts/setup.sh javascript
-	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- run --orrery $(abspath $(TARGET_DIR)/release/orrery) $(BENCH)
+	$(CARGO) run --release --manifest-path bench/Cargo.toml -- run --orrery $(abspath $(TARGET_DIR)/release/orrery) $(BENCH)
 
 bench-parts: setup ## Measures the query language, admission, the storage engine, queries over 100 thousand and a million items, and the advisor over 10 million
 	$(CARGO) bench --locked -p orrery-query --bench language

@@ -161,8 +161,17 @@ impl Session {
             .map(|_| ())
     }
 
-    async fn query(&mut self, query: &str, key: Option<&str>, items: &str) -> Result<Answer, String> {
-        let body = format!("{{\"query\":\"{query}\",\"parameters\":[]}}");
+    /// Asks a query with at most one parameter, `@p`.
+    async fn query(
+        &mut self,
+        query: &str,
+        parameter: Option<&str>,
+        key: Option<&str>,
+        items: &str,
+    ) -> Result<Answer, String> {
+        let parameter = parameter.map(|value| format!("{{\"name\":\"@p\",\"value\":\"{value}\"}}"));
+        let parameter = parameter.unwrap_or_default();
+        let body = format!("{{\"query\":\"{query}\",\"parameters\":[{parameter}]}}");
         let mut headers = vec![
             ("x-ms-documentdb-isquery", "True"),
             ("content-type", "application/query+json"),
@@ -191,29 +200,30 @@ impl Session {
             }
             Operation::Batch(first) => self.batch(first).await,
             Operation::ByCode(number) => {
-                let query = format!("SELECT * FROM c WHERE c.code = '{}'", code(number));
-                let answer = self.query(&query, None, "100").await?;
+                let query = "SELECT * FROM c WHERE c.code = @p";
+                let answer = self.query(query, Some(&code(number)), None, "100").await?;
                 check(count(&answer) >= 10, || format!("{} rows by code", count(&answer)))
             }
             Operation::Top10 => {
-                let answer = self.query("SELECT TOP 10 * FROM c ORDER BY c.rank DESC", None, "10").await?;
+                let answer =
+                    self.query("SELECT TOP 10 * FROM c ORDER BY c.rank DESC", None, None, "10").await?;
                 check(count(&answer) == 10, || format!("{} rows of 10", count(&answer)))
             }
             Operation::Page(number) => {
                 let key = key(number);
-                let query = format!("SELECT * FROM c WHERE c.pk = '{key}'");
-                let answer = self.query(&query, Some(&format!("[\"{key}\"]")), "100").await?;
+                let query = "SELECT * FROM c WHERE c.pk = @p";
+                let answer = self.query(query, Some(&key), Some(&format!("[\"{key}\"]")), "100").await?;
                 check(count(&answer) == 100, || format!("{} rows of 100", count(&answer)))
             }
             Operation::Scan(number, length) => {
-                let key = key(number);
-                let query = format!("SELECT TOP {length} * FROM c WHERE c.id >= '{}'", id(number));
-                let answer = self.query(&query, Some(&format!("[\"{key}\"]")), "100").await?;
+                let key = format!("[\"{}\"]", key(number));
+                let query = format!("SELECT TOP {length} * FROM c WHERE c.id >= @p");
+                let answer = self.query(&query, Some(&id(number)), Some(&key), "100").await?;
                 check(count(&answer) >= 1, || "an empty scan".to_owned())
             }
             Operation::GroupBy => {
                 let query = "SELECT c.status, COUNT(1) AS n FROM c GROUP BY c.status";
-                let answer = self.query(query, None, "100").await?;
+                let answer = self.query(query, None, None, "100").await?;
                 check(count(&answer) == 8, || format!("{} groups of 8", count(&answer)))
             }
             Operation::Changes => self.next_changes().await,

@@ -7,7 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 pub struct Connection {
+    address: String,
     stream: TcpStream,
+    /// The server has said that it closes after its last answer: some close after every one.
+    is_closing: bool,
     /// What was read and not used yet.
     buffer: Vec<u8>,
 }
@@ -31,10 +34,14 @@ impl Connection {
     pub async fn open(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: Vec::with_capacity(64 << 10) })
+        let buffer = Vec::with_capacity(64 << 10);
+        Ok(Self { address: address.to_owned(), stream, is_closing: false, buffer })
     }
 
     pub async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer> {
+        if self.is_closing {
+            *self = Self::open(&self.address).await?;
+        }
         self.stream.write_all(request).await?;
         let end = loop {
             if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
@@ -53,6 +60,7 @@ impl Connection {
             let length = answer.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
             answer.body = self.take(length).await?;
         }
+        self.is_closing = answer.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
         Ok(answer)
     }
 
