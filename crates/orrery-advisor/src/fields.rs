@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use orrery_db::cost;
 use orrery_model::KeyPart;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -192,7 +193,11 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn set(&mut self, found: Found) {
-        self.fields.terms += 1;
+        self.set_with_terms(found, 1);
+    }
+
+    fn set_with_terms(&mut self, found: Found, terms: usize) {
+        self.fields.terms += terms;
         if let Some(slot) = self.node.and_then(|node| self.paths.nodes[node].slot) {
             self.fields.found[slot] = found;
         }
@@ -330,7 +335,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             self.fields.text.push_str(text);
         }
         let end = self.fields.text.len();
-        self.set(Found::Text(start, end));
+        self.set_with_terms(Found::Text(start, end), cost::string_terms(text.len()));
         Ok(())
     }
 

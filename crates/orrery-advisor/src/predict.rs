@@ -28,6 +28,9 @@ const POINTS_MAX: usize = 64;
 const PROBE: f64 = 128.0;
 /// Rows of a page.
 const PAGE_ROWS: f64 = 1000.0;
+/// What the name and the quotes of a made key add to an item, and the whole of it where the value is not known.
+const MADE_NAME_BYTES: usize = 17;
+const MADE_BYTES: usize = 32;
 /// Index terms that an update changes, on average, if nothing is known.
 const TERMS_CHANGED: usize = 4;
 /// Different reads that are remembered.
@@ -298,15 +301,15 @@ impl<'a> Run<'a> {
     }
 
     fn create_charge(&self, item: &Sampled, placed: &Placed) -> Charge {
-        let made = usize::from(self.candidate.definition.is_some());
-        cost::create(item.bytes as usize + placed.added_bytes as usize, item.terms as usize + made)
+        let added = placed.added_bytes as usize;
+        cost::create(item.bytes as usize + added, item.terms as usize + made_terms(added))
     }
 
     fn change_charge(&self, kind: OperationKind, item: &Sampled) -> Charge {
-        let made = usize::from(self.candidate.definition.is_some());
-        let bytes = item.bytes as usize + made * 32;
+        let added = if self.candidate.definition.is_some() { MADE_BYTES } else { 0 };
+        let bytes = item.bytes as usize + added;
         match kind {
-            OperationKind::Delete => cost::delete(item.terms as usize + made),
+            OperationKind::Delete => cost::delete(item.terms as usize + made_terms(added)),
             OperationKind::Patch => cost::replace(bytes, TERMS_CHANGED) + cost::patch_operations(1),
             _ => cost::replace(bytes, TERMS_CHANGED),
         }
@@ -647,6 +650,11 @@ struct Way {
     entry_bytes: f64,
     /// Stretches of the index, each of which is a read of its own.
     ranges: f64,
+}
+
+/// The index terms of a made key that adds so many bytes to an item.
+fn made_terms(added_bytes: usize) -> usize {
+    added_bytes.checked_sub(MADE_NAME_BYTES).map_or(0, cost::string_terms)
 }
 
 /// The way that the server takes, and those that it has tried.

@@ -14,6 +14,7 @@ use orrery_query::filter::{Bound, IndexPath, PathStep, Test, TypeTest};
 use orrery_query::order;
 use orrery_storage::{Key, KeyRange};
 
+use crate::cost;
 use crate::items::keys;
 
 const INDEX: u8 = 0x20;
@@ -107,18 +108,30 @@ pub(crate) fn composite_term<'v>(
     key
 }
 
-/// Whether an entry is paid for: terms of the serving generation, except those of `id` and `_ts`, which every item
-/// has whatever the policy says and which are in the price of its size, and those that only tell that an array or
-/// object is there.
-pub(crate) fn is_charged(key: &[u8], serving: u32) -> bool {
-    let is_composite = key.first() == Some(&COMPOSITE) && key.get(1..5) == Some(&serving.to_be_bytes());
-    let free = ["_ts", "id"].map(|name| path_prefix(serving, PathHash::ROOT.property(name)));
-    let is_scalar = || key.get(13).is_some_and(|kind| (NULL..=STRING).contains(kind));
-    is_composite
-        || key.first() == Some(&INDEX)
-            && key.get(1..5) == Some(&serving.to_be_bytes())
-            && !free.iter().any(|prefix| key.starts_with(prefix))
-            && is_scalar()
+/// How many terms are paid for an entry: those of the serving generation, except those of `id` and `_ts`, which
+/// every item has whatever the policy says and which are in the price of its size, and those that only tell that
+/// an array or object is there.
+pub(crate) fn charged_terms(key: &[u8], serving: u32) -> usize {
+    if key.get(1..5) != Some(&serving.to_be_bytes()) {
+        return 0;
+    }
+    if key.first() == Some(&COMPOSITE) {
+        return 1;
+    }
+    let is_free =
+        || ["_ts", "id"].iter().any(|name| key.get(5..13) == Some(&PathHash::ROOT.property(name).finish()));
+    if key.first() != Some(&INDEX) || is_free() {
+        return 0;
+    }
+    match key.get(13) {
+        Some(&STRING) => {
+            // Its type, and what ends it.
+            let around = 3;
+            cost::string_terms(value_length(&key[13..]).map_or(0, |length| length.saturating_sub(around)))
+        }
+        Some(NULL..=NUMBER) => 1,
+        _ => 0,
+    }
 }
 
 /// All entries of a generation.

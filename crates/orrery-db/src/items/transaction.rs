@@ -492,7 +492,7 @@ impl<'a> Working<'a> {
         let kept_ordinal = effect == Effect::Replaced;
         let added = new_entries.iter().filter(|key| !kept_ordinal || old_entries.binary_search(key).is_err());
         let serving = &self.transaction.container.index.serving;
-        let counts = |key: &Key| usize::from(index::encode::is_charged(key, serving.number));
+        let counts = |key: &Key| index::encode::charged_terms(key, serving.number);
         let mut terms = 0;
         for key in added {
             terms += counts(key);
@@ -566,7 +566,7 @@ impl<'a> Working<'a> {
         let serving = self.transaction.container.index.serving.number;
         let mut terms = 0;
         for key in self.index_entries(Some(&met.item), value.as_ref(), &id) {
-            terms += usize::from(index::encode::is_charged(&key, serving));
+            terms += index::encode::charged_terms(&key, serving);
             self.writes.insert(key, None);
         }
         if met.counted {

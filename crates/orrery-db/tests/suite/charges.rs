@@ -97,6 +97,16 @@ async fn the_worked_examples_are_near() {
     let place = (PLACE.0, "users", "b8d1e2a0-0f5c-4c86-9f3e-3d1f1b0f6a55");
     world.database.read_item(&mut trace, place, &options).await.unwrap();
     near("[Q1]", trace.charge.as_f64(), 1.0);
+    // The same page, [C4]: a like, found in the container of posts.
+    let like = Bytes::from_static(
+        br#"{"id":"0a1e7c5e-3b4d-4f0a-9a51-6d1fd8a7a1ce","type":"like","postId":"5f2b1c9e-7d64-4c3b-8f10-2b9f4e6d7c11","userId":"b8d1e2a0-0f5c-4c86-9f3e-3d1f1b0f6a55","creationDate":"2019-01-10T08:15:30.000Z"}"#,
+    );
+    let by_post = r#""partitionKey":{"paths":["/postId"],"kind":"Hash","version":2}"#;
+    world.create_named("posts", by_post, None).await.unwrap();
+    let options = with_key(r#"["5f2b1c9e-7d64-4c3b-8f10-2b9f4e6d7c11"]"#);
+    let mut trace = Trace::default();
+    world.database.create_item(&mut trace, (PLACE.0, "posts"), &options, &like).await.unwrap();
+    near("[C4]", trace.charge.as_f64(), 7.05);
     // "Optimize request cost", sample query metrics: one item of 9,963 bytes by an indexed property.
     world.create_named("food", BY_PK, None).await.unwrap();
     for number in 0..50 {
