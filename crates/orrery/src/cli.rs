@@ -415,8 +415,8 @@ pub(crate) enum QueryCommand {
     ///
     /// Reads one JSON object a line from standard input:
     /// {"query":"SELECT …","parameters":[{"name":"@p","value":1}],"pk":[…],"pkKind":"Hash"}. All but the query may
-    /// be left out. pk lists the paths of the partition key, pkKind is Hash or MultiHash, and features may list what
-    /// the client supports, as in the request header. Writes one line for each: the plan, or
+    /// be left out. pk lists the paths of the partition key, pkKind is Hash, MultiHash or Range, and features may list
+    /// what the client supports, as in the request header. Writes one line for each: the plan, or
     /// {"errors":[{"code":"SC1001","start":0,"end":1,"message":"…"}]}; the exit code is then 1.
     Plan,
     /// Show how a running server runs a query: the index it uses, the alternatives, expected and real numbers.

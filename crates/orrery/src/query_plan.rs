@@ -6,7 +6,7 @@ use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::{Object, Value, value};
 use orrery_query::context::{DistanceFunction, Policies};
 use orrery_query::error::{Code, QueryError};
-use orrery_query::plan::{Features, PlanRequest, plan};
+use orrery_query::plan::{Features, PlanRequest, plan, plan_ordered};
 use orrery_query::request::QueryRequest;
 
 use crate::failure::Failure;
@@ -62,7 +62,11 @@ fn plan_line(line: &[u8]) -> Result<Value, Vec<QueryError>> {
         computed: &[],
         features,
     };
-    Ok(plan(&request.text, request_for_plan)?.to_value())
+    let plan = match ordered_paths(&line) {
+        Some(paths) => plan_ordered(&request.text, request_for_plan, paths)?.0,
+        None => plan(&request.text, request_for_plan)?,
+    };
+    Ok(plan.to_value())
 }
 
 /// The container's metrics of vectors, which say in which direction distances sort: as a list, or in the form of
@@ -82,8 +86,19 @@ fn policies(line: &Value) -> Result<Policies, String> {
     Ok(policies)
 }
 
-/// The partition key of the container that the query is meant for. Keys that no container can have today, such
-/// as ranges, several hashed paths, or an array element, restrict nothing.
+/// The paths of a key that is kept in order. No container has such a key today.
+fn ordered_paths(line: &Value) -> Option<Vec<Vec<Box<str>>>> {
+    if line.get("pkKind").and_then(Value::as_str) != Some("Range") {
+        return None;
+    }
+    let path = |path: &Value| {
+        Some(PartitionKeyDefinition::with_paths(&[path.as_str()?]).ok()?.paths().first()?.segments().to_vec())
+    };
+    line.get("pk").and_then(Value::as_array)?.iter().map(path).collect()
+}
+
+/// The hashed partition key of the container that the query is meant for. Keys that no container can have today,
+/// such as several hashed paths, or an array element, restrict nothing.
 fn definition(line: &Value) -> Result<Option<PartitionKeyDefinition>, String> {
     let listed = match line.get("pk") {
         None | Some(Value::Null) => return Ok(None),

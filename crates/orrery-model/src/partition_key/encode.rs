@@ -82,6 +82,16 @@ pub fn boundary_v1(hash: u32) -> Vec<u8> {
     key
 }
 
+/// Writes a component in the encoding that keeps the order of values.
+pub fn write_ordered(part: &KeyPart, out: &mut Vec<u8>) {
+    write_v1(part, out);
+}
+
+/// What stands before and after all numbers, and after all strings, in that encoding.
+pub const ORDERED_NUMBER_MIN: u8 = 0x04;
+pub const ORDERED_NUMBER_MAX: u8 = 0x06;
+pub const ORDERED_STRING_MAX: u8 = 0x09;
+
 fn write_for_hash(part: &KeyPart, string_end: u8, out: &mut Vec<u8>) {
     match part {
         KeyPart::Undefined => out.push(marker::UNDEFINED),

@@ -414,7 +414,7 @@ fn type_test(function: &str) -> Option<TypeTest> {
 }
 
 /// The same comparison with its sides exchanged.
-fn mirrored(operator: BinaryOperator) -> BinaryOperator {
+pub(super) fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     use BinaryOperator as B;
     match operator {
         B::Less => B::Greater,

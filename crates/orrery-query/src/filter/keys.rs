@@ -1,11 +1,13 @@
 //! The partition key values a filter names, and the single items.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 
-use orrery_model::Value;
 use orrery_model::partition_key::{KeyPart, PartitionKey, PartitionKeyDefinition};
+use orrery_model::{Object, Value};
 
-use super::{PathStep, Slots};
+use super::interval::{Constraint, End, Interval};
+use super::{PathStep, Slots, index};
 use crate::ast::{BinaryOperator, LogicalOperator, SubqueryKind, UnaryOperator};
 use crate::limits;
 use crate::program::{Block, FunctionCall, Members, Node, Program, Source, SourceRows};
@@ -34,9 +36,43 @@ pub fn key_restriction(program: &Program, definition: &PartitionKeyDefinition) -
         return KeyRestriction::None;
     }
     let paths = definition.paths().iter().map(|path| path.segments().to_vec()).collect();
-    let keys = Keys { paths, alternatives_max: ALTERNATIVES_MAX, is_exact: Cell::new(true) };
+    let keys = Keys::<KeyPart>::new(paths, ALTERNATIVES_MAX);
     let mut slots = Slots::of(&program.block);
     restriction(keys.block(&program.block, &mut slots, true))
+}
+
+/// Keys between two ends, where keys are kept in the order of their values instead of being hashed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderedKeys {
+    pub min: Vec<End>,
+    pub max: Vec<End>,
+    pub min_inclusive: bool,
+    pub max_inclusive: bool,
+}
+
+/// Which keys the documents that a query wants can have, in a container whose keys are not hashed. Nothing stands
+/// for all of them.
+pub fn ordered_keys(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<OrderedKeys>> {
+    if !program.reads_documents {
+        return Some(Vec::new());
+    }
+    let keys = Keys::<Interval>::new(paths, ALTERNATIVES_MAX);
+    let mut slots = Slots::of(&program.block);
+    let alternatives = keys.block(&program.block, &mut slots, true);
+    let range = |alternative: Vec<Option<Interval>>| {
+        let known: Vec<Interval> = alternative.into_iter().map_while(|interval| interval).collect();
+        let range = OrderedKeys {
+            min_inclusive: known.iter().all(|interval| interval.min_inclusive),
+            max_inclusive: known.iter().all(|interval| interval.max_inclusive),
+            min: known.iter().map(|interval| interval.min.clone()).collect(),
+            max: known.into_iter().map(|interval| interval.max).collect(),
+        };
+        (!range.min.is_empty()).then_some(range)
+    };
+    let mut ranges = alternatives.into_iter().map(range).collect::<Option<Vec<_>>>()?;
+    ranges.sort_by(|a, b| a.min.cmp(&b.min).then_with(|| a.max.cmp(&b.max)));
+    ranges.dedup();
+    Some(ranges)
 }
 
 /// For some properties, the values that documents which a query wants can have: alternatives, each of which
@@ -45,7 +81,7 @@ pub fn fixed_values(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<
     if !program.reads_documents {
         return None;
     }
-    let keys = Keys { paths, alternatives_max: ALTERNATIVES_MAX, is_exact: Cell::new(true) };
+    let keys = Keys::<KeyPart>::new(paths, ALTERNATIVES_MAX);
     let mut slots = Slots::of(&program.block);
     let alternatives = keys.block(&program.block, &mut slots, true);
     let fixes_nothing = |alternative: &Vec<Option<KeyPart>>| alternative.iter().all(Option::is_none);
@@ -73,7 +109,7 @@ pub fn named_items(
     }
     let paths = definition.paths().iter().map(|path| path.segments().to_vec());
     let paths: Vec<_> = paths.chain([vec!["id".into()]]).collect();
-    let keys = Keys { paths, alternatives_max: ITEMS_MAX, is_exact: Cell::new(true) };
+    let keys = Keys::<KeyPart>::new(paths, ITEMS_MAX);
     let mut slots = Slots::of(&program.block);
     let found = keys.block(&program.block, &mut slots, true);
     let known = within.map_or(&[][..], PartitionKey::parts).iter().cloned().map(Some);
@@ -96,29 +132,34 @@ pub fn named_items(
     Some(NamedItems { items, is_exact: keys.is_exact.get() })
 }
 
-struct Keys {
+struct Keys<C> {
     paths: Vec<Vec<Box<str>>>,
     alternatives_max: usize,
     /// Whether the alternatives have said all that the filter says so far.
     is_exact: Cell<bool>,
+    constraint: PhantomData<C>,
 }
 
 /// Alternatives; each fixes some of the paths. One that fixes none means everything.
-type Alternatives = Vec<Vec<Option<KeyPart>>>;
+type Alternatives<C> = Vec<Vec<Option<C>>>;
 
-impl Keys {
-    fn everything(&self) -> Alternatives {
+impl<C: Constraint> Keys<C> {
+    fn new(paths: Vec<Vec<Box<str>>>, alternatives_max: usize) -> Self {
+        Self { paths, alternatives_max, is_exact: Cell::new(true), constraint: PhantomData }
+    }
+
+    fn everything(&self) -> Alternatives<C> {
         vec![vec![None; self.paths.len()]]
     }
 
     /// Everything, because nothing is known: the filter says more than the alternatives.
-    fn unknown(&self) -> Alternatives {
+    fn unknown(&self) -> Alternatives<C> {
         self.is_exact.set(false);
         self.everything()
     }
 
-    fn any(&self, parts: impl Iterator<Item = Alternatives>) -> Alternatives {
-        let mut all = Alternatives::new();
+    fn any(&self, parts: impl Iterator<Item = Alternatives<C>>) -> Alternatives<C> {
+        let mut all = Alternatives::<C>::new();
         for part in parts {
             all.extend(part);
             if all.len() > self.alternatives_max {
@@ -134,21 +175,21 @@ impl Keys {
         all
     }
 
-    fn both(&self, left: &Alternatives, right: &Alternatives) -> Alternatives {
+    fn both(&self, left: &Alternatives<C>, right: &Alternatives<C>) -> Alternatives<C> {
         if left.len().saturating_mul(right.len()) > self.alternatives_max {
             // Either side alone is still a valid restriction.
             self.is_exact.set(false);
             return if left.len() <= right.len() { left.clone() } else { right.clone() };
         }
-        let mut combined = Alternatives::new();
+        let mut combined = Alternatives::<C>::new();
         for a in left {
             for b in right {
                 let parts = a.iter().zip(b).map(|(a, b)| match (a, b) {
-                    (Some(a), Some(b)) if a != b => Err(()),
-                    (Some(part), _) | (None, Some(part)) => Ok(Some(part.clone())),
-                    (None, None) => Ok(None),
+                    (Some(a), Some(b)) => a.meet(b).map(Some),
+                    (Some(part), None) | (None, Some(part)) => Some(Some(part.clone())),
+                    (None, None) => Some(None),
                 });
-                combined.extend(parts.collect::<Result<Vec<_>, ()>>());
+                combined.extend(parts.collect::<Option<Vec<_>>>());
             }
         }
         combined.sort_unstable();
@@ -157,7 +198,7 @@ impl Keys {
     }
 
     /// Where documents can be for which the block gives rows.
-    fn block(&self, block: &Block, slots: &mut Slots, outermost: bool) -> Alternatives {
+    fn block(&self, block: &Block, slots: &mut Slots, outermost: bool) -> Alternatives<C> {
         let mut found = self.everything();
         // Without GROUP BY an aggregate gives a row even if no document matches.
         let gives_rows_anyway = block.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty());
@@ -180,7 +221,7 @@ impl Keys {
     }
 
     /// Where documents can be for which the expression is exactly `wanted`.
-    fn predicate(&self, node: &Node, wanted: bool, slots: &mut Slots) -> Alternatives {
+    fn predicate(&self, node: &Node, wanted: bool, slots: &mut Slots) -> Alternatives<C> {
         match node {
             Node::Constant(Some(Value::Bool(flag))) if *flag == wanted => self.everything(),
             Node::Constant(_) => Alternatives::new(),
@@ -198,6 +239,15 @@ impl Keys {
             Node::Binary { operator, left, right } if operator.is_comparison() => {
                 self.comparison(*operator, left, right, wanted, slots)
             }
+            Node::Between { not, operands } if *not != wanted => match &**operands {
+                [path, Node::Constant(Some(low)), Node::Constant(Some(high))] => {
+                    let bounds = [(BinaryOperator::GreaterOrEqual, low), (BinaryOperator::LessOrEqual, high)];
+                    let [low, high] =
+                        bounds.map(|(operator, value)| self.ordered(operator, path, value, slots));
+                    self.both(&low, &high)
+                }
+                _ => self.unknown(),
+            },
             Node::In { not, operand, members: Members::Constant { values, .. } } if *not != wanted => {
                 self.points(operand, values.iter(), slots)
             }
@@ -218,7 +268,7 @@ impl Keys {
         right: &Node,
         wanted: bool,
         slots: &mut Slots,
-    ) -> Alternatives {
+    ) -> Alternatives<C> {
         let equal = match operator {
             BinaryOperator::Equal => wanted,
             BinaryOperator::NotEqual => !wanted,
@@ -227,7 +277,20 @@ impl Keys {
         let mut found = match (left, right) {
             (Node::Constant(None), _) | (_, Node::Constant(None)) => return Alternatives::new(),
             (path, Node::Constant(Some(value))) | (Node::Constant(Some(value)), path) if equal => {
-                self.points(path, [value].into_iter(), slots)
+                match path {
+                    Node::Call(call) if C::IS_ORDERED => self.magnitude(call, value, slots),
+                    _ => self.points(path, [value].into_iter(), slots),
+                }
+            }
+            // What has a distance is no scalar, and no key.
+            (Node::Call(call), _) if C::IS_ORDERED && call.function.name == "ST_DISTANCE" => {
+                let shape = Value::from(Object::new());
+                let on = |path| self.points(path, [&shape].into_iter(), slots);
+                call.arguments.iter().map(on).fold(self.everything(), |all, next| self.both(&all, &next))
+            }
+            (path, Node::Constant(Some(value))) if wanted => self.ordered(operator, path, value, slots),
+            (Node::Constant(Some(value)), path) if wanted => {
+                self.ordered(index::mirrored(operator), path, value, slots)
             }
             _ => self.unknown(),
         };
@@ -242,12 +305,41 @@ impl Keys {
         found
     }
 
-    fn call(&self, call: &FunctionCall, slots: &mut Slots) -> Alternatives {
+    /// Where the value at the path stands so to this one.
+    fn ordered(
+        &self,
+        operator: BinaryOperator,
+        path: &Node,
+        value: &Value,
+        slots: &Slots,
+    ) -> Alternatives<C> {
+        match C::compared(operator, value) {
+            Some(constraint) => self.at(path, [constraint].into_iter(), slots),
+            None => self.unknown(),
+        }
+    }
+
+    /// Where a function of the value at a path, which hides its sign, is this number.
+    fn magnitude(&self, call: &FunctionCall, value: &Value, slots: &Slots) -> Alternatives<C> {
+        match (call.function.name, &call.arguments[..], value) {
+            ("ABS", [path], Value::Number(number)) if number.as_f64() >= 0.0 => {
+                let both = [Value::from(-number.as_f64()), value.clone()];
+                self.points(path, both.iter(), slots)
+            }
+            _ => self.unknown(),
+        }
+    }
+
+    fn call(&self, call: &FunctionCall, slots: &mut Slots) -> Alternatives<C> {
         match (call.function.name, &call.arguments[..]) {
             ("IS_NULL", [path]) => self.points(path, [&Value::Null].into_iter(), slots),
             ("IS_BOOL", [path]) => {
                 self.points(path, [&Value::Bool(false), &Value::Bool(true)].into_iter(), slots)
             }
+            ("STARTSWITH", [path, Node::Constant(Some(Value::String(text)))]) => match C::prefix(text) {
+                Some(prefix) => self.at(path, [prefix].into_iter(), slots),
+                None => self.unknown(),
+            },
             ("ARRAY_CONTAINS", [Node::Constant(Some(Value::Array(values))), path]) => {
                 self.points(path, values.iter(), slots)
             }
@@ -261,7 +353,12 @@ impl Keys {
         node: &Node,
         values: impl Iterator<Item = &'v Value>,
         slots: &Slots,
-    ) -> Alternatives {
+    ) -> Alternatives<C> {
+        self.at(node, values.map(|value| C::point(key_part(value))), slots)
+    }
+
+    /// Where one of these is true of the path, if it is a path of the key.
+    fn at(&self, node: &Node, constraints: impl Iterator<Item = C>, slots: &Slots) -> Alternatives<C> {
         let path = slots.path(node);
         // Paths with fixed indexes are never key paths: those go through objects only.
         let indexed = matches!(node, Node::Path { steps, .. } if steps.iter().any(|step| matches!(step, crate::program::Step::Index(_))));
@@ -278,9 +375,9 @@ impl Keys {
         if !places.contains(&true) {
             return self.unknown();
         }
-        let mut alternatives = Alternatives::new();
-        for value in values {
-            alternatives.push(places.iter().map(|here| here.then(|| key_part(value))).collect());
+        let mut alternatives = Alternatives::<C>::new();
+        for constraint in constraints {
+            alternatives.push(places.iter().map(|here| here.then(|| constraint.clone())).collect());
             if alternatives.len() > self.alternatives_max {
                 return self.unknown();
             }
@@ -291,7 +388,7 @@ impl Keys {
     }
 }
 
-fn restriction(alternatives: Alternatives) -> KeyRestriction {
+fn restriction(alternatives: Alternatives<KeyPart>) -> KeyRestriction {
     if alternatives.is_empty() {
         return KeyRestriction::None;
     }

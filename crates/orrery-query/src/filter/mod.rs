@@ -6,10 +6,14 @@
 //! against the filter itself, unless it names items and says nothing else.
 
 mod index;
+mod interval;
 mod keys;
 
 pub use index::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
-pub use keys::{KeyRestriction, NamedItems, fixed_values, key_restriction, named_items};
+pub use interval::{End, Interval};
+pub use keys::{
+    KeyRestriction, NamedItems, OrderedKeys, fixed_values, key_restriction, named_items, ordered_keys,
+};
 
 use crate::program::{Block, DOCUMENT, Node, Source, SourceRows, Step};
 

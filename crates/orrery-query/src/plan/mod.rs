@@ -7,7 +7,7 @@ mod features;
 mod hybrid;
 mod rewrite;
 
-use orrery_model::partition_key::{EffectiveKey, PartitionKey, PartitionKeyDefinition};
+use orrery_model::partition_key::{EffectiveKey, PartitionKey, PartitionKeyDefinition, encode};
 use orrery_model::{Object, Value};
 
 pub use features::Features;
@@ -19,7 +19,7 @@ use crate::check;
 use crate::compile::{ComputedProperty, Parameters, Settings};
 use crate::context::Policies;
 use crate::error::QueryError;
-use crate::filter::{KeyRestriction, key_restriction};
+use crate::filter::{End, KeyRestriction, OrderedKeys, key_restriction, ordered_keys};
 use crate::program::Program;
 
 /// What a query is planned against.
@@ -103,6 +103,53 @@ pub fn plan_query(query: &Query, request: PlanRequest<'_>) -> Result<Plan, Vec<Q
         None if program.reads_documents => KeyRestriction::All,
         None => KeyRestriction::None,
     })
+}
+
+/// Plans a query text for a container whose keys are kept in order instead of being hashed, and tells which keys
+/// it asks for; nothing stands for all. Such containers existed once: their plans are still recorded, and checked.
+pub fn plan_ordered(
+    text: &str,
+    request: PlanRequest<'_>,
+    paths: Vec<Vec<Box<str>>>,
+) -> Result<(Plan, Option<Vec<OrderedKeys>>), Vec<QueryError>> {
+    let query = check::parse(text)?;
+    let count = paths.len();
+    let mut keys = None;
+    let mut plan = plan_query_where(&query, request, |program| {
+        keys = ordered_keys(program, paths);
+        match &keys {
+            Some(keys) if keys.is_empty() => KeyRestriction::None,
+            _ => KeyRestriction::All,
+        }
+    })?;
+    if let Some(keys) = keys.as_deref().filter(|keys| !keys.is_empty()) {
+        plan.ranges = keys.iter().map(|keys| ordered_range(keys, count)).collect();
+    }
+    Ok((plan, keys))
+}
+
+fn ordered_range(keys: &OrderedKeys, path_count: usize) -> QueryRange {
+    let effective = |ends: &[End]| {
+        let mut bytes = Vec::new();
+        for end in ends {
+            match end {
+                End::Part(part) => encode::write_ordered(part, &mut bytes),
+                End::NumberMin => bytes.push(encode::ORDERED_NUMBER_MIN),
+                End::NumberMax => bytes.push(encode::ORDERED_NUMBER_MAX),
+                End::StringMax => bytes.push(encode::ORDERED_STRING_MAX),
+            }
+        }
+        EffectiveKey::from_bytes(bytes)
+    };
+    let (min, max) = (effective(&keys.min), effective(&keys.max));
+    // All keys that begin so belong to it.
+    let is_prefix = keys.max_inclusive && keys.max.len() < path_count;
+    QueryRange {
+        min,
+        max: if is_prefix { max.prefix_end() } else { max },
+        min_inclusive: keys.min_inclusive,
+        max_inclusive: keys.max_inclusive && !is_prefix,
+    }
 }
 
 /// Plans a checked query whose keys somebody else finds.
