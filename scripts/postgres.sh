@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# A PostgreSQL server for tests, in a directory of its own, on a socket only.
+# A PostgreSQL server for tests, in a directory of its own, on a socket only unless a port is named.
 #
 #   postgres.sh serve [DIRECTORY]   prints its URL when it is ready and runs until its standard input ends.
 #                                   Without a directory a temporary one is used and removed in the end.
 #   postgres.sh run COMMAND...      runs the command with ORRERY_TEST_STORE_URL naming such a server.
 #
+# ORRERY_TEST_POSTGRES_PORT makes it listen on that port of this machine as well. ORRERY_TEST_STANDBY_OF names the
+# directory of another such server (with the same port, if it has one, in ORRERY_TEST_STANDBY_OF_PORT) that a new one follows.
 # ORRERY_TEST_FSYNC=on makes it as durable as a real one. A URL that ORRERY_TEST_STORE_URL names already is used.
 set -euo pipefail
 
@@ -39,13 +41,18 @@ serve() {
     chmod 755 "$directory"
     [[ $(id -u) != 0 ]] || chown postgres "$directory"
     cd "$directory"
-    if [[ ! -f $directory/data/PG_VERSION ]]; then
+    port=${ORRERY_TEST_POSTGRES_PORT:-5432}
+    if [[ ! -f $directory/data/PG_VERSION && -n ${ORRERY_TEST_STANDBY_OF:-} ]]; then
+        "${as_server[@]}" "$bin/pg_basebackup" -D "$directory/data" -R -X stream -c fast --no-sync \
+            -d "host=$ORRERY_TEST_STANDBY_OF port=${ORRERY_TEST_STANDBY_OF_PORT:-5432} user=postgres application_name=standby"
+    elif [[ ! -f $directory/data/PG_VERSION ]]; then
         "${as_server[@]}" "$bin/initdb" -D "$directory/data" -U postgres -A trust --no-locale -E UTF8 --no-sync --no-instructions >/dev/null
     fi
     durable=(-c fsync=off -c synchronous_commit=off -c full_page_writes=off)
     [[ ${ORRERY_TEST_FSYNC:-off} != on ]] || durable=()
     # shellcheck disable=SC2086
-    "${as_server[@]}" "$bin/postgres" -D "$directory/data" -k "$directory" -h '' "${durable[@]}" \
+    "${as_server[@]}" "$bin/postgres" -D "$directory/data" -k "$directory" \
+        -h "${ORRERY_TEST_POSTGRES_PORT:+127.0.0.1}" -p "$port" "${durable[@]}" \
         -c shared_buffers=64MB -c max_connections=400 -c max_wal_size=256MB ${ORRERY_TEST_POSTGRES_OPTIONS:-} \
         >>"$directory/log" 2>&1 </dev/null &
     server=$!
@@ -57,7 +64,7 @@ serve() {
     }
     trap stop EXIT
     trap 'exit 0' TERM INT
-    until [[ -S $directory/.s.PGSQL.5432 ]] && "$bin/pg_isready" -q -h "$directory"; do
+    until [[ -S $directory/.s.PGSQL.$port ]] && "$bin/pg_isready" -q -h "$directory" -p "$port"; do
         if ! kill -0 "$server" 2>/dev/null; then
             echo "postgres.sh: the server did not start:" >&2
             tail -5 "$directory/log" >&2
@@ -65,7 +72,7 @@ serve() {
         fi
         sleep 0.02
     done
-    echo "postgres://postgres@${directory//\//%2F}/postgres"
+    echo "postgres://postgres@${directory//\//%2F}${ORRERY_TEST_POSTGRES_PORT:+:$port}/postgres"
     # Until whoever started this goes away, or the server does.
     exec 3<&0
     while kill -0 "$server" 2>/dev/null; do

@@ -6,6 +6,7 @@
 //!   made on the newest one, under a lock of all processes, and still checked against its version.
 //! * Splits, merges and their roll-back: one at a time in all processes. Who loses that duty in the middle stops,
 //!   and the switch is made only while the catalog still records the very same plan.
+//! * A container that gets another key: one process does it, another goes on if that one dies (`repartition`).
 //! * Background work: one process at a time, taken over in the next round when it dies.
 //! * Purges: readers of other processes do not know of them, so they are finished before they are answered, if
 //!   there are others.
@@ -192,6 +193,8 @@ impl Database {
                 if let Err(error) = followed {
                     tracing::warn!(%error, "the catalog could not be followed and will be tried again");
                     tokio::time::sleep(NOTE_INTERVAL).await;
+                } else {
+                    database.resume_repartitions();
                 }
             }
         });

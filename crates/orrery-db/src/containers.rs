@@ -387,6 +387,7 @@ fn new_container(
         reshaping: None,
         synthetic: None,
         repartition: None,
+        repartitioned: None,
     }
 }
 

@@ -39,7 +39,10 @@ use orrery_storage::PartitionStore;
 use catalog::CatalogStore;
 use items::purge::PurgeSet;
 
-pub use catalog::{Catalog, Container, DatabaseEntry, Former, GoneRanges, Partition, ScriptKind};
+pub use catalog::{
+    CATALOG_PARTITION, Catalog, Container, DatabaseEntry, Former, GoneRanges, Partition, ScriptKind,
+    UNFINISHED_MOVE_KEY,
+};
 pub use containers::RangesPage;
 pub use env::{ClockReading, MovableClock, SystemEnv};
 pub use items::batch::{BatchKind, BatchOperation, BatchOutcome, BatchResult};
@@ -55,7 +58,7 @@ pub use partitions::{ContainerView, LargeKey, MergeReport, PartitionLoad, Partit
 pub use permissions::PermissionReply;
 pub use queries::{ClientMerge, Considered, QueryMetrics, QueryOptions, QueryPage, QueryRequest, Routing};
 pub use recording::{RECORDED_REQUESTS_MAX, Recordings};
-pub use repartition::{Repartition, RepartitionRequest, RepartitionStatus};
+pub use repartition::{Repartition, RepartitionRequest, RepartitionStatus, Repartitioned};
 pub use resource_token::{Access, Grant};
 pub use scripts::{ProcedureCall, Triggers};
 pub use synthetic::{Policy as SyntheticPolicy, SYNTHETIC_KEY};
@@ -167,7 +170,7 @@ impl Database {
             database.set_recording(container.rid).await?;
         }
         database.start_maintenance();
-        database.resume_repartitions().await?;
+        database.resume_repartitions();
         database.start_following();
         if database.catalog.snapshot().offers.values().any(|offer| offer.pending) {
             database.wake_maintenance();
@@ -196,8 +199,8 @@ impl Database {
 
     /// Stops background work and closes the store. Requests that come later fail as unavailable.
     pub async fn close(&self) -> Result<()> {
-        self.repartitions.stop();
         self.following.stop();
+        self.repartitions.stop();
         self.maintenance.stop().await;
         self.store.close().await.map_err(failure::store_failure)
     }

@@ -5,6 +5,13 @@
 #[macro_use]
 mod suite;
 
+#[path = "postgres/access.rs"]
+mod access;
+#[path = "postgres/durability.rs"]
+mod durability;
+#[path = "postgres/statements.rs"]
+mod statements;
+
 use std::sync::Arc;
 
 use orrery_storage::{Limits, PartitionStore, Postgres, PostgresOptions};

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// its standard input.
 pub struct Server {
     url: String,
+    port: Option<u16>,
     child: Child,
     input: Option<ChildStdin>,
 }
@@ -21,20 +22,37 @@ impl Server {
     /// # Panics
     /// If PostgreSQL is not installed or does not start: the message says what to do.
     pub fn start() -> Self {
-        Self::launch(None, false)
+        Self::launch(None, false, None, None)
     }
 
     /// Starts a server on a directory, or again on one that an earlier server has left, with everything that
     /// makes it durable.
     pub fn start_durable(directory: &Path) -> Self {
-        Self::launch(Some(directory), true)
+        Self::launch(Some(directory), true, None, None)
     }
 
-    fn launch(directory: Option<&Path>, durable: bool) -> Self {
+    /// The same, on a free port of this machine too.
+    pub fn start_with_port(directory: &Path) -> Self {
+        Self::launch(Some(directory), true, Some(free_port()), None)
+    }
+
+    /// Starts a standby of another server, on a port of its own.
+    pub fn start_standby(directory: &Path, primary: &Self) -> Self {
+        Self::launch(Some(directory), true, Some(free_port()), Some(primary))
+    }
+
+    fn launch(directory: Option<&Path>, durable: bool, port: Option<u16>, primary: Option<&Self>) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/postgres.sh");
         let mut command = Command::new(script);
         command.arg("serve").args(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.env("ORRERY_TEST_FSYNC", if durable { "on" } else { "off" });
+        if let Some(port) = port {
+            command.env("ORRERY_TEST_POSTGRES_PORT", port.to_string());
+        }
+        if let Some(primary) = primary {
+            command.env("ORRERY_TEST_STANDBY_OF", primary.directory());
+            command.envs(primary.port.map(|port| ("ORRERY_TEST_STANDBY_OF_PORT", port.to_string())));
+        }
         let mut child = command.spawn().expect("scripts/postgres.sh can be started");
         let mut url = String::new();
         let output = child.stdout.take().expect("it is piped");
@@ -44,7 +62,39 @@ impl Server {
             !url.is_empty(),
             "no PostgreSQL for the tests: run 'scripts/setup.sh postgres', or name a server in ORRERY_TEST_STORE_URL"
         );
-        Self { url, input: child.stdin.take(), child }
+        Self { url, port, input: child.stdin.take(), child }
+    }
+
+    /// The port that it listens on, besides its socket.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory().join("log")).unwrap_or_default()
+    }
+
+    /// `kill -9` of the postmaster and of every process it has made.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn kill(&self) {
+        let text = std::fs::read_to_string(self.directory().join("data/postmaster.pid")).expect("it runs");
+        let postmaster: u32 =
+            text.lines().next().and_then(|line| line.trim().parse().ok()).expect("a process id is a number");
+        let mut all = vec![postmaster];
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+            if parent.and_then(|parent| parent.parse::<u32>().ok()) == Some(postmaster) {
+                all.extend(id);
+            }
+        }
+        let ids: Vec<String> = all.iter().map(u32::to_string).collect();
+        // Some may end by themselves meanwhile.
+        drop(Command::new("kill").arg("-9").args(&ids).status());
     }
 
     pub fn url(&self) -> &str {
@@ -54,6 +104,7 @@ impl Server {
     /// Where its data is, if it has a directory of its own.
     pub fn directory(&self) -> PathBuf {
         let host = self.url.trim_start_matches("postgres://postgres@").trim_end_matches("/postgres");
+        let host = host.split(':').next().unwrap_or_default();
         PathBuf::from(host.replace("%2F", "/"))
     }
 
@@ -69,6 +120,13 @@ impl Drop for Server {
         drop(self.input.take());
         drop(self.child.wait());
     }
+}
+
+/// A port that nobody listens on right now.
+fn free_port() -> u16 {
+    let listener =
+        std::net::TcpListener::bind(("127.0.0.1", 0)).expect("this machine has a loopback address");
+    listener.local_addr().expect("it is bound").port()
 }
 
 /// The URL of a server that all tests of this process share.

@@ -2,7 +2,8 @@
 //!
 //! Partitions keep their numbers, epochs and positions, so etags, session tokens and continuations stay good.
 //! Afterwards both are read and compared; a target that is not empty is refused, and so is a source that a
-//! server has open.
+//! server has open. From the first entry until the comparison is done the target carries a mark, with which no
+//! server opens it: what was interrupted cannot be taken for whole. The source is only read.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use orrery_db::{CATALOG_PARTITION, UNFINISHED_MOVE_KEY};
 use orrery_model::{Object, Value};
 use orrery_storage::{
-    Embedded, EmbeddedOptions, KeyRange, PartitionInfo, PartitionRef, PartitionStore, Postgres,
+    Embedded, EmbeddedOptions, Entry, KeyRange, PartitionInfo, PartitionRef, PartitionStore, Postgres,
     PostgresOptions, ReadRequest, Scan, StoreError,
 };
 
@@ -87,11 +89,24 @@ async fn open(place: &str, is_target: bool) -> Result<Arc<dyn PartitionStore>, F
 }
 
 async fn move_all(source: &dyn PartitionStore, target: &dyn PartitionStore) -> Result<Moved, Failure> {
+    if is_marked(target).await.map_err(Failure::refused)? {
+        return Err(Failure::refused(
+            "the target holds part of a move that did not finish: remove its directory, or drop its schema, and move again",
+        ));
+    }
+    if is_marked(source).await.map_err(Failure::refused)? {
+        return Err(Failure::refused("the source is the target of a move that did not finish"));
+    }
     if !target.partitions().await.map_err(Failure::refused)?.is_empty() {
         return Err(Failure::refused("the target holds data already"));
     }
     let mut partitions = source.partitions().await.map_err(Failure::refused)?;
-    // The catalog goes last: what was interrupted has none, and no server takes it for whole.
+    if !partitions.iter().any(|partition| partition.id == CATALOG_PARTITION.id) {
+        return Err(Failure::refused("the source holds no data"));
+    }
+    target.create(CATALOG_PARTITION.id, 0).await.map_err(Failure::refused)?;
+    let mark = Entry { key: UNFINISHED_MOVE_KEY.to_vec(), value: Bytes::new() };
+    target.bulk_load(CATALOG_PARTITION, vec![mark]).await.map_err(Failure::refused)?;
     partitions.sort_by_key(|partition| std::cmp::Reverse(partition.id));
     let mut moved = Moved { partitions: partitions.len(), ..Moved::default() };
     for partition in &partitions {
@@ -105,7 +120,22 @@ async fn move_all(source: &dyn PartitionStore, target: &dyn PartitionStore) -> R
     for partition in &partitions {
         compare(source, target, partition).await?;
     }
+    let rest = KeyRange { start: UNFINISHED_MOVE_KEY.to_vec(), end: None };
+    let left = target.read(CATALOG_PARTITION, scan(&rest)).await.map_err(Failure::refused)?.entries;
+    if left.len() != 1 || left[0].key != UNFINISHED_MOVE_KEY {
+        return Err(Failure::internal("the two stores differ in the catalog"));
+    }
+    target.delete_range(CATALOG_PARTITION, rest, 1).await.map_err(Failure::refused)?;
     Ok(moved)
+}
+
+async fn is_marked(store: &dyn PartitionStore) -> Result<bool, StoreError> {
+    let request = ReadRequest::Get(vec![UNFINISHED_MOVE_KEY.to_vec()]);
+    match store.read(CATALOG_PARTITION, request).await {
+        Ok(page) => Ok(page.values.iter().any(Option::is_some)),
+        Err(StoreError::Fenced) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 async fn copy(
@@ -143,7 +173,9 @@ async fn compare(
     partition: &PartitionInfo,
 ) -> Result<(), Failure> {
     let place = PartitionRef { id: partition.id, epoch: partition.epoch };
-    let mut range = KeyRange::all();
+    // Behind the catalog's records only the mark may be, which the caller looks at.
+    let end = (partition.id == CATALOG_PARTITION.id).then(|| UNFINISHED_MOVE_KEY.to_vec());
+    let mut range = KeyRange { end, ..KeyRange::all() };
     loop {
         let left = source.read(place, scan(&range)).await.map_err(Failure::refused)?;
         let right = target.read(place, scan(&range)).await.map_err(Failure::refused)?;

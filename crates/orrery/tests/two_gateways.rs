@@ -18,7 +18,6 @@ mod server;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -90,7 +89,7 @@ fn two_servers_agree() {
     second = start();
     ports[1].store(second.port, Ordering::Relaxed);
     go_on(100);
-    kill_server(&database.directory());
+    database.kill();
     database.wait();
     database = restarted(&directory.path().join("pg"));
     go_on(100);
@@ -309,25 +308,6 @@ fn index_entries(url: &str) -> BTreeMap<u32, usize> {
         store.close().await.unwrap();
         entries
     })
-}
-
-/// `kill -9` of the postmaster and of every process it has made.
-fn kill_server(directory: &Path) {
-    let text = std::fs::read_to_string(directory.join("data/postmaster.pid")).unwrap();
-    let postmaster: u32 = text.lines().next().unwrap().trim().parse().unwrap();
-    let mut all = vec![postmaster];
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent =
-            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
-        if parent == Some(postmaster) {
-            all.push(id);
-        }
-    }
-    let ids: Vec<String> = all.iter().map(u32::to_string).collect();
-    // Some may end by themselves meanwhile.
-    Command::new("kill").arg("-9").args(&ids).status().unwrap();
 }
 
 /// A killed server may leave a lock that a new one first has to see through.

@@ -23,12 +23,13 @@ use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_storage::PartitionRef;
 
 use crate::index::IndexState;
-use crate::repartition::Repartition;
+use crate::repartition::{Repartition, Repartitioned};
 use crate::synthetic::Policy;
 
 pub use script::ScriptKind;
 pub(crate) use script::{ContainerScripts, Script, TriggerTerms, TriggerTime};
-pub(crate) use store::{CATALOG_PARTITION, CatalogStore, Change};
+pub use store::{CATALOG_PARTITION, UNFINISHED_MOVE_KEY};
+pub(crate) use store::{CatalogStore, Change};
 
 /// One moment of the catalog.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +88,8 @@ pub struct Container {
     pub synthetic: Option<Arc<Policy>>,
     /// Another container is about to take its place.
     pub repartition: Option<Repartition>,
+    /// The change of the key that has made this container, if one did.
+    pub repartitioned: Option<Repartitioned>,
 }
 
 /// How many partitions that have gone a container remembers.

@@ -71,6 +71,18 @@ struct ContainerRecord {
     synthetic_routes: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     repartition: Option<RepartitionRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    repartitioned: Option<RepartitionedRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RepartitionedRecord {
+    items: u64,
+    copied: u64,
+    removed: u64,
+    compared: u64,
+    checksum: String,
+    kept_as: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,6 +91,14 @@ struct RepartitionRecord {
     keep_as: Option<String>,
     frozen: bool,
     positions: Vec<(u32, u64)>,
+    #[serde(default)]
+    run: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    #[serde(default)]
+    copied: u64,
+    #[serde(default)]
+    removed: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -251,6 +271,18 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
             keep_as: repartition.keep_as.as_deref().map(str::to_owned),
             frozen: repartition.frozen,
             positions: repartition.positions.clone(),
+            run: repartition.run,
+            failure: repartition.failure.as_deref().map(str::to_owned),
+            copied: repartition.copied,
+            removed: repartition.removed,
+        }),
+        repartitioned: container.repartitioned.as_ref().map(|done| RepartitionedRecord {
+            items: done.items,
+            copied: done.copied,
+            removed: done.removed,
+            compared: done.compared,
+            checksum: format!("{:032x}", done.checksum),
+            kept_as: done.kept_as.as_deref().map(str::to_owned),
         }),
         index,
         rid: container.rid.to_string(),
@@ -439,6 +471,21 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
             keep_as: record.keep_as.map(Into::into),
             frozen: record.frozen,
             positions: record.positions,
+            run: record.run,
+            failure: record.failure.map(Into::into),
+            copied: record.copied,
+            removed: record.removed,
+        }),
+    };
+    let repartitioned = match record.repartitioned {
+        None => None,
+        Some(record) => Some(crate::repartition::Repartitioned {
+            items: record.items,
+            copied: record.copied,
+            removed: record.removed,
+            compared: record.compared,
+            checksum: u128::from_str_radix(&record.checksum, 16)?,
+            kept_as: record.kept_as.map(Into::into),
         }),
     };
     catalog.database_mut(&database_id).insert_container(Container {
@@ -446,6 +493,7 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
         reshaping,
         synthetic,
         repartition,
+        repartitioned,
         index,
         rid,
         database_id: database_id.clone(),

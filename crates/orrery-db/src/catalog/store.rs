@@ -18,7 +18,11 @@ use crate::cluster;
 use crate::failure::{commit_failure, store_failure};
 
 /// The number of the catalog's own partition.
-pub(crate) const CATALOG_PARTITION: PartitionRef = PartitionRef { id: PartitionId(0), epoch: 0 };
+pub const CATALOG_PARTITION: PartitionRef = PartitionRef { id: PartitionId(0), epoch: 0 };
+
+/// In the catalog of a store that is the target of a move which has not finished, behind all records. No database
+/// opens such a store.
+pub const UNFINISHED_MOVE_KEY: &[u8] = b"~unfinished-move";
 
 const PAGE_ENTRIES: usize = 1000;
 /// How long to wait for news of the catalog at once.
@@ -144,6 +148,11 @@ impl CatalogStore {
 
     async fn reload(&self) -> Result<()> {
         let (entries, lsn) = read_all(&*self.store).await?;
+        if entries.iter().any(|(key, _)| key == UNFINISHED_MOVE_KEY) {
+            return Err(Error::internal(
+                "the store is the target of a move that did not finish: empty it and move again",
+            ));
+        }
         let catalog = record::load(&entries).map_err(|error| Error::internal(error.to_string()))?;
         self.current.store(Arc::new(catalog));
         self.known_lsn.store(lsn, Ordering::Release);

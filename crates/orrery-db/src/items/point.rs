@@ -22,6 +22,7 @@ use super::transaction::{
 use super::{key_mismatch, keys, required_key};
 use crate::catalog::Container;
 use crate::failure::commit_failure;
+use crate::repartition::Run;
 use crate::scripts::Triggers;
 use crate::synthetic::Missing;
 use crate::{Database, Trace, cost};
@@ -257,17 +258,17 @@ impl Database {
         partition_key: PartitionKey,
         actions: Vec<Action>,
     ) -> Result<TransactionOutcome> {
-        self.run_transaction_at(trace, container, partition_key, actions, None).await
+        self.run_transaction_as(trace, container, partition_key, actions, None).await
     }
 
-    /// The same at another time than now: a copy keeps the time of its item.
-    pub(crate) async fn run_transaction_at(
+    /// The same, perhaps for a copy of an item of another container.
+    pub(crate) async fn run_transaction_as(
         &self,
         trace: &mut Trace,
         container: &Arc<Container>,
         partition_key: PartitionKey,
         actions: Vec<Action>,
-        at_ms: Option<i64>,
+        copy: Option<CopyOf>,
     ) -> Result<TransactionOutcome> {
         let name = container.definition.id.clone();
         let effective = container.definition.partition_key.effective_key(&partition_key);
@@ -278,6 +279,9 @@ impl Database {
             if container.definition.id != name {
                 return Err(replaced());
             }
+            if let Some(copy) = &copy {
+                copy.run.check(&self.catalog.snapshot())?;
+            }
             if container.repartition.as_ref().is_some_and(|repartition| repartition.frozen) {
                 // Another container is about to take its place, or it will be let go on.
                 attempt += 1;
@@ -286,7 +290,8 @@ impl Database {
                     return Err(Error::new(ErrorKind::RetryWith, message));
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-                container = self.current_container(&container).map_err(|_| replaced())?;
+                self.look_at_catalog_again().await;
+                container = self.current_or_replaced(&container)?;
                 continue;
             }
             let partition = container.partition_of(&effective);
@@ -301,7 +306,7 @@ impl Database {
                 range_id: partition.range_id,
                 partition_key: partition_key.clone(),
                 effective: effective.clone(),
-                now_ms: at_ms.unwrap_or_else(|| self.env.now_ms()),
+                now_ms: copy.and_then(|copy| copy.at_ms).unwrap_or_else(|| self.env.now_ms()),
                 logical_partition_bytes_max: self.options.logical_partition_bytes_max,
                 actions: Arc::clone(&actions),
                 script: None,
@@ -314,7 +319,7 @@ impl Database {
                 Ok(_) if attempt < ROUTING_ATTEMPTS => {
                     attempt += 1;
                     self.look_at_catalog_again().await;
-                    container = self.current_container(&container)?;
+                    container = self.current_or_replaced(&container)?;
                 }
                 Ok(_) => {
                     return Err(Error::new(
@@ -327,10 +332,19 @@ impl Database {
                     if !self.may_route_again(&error, &mut attempt).await {
                         return Err(error);
                     }
-                    container = self.current_container(&container)?;
+                    container = self.current_or_replaced(&container)?;
                 }
             }
         }
+    }
+
+    /// The same, or the error that tells the client that its name stands for another container now.
+    fn current_or_replaced(&self, container: &Container) -> Result<Arc<Container>> {
+        let name = container.definition.id.as_str();
+        self.current_container(container).map_err(|error| {
+            let other = self.catalog.snapshot().container(&container.database_id, name).is_ok();
+            if other { replaced() } else { error }
+        })
     }
 
     pub(crate) fn current_container(&self, container: &Container) -> Result<Arc<Container>> {
@@ -378,6 +392,15 @@ impl Database {
 }
 
 /// Another container has taken the name: the client's knowledge of the container is of the past.
+/// A write that copies an item of a container that gets another key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyOf {
+    /// A copy keeps the time of its item.
+    pub at_ms: Option<i64>,
+    /// Who copies; only as long as the catalog says so.
+    pub run: Run,
+}
+
 fn replaced() -> Error {
     Error::new(
         ErrorKind::ContainerRecreated,

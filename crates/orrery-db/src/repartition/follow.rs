@@ -10,12 +10,12 @@ use orrery_model::rid::ContainerRid;
 use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::{Key, Lsn, ReadRequest, Scan};
 
-use super::tombstone;
+use super::{Run, tombstone};
 use crate::catalog::{Container, Partition, existing};
 use crate::failure::store_failure;
 use crate::items::body::PreparedItem;
 use crate::items::keys;
-use crate::items::point::decode;
+use crate::items::point::{CopyOf, decode};
 use crate::items::stored::StoredItem;
 use crate::items::transaction::{Action, ActionKind};
 use crate::synthetic::Missing;
@@ -33,6 +33,7 @@ const TOUCHED_MAX: usize = 1_000_000;
 
 pub(super) struct Follower<'a> {
     pub(super) database: &'a Database,
+    run: Run,
     pub(super) source: Arc<Container>,
     pub(super) target: ContainerRid,
     path: &'a str,
@@ -98,17 +99,16 @@ impl Copied {
 }
 
 impl<'a> Follower<'a> {
-    pub(super) fn new(database: &'a Database, rid: ContainerRid, path: &'a str) -> Result<Self> {
-        let source = Arc::clone(existing(&database.catalog.snapshot(), rid)?);
-        let repartition =
-            source.repartition.clone().ok_or_else(|| Error::internal("nothing to repartition"))?;
+    pub(super) fn new(database: &'a Database, run: Run, path: &'a str) -> Result<Self> {
+        let source = Arc::clone(existing(&database.catalog.snapshot(), run.source)?);
+        let repartition = run.own(&source)?;
         let known = |partition: &Partition| {
             let found = repartition.positions.iter().find(|(range_id, _)| *range_id == partition.range_id);
             found.map_or(0, |(_, lsn)| *lsn)
         };
         let positions = source.partitions.iter().map(known).collect();
         let target = repartition.target;
-        Ok(Self { database, source, target, path, positions, unrecorded: 0, touched: None })
+        Ok(Self { database, run, source, target, path, positions, unrecorded: 0, touched: None })
     }
 
     pub(super) fn target(&self) -> Result<Arc<Container>> {
@@ -215,7 +215,7 @@ impl<'a> Follower<'a> {
         if touched.source.len() + touched.target.len() > TOUCHED_MAX {
             let message =
                 "Too many items changed after the comparison. Please resume when there are fewer writes.";
-            return Err(Error::new(ErrorKind::Unavailable, message));
+            return Err(Error::new(ErrorKind::RetryWith, message));
         }
         Ok(())
     }
@@ -230,8 +230,9 @@ impl<'a> Follower<'a> {
     ) -> Result<bool> {
         let action = Action { id: copied.item.id.clone(), kind, if_match: None, if_none_match: None };
         let mut trace = Trace::default();
+        let copy = Some(CopyOf { at_ms, run: self.run });
         let outcome =
-            self.database.run_transaction_at(&mut trace, target, copied.key, vec![action], at_ms).await?;
+            self.database.run_transaction_as(&mut trace, target, copied.key, vec![action], copy).await?;
         match outcome.results.into_iter().next().map(|result| result.outcome) {
             Some(Err(error)) if error.kind == ErrorKind::NotFound => Ok(false),
             Some(Err(error)) => Err(error),
@@ -244,15 +245,17 @@ impl<'a> Follower<'a> {
         let ids = self.source.partitions.iter().map(|partition| partition.range_id);
         let positions: Vec<(u32, Lsn)> = ids.zip(self.positions.iter().copied()).collect();
         self.unrecorded = 0;
+        let counted = self.database.repartitions.get(self.path).unwrap_or_default();
+        let run = self.run.name;
         self.database
-            .catalog
-            .change(|change| {
-                let current = Arc::clone(existing(&change.catalog, self.source.rid)?);
-                let Some(own) = &current.repartition else {
-                    return Err(Error::new(ErrorKind::NotFound, "The repartitioning was given up."));
-                };
-                let repartition = Some(super::Repartition { positions, ..own.clone() });
-                change.put_container(Container { repartition, ..Container::clone(&current) });
+            .edit_repartition(self.source.rid, |own| {
+                if own.run != run {
+                    return Err(Error::new(
+                        ErrorKind::RetryWith,
+                        "Another server goes on with the repartitioning.",
+                    ));
+                }
+                (own.positions, own.copied, own.removed) = (positions, counted.copied, counted.removed);
                 Ok(())
             })
             .await

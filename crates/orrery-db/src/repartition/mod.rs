@@ -11,6 +11,10 @@
 //!    change of the catalog gives the second container the name of the first, which is kept under another name or
 //!    dropped. Writes that waited are told to look at the container anew.
 //!
+//! Where several servers share the store, one of them does this, the one that has the duty; the others wait for it and
+//! one goes on if it dies. Each run has a name in the catalog. Who takes over writes a new one there and tells
+//! the second container's partitions a new index version, so that a run that has only been asleep cannot write any more.
+//!
 //! Until step 4's change of the catalog nothing is lost by stopping: the first container serves, and the work can be
 //! resumed or given up. Partitions of the first container neither split nor merge meanwhile, its definition cannot
 //! be replaced, and its items cannot be deleted by partition key.
@@ -21,15 +25,20 @@ pub(crate) mod tombstone;
 mod verify;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use orrery_model::rid::ContainerRid;
 use orrery_model::{Error, ErrorKind, Object, Result, Value};
+use orrery_storage::Duty;
 use parking_lot::Mutex;
 
-use crate::catalog::{Container, OfferOwner, existing};
+use crate::catalog::{Catalog, Container, OfferOwner, existing};
 use crate::synthetic::SYNTHETIC_KEY;
 use crate::{Database, Trace};
+
+/// How often it is looked whether another process has died over it.
+const TURN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A container on its way to another key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +51,49 @@ pub struct Repartition {
     pub frozen: bool,
     /// How far each partition was followed, by its range id.
     pub positions: Vec<(u32, u64)>,
+    /// The name of the run that may work on it.
+    pub run: u64,
+    /// Why the last run stopped; nobody goes on until somebody asks for it.
+    pub failure: Option<Box<str>>,
+    /// Items copied and copies removed, as of the last time that the places were recorded.
+    pub copied: u64,
+    pub removed: u64,
+}
+
+/// What a container that has taken another's place remembers of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repartitioned {
+    pub items: u64,
+    pub copied: u64,
+    pub removed: u64,
+    pub compared: u64,
+    pub checksum: u128,
+    pub kept_as: Option<Box<str>>,
+}
+
+/// A run of the work, which must still be the one that the catalog names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub source: ContainerRid,
+    pub name: u64,
+}
+
+impl Run {
+    pub(crate) fn check(&self, catalog: &Catalog) -> Result<()> {
+        self.own(existing(catalog, self.source)?).map(drop)
+    }
+
+    fn own(&self, source: &Container) -> Result<Repartition> {
+        let Some(own) = &source.repartition else { return Err(given_up()) };
+        if own.run != self.name {
+            return Err(Error::new(ErrorKind::RetryWith, "Another server goes on with the repartitioning."));
+        }
+        Ok(own.clone())
+    }
+}
+
+fn given_up() -> Error {
+    Error::new(ErrorKind::NotFound, "The repartitioning was given up.")
 }
 
 /// What a container shall become.
@@ -94,20 +146,31 @@ impl RepartitionStatus {
     }
 }
 
-/// What is under way or was, by the path of the container.
+/// What is under way or was in this process, by the path of the container.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<HashMap<String, (RepartitionStatus, Option<tokio::task::AbortHandle>)>>);
+pub(crate) struct Progress(Mutex<HashMap<String, Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// There is none while another process does the work.
+    status: Option<RepartitionStatus>,
+    task: Option<tokio::task::AbortHandle>,
+}
 
 impl Progress {
     fn update(&self, path: &str, edit: impl FnOnce(&mut RepartitionStatus)) {
-        edit(&mut self.0.lock().entry(path.to_owned()).or_default().0);
+        edit(self.0.lock().entry(path.to_owned()).or_default().status.get_or_insert_default());
+    }
+
+    fn get(&self, path: &str) -> Option<RepartitionStatus> {
+        self.0.lock().get(path).and_then(|known| known.status.clone())
     }
 
     /// Ends what is under way; the catalog knows where to go on.
     pub(crate) fn stop(&self) {
-        for (_, handle) in self.0.lock().values() {
-            if let Some(handle) = handle {
-                handle.abort();
+        for known in self.0.lock().values() {
+            if let Some(task) = &known.task {
+                task.abort();
             }
         }
     }
@@ -122,14 +185,9 @@ impl Database {
     ) -> Result<RepartitionStatus> {
         let source = Arc::clone(self.catalog.snapshot().container(database, container)?);
         if source.repartition.is_some() {
+            self.edit_repartition(source.rid, |own| Ok(own.failure = None)).await?;
             self.run_in_background(&source);
             return self.repartition_status(database, container);
-        }
-        // Writers of other processes would not know that the container is frozen for the switch.
-        if self.is_shared() {
-            return Err(Error::not_implemented(
-                "Repartitioning is not supported on a store that several servers may share.",
-            ));
         }
         let mut body = source.definition.to_value();
         let object = body.as_object_mut().ok_or_else(|| Error::internal("a definition is no object"))?;
@@ -151,7 +209,7 @@ impl Database {
         let target = made.value.get("_rid").and_then(Value::as_str).and_then(ContainerRid::parse);
         let target = target.ok_or_else(|| Error::internal("a container has no RID"))?;
         // A split that is under way must end first: no further one begins while this is recorded.
-        let reshaping = self.reshapings.lock().await;
+        let reshaping = self.lock_reshaping().await?;
         let begun = self
             .catalog
             .change(|change| {
@@ -162,7 +220,16 @@ impl Database {
                 let mut index = current.index.clone();
                 index.version += 1;
                 let keep_as = request.keep_as.as_deref().map(Into::into);
-                let repartition = Repartition { target, keep_as, frozen: false, positions: Vec::new() };
+                let repartition = Repartition {
+                    target,
+                    keep_as,
+                    frozen: false,
+                    positions: Vec::new(),
+                    run: 0,
+                    failure: None,
+                    copied: 0,
+                    removed: 0,
+                };
                 let container =
                     Container { index, repartition: Some(repartition), ..Container::clone(&current) };
                 change.put_container(container.clone());
@@ -173,7 +240,7 @@ impl Database {
             Ok(container) => self.fence_writers(&container).await.map(|()| Arc::new(container)),
             Err(error) => Err(error),
         };
-        drop(reshaping);
+        reshaping.release().await;
         match fenced {
             Ok(container) => self.run_in_background(&container),
             Err(error) => {
@@ -186,89 +253,178 @@ impl Database {
 
     pub fn repartition_status(&self, database: &str, container: &str) -> Result<RepartitionStatus> {
         let catalog = self.catalog.snapshot();
-        let path = catalog.container(database, container)?.alt_path();
-        let known = self.repartitions.0.lock().get(&path).map(|(status, _)| status.clone());
-        known.ok_or_else(|| Error::new(ErrorKind::NotFound, "The container is not being repartitioned."))
+        let container = catalog.container(database, container)?;
+        let here = self.repartitions.get(&container.alt_path());
+        if let Some(own) = &container.repartition {
+            // What is counted here is newer than what was recorded.
+            if let Some(here) = here.filter(|_| own.failure.is_none()) {
+                return Ok(here);
+            }
+            return Ok(RepartitionStatus {
+                phase: match &own.failure {
+                    Some(_) => "failed",
+                    None if own.frozen => "switching",
+                    None => "copying",
+                },
+                copied: own.copied,
+                removed: own.removed,
+                message: own.failure.as_deref().map(str::to_owned),
+                ..RepartitionStatus::default()
+            });
+        }
+        let Some(done) = &container.repartitioned else {
+            return Err(Error::new(ErrorKind::NotFound, "The container is not being repartitioned."));
+        };
+        Ok(RepartitionStatus {
+            phase: "done",
+            items: done.items,
+            copied: done.copied,
+            removed: done.removed,
+            compared: done.compared,
+            checksum: Some(done.checksum),
+            message: None,
+            kept_as: done.kept_as.as_deref().map(str::to_owned),
+        })
     }
 
     /// Gives it up: the container stays as it is, and what was copied goes.
     pub async fn abort_repartition(self: &Arc<Self>, database: &str, container: &str) -> Result<()> {
         let source = Arc::clone(self.catalog.snapshot().container(database, container)?);
-        let Some(repartition) = source.repartition.clone() else {
-            return Err(Error::new(ErrorKind::NotFound, "The container is not being repartitioned."));
-        };
-        if let Some((_, Some(handle))) = self.repartitions.0.lock().remove(&source.alt_path()) {
-            handle.abort();
+        if let Some(Known { task: Some(task), .. }) = self.repartitions.0.lock().remove(&source.alt_path()) {
+            task.abort();
         }
-        self.catalog
+        let (source, target) = self
+            .catalog
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, source.rid)?);
-                change.put_container(Container { repartition: None, ..Container::clone(&current) });
-                Ok(())
+                let Some(own) = &current.repartition else {
+                    return Err(Error::new(ErrorKind::NotFound, "The container is not being repartitioned."));
+                };
+                // Writers that do not know yet would go on leaving tombstones.
+                let mut index = current.index.clone();
+                index.version += 1;
+                let container = Container { index, repartition: None, ..Container::clone(&current) };
+                change.put_container(container.clone());
+                Ok((container, own.target))
             })
             .await?;
-        self.delete_by_rid(repartition.target).await?;
+        self.fence_writers(&source).await?;
+        self.delete_by_rid(target).await?;
         self.remove_tombstones(&source).await
     }
 
-    /// Goes on with what an earlier run of the server did not finish.
-    pub(crate) async fn resume_repartitions(self: &Arc<Self>) -> Result<()> {
-        if self.is_shared() {
-            return Ok(());
+    /// Goes on with what an earlier run of the server did not finish, or what another server may not finish.
+    pub(crate) fn resume_repartitions(self: &Arc<Self>) {
+        let catalog = self.catalog.snapshot();
+        let pending = |own: &Repartition| own.failure.is_none();
+        for source in catalog.containers().filter(|each| each.repartition.as_ref().is_some_and(pending)) {
+            self.run_in_background(source);
         }
-        let waiting: Vec<Arc<Container>> =
-            self.catalog.snapshot().containers().filter(|each| each.repartition.is_some()).cloned().collect();
-        for source in waiting {
-            self.freeze(source.rid, false).await?;
-            self.run_in_background(&source);
-        }
-        Ok(())
     }
 
     fn run_in_background(self: &Arc<Self>, source: &Container) {
         let (rid, path) = (source.rid, source.alt_path());
         let mut known = self.repartitions.0.lock();
-        if known.get(&path).is_some_and(|(_, handle)| handle.as_ref().is_some_and(|task| !task.is_finished()))
-        {
+        let known = known.entry(path.clone()).or_default();
+        if known.task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        let database = Arc::clone(self);
-        let name = path.clone();
+        known.status = None;
+        let database = Arc::downgrade(self);
         let task = tokio::spawn(async move {
-            if let Err(error) = database.run_repartition(rid, &name).await {
-                tracing::warn!(%error, container = %name, "repartitioning stopped");
-                // The container serves writes again; the work may be resumed or given up.
-                database.freeze(rid, false).await.ok();
-                database.repartitions.update(&name, |status| {
-                    status.phase = "failed";
-                    status.message = Some(error.message.clone());
-                });
+            if let Err(error) = take_turn(&database, rid, &path).await {
+                tracing::warn!(%error, container = %path, "repartitioning stopped");
             }
         });
-        let status = RepartitionStatus { phase: "copying", ..RepartitionStatus::default() };
-        known.insert(path, (status, Some(task.abort_handle())));
+        known.task = Some(task.abort_handle());
     }
 
-    async fn run_repartition(self: &Arc<Self>, rid: ContainerRid, path: &str) -> Result<()> {
-        let mut follower = follow::Follower::new(self, rid, path)?;
+    /// Does the work, now that nobody else does, and records how it ended.
+    async fn run_recorded(self: &Arc<Self>, rid: ContainerRid, path: &str) -> Result<()> {
+        self.repartitions.update(path, |status| {
+            *status = RepartitionStatus { phase: "copying", ..RepartitionStatus::default() };
+        });
+        let run = Run { source: rid, name: self.env.random_u64() };
+        let ran = match self.claim(run).await {
+            Ok(()) => self.run_repartition(run, path).await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = ran else { return Ok(()) };
+        if may_pass(&error) && self.is_shared() {
+            return Err(error);
+        }
+        // The container serves writes again; the work may be resumed or given up.
+        let message: Box<str> = error.message.as_str().into();
+        let recorded = self.edit_repartition(rid, |own| {
+            if own.run == run.name {
+                own.frozen = false;
+                own.failure = Some(message);
+            }
+            Ok(())
+        });
+        if let Err(error) = recorded.await {
+            tracing::debug!(%error, "a failure is not recorded");
+        }
+        self.repartitions.0.lock().entry(path.to_owned()).or_default().status = None;
+        Err(error)
+    }
+
+    /// Makes this run the one that may write, and lets the container serve writes.
+    async fn claim(&self, run: Run) -> Result<()> {
+        let target = self
+            .catalog
+            .change(|change| {
+                let source = Arc::clone(existing(&change.catalog, run.source)?);
+                let own = source.repartition.clone().ok_or_else(given_up)?;
+                let target = Arc::clone(existing(&change.catalog, own.target)?);
+                let repartition = Some(Repartition { run: run.name, frozen: false, ..own });
+                change.put_container(Container { repartition, ..Container::clone(&source) });
+                let mut index = target.index.clone();
+                index.version += 1;
+                let target = Container { index, ..Container::clone(&target) };
+                change.put_container(target.clone());
+                Ok(target)
+            })
+            .await?;
+        self.fence_writers(&target).await
+    }
+
+    async fn edit_repartition(
+        &self,
+        rid: ContainerRid,
+        edit: impl FnOnce(&mut Repartition) -> Result<()>,
+    ) -> Result<()> {
+        self.catalog
+            .change(|change| {
+                let current = Arc::clone(existing(&change.catalog, rid)?);
+                let mut own = current.repartition.clone().ok_or_else(given_up)?;
+                edit(&mut own)?;
+                change.put_container(Container { repartition: Some(own), ..Container::clone(&current) });
+                Ok(())
+            })
+            .await
+    }
+
+    async fn run_repartition(self: &Arc<Self>, run: Run, path: &str) -> Result<()> {
+        let mut follower = follow::Follower::new(self, run, path)?;
         follower.catch_up().await?;
         self.repartitions.update(path, |status| status.phase = "verifying");
         let mut verified = verify::Verification::pass(self, &mut follower).await?;
         follower.catch_up().await?;
         self.repartitions.update(path, |status| status.phase = "switching");
-        self.freeze(rid, true).await?;
+        self.freeze(run).await?;
         follower.follow_to_the_end().await?;
         verified.finish(self, &follower).await?;
-        self.repartitions.update(path, |status| {
-            status.items = verified.items;
-            status.checksum = Some(verified.checksum);
-        });
-        let kept_as = self.switch(rid).await?;
-        self.repartitions.update(path, |status| {
-            status.phase = "done";
-            status.kept_as = kept_as.map(String::from);
-        });
-        Ok(())
+        let counted = self.repartitions.get(path).unwrap_or_default();
+        let done = Repartitioned {
+            items: verified.items,
+            copied: counted.copied,
+            removed: counted.removed,
+            compared: counted.compared,
+            checksum: verified.checksum,
+            kept_as: None,
+        };
+        self.switch(run, done).await
     }
 
     async fn delete_by_rid(self: &Arc<Self>, rid: ContainerRid) -> Result<()> {
@@ -282,4 +438,50 @@ impl Database {
 /// The error for what cannot be done while a container gets another key.
 pub(crate) fn is_locked() -> Error {
     Error::new(ErrorKind::Locked, "The container is being repartitioned: this must wait until that is done.")
+}
+
+/// The store is away for a while, as at a failover: no reason to give up.
+fn may_pass(error: &Error) -> bool {
+    error.kind == ErrorKind::Unavailable
+}
+
+/// Waits until no other process does the work, and does it if it is still to be done.
+async fn take_turn(database: &Weak<Database>, rid: ContainerRid, path: &str) -> Result<()> {
+    loop {
+        let Some(database) = database.upgrade() else { return Ok(()) };
+        let pending = |catalog: &Catalog| {
+            let source = catalog.container_by_rid(rid)?;
+            source.repartition.as_ref().filter(|own| own.failure.is_none()).map(drop)
+        };
+        if pending(&database.catalog.snapshot()).is_none() {
+            return Ok(());
+        }
+        let duty: Option<Box<dyn Duty>> = match database.store.coordination() {
+            None => return database.run_recorded(rid, path).await,
+            Some(coordination) => {
+                coordination.try_duty(&format!("repartition:{rid}")).await.unwrap_or_else(|error| {
+                    tracing::warn!(%error, container = %path, "repartitioning waits for the store");
+                    None
+                })
+            }
+        };
+        if let Some(duty) = duty {
+            let refreshed = database.catalog.refresh().await;
+            let ran = match refreshed {
+                Ok(()) if pending(&database.catalog.snapshot()).is_some() => {
+                    database.run_recorded(rid, path).await
+                }
+                refreshed => refreshed,
+            };
+            duty.release().await;
+            match ran {
+                Err(error) if may_pass(&error) => {
+                    tracing::warn!(%error, container = %path, "repartitioning waits for the store");
+                }
+                ran => return ran,
+            }
+        }
+        drop(database);
+        tokio::time::sleep(TURN_INTERVAL).await;
+    }
 }

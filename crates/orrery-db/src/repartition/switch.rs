@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use orrery_model::container::ContainerDefinition;
-use orrery_model::rid::ContainerRid;
-use orrery_model::{Error, Result, Value};
+use orrery_model::{Result, Value};
 
-use super::tombstone;
+use super::{Repartitioned, Run, tombstone};
 use crate::Database;
 use crate::catalog::{Container, OfferOwner, existing};
 use crate::failure::store_failure;
@@ -14,45 +13,44 @@ use crate::failure::store_failure;
 const DELETE_AT_ONCE: usize = 1000;
 
 impl Database {
-    /// Holds writes back, or lets them pass again. Reads are served all the time.
-    pub(super) async fn freeze(&self, rid: ContainerRid, frozen: bool) -> Result<()> {
+    /// Holds writes back. Reads are served all the time.
+    pub(super) async fn freeze(&self, run: Run) -> Result<()> {
         let container = self
             .catalog
             .change(|change| {
-                let current = Arc::clone(existing(&change.catalog, rid)?);
-                let Some(own) = current.repartition.clone() else { return Ok(None) };
+                let current = Arc::clone(existing(&change.catalog, run.source)?);
+                let repartition = Some(super::Repartition { frozen: true, ..run.own(&current)? });
                 let mut index = current.index.clone();
-                index.version += u64::from(frozen);
-                let repartition = Some(super::Repartition { frozen, ..own });
+                index.version += 1;
                 let container = Container { index, repartition, ..Container::clone(&current) };
                 change.put_container(container.clone());
-                Ok(Some(container))
+                Ok(container)
             })
             .await?;
-        match container {
-            Some(container) if frozen => self.fence_writers(&container).await,
-            Some(_) => Ok(()),
-            None => Err(Error::new(orrery_model::ErrorKind::NotFound, "The repartitioning was given up.")),
-        }
+        self.fence_writers(&container).await
     }
 
-    /// Puts the second container in the place of the first, for everybody at once. Tells the name under which
-    /// the first is kept, if it is.
-    pub(super) async fn switch(self: &Arc<Self>, rid: ContainerRid) -> Result<Option<Box<str>>> {
+    /// Puts the second container in the place of the first, for everybody at once.
+    pub(super) async fn switch(self: &Arc<Self>, run: Run, done: Repartitioned) -> Result<()> {
+        let rid = run.source;
         let (source, keep_as) = self
             .catalog
             .change(|change| {
                 let source = Arc::clone(existing(&change.catalog, rid)?);
-                let gone =
-                    || Error::new(orrery_model::ErrorKind::NotFound, "The repartitioning was given up.");
-                let own = source.repartition.clone().ok_or_else(gone)?;
+                let own = run.own(&source)?;
                 let target = Arc::clone(existing(&change.catalog, own.target)?);
                 let name = source.definition.id.as_str().to_owned();
                 change.remove_container(&source);
                 change.remove_container(&target);
                 let stamp = change.stamp;
                 let definition = renamed(&target.definition, &name)?;
-                change.put_container(Container { definition, stamp, ..Container::clone(&target) });
+                let repartitioned = Some(Repartitioned { kept_as: own.keep_as.clone(), ..done });
+                change.put_container(Container {
+                    definition,
+                    stamp,
+                    repartitioned,
+                    ..Container::clone(&target)
+                });
                 if let Some(keep_as) = &own.keep_as {
                     if change.catalog.container(&source.database_id, keep_as).is_ok() {
                         return Err(crate::catalog::already_exists());
@@ -78,7 +76,7 @@ impl Database {
         } else {
             self.destroy_partitions(source.partitions.iter().map(|partition| partition.store.id).collect());
         }
-        Ok(keep_as)
+        Ok(())
     }
 
     pub(super) async fn remove_tombstones(&self, source: &Container) -> Result<()> {

@@ -280,7 +280,12 @@ impl Lane {
         let state = session.query(sql::SETTLE, &[&key::column(id)]).await?;
         let key = key::writer(id, shared.writer);
         let noted = session.query(sql::FETCH, &[&key::column(id), &vec![key.as_slice()]]).await?;
-        session.run("ROLLBACK").await?;
+        // Not a roll-back: a server that was killed while it waited for its standby has the commit after its restart,
+        // and the standby may not. Committing the lock waits for the standby, and with it for all before.
+        let patience = ROUND_TRIP_MAX.min(shared.options.doubt_patience);
+        tokio::time::timeout(patience, session.run("COMMIT"))
+            .await
+            .map_err(|_| Fault::Lost("the server waits for its standby".to_owned()))??;
         session.release();
         if state.is_empty() {
             return Ok(Fate::Unknown("the partition was destroyed meanwhile".to_owned()));

@@ -60,6 +60,7 @@ impl Postgres {
         if schema::version(&node, &options).await? < SCHEMA_VERSION {
             schema::migrate(&node, &options, &server).await?;
         }
+        schema::check_rights(&node, &options).await?;
         let mut writer = [0; 16];
         getrandom::fill(&mut writer)
             .map_err(|error| PostgresError::Options(format!("the system has no random numbers: {error}")))?;

@@ -18,6 +18,16 @@ pub enum PostgresError {
     Options(String),
     #[error("{place} cannot be reached: {detail}")]
     Unreachable { place: String, detail: String },
+    #[error("{place} refuses the user: {detail}")]
+    Refused { place: String, detail: String },
+    #[error(
+        "{place} cannot be trusted: {detail}; name the authority that signed its certificate in sslrootcert"
+    )]
+    Untrusted { place: String, detail: String },
+    #[error(
+        "{place} has no connection left: {detail}; raise max_connections, or lower pool_max in the store URLs"
+    )]
+    NoConnectionLeft { place: String, detail: String },
     #[error("{place} is PostgreSQL {found}: version 15 or later is needed")]
     ServerTooOld { place: String, found: String },
     #[error("{place} is a read-only standby: name the primary, or all hosts of the cluster")]
@@ -28,9 +38,7 @@ pub enum PostgresError {
     SchemaTooNew { place: String, found: i32, known: i32 },
     #[error("{place} has no tables of Orrery yet: create them with \"orrery store init\"")]
     NoSchema { place: String },
-    #[error(
-        "{place}: the user lacks a right: {detail}; grant CREATE on the database, or let its owner run \"orrery store init\""
-    )]
+    #[error("{place}: the user lacks a right: {detail}")]
     MissingRight { place: String, detail: String },
     #[error(
         "{place} takes {allowed} connections, and the pool may need {needed}: lower pool_max in the store URL or raise max_connections"
@@ -85,26 +93,63 @@ pub(super) async fn check_server(node: &Node, options: &PostgresOptions) -> Resu
 
 async fn connect(node: &Node, options: &PostgresOptions) -> Result<Session, PostgresError> {
     let place = options.place();
-    match node.connect_once().await {
-        Ok(session) => Ok(session),
-        Err(deadpool_postgres::PoolError::Backend(error)) => {
-            let detail = explain(&error);
-            let read_only = detail.contains("does not allow writes")
-                || error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
-            if read_only {
-                return Err(PostgresError::ReadOnly { place });
-            }
-            Err(PostgresError::Unreachable { place, detail })
-        }
-        Err(error) => Err(PostgresError::Unreachable { place, detail: explain(&error) }),
+    let error = match node.connect_once().await {
+        Ok(session) => return Ok(session),
+        Err(deadpool_postgres::PoolError::Backend(error)) => error,
+        Err(error) => return Err(PostgresError::Unreachable { place, detail: explain(&error) }),
+    };
+    let detail = explain(&error);
+    let code = error.code().map_or("", SqlState::code);
+    Err(match code {
+        "25006" => PostgresError::ReadOnly { place },
+        _ if detail.contains("does not allow writes") => PostgresError::ReadOnly { place },
+        "28P01" | "28000" => PostgresError::Refused { place, detail },
+        "53300" => PostgresError::NoConnectionLeft { place, detail },
+        _ if detail.contains("invalid peer certificate") => PostgresError::Untrusted { place, detail },
+        _ => PostgresError::Unreachable { place, detail },
+    })
+}
+
+/// What a failed statement means for whoever opens the store.
+fn refusal(place: &str, fault: &Fault) -> PostgresError {
+    let place = place.to_owned();
+    match fault.text().strip_prefix("the user lacks a right: ") {
+        Some(detail) => PostgresError::MissingRight {
+            place,
+            detail: format!(
+                "{detail}; grant CREATE on the database, or let its owner run \"orrery store init\" and grant the rest"
+            ),
+        },
+        None => PostgresError::Failed { place, detail: fault.text().to_owned() },
+    }
+}
+
+/// Whether the user may do everything that serving needs, so that it is said now and not at the first write.
+pub(super) async fn check_rights(node: &Node, options: &PostgresOptions) -> Result<(), PostgresError> {
+    let place = options.place();
+    let failed = |fault: Fault| refusal(&place, &fault);
+    let session = node.session().await.map_err(failed)?;
+    let rows = session
+        .query(
+            "SELECT string_agg(r || ' on ' || t, ', ' ORDER BY t, r) \
+             FROM unnest(ARRAY['part', 'kv', 'member']) t, \
+               unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r \
+             WHERE NOT has_table_privilege(t, r)",
+            &[],
+        )
+        .await
+        .map_err(failed)?;
+    session.release();
+    match rows.first().and_then(|row| row.get::<_, Option<String>>(0)) {
+        Some(missing) => Err(PostgresError::MissingRight { place, detail: format!("it has no {missing}") }),
+        None => Ok(()),
     }
 }
 
 /// The version of the tables that are there; 0 = none.
 pub(super) async fn version(node: &Node, options: &PostgresOptions) -> Result<i32, PostgresError> {
     let place = options.place();
-    let failed =
-        |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
+    let failed = |fault: Fault| refusal(&place, &fault);
     let session = node.session().await.map_err(failed)?;
     let there = session
         .query("SELECT to_regclass($1::text) IS NOT NULL", &[&format!("{}.meta", options.schema)])
@@ -129,13 +174,7 @@ pub(super) async fn migrate(
     server: &Server,
 ) -> Result<i32, PostgresError> {
     let place = options.place();
-    let explain = |fault: Fault| match fault {
-        Fault::Definite(detail) if detail.starts_with("the user lacks a right") => {
-            let detail = detail.trim_start_matches("the user lacks a right: ").to_owned();
-            PostgresError::MissingRight { place: place.clone(), detail }
-        }
-        fault => PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() },
-    };
+    let explain = |fault: Fault| refusal(&place, &fault);
     let session = node.session().await.map_err(explain)?;
     let schema = &options.schema;
     // Distributing tables takes its time on a busy cluster.

@@ -21,10 +21,15 @@ impl Served {
 
     /// Starts a server on the store that the option names.
     pub fn start_on(option: &str, store: &OsStr) -> Self {
+        Self::start_with(&[OsStr::new("--no-throttle"), OsStr::new(option), store])
+    }
+
+    /// Starts a server with these arguments.
+    pub fn start_with(arguments: &[&OsStr]) -> Self {
         let started = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_orrery"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--no-throttle", option])
-            .arg(store)
+            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json"])
+            .args(arguments)
             .env_clear()
             .env("ORRERY_LOG", "warn")
             .stdin(Stdio::null())

@@ -1,0 +1,188 @@
+//! What the server is asked: how many statements, by which plans, within which limits. Told by the server's own log.
+
+use std::time::{Duration, Instant};
+
+use orrery_storage::{
+    CommitError, Direction, Entry, KeyRange, ReadRequest, Scan, Snapshot, StoreError, Want,
+};
+use orrery_testing::Server;
+
+use super::*;
+use crate::suite::{PARTITION, op, put, run};
+
+/// Everything is logged with the plan it was run by.
+const TALKATIVE: &str = "options=-c%20log_statement%3Dall%20-c%20session_preload_libraries%3Dauto_explain%20\
+     -c%20auto_explain.log_min_duration%3D0%20-c%20auto_explain.log_analyze%3Don%20-c%20auto_explain.log_timing%3Doff";
+
+struct Watched {
+    server: Server,
+    store: Arc<dyn PartitionStore>,
+}
+
+impl Watched {
+    async fn open() -> Self {
+        let server = Server::start();
+        let url = format!("{}?schema=watched&{TALKATIVE}", server.url());
+        let store = Postgres::open(PostgresOptions::parse(&url).unwrap()).await.unwrap();
+        let store: Arc<dyn PartitionStore> = Arc::new(store);
+        store.create(PARTITION.id, 0).await.unwrap();
+        Self { server, store }
+    }
+
+    /// What the server logged of the work.
+    async fn log_of(&self, work: impl Future<Output = ()>) -> String {
+        let before = self.server.log().len();
+        work.await;
+        // The log is written before the answer, by the process that answers.
+        self.server.log()[before..].to_owned()
+    }
+}
+
+/// The statements in the log, without their numbers.
+fn statements(log: &str) -> Vec<&str> {
+    let said = |line: &'_ str| -> Option<usize> {
+        ["LOG:  execute ", "LOG:  statement: "]
+            .iter()
+            .find_map(|mark| line.find(mark).map(|at| at + mark.len()))
+    };
+    log.lines().filter_map(|line| said(line).map(|at| &line[at..])).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_are_one_statement_and_writes_a_few() {
+    let watched = Watched::open().await;
+    let store = &watched.store;
+    put(store, b"key", b"value").await;
+    let get = |keys: &[&[u8]]| ReadRequest::Get(keys.iter().map(|key| key.to_vec()).collect());
+    // Once, so that it is prepared.
+    store.read(PARTITION, get(&[b"key"])).await.unwrap();
+    let log = watched
+        .log_of(async {
+            for _ in 0..10 {
+                let page = store.read(PARTITION, get(&[b"key"])).await.unwrap();
+                assert_eq!((page.lsn, page.values[0].as_deref()), (1, Some(&b"value"[..])));
+            }
+        })
+        .await;
+    let said = statements(&log);
+    assert_eq!(said.len(), 10, "a point read is one statement: {said:#?}");
+    // Several keys too, and a page.
+    let scan = |want: Want| ReadRequest::Scan(Scan { want, ..Scan::forward(KeyRange::all(), 100) });
+    let requests = [get(&[b"key", b"other"]), scan(Want::Keys), scan(Want::KeysAndValues)];
+    for request in requests {
+        store.read(PARTITION, request.clone()).await.unwrap();
+        let log = watched.log_of(async { drop(store.read(PARTITION, request).await.unwrap()) }).await;
+        assert_eq!(statements(&log).len(), 1, "{:#?}", statements(&log));
+    }
+    // A write: begin, the lock with the number, what is there; then what is written, and the end.
+    let log = watched.log_of(async { drop(put(store, b"key", b"another").await) }).await;
+    let said = statements(&log);
+    let verbs: Vec<&str> = said
+        .iter()
+        .map(|text| text.rsplit_once(": ").map_or(*text, |(_, sql)| sql))
+        .map(|sql| sql.split_whitespace().next().unwrap_or_default())
+        .collect();
+    assert_eq!(verbs, ["BEGIN", "UPDATE", "SELECT", "INSERT", "COMMIT"], "{said:#?}");
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_goes_by_the_key_and_keys_alone_by_the_index() {
+    let watched = Watched::open().await;
+    let store = &watched.store;
+    let entries = (0..2000_u32)
+        .map(|number| Entry { key: number.to_be_bytes().to_vec(), value: vec![7; 600].into() })
+        .collect();
+    let log = watched.log_of(async { store.bulk_load(PARTITION, entries).await.unwrap() }).await;
+    assert!(statements(&log).iter().any(|text| text.contains("COPY kv")), "{:#?}", statements(&log));
+    let (admin, connection) =
+        tokio_postgres::connect(watched.server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let middle = KeyRange::new(500_u32.to_be_bytes().to_vec(), 900_u32.to_be_bytes().to_vec());
+    for direction in [Direction::Forward, Direction::Backward] {
+        for (want, plan) in [(Want::Keys, "Index Only Scan"), (Want::KeysAndValues, "Index Scan")] {
+            // The index alone answers for pages of the table that the vacuum has seen.
+            admin.batch_execute("VACUUM watched.kv").await.unwrap();
+            let scan = Scan { want, direction, ..Scan::forward(middle.clone(), 100) };
+            let log = watched
+                .log_of(async {
+                    let page = store.read(PARTITION, ReadRequest::Scan(scan)).await.unwrap();
+                    assert_eq!((page.entries.len(), page.more), (100, true));
+                })
+                .await;
+            let way = if direction == Direction::Forward { " using" } else { " Backward using" };
+            assert!(log.contains(&format!("{plan}{way} kv_pkey on kv")), "{want:?} {direction:?}:\n{log}");
+            assert!(!log.contains("Seq Scan") && !log.contains("Bitmap"), "{log}");
+            if want == Want::Keys {
+                assert!(log.contains("Heap Fetches: 0"), "{log}");
+            }
+            // Neither reads on behind the page.
+            let read = log.lines().find(|line| line.contains("on kv")).unwrap();
+            assert!(read.contains("rows=101 loops=1"), "{read}");
+        }
+    }
+    let log = watched.log_of(async { drop(put(store, b"new", b"value").await) }).await;
+    assert!(log.contains("using kv_pkey on kv") && log.contains("using part_pkey on part"), "{log}");
+    assert!(!log.contains("Seq Scan") && !log.contains("Bitmap"), "{log}");
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn snapshots_are_repeatable_and_end_at_their_age() {
+    let server = Server::start();
+    let url = format!("{}?schema=aged&{TALKATIVE}", server.url());
+    let mut options = PostgresOptions::parse(&url).unwrap();
+    options.limits.snapshot_age_max = Duration::from_millis(1500);
+    let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
+    store.create(PARTITION.id, 0).await.unwrap();
+    put(&store, b"key", b"before").await;
+    let get = || ReadRequest::Get(vec![b"key".to_vec()]);
+    let snapshot: Box<dyn Snapshot> = store.snapshot(PARTITION).await.unwrap();
+    put(&store, b"key", b"after").await;
+    match snapshot.read(get()).await {
+        Ok(page) => assert_eq!((page.lsn, page.values[0].as_deref()), (1, Some(&b"before"[..]))),
+        // The machine was too busy.
+        Err(error) => assert_eq!(error, StoreError::SnapshotExpired),
+    }
+    assert!(server.log().contains("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"));
+    let began = Instant::now();
+    while snapshot.read(get()).await.is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not grow old");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(snapshot.read(get()).await.unwrap_err(), StoreError::SnapshotExpired);
+    // Its transaction has ended, so the vacuum is not held up, although the snapshot is still there.
+    let (admin, connection) = tokio_postgres::connect(server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'";
+    while admin.query_one(open, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "the transaction stays open");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(snapshot);
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_have_an_end() {
+    let url = orrery_testing::fresh_store_url();
+    let mut options = PostgresOptions::parse(&url).unwrap();
+    options.commit_patience = Duration::from_millis(1);
+    let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
+    store.create(PARTITION.id, 0).await.unwrap();
+    let (mut admin, connection) =
+        tokio_postgres::connect(&orrery_testing::store_url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    // Somebody has the partition's row and does not let go of it.
+    let schema = url.rsplit("schema=").next().unwrap();
+    let holder = admin.transaction().await.unwrap();
+    holder.execute(&format!("SELECT 1 FROM {schema}.part FOR UPDATE"), &[]).await.unwrap();
+    let increment = op(&[], |_, _| orrery_storage::Decision::Reject(()));
+    let error = run(&store, increment).await.unwrap_err();
+    assert!(matches!(&error, CommitError::Unavailable(text) if text.contains("lock timeout")), "{error}");
+    // Reads do not wait for writers.
+    store.read(PARTITION, ReadRequest::Get(Vec::new())).await.unwrap();
+    holder.rollback().await.unwrap();
+    put(&store, b"key", b"value").await;
+    store.close().await.unwrap();
+}

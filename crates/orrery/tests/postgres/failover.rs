@@ -1,0 +1,148 @@
+//! A primary with a synchronous standby is killed while two servers write to it, and the standby takes over: nothing
+//! that was acknowledged is lost, and writes go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use orrery_storage::{Postgres, PostgresError, PostgresOptions};
+use orrery_testing::Server;
+
+use crate::client::Client;
+use crate::server::Served;
+use crate::{changes, create_container, ranges, read, sql, text, until, upsert};
+
+const CLIENTS: usize = 8;
+
+#[derive(Default)]
+struct Known {
+    acknowledged: Vec<String>,
+    unknown: Vec<String>,
+}
+
+fn key(id: &str) -> String {
+    format!("k{}", id.len() % 3)
+}
+
+/// Creates items until told to stop.
+fn write(number: usize, port: u16, stop: &AtomicBool, done: &AtomicU64) -> Known {
+    let mut known = Known::default();
+    let mut client = Client::new(port);
+    for round in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let id = format!("{number}-{round}");
+        let body = format!(r#"{{"id":"{id}","pk":"{}"}}"#, key(&id));
+        let partition_key = format!(r#"["{}"]"#, key(&id));
+        let headers = [("x-ms-documentdb-partitionkey", partition_key.as_str())];
+        match client.send("POST", crate::DOCS, &headers, body.as_bytes()) {
+            Ok(answer) if answer.status == 201 => {
+                known.acknowledged.push(id);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(answer) if answer.status < 500 && answer.status != 449 && answer.status != 408 => {
+                // A conflict would be a write that was repeated after it had succeeded.
+                panic!("{id}: {} {}", answer.status, answer.text());
+            }
+            _ => {
+                known.unknown.push(id);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+    known
+}
+
+#[test]
+fn a_failover_loses_nothing() {
+    let directory = tempfile::Builder::new().prefix("orrery-ha").tempdir_in("/tmp").unwrap();
+    let primary = Server::start_with_port(&directory.path().join("a"));
+    let standby = Server::start_standby(&directory.path().join("b"), &primary);
+    sql(primary.url(), "ALTER SYSTEM SET synchronous_standby_names = 'standby'");
+    sql(primary.url(), "SELECT pg_reload_conf()");
+    let state = "SELECT sync_state FROM pg_stat_replication";
+    until("synchronous replication", || (sql(primary.url(), state) == ["sync"]).then_some(()));
+
+    // The standby alone is no store.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let alone = format!("postgres://postgres@127.0.0.1:{}/postgres", standby.port().unwrap());
+    let refused = runtime.block_on(Postgres::open(PostgresOptions::parse(&alone).unwrap())).err().unwrap();
+    assert!(matches!(refused, PostgresError::ReadOnly { .. }), "{refused}");
+
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
+        primary.port().unwrap(),
+        standby.port().unwrap()
+    );
+    let servers = [(); 2].map(|()| Served::start_on("--store", OsStr::new(&url)));
+    let mut client = Client::new(servers[0].port);
+    create_container(&mut client, &[]);
+    let mut other = Client::new(servers[1].port);
+    until("news of the container", || {
+        (other.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status == 200).then_some(())
+    });
+
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let writers: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let (port, stop, done) = (servers[number % 2].port, Arc::clone(&stop), Arc::clone(&done));
+            std::thread::spawn(move || write(number, port, &stop, &done))
+        })
+        .collect();
+    let go_on = |count: u64| {
+        let from = done.load(Ordering::Relaxed);
+        until("further writes", || (done.load(Ordering::Relaxed) >= from + count).then_some(()));
+    };
+    go_on(200);
+    let killed = Instant::now();
+    primary.kill();
+    let at_kill = done.load(Ordering::Relaxed);
+    assert_eq!(sql(standby.url(), "SELECT pg_promote(true, 60)"), ["t"]);
+    let promoted = killed.elapsed();
+    until("a write after the failover", || (done.load(Ordering::Relaxed) > at_kill + 8).then_some(()));
+    let resumed = killed.elapsed();
+    go_on(200);
+    stop.store(true, Ordering::Relaxed);
+    let known: Vec<Known> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+
+    let acknowledged: BTreeSet<&str> =
+        known.iter().flat_map(|known| &known.acknowledged).map(String::as_str).collect();
+    let unknown: BTreeSet<&str> = known.iter().flat_map(|known| &known.unknown).map(String::as_str).collect();
+    for client in [&mut client, &mut other] {
+        let mut found = BTreeMap::new();
+        for range in ranges(client) {
+            let mut last = 0;
+            for item in changes(client, &range, None).0 {
+                let lsn = item.get("_lsn").unwrap().as_i64().unwrap();
+                assert!(lsn > last, "the feed is in order");
+                last = lsn;
+                assert!(found.insert(text(&item, "id").to_owned(), lsn).is_none(), "an item is there twice");
+            }
+        }
+        for id in &acknowledged {
+            assert!(found.contains_key(*id), "the acknowledged {id} is lost");
+        }
+        for id in found.keys() {
+            assert!(acknowledged.contains(id.as_str()) || unknown.contains(id.as_str()), "nobody wrote {id}");
+        }
+        for id in acknowledged.iter().take(50) {
+            assert_eq!(read(client, &key(id), id, &[]).status, 200);
+        }
+    }
+    assert_eq!(upsert(&mut client, "k", r#"{"id":"last","pk":"k"}"#).unwrap().status, 201);
+    eprintln!(
+        "{} acknowledged, {} without an answer; promoted {} ms, writing {} ms after the kill",
+        acknowledged.len(),
+        unknown.len(),
+        promoted.as_millis(),
+        resumed.as_millis()
+    );
+    for server in servers {
+        server.stop();
+    }
+    primary.wait();
+    drop(standby);
+}

@@ -1,0 +1,124 @@
+//! Whole servers on PostgreSQL: stores that move, a primary that dies, and what several servers share.
+
+#![allow(
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test binary has no outside, and shares files with another"
+)]
+
+#[path = "../crash/client.rs"]
+mod client;
+mod failover;
+#[path = "../crash/server.rs"]
+mod server;
+mod sharing;
+mod store_move;
+
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+
+use client::{Client, Response};
+use orrery_model::Value;
+
+const DOCS: &str = "/dbs/db/colls/c/docs";
+
+/// Asks again and again until the answer is the expected one. Generous: machines are busy.
+fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "{what} does not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn post(client: &mut Client, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    let answer = client.send("POST", path, headers, body.as_bytes()).unwrap();
+    assert_eq!(answer.status, 201, "{path}: {}", answer.text());
+    answer
+}
+
+fn create_container(client: &mut Client, headers: &[(&str, &str)]) {
+    post(client, "/dbs", &[], r#"{"id":"db"}"#);
+    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    post(client, "/dbs/db/colls", headers, body);
+}
+
+fn upsert(client: &mut Client, key: &str, body: &str) -> std::io::Result<Response> {
+    let key = format!(r#"["{key}"]"#);
+    let headers = [("x-ms-documentdb-partitionkey", key.as_str()), ("x-ms-documentdb-is-upsert", "true")];
+    client.send("POST", DOCS, &headers, body.as_bytes())
+}
+
+fn read(client: &mut Client, key: &str, id: &str, more: &[(&str, &str)]) -> Response {
+    let key = format!(r#"["{key}"]"#);
+    let mut headers = vec![("x-ms-documentdb-partitionkey", key.as_str())];
+    headers.extend_from_slice(more);
+    client.send("GET", &format!("{DOCS}/{id}"), &headers, b"").unwrap()
+}
+
+/// The changes of a partition after a position, with the next position.
+fn changes(client: &mut Client, range: &str, after: Option<&str>) -> (Vec<Value>, String) {
+    let mut headers = vec![("a-im", "Incremental feed"), ("x-ms-documentdb-partitionkeyrangeid", range)];
+    headers.extend(after.map(|after| ("if-none-match", after)));
+    let (mut items, mut next) = (Vec::new(), after.map(str::to_owned));
+    loop {
+        let mut headers = headers.clone();
+        headers.retain(|(name, _)| *name != "if-none-match");
+        headers.extend(next.as_deref().map(|next| ("if-none-match", next)));
+        let answer = client.send("GET", DOCS, &headers, b"").unwrap();
+        let position = answer.header("etag").unwrap().to_owned();
+        if answer.status == 304 {
+            return (items, position);
+        }
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        items.extend(answer.json().get("Documents").unwrap().as_array().unwrap().iter().cloned());
+        next = Some(position);
+    }
+}
+
+fn ranges(client: &mut Client) -> Vec<String> {
+    let answer = client.send("GET", "/dbs/db/colls/c/pkranges", &[], b"").unwrap().json();
+    let ranges = answer.get("PartitionKeyRanges").unwrap().as_array().unwrap();
+    ranges.iter().map(|range| range.get("id").unwrap().as_str().unwrap().to_owned()).collect()
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).unwrap().as_str().unwrap()
+}
+
+/// The binary with these arguments, to its end.
+fn orrery(arguments: &[&OsStr]) -> (i32, String, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_orrery"))
+        .args(arguments)
+        .env_clear()
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Statements by an administrator, each row's first column as text.
+fn sql(url: &str, statement: &str) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let url = url.split('?').next().unwrap();
+        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let messages = client.simple_query(statement).await.unwrap();
+        drop(client);
+        connection.await.unwrap().ok();
+        messages
+            .iter()
+            .filter_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            })
+            .collect()
+    })
+}
