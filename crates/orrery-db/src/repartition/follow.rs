@@ -1,9 +1,10 @@
 //! Brings the second container to the state of the first, change by change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use orrery_model::env::Env;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::rid::ContainerRid;
@@ -22,12 +23,16 @@ use crate::synthetic::Missing;
 use crate::{Database, Trace};
 
 const CHANGES_AT_ONCE: usize = 256;
-const TOMBSTONES_AT_ONCE: usize = 32;
+/// Writes to the second container that are under way together: a store that commits in groups is faster so than a
+/// single writer of the first container, and the work comes to an end.
+const WRITES_AT_ONCE: usize = 32;
 /// Changes after which the places reached are recorded.
 const RECORD_AFTER: u64 = 5_000;
 /// So few changes in a round are little enough for the switch.
 const LITTLE: u64 = 100;
 const ROUNDS_MAX: usize = 100;
+/// Rounds that may find as much to do as the one before. Then writers are as fast, and holding them back helps.
+const ROUNDS_IN_VAIN_MAX: usize = 5;
 /// Changes after the comparison that can be compared again.
 const TOUCHED_MAX: usize = 1_000_000;
 
@@ -117,10 +122,14 @@ impl<'a> Follower<'a> {
 
     /// Follows until little is left.
     pub(super) async fn catch_up(&mut self) -> Result<()> {
+        let (mut before, mut in_vain) = (u64::MAX, 0);
         for _ in 0..ROUNDS_MAX {
-            if self.round().await? <= LITTLE {
+            let changes = self.round().await?;
+            in_vain += usize::from(changes >= before);
+            if changes <= LITTLE || in_vain > ROUNDS_IN_VAIN_MAX {
                 break;
             }
+            before = changes;
         }
         self.record().await
     }
@@ -166,17 +175,25 @@ impl<'a> Follower<'a> {
         let item_keys: Vec<Key> = changed.map(|entry| entry.value.to_vec()).collect();
         count += item_keys.len() as u64;
         let target = self.target()?;
-        for item_key in item_keys {
+        for item_key in &item_keys {
             self.touch(|touched| touched.source.insert(item_key.clone()))?;
-            let Some(item) = self.database.item_at(&self.source, &item_key).await? else { continue };
-            let timestamp_ms = item.timestamp.saturating_mul(1000);
-            let copied = Copied::new(&target, &item_key, &item.body)?;
-            let kind = ActionKind::Upsert(copied.item.clone());
-            self.apply(&target, copied, kind, Some(timestamp_ms)).await?;
-            self.database.repartitions.update(self.path, |status| status.copied += 1);
         }
+        let this = &*self;
+        let copies = stream::iter(item_keys).map(|item_key| this.copy(&target, item_key));
+        copies.buffer_unordered(WRITES_AT_ONCE).try_collect::<()>().await?;
         self.positions[at] = to;
         Ok((count, page.more))
+    }
+
+    /// Brings one item, of which the page names each once, to the second container.
+    async fn copy(&self, target: &Arc<Container>, item_key: Key) -> Result<()> {
+        let Some(item) = self.database.item_at(&self.source, &item_key).await? else { return Ok(()) };
+        let timestamp_ms = item.timestamp.saturating_mul(1000);
+        let copied = Copied::new(target, &item_key, &item.body)?;
+        let kind = ActionKind::Upsert(copied.item.clone());
+        self.apply(target, copied, kind, Some(timestamp_ms)).await?;
+        self.database.repartitions.update(self.path, |status| status.copied += 1);
+        Ok(())
     }
 
     /// Removes copies of versions that ended, unless the present one lies in the same place.
@@ -185,23 +202,34 @@ impl<'a> Follower<'a> {
         let mut count = 0;
         let target = self.target()?;
         loop {
-            let scan = ReadRequest::Scan(Scan::forward(range.clone(), TOMBSTONES_AT_ONCE));
+            let scan = ReadRequest::Scan(Scan::forward(range.clone(), CHANGES_AT_ONCE));
             let page = self.database.store.read(partition.store, scan).await.map_err(store_failure)?;
+            // Versions that ended in the same place need one look.
+            let mut ended: BTreeMap<(Key, Key), Copied> = BTreeMap::new();
             for entry in &page.entries {
                 count += 1;
                 let Some((item_key, body)) = tombstone::decode(&entry.value) else { continue };
                 let old = Copied::new(&target, &item_key, &body)?;
                 let old_key = old.store_key(&target);
                 self.touch(|touched| touched.target.insert(old_key.clone()))?;
-                if let Some(item) = self.database.item_at(&self.source, &item_key).await?
-                    && Copied::new(&target, &item_key, &item.body)?.store_key(&target) == old_key
-                {
-                    continue;
-                }
-                if self.apply(&target, old, ActionKind::Delete, None).await? {
-                    self.database.repartitions.update(self.path, |status| status.removed += 1);
-                }
+                ended.insert((item_key, old_key), old);
             }
+            let this = &*self;
+            let burials = stream::iter(ended).map(|((item_key, old_key), old)| {
+                let target = &target;
+                async move {
+                    if let Some(item) = this.database.item_at(&this.source, &item_key).await?
+                        && Copied::new(target, &item_key, &item.body)?.store_key(target) == old_key
+                    {
+                        return Ok(());
+                    }
+                    if this.apply(target, old, ActionKind::Delete, None).await? {
+                        this.database.repartitions.update(this.path, |status| status.removed += 1);
+                    }
+                    Ok(())
+                }
+            });
+            burials.buffer_unordered(WRITES_AT_ONCE).try_collect::<()>().await?;
             match page.entries.last() {
                 Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
                 _ => return Ok(count),
