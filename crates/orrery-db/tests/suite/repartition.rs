@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orrery_db::{
-    Database, ItemOptions, QueryOptions, QueryRequest, RepartitionRequest, RepartitionStatus, Trace,
+    Database, ItemOptions, Options, QueryOptions, QueryRequest, RepartitionRequest, RepartitionStatus, Trace,
 };
 use orrery_model::{ErrorKind, Result, Value};
 
 use crate::common::{
-    CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, everything, parse, user_part, with_key,
+    CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, everything, parse, quiet_options, user_part, with_key,
 };
 
 const BY_DATE: &str = r#""partitionKey":{"paths":["/date"],"kind":"Hash","version":2}"#;
@@ -82,10 +82,11 @@ async fn contents(world: &World) -> BTreeMap<u64, String> {
 async fn write_until_replaced(
     database: Arc<Database>,
     mut model: BTreeMap<u64, String>,
+    from: u64,
 ) -> BTreeMap<u64, String> {
     let mut dice = crate::common::env::Dice::new(5);
     for step in 0.. {
-        let id = dice.below(120);
+        let id = from + dice.below(120);
         let deletes = dice.one_in(4);
         let result = if deletes { delete(&database, id).await } else { upsert(&database, id, step).await };
         match result {
@@ -120,7 +121,7 @@ async fn a_container_gets_another_key_while_it_is_written_to() {
             upsert(&world.database, id, 0).await.unwrap();
             model.insert(id, parse(body(id, 0).as_bytes()).to_json());
         }
-        let writer = tokio::spawn(write_until_replaced(Arc::clone(&world.database), model));
+        let writer = tokio::spawn(write_until_replaced(Arc::clone(&world.database), model, 0));
         world.database.repartition(PLACE, &request(policy, Some("before"))).await.unwrap();
         let status = ended(&world.database).await;
         assert_eq!(status.phase, "done", "{status:?}");
@@ -173,6 +174,53 @@ async fn it_goes_on_after_a_restart_and_keeps_times() {
         expected.remove("7");
         assert_eq!(times(&after), expected);
         assert_eq!(world.database.catalog().containers().count(), 1);
+    }
+}
+
+/// Two servers write; the one that was asked does the work, or is stopped over it and the other one goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_share_the_work() {
+    for is_stopped in [false, true] {
+        let url = orrery_testing::fresh_store_url();
+        let options = Options { partitions_at_creation: Some(2), ..quiet_options() };
+        let one = World::on_postgres(&url, options.clone(), 1).await;
+        let other = World::on_postgres(&url, options, 2).await;
+        one.create_container(BY_DATE).await;
+        let mut models = [BTreeMap::new(), BTreeMap::new()];
+        for id in (0..60).chain(1000..1060) {
+            upsert(&one.database, id, 0).await.unwrap();
+            let model = &mut models[usize::from(id >= 1000)];
+            model.insert(id, parse(body(id, 0).as_bytes()).to_json());
+        }
+        while other.database.catalog().container(DATABASE, CONTAINER).is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let [first, second] = models;
+        let writers = [
+            (!is_stopped).then(|| tokio::spawn(write_until_replaced(Arc::clone(&one.database), first.clone(), 0))),
+            Some(tokio::spawn(write_until_replaced(Arc::clone(&other.database), second, 1000))),
+        ];
+        one.database.repartition(PLACE, &request(RANDOM, Some("before"))).await.unwrap();
+        if is_stopped {
+            one.database.close().await.unwrap();
+        }
+        while other.database.repartition_status(DATABASE, CONTAINER).is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let status = ended(&other.database).await;
+        assert_eq!(status.phase, "done", "{status:?}");
+        assert_eq!(status.kept_as.as_deref(), Some("before"));
+        let mut model = if is_stopped { first } else { BTreeMap::new() };
+        for writer in writers.into_iter().flatten() {
+            model.extend(writer.await.unwrap());
+        }
+        assert_eq!(status.items, model.len() as u64);
+        assert_eq!(contents(&other).await, model);
+        if !is_stopped {
+            assert_eq!(contents(&one).await, model);
+            one.database.close().await.unwrap();
+        }
+        other.database.close().await.unwrap();
     }
 }
 

@@ -1,4 +1,5 @@
-//! A server on a free port of loopback, over the memory store, with four kinds of callers.
+//! A server on a free port of loopback, over the memory store or, where `ORRERY_TEST_STORE_URL` names a PostgreSQL
+//! server, a schema of its own there, with four kinds of callers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
 use orrery_gateway::{AccountConsistency, CrossPartitionQueries, Gateway, GatewayOptions};
 use orrery_model::env::Env;
-use orrery_storage::Memory;
+use orrery_storage::{Memory, PartitionStore, Postgres, PostgresOptions};
 use tokio::sync::oneshot;
 
 pub struct TestServer {
@@ -20,6 +21,16 @@ pub struct TestServer {
     pub now_seconds: i64,
     /// Ends the server when it is dropped.
     _stop: oneshot::Sender<()>,
+}
+
+async fn open_store() -> Arc<dyn PartitionStore> {
+    if std::env::var("ORRERY_TEST_STORE_URL").is_ok_and(|url| !url.is_empty()) {
+        let mut options = PostgresOptions::parse(&orrery_testing::fresh_store_url()).unwrap();
+        // Many tests share the server at once.
+        options.connections_max = 4;
+        return Arc::new(Postgres::open(options).await.unwrap());
+    }
+    Arc::new(Memory::new())
 }
 
 impl TestServer {
@@ -45,7 +56,7 @@ impl TestServer {
     ) -> Self {
         let now_seconds = env.now_seconds();
         let start_ms = env.now_ms();
-        let database = Database::open(Arc::new(Memory::new()), env, Options::default()).await.unwrap();
+        let database = Database::open(open_store().await, env, Options::default()).await.unwrap();
         let keys =
             [MasterKey::well_known(), MasterKey::from_bytes(&[2; 64]), MasterKey::from_bytes(&[3; 64])];
         let [primary, secondary, read_only] = keys;

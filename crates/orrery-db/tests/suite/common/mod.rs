@@ -74,6 +74,13 @@ impl World {
         Self::start(store, options, None).await
     }
 
+    /// One of several databases on a PostgreSQL store, each with randomness of its own.
+    pub async fn on_postgres(url: &str, options: Options, seed: u64) -> Self {
+        let (store, env) = (open_postgres(url).await, Arc::new(TestEnv::new(seed)));
+        let database = Database::open(Arc::clone(&store), env.clone(), options.clone()).await.unwrap();
+        Self { env, database, store, options, directory: None }
+    }
+
     async fn start(store: Arc<dyn PartitionStore>, options: Options, directory: Option<TempDir>) -> Self {
         let env = Arc::new(TestEnv::new(7));
         let database = Database::open(Arc::clone(&store), env.clone(), options.clone()).await.unwrap();
