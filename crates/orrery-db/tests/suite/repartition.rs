@@ -197,7 +197,8 @@ async fn servers_share_the_work() {
         }
         let [first, second] = models;
         let writers = [
-            (!is_stopped).then(|| tokio::spawn(write_until_replaced(Arc::clone(&one.database), first.clone(), 0))),
+            (!is_stopped)
+                .then(|| tokio::spawn(write_until_replaced(Arc::clone(&one.database), first.clone(), 0))),
             Some(tokio::spawn(write_until_replaced(Arc::clone(&other.database), second, 1000))),
         ];
         one.database.repartition(PLACE, &request(RANDOM, Some("before"))).await.unwrap();

@@ -448,6 +448,7 @@ impl Transaction<'_> {
         let store_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&part, &keys, &values];
         let set_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&part, &number];
         let client: &tokio_postgres::Client = session;
+        let warnings = session.warnings();
         let all = join5(
             OptionFuture::from((!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters))),
             client.execute(&store, &store_parameters),
@@ -470,6 +471,10 @@ impl Transaction<'_> {
         if let Err(error) = committed {
             let doubt = leaves_doubt(&error).then_some(name);
             return Err((error.into(), doubt));
+        }
+        // Perhaps this one's: committed here, and perhaps not on the standby that must have it.
+        if session.warnings() != warnings {
+            return Err((Fault::Lost("the server warned when it committed".to_owned()), Some(name)));
         }
         self.lane.uncounted.fetch_add(bytes.cast_signed() as i64, Ordering::AcqRel);
         self.session.release();

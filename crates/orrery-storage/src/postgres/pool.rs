@@ -1,14 +1,23 @@
 //! Connections. Each belongs to whoever has it; one that may hold an open transaction is never given back.
 
+use std::future::poll_fn;
 use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
-use tokio_postgres::{Config, NoTls, Row, types::ToSql};
+use deadpool_postgres::{
+    ClientWrapper, Connect, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
+};
+use tokio::task::JoinHandle;
+use tokio_postgres::error::Severity;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row, Socket, types::ToSql};
 
 use super::fault::Fault;
 use super::options::PostgresOptions;
 use super::tls::Tls;
+use crate::contract::BoxFuture;
 
 /// How long to wait for a free connection or a new one.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,18 +29,68 @@ pub(super) struct Node {
     requests: Pool,
     /// Snapshots and duties hold theirs for long; they must not keep reads and writes waiting.
     snapshots: Pool,
+    /// Warnings that the server has sent over any of them.
+    warnings: Arc<AtomicU64>,
 }
 
 /// A connection that is closed when it is dropped, unless it is given back.
-pub(super) struct Session(Option<Object>);
+pub(super) struct Session {
+    object: Option<Object>,
+    warnings: Arc<AtomicU64>,
+}
+
+/// Connects, and counts the server's warnings: a COMMIT whose wait for a standby was cancelled succeeds with one.
+struct Attentive<T> {
+    tls: T,
+    warnings: Arc<AtomicU64>,
+}
+
+impl<T> Connect for Attentive<T>
+where
+    T: MakeTlsConnect<Socket> + Clone + Sync + Send + 'static,
+    T::Stream: Sync + Send,
+    T::TlsConnect: Sync + Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    fn connect(&self, config: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Error>> {
+        let (config, tls, warnings) = (config.clone(), self.tls.clone(), Arc::clone(&self.warnings));
+        Box::pin(async move {
+            let (client, mut connection) = config.connect(tls).await?;
+            let task = tokio::spawn(async move {
+                // In the order in which the server sent them: the warning is counted before COMMIT is answered.
+                while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+                    match message {
+                        Ok(AsyncMessage::Notice(notice)) => {
+                            if notice.parsed_severity() == Some(Severity::Warning) {
+                                warnings.fetch_add(1, Ordering::AcqRel);
+                                tracing::warn!(message = notice.message(), "the server warns");
+                            }
+                        }
+                        Ok(_) => {}
+                        Err(error) => {
+                            tracing::debug!(%error, "a connection to the server has ended");
+                            return;
+                        }
+                    }
+                }
+            });
+            Ok((client, task))
+        })
+    }
+}
 
 impl Node {
     pub(super) fn new(config: &Config, options: &PostgresOptions, tls: Option<&Tls>) -> Result<Self, String> {
+        let warnings = Arc::new(AtomicU64::new(0));
         let pool = |size: usize| {
             let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+            let config = config.clone();
+            let warnings = Arc::clone(&warnings);
             let manager = match tls {
-                Some(tls) => Manager::from_config(config.clone(), tls.clone(), recycling),
-                None => Manager::from_config(config.clone(), NoTls, recycling),
+                Some(tls) => {
+                    Manager::from_connect(config, Attentive { tls: tls.clone(), warnings }, recycling)
+                }
+                None => Manager::from_connect(config, Attentive { tls: NoTls, warnings }, recycling),
             };
             let builder = Pool::builder(manager).max_size(size).runtime(Runtime::Tokio1);
             builder
@@ -40,20 +99,25 @@ impl Node {
                 .build()
                 .map_err(|error| format!("the pool of connections cannot be made: {error}"))
         };
-        Ok(Self { requests: pool(options.connections_max)?, snapshots: pool(options.connections_max)? })
+        let (requests, snapshots) = (pool(options.connections_max)?, pool(options.connections_max)?);
+        Ok(Self { requests, snapshots, warnings })
     }
 
     pub(super) async fn session(&self) -> Result<Session, Fault> {
-        Ok(Session(Some(self.requests.get().await?)))
+        Ok(self.session_of(self.requests.get().await?))
     }
 
     pub(super) async fn snapshot_session(&self) -> Result<Session, Fault> {
-        Ok(Session(Some(self.snapshots.get().await?)))
+        Ok(self.session_of(self.snapshots.get().await?))
     }
 
     /// The same with the error as it is.
     pub(super) async fn connect_once(&self) -> Result<Session, deadpool_postgres::PoolError> {
-        Ok(Session(Some(self.requests.get().await?)))
+        Ok(self.session_of(self.requests.get().await?))
+    }
+
+    fn session_of(&self, object: Object) -> Session {
+        Session { object: Some(object), warnings: Arc::clone(&self.warnings) }
     }
 
     pub(super) fn close(&self) {
@@ -65,7 +129,12 @@ impl Node {
 impl Session {
     /// Gives the connection back: it is between transactions.
     pub(super) fn release(mut self) {
-        drop(self.0.take());
+        drop(self.object.take());
+    }
+
+    /// How many warnings there were, over this connection and others of its node.
+    pub(super) fn warnings(&self) -> u64 {
+        self.warnings.load(Ordering::Acquire)
     }
 
     /// Runs one prepared statement.
@@ -84,13 +153,13 @@ impl Deref for Session {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
-        self.0.as_ref().expect("it is there until it is given back")
+        self.object.as_ref().expect("it is there until it is given back")
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(object) = self.0.take() {
+        if let Some(object) = self.object.take() {
             drop(Object::take(object));
         }
     }

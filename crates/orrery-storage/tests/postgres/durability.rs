@@ -21,54 +21,80 @@ async fn a_lost_answer_is_not_taken_for_safe_before_the_standby_has_it() {
     let place = directory.path().join("pg");
     let server = Server::start_durable(&place);
     let mut options = PostgresOptions::parse(server.url()).unwrap();
-    options.doubt_patience = Duration::from_secs(8);
+    options.doubt_patience = Duration::from_secs(6);
     options.commit_patience = Duration::from_secs(60);
     let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
     store.create(PARTITION.id, 0).await.unwrap();
     put(&store, b"key", b"before").await;
     let admin = connect(server.url()).await;
     // From now on every commit waits for a standby, and there is none.
-    admin.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await.unwrap();
-    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    let shown = |row: &tokio_postgres::Row| row.get::<_, String>(0) == "nobody";
-    while !shown(&admin.query_one("SHOW synchronous_standby_names", &[]).await.unwrap()) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let write = op(&[], |_, _| {
-        let mut writes = orrery_storage::WriteSet::default();
-        writes.put(b"key".to_vec(), b"after".to_vec());
-        orrery_storage::Decision::Write(writes, ())
-    });
-    let writing = {
-        let store = Arc::clone(&store);
-        tokio::spawn(async move { run(&store, write).await })
-    };
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    let began = Instant::now();
-    while admin.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-        assert!(began.elapsed() < Duration::from_secs(30) && !writing.is_finished(), "nobody waits");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    require_standby(&admin, Some("nobody")).await;
+    let writing = write(&store, b"cancelled");
+    // An administrator who loses patience: the server says "committed", with a warning.
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    until(&admin, cancel).await;
+    let error = writing.await.unwrap().unwrap_err();
+    assert!(matches!(error, CommitError::Unknown(_)), "{error}");
+    require_standby(&admin, None).await;
+    assert_eq!(put(&store, b"between", b"value").await, 3);
+
+    // A server that is killed while it waits.
+    require_standby(&admin, Some("nobody")).await;
+    let writing = write(&store, b"after");
+    until(&admin, "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'").await;
     server.kill();
     server.wait();
+    let began = Instant::now();
     let server = loop {
         if let Ok(server) = std::panic::catch_unwind(|| Server::start_durable(&place)) {
             break server;
         }
-        assert!(began.elapsed() < Duration::from_mins(2), "PostgreSQL does not start again");
+        assert!(began.elapsed() < Duration::from_mins(1), "PostgreSQL does not start again");
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     // The server has the commit, as everybody can see, and its client must not be told so.
     let admin = connect(server.url()).await;
-    let there =
-        admin.query_one("SELECT count(*) FROM orrery.kv WHERE value = 'after'::bytea", &[]).await.unwrap();
-    assert_eq!(there.get::<_, i64>(0), 1, "the test has lost its point");
+    let there = "SELECT count(*) FROM orrery.kv WHERE value = 'after'::bytea";
+    assert_eq!(admin.query_one(there, &[]).await.unwrap().get::<_, i64>(0), 1, "the test has lost its point");
     let error = writing.await.unwrap().unwrap_err();
     assert!(matches!(error, CommitError::Unknown(_)), "{error}");
     // Once commits are safe again, work goes on from what was committed.
-    admin.batch_execute("ALTER SYSTEM RESET synchronous_standby_names").await.unwrap();
-    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    assert_eq!(put(&store, b"other", b"value").await, 3);
+    require_standby(&admin, None).await;
+    assert_eq!(put(&store, b"other", b"value").await, 5);
     assert_eq!(get(&store, b"key").await.unwrap()[..], b"after"[..]);
     store.close().await.unwrap();
+}
+
+fn write(
+    store: &Arc<dyn PartitionStore>,
+    value: &'static [u8],
+) -> tokio::task::JoinHandle<Result<orrery_storage::Committed<()>, CommitError>> {
+    let store = Arc::clone(store);
+    tokio::spawn(async move {
+        let op = op(&[], move |_, _| {
+            let mut writes = orrery_storage::WriteSet::default();
+            writes.put(b"key".to_vec(), value.to_vec());
+            orrery_storage::Decision::Write(writes, ())
+        });
+        run(&store, op).await
+    })
+}
+
+/// Whom every commit waits for from now on.
+async fn require_standby(admin: &tokio_postgres::Client, name: Option<&str>) {
+    let name = name.unwrap_or_default();
+    admin.batch_execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'")).await.unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    while admin.query_one("SHOW synchronous_standby_names", &[]).await.unwrap().get::<_, String>(0) != name {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Until the question has an answer.
+async fn until(admin: &tokio_postgres::Client, question: &str) {
+    let began = Instant::now();
+    while admin.query(question, &[]).await.unwrap().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(30), "nobody waits");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
