@@ -236,12 +236,8 @@ impl Database {
                 Ok(container)
             })
             .await;
-        let fenced = match begun {
-            Ok(container) => self.fence_writers(&container).await.map(|()| Arc::new(container)),
-            Err(error) => Err(error),
-        };
         reshaping.release().await;
-        match fenced {
+        match begun {
             Ok(container) => self.run_in_background(&container),
             Err(error) => {
                 self.delete_by_rid(target).await?;
@@ -369,23 +365,26 @@ impl Database {
         Err(error)
     }
 
-    /// Makes this run the one that may write, and lets the container serve writes.
+    /// Makes this run the one that may write, and lets the container serve writes, which leave tombstones from now
+    /// on: what was written before is not copied yet.
     async fn claim(&self, run: Run) -> Result<()> {
-        let target = self
+        let (source, target) = self
             .catalog
             .change(|change| {
                 let source = Arc::clone(existing(&change.catalog, run.source)?);
                 let own = source.repartition.clone().ok_or_else(given_up)?;
                 let target = Arc::clone(existing(&change.catalog, own.target)?);
                 let repartition = Some(Repartition { run: run.name, frozen: false, ..own });
-                change.put_container(Container { repartition, ..Container::clone(&source) });
+                let source = Container { repartition, ..Container::clone(&source) };
+                change.put_container(source.clone());
                 let mut index = target.index.clone();
                 index.version += 1;
                 let target = Container { index, ..Container::clone(&target) };
                 change.put_container(target.clone());
-                Ok(target)
+                Ok((source, target))
             })
             .await?;
+        self.fence_writers(&source).await?;
         self.fence_writers(&target).await
     }
 
