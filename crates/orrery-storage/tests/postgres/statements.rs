@@ -39,14 +39,17 @@ impl Watched {
     }
 }
 
+/// What a store does by itself, once, after it was opened.
+const BACKGROUND: [&str; 4] = ["LISTEN ", " member", "epoch < 0", "xffffffff"];
+
 /// The statements in the log, without their numbers.
 fn statements(log: &str) -> Vec<&str> {
     let said = |line: &'_ str| -> Option<usize> {
-        ["LOG:  execute ", "LOG:  statement: "]
-            .iter()
-            .find_map(|mark| line.find(mark).map(|at| at + mark.len()))
+        let marks = ["LOG:  execute ", "LOG:  statement: "];
+        marks.iter().find_map(|mark| line.find(mark).map(|at| at + mark.len()))
     };
-    log.lines().filter_map(|line| said(line).map(|at| &line[at..])).collect()
+    let all = log.lines().filter_map(|line| said(line).map(|at| &line[at..]));
+    all.filter(|text| !BACKGROUND.iter().any(|own| text.contains(own))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
