@@ -185,7 +185,11 @@ impl Database {
     ) -> Result<RepartitionStatus> {
         let source = Arc::clone(self.catalog.snapshot().container(database, container)?);
         if source.repartition.is_some() {
-            self.edit_repartition(source.rid, |own| Ok(own.failure = None)).await?;
+            let again = |own: &mut Repartition| {
+                own.failure = None;
+                Ok(())
+            };
+            self.edit_repartition(source.rid, again).await?;
             self.run_in_background(&source);
             return self.repartition_status(database, container);
         }
