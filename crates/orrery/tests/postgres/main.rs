@@ -14,6 +14,7 @@ mod failover;
 #[path = "../crash/server.rs"]
 mod server;
 mod sharing;
+mod statements;
 mod store_move;
 
 use std::ffi::OsStr;
