@@ -22,7 +22,7 @@ async fn a_lost_answer_is_not_taken_for_safe_before_the_standby_has_it() {
     let server = Server::start_durable(&place);
     let mut options = PostgresOptions::parse(server.url()).unwrap();
     options.doubt_patience = Duration::from_secs(6);
-    options.commit_patience = Duration::from_secs(60);
+    options.commit_patience = Duration::from_mins(1);
     let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
     store.create(PARTITION.id, 0).await.unwrap();
     put(&store, b"key", b"before").await;

@@ -87,7 +87,7 @@ async fn reads_are_one_statement_and_writes_a_few() {
         })
     };
     run(store, change()).await.unwrap();
-    let log = watched.log_of(async { drop(run(store, change()).await.unwrap()) }).await;
+    let log = watched.log_of(async { assert_eq!(run(store, change()).await.unwrap().lsn, 3) }).await;
     let said = statements(&log);
     let verbs: Vec<&str> = said
         .iter()
