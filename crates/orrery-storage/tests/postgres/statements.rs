@@ -39,8 +39,8 @@ impl Watched {
     }
 }
 
-/// What a store does by itself, once, after it was opened.
-const BACKGROUND: [&str; 4] = ["LISTEN ", " member", "epoch < 0", "xffffffff"];
+/// What a store does by itself, once after it was opened and once on each new connection.
+const BACKGROUND: [&str; 5] = ["LISTEN ", "SHOW ", " member", "epoch < 0", "xffffffff"];
 
 /// The statements in the log, without their numbers.
 fn statements(log: &str) -> Vec<&str> {
