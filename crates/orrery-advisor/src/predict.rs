@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
             match operation.kind {
                 OperationKind::Create => {
                     let placed = self.place_new(&values, number);
-                    self.one(request, self.create_charge(item, &placed), &placed);
+                    self.one(request, create_charge(item, &placed), &placed);
                 }
                 OperationKind::Batch => self.batch(request, operation, item, &values, number),
                 OperationKind::Query => {
@@ -300,11 +300,6 @@ impl<'a> Run<'a> {
         self.candidate.place(&self.analysis.paths, values, &mut random, &mut self.scratch)
     }
 
-    fn create_charge(&self, item: &Sampled, placed: &Placed) -> Charge {
-        let added = placed.added_bytes as usize;
-        cost::create(item.bytes as usize + added, item.terms as usize + made_terms(added))
-    }
-
     fn change_charge(&self, kind: OperationKind, item: &Sampled) -> Charge {
         let added = if self.candidate.definition.is_some() { MADE_BYTES } else { 0 };
         let bytes = item.bytes as usize + added;
@@ -327,7 +322,7 @@ impl<'a> Run<'a> {
         let known = Known { values, slots: &operation.together, id: None };
         let kept = matches!(self.candidate.visit(&self.analysis.paths, &known), Visit::Keys(keys) if keys.len() == 1);
         let placed = self.place_new(values, number);
-        let charge = self.create_charge(item, &placed);
+        let charge = create_charge(item, &placed);
         if kept {
             self.result.batches_kept += 1;
             let all = Charge::from_hundredths(charge.hundredths() * u64::from(operation.items));
@@ -650,6 +645,11 @@ struct Way {
     entry_bytes: f64,
     /// Stretches of the index, each of which is a read of its own.
     ranges: f64,
+}
+
+fn create_charge(item: &Sampled, placed: &Placed) -> Charge {
+    let added = placed.added_bytes as usize;
+    cost::create(item.bytes as usize + added, item.terms as usize + made_terms(added))
 }
 
 /// The index terms of a made key that adds so many bytes to an item.
