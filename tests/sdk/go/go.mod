@@ -7,6 +7,7 @@ tool gotest.tools/gotestsum
 require (
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.21.0
 	github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos v1.5.0
+	github.com/spaolacci/murmur3 v1.1.0
 )
 
 require (
