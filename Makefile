@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup build run test test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench bench-parts fuzz guide footprint clean
+.PHONY: help setup build run test test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench test-bench bench-parts fuzz guide footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -64,10 +64,13 @@ fmt: ## Formats the sources
 soak: setup ## Repeats the crash and model tests for longer
 	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
 
-bench: build ## Measures Orrery beside its peers and its limits, and writes bench/report.md; BENCH="--full" measures everything
+bench: build test-bench ## Measures Orrery beside its peers and its limits in 20 minutes and writes bench/report.md; BENCH="--quick" takes 3, BENCH="--full" hours
 	@scripts/setup.sh go
 	@scripts/setup.sh javascript
-	$(CARGO) run --release --manifest-path bench/Cargo.toml -- run --orrery $(abspath $(TARGET_DIR)/release/orrery) $(BENCH)
+	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- run --orrery $(abspath $(TARGET_DIR)/release/orrery) $(BENCH)
+
+test-bench: setup ## Runs the tests of the benchmark itself
+	$(CARGO) test --locked --manifest-path bench/Cargo.toml
 
 bench-parts: setup ## Measures the query language, admission, the storage engine, queries over 100 thousand and a million items, and the advisor over 10 million
 	$(CARGO) bench --locked -p orrery-query --bench language

@@ -6,7 +6,7 @@ use orrery_gateway::auth::{MasterKey, print_date, sign_request};
 
 use crate::documents::{ITEMS_PER_KEY, code, id, item, key};
 use crate::wire::{Answer, Connection};
-use crate::workload::Operation;
+use crate::workload::{Operation, Workload};
 
 pub const DATABASE: &str = "bench";
 pub const CONTAINER: &str = "items";
@@ -200,34 +200,52 @@ impl Session {
             }
             Operation::Batch(first) => self.batch(first).await,
             Operation::ByCode(number) => {
-                let query = "SELECT * FROM c WHERE c.code = @p";
-                let answer = self.query(query, Some(&code(number)), None, "100").await?;
+                let answer = self.by_code(number).await?;
                 check(count(&answer) >= 10, || format!("{} rows by code", count(&answer)))
             }
             Operation::Top10 => {
-                let answer =
-                    self.query("SELECT TOP 10 * FROM c ORDER BY c.rank DESC", None, None, "10").await?;
+                let answer = self.top_10().await?;
                 check(count(&answer) == 10, || format!("{} rows of 10", count(&answer)))
             }
             Operation::Page(number) => {
-                let key = key(number);
-                let query = "SELECT * FROM c WHERE c.pk = @p";
-                let answer = self.query(query, Some(&key), Some(&format!("[\"{key}\"]")), "100").await?;
+                let answer = self.page(number).await?;
                 check(count(&answer) == 100, || format!("{} rows of 100", count(&answer)))
             }
             Operation::Scan(number, length) => {
-                let key = format!("[\"{}\"]", key(number));
-                let query = format!("SELECT TOP {length} * FROM c WHERE c.id >= @p");
-                let answer = self.query(&query, Some(&id(number)), Some(&key), "100").await?;
+                let answer = self.scan(number, length).await?;
                 check(count(&answer) >= 1, || "an empty scan".to_owned())
             }
             Operation::GroupBy => {
-                let query = "SELECT c.status, COUNT(1) AS n FROM c GROUP BY c.status";
-                let answer = self.query(query, None, None, "100").await?;
+                let answer = self.groups().await?;
                 check(count(&answer) == 8, || format!("{} groups of 8", count(&answer)))
             }
             Operation::Changes => self.next_changes().await,
         }
+    }
+
+    async fn by_code(&mut self, number: u64) -> Result<Answer, String> {
+        self.query("SELECT * FROM c WHERE c.code = @p", Some(&code(number)), None, "100").await
+    }
+
+    async fn top_10(&mut self) -> Result<Answer, String> {
+        self.query("SELECT TOP 10 * FROM c ORDER BY c.rank DESC", None, None, "10").await
+    }
+
+    async fn page(&mut self, number: u64) -> Result<Answer, String> {
+        let key = key(number);
+        let header = format!("[\"{key}\"]");
+        self.query("SELECT * FROM c WHERE c.pk = @p", Some(&key), Some(&header), "100").await
+    }
+
+    async fn scan(&mut self, number: u64, length: u64) -> Result<Answer, String> {
+        let key = format!("[\"{}\"]", key(number));
+        let query = format!("SELECT TOP {length} * FROM c WHERE c.id >= @p");
+        self.query(&query, Some(&id(number)), Some(&key), "100").await
+    }
+
+    async fn groups(&mut self) -> Result<Answer, String> {
+        let query = "SELECT c.status, COUNT(1) AS n FROM c GROUP BY c.status";
+        self.query(query, None, None, "100").await
     }
 
     async fn batch(&mut self, first: u64) -> Result<(), String> {
@@ -254,19 +272,23 @@ impl Session {
         check(created == 50, || format!("{created} of 50 created"))
     }
 
-    /// The next page; from the beginning again after the last one.
-    async fn next_changes(&mut self) -> Result<(), String> {
-        let position = self.changes.take();
+    async fn changes_after(&mut self, position: Option<&str>) -> Result<Answer, String> {
         let mut headers = vec![
             ("a-im", "Incremental feed"),
             ("x-ms-max-item-count", "100"),
             ("x-ms-documentdb-partitionkeyrangeid", "0"),
         ];
-        if let Some(position) = &position {
+        if let Some(position) = position {
             headers.push(("if-none-match", position));
         }
         let docs = self.docs.clone();
-        let answer = Self::expect(self.send("GET", &docs, &headers, "").await?, &[200, 304])?;
+        Self::expect(self.send("GET", &docs, &headers, "").await?, &[200, 304])
+    }
+
+    /// The next page; from the beginning again after the last one.
+    async fn next_changes(&mut self) -> Result<(), String> {
+        let position = self.changes.take();
+        let answer = self.changes_after(position.as_deref()).await?;
         if answer.status == 200 {
             check(count(&answer) > 0, || "a page without changes".to_owned())?;
             self.changes = answer.header("etag").map(str::to_owned);
@@ -275,9 +297,18 @@ impl Session {
         check(position.is_some(), || "no changes at all".to_owned())
     }
 
-    /// The whole answer to a point read, for the servers that only repeat it.
-    pub async fn sample(&mut self) -> Result<Answer, String> {
-        self.read(0).await
+    /// The whole answer to an operation of a workload, for the servers that only repeat it.
+    pub async fn sample(&mut self, workload: Workload) -> Result<Answer, String> {
+        match workload {
+            Workload::QueryIndexed => self.by_code(0).await,
+            Workload::OrderByTop10 => self.top_10().await,
+            Workload::Page100 => self.page(0).await,
+            Workload::GroupBy => self.groups().await,
+            Workload::ChangeFeed => self.changes_after(None).await,
+            // Fifty of the lengths between one and a hundred.
+            Workload::YcsbE => self.scan(0, 50).await,
+            _ => self.read(0).await,
+        }
     }
 }
 

@@ -87,89 +87,146 @@ pub fn disk_flushes(directory: &Path, time: Duration) -> std::io::Result<f64> {
     Ok(count as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// The writes of one created item: itself, an index entry for each of its 14 paths, its place in the feed, its RID,
-/// the counters of its key.
-struct CreateItem {
-    number: u64,
-    body: Bytes,
+/// How many index entries an item has: one for each of its 14 properties and its timestamp.
+const ENTRIES: u8 = 15;
+/// The first of them that an update changes; id, key and code stay.
+const FIRST_CHANGED: u8 = 3;
+/// Items that one writer of updates goes round.
+const UPDATED_ITEMS: u64 = 100;
+
+/// The writes of items under one partition key, as Orrery makes them: each item itself, its index entries, its place
+/// in the feed, its RID, and the counters of the key. An update removes what the version before has left.
+struct WriteItems {
+    numbers: std::ops::Range<u64>,
+    version: u64,
+    bodies: Vec<Bytes>,
 }
 
-impl CreateItem {
-    fn key_bytes(&self) -> Vec<u8> {
-        let mut key =
-            documents::Random::new(self.number / documents::ITEMS_PER_KEY).next().to_be_bytes().to_vec();
-        key.extend_from_slice(&key.clone());
-        key
-    }
+fn place(number: u64) -> Vec<u8> {
+    let mut random = documents::Random::new(number / documents::ITEMS_PER_KEY);
+    let mut place = [random.next().to_be_bytes(), random.next().to_be_bytes()].concat();
+    place.extend_from_slice(&[0, 0]);
+    place
+}
 
-    fn item_key(&self) -> Key {
-        [&[0x10], self.key_bytes().as_slice(), documents::id(self.number).as_bytes()].concat()
+fn item_key(number: u64) -> Key {
+    [&[0x10], place(number).as_slice(), documents::id(number).as_bytes()].concat()
+}
+
+fn entry_key(number: u64, version: u64, entry: u8) -> Key {
+    let seed = if entry < FIRST_CHANGED { number } else { number.wrapping_mul(31).wrapping_add(version) };
+    let mut random = documents::Random::new(seed.wrapping_mul(16).wrapping_add(entry.into()));
+    let mut key = vec![0x20, 0, 0, 0, 1, entry, entry, entry, entry, entry, entry, entry, entry];
+    // Texts are in the index up to a bound; most of ours are 96 bytes long.
+    for _ in 0..(if entry < 7 { 2 } else { 12 }) {
+        key.extend_from_slice(&random.next().to_be_bytes());
+    }
+    key.extend_from_slice(&item_key(number)[1..]);
+    key
+}
+
+impl WriteItems {
+    fn new(numbers: std::ops::Range<u64>, version: u64) -> Self {
+        let bodies = numbers.clone().map(|number| Bytes::from(documents::item(number, version)));
+        Self { bodies: bodies.collect(), numbers, version }
     }
 
     fn counters_key(&self) -> Key {
-        [&[0x70], self.key_bytes().as_slice()].concat()
+        [&[0x60], place(self.numbers.start).as_slice()].concat()
     }
 }
 
-impl Op for CreateItem {
+impl Op for WriteItems {
     type Out = Lsn;
 
     fn id(&self) -> u128 {
-        self.number.into()
+        self.numbers.start.into()
     }
 
     fn reads(&self, keys: &mut Vec<Key>) {
-        keys.push(self.item_key());
         keys.push(self.counters_key());
+        keys.push(vec![0x08]);
+        keys.push(vec![0x36, 0, 0]);
+        keys.extend(self.numbers.clone().map(item_key));
     }
 
-    fn decide(&self, _view: &dyn View, lsn: Lsn) -> Decision<Lsn> {
+    fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<Lsn> {
         let mut writes = WriteSet::default();
-        let item_key = self.item_key();
-        let mut random = documents::Random::new(self.number);
-        for path in 0..14_u8 {
-            // Texts are in the index up to a bound; most of ours are 96 bytes long.
-            let mut key = vec![0x20, 0, 0, 0, 1, path, path, path, path, path, path, path, path];
-            for _ in 0..(if path < 6 { 2 } else { 12 }) {
-                key.extend_from_slice(&random.next().to_be_bytes());
+        for (number, body) in self.numbers.clone().zip(&self.bodies) {
+            let item_key = item_key(number);
+            let old = view.get(&item_key);
+            let first = if old.is_some() { FIRST_CHANGED } else { 0 };
+            for entry in first..ENTRIES {
+                writes.put(entry_key(number, self.version, entry), Bytes::from_static(&[0; 8]));
+                if old.is_some() {
+                    writes.delete(entry_key(number, self.version - 1, entry));
+                }
             }
-            key.extend_from_slice(&item_key[1..]);
-            writes.put(key, Bytes::new());
+            let position = number - self.numbers.start;
+            let feed = |lsn: &[u8]| [&[0x30], lsn, &position.to_be_bytes()[6..]].concat();
+            match old.as_deref().and_then(|old| old.first_chunk::<8>()) {
+                Some(old) => writes.delete(feed(old)),
+                None => writes.put([&[0x18], &number.to_be_bytes()[..]].concat(), item_key.clone()),
+            }
+            writes.put(feed(&lsn.to_be_bytes()), item_key.clone());
+            writes.put(item_key, [&lsn.to_be_bytes()[..], &[0; 24], body].concat());
         }
-        writes.put(item_key.clone(), self.body.clone());
-        writes.put([&[0x30], &lsn.to_be_bytes()[..]].concat(), item_key.clone());
-        writes.put([&[0x40], &self.number.to_be_bytes()[..]].concat(), item_key);
         writes.put(self.counters_key(), vec![0; 48]);
         Decision::Write(writes, lsn)
     }
 }
 
-/// Durable creates of the engine alone, a second, with so many writers at once.
-pub async fn engine_creates(directory: &Path, writers: u64, time: Duration) -> Result<f64, String> {
+/// Durable writes of the engine alone, a second, with so many writers at once.
+pub async fn engine_writes(
+    directory: &Path,
+    shape: &str,
+    writers: u64,
+    time: Duration,
+) -> Result<f64, String> {
+    let (updates, items) = match shape {
+        "create" => (false, 1),
+        "upsert" => (true, 1),
+        "batch50" => (false, 50),
+        _ => return Err(format!("there is no shape \"{shape}\"")),
+    };
     let store = Embedded::open(directory, EmbeddedOptions::default()).map_err(|error| error.to_string())?;
     let store: Arc<dyn PartitionStore> = Arc::new(store);
     store.create(PartitionId(1), 0).await.map_err(|error| error.to_string())?;
+    let partition = PartitionRef { id: PartitionId(1), epoch: 0 };
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    if updates {
+        for writer in 0..writers {
+            let first = writer * 10_000_000;
+            let write = WriteItems::new(first..first + UPDATED_ITEMS, 0);
+            commit(&*store, partition, write).await.map_err(|error| error.to_string())?;
+        }
+    }
     let tasks: Vec<_> = (0..writers)
         .map(|writer| {
             let (store, stop, done) = (Arc::clone(&store), Arc::clone(&stop), Arc::clone(&done));
             tokio::spawn(async move {
-                let mut number = writer * 10_000_000;
+                let first = writer * 10_000_000;
+                let mut turn = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let body = Bytes::from(documents::item(number, 0));
-                    let partition = PartitionRef { id: PartitionId(1), epoch: 0 };
-                    if let Err(error) = commit(&*store, partition, CreateItem { number, body }).await {
+                    let (number, version) = match (updates, items) {
+                        (true, _) => (first + turn % UPDATED_ITEMS, 1 + turn / UPDATED_ITEMS),
+                        (_, 1) => (first + turn, 0),
+                        // Each batch under a key of its own.
+                        _ => (first + turn * documents::ITEMS_PER_KEY, 0),
+                    };
+                    let write = WriteItems::new(number..number + items, version);
+                    if let Err(error) = commit(&*store, partition, write).await {
                         return Err(error.to_string());
                     }
                     done.fetch_add(1, Ordering::Relaxed);
-                    number += 1;
+                    turn += 1;
                 }
                 Ok(())
             })
         })
         .collect();
     // The first part warms up.
-    tokio::time::sleep(time / 4).await;
+    tokio::time::sleep(time / 3).await;
     let (before, begun) = (done.load(Ordering::Relaxed), Instant::now());
     tokio::time::sleep(time).await;
     let rate = (done.load(Ordering::Relaxed) - before) as f64 / begun.elapsed().as_secs_f64();
@@ -179,4 +236,20 @@ pub async fn engine_creates(directory: &Path, writers: u64, time: Duration) -> R
     }
     store.close().await.map_err(|error| error.to_string())?;
     Ok(rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The engine takes all shapes that it is the limit of.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_shape_writes() {
+        for shape in ["create", "upsert", "batch50"] {
+            let directory = tempfile::tempdir().unwrap();
+            let rate = engine_writes(directory.path(), shape, 2, Duration::from_millis(200)).await;
+            assert!(rate.unwrap() > 0.0, "{shape}");
+        }
+        assert!(engine_writes(Path::new("/nowhere"), "other", 1, Duration::ZERO).await.is_err());
+    }
 }

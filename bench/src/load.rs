@@ -210,3 +210,76 @@ pub async fn fill(protocol: Protocol, address: &str, items: u64, bulk: bool) -> 
     }
     Ok(begun.elapsed())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers at once, except for one pause.
+    async fn stalling_server(pause_after: u32, pause: Duration) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{}", "x".repeat(1000));
+            let mut buffer = [0; 4096];
+            for request in 0_u32.. {
+                if stream.read(&mut buffer).await.unwrap_or(0) == 0 {
+                    return;
+                }
+                if request == pause_after {
+                    tokio::time::sleep(pause).await;
+                }
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        address
+    }
+
+    fn plan(address: String, rate: Option<f64>) -> Plan {
+        Plan {
+            protocol: Protocol::Cosmos,
+            address,
+            workload: Workload::PointRead,
+            items: 1000,
+            connections: 1,
+            warm_up_ms: 0,
+            measure_ms: 1000,
+            seed: 1,
+            run: 0,
+            rate,
+        }
+    }
+
+    /// A pause of 400 ms meets four tenths of what was planned for a second, also what had not been sent yet.
+    #[tokio::test]
+    async fn open_loops_count_what_waits_behind_a_stall() {
+        let address = stalling_server(20, Duration::from_millis(400)).await;
+        let figures = run(&plan(address, Some(200.0))).await;
+        assert_eq!(figures.failure, None);
+        assert_eq!(figures.operations, 200);
+        let address = stalling_server(20, Duration::from_millis(400)).await;
+        let closed = run(&plan(address, None)).await;
+        assert_eq!(closed.failure, None);
+        // The closed loop has one slow operation, the open one some eighty.
+        assert!(figures.p99_us > 300_000, "{figures:?}");
+        assert!(closed.operations > 100 && closed.max_us >= 400_000, "{closed:?}");
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = [0; 4096];
+            stream.read(&mut buffer).await.unwrap();
+            stream.write_all(b"HTTP/1.1 500 No\r\ncontent-length: 4\r\n\r\nbad!").await.unwrap();
+        });
+        let figures = run(&plan(address, None)).await;
+        assert_eq!(figures.failure.as_deref(), Some("status 500: bad!"));
+    }
+}

@@ -13,6 +13,7 @@
 
 mod cosmos;
 mod documents;
+mod limit_rounds;
 mod limits;
 mod load;
 mod plot;
@@ -52,8 +53,8 @@ enum Command {
         #[arg(long)]
         signature: bool,
     },
-    /// Durable creates a second of the storage engine alone.
-    Engine { directory: PathBuf, writers: u64, milliseconds: u64 },
+    /// Durable writes a second of the storage engine alone: create, upsert or batch50.
+    Engine { directory: PathBuf, shape: String, writers: u64, milliseconds: u64 },
     /// Write the report of results that were measured before.
     Report { directory: PathBuf },
 }
@@ -92,10 +93,10 @@ fn main() -> ExitCode {
                     .block_on(limits::serve(sample, signature))
                     .map_err(|error| error.to_string())
             }),
-        Command::Engine { directory, writers, milliseconds } => threads(processors)
+        Command::Engine { directory, shape, writers, milliseconds } => threads(processors)
             .and_then(|runtime| {
                 let time = std::time::Duration::from_millis(milliseconds);
-                runtime.block_on(limits::engine_creates(&directory, writers, time))
+                runtime.block_on(limits::engine_writes(&directory, &shape, writers, time))
             })
             .map(|rate| println!("{rate}")),
         Command::Report { directory } => run::report_again(&directory),

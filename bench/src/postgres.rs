@@ -22,8 +22,9 @@ const SET_UP: &str = "
     CREATE INDEX IF NOT EXISTS items_seq ON items (seq);";
 
 const READ: &str = "SELECT doc::text FROM items WHERE pk = $1 AND id = $2";
-const CREATE: &str = "INSERT INTO items (pk, id, doc) VALUES ($1, $2, $3)";
-const UPSERT: &str = "INSERT INTO items (pk, id, doc) VALUES ($1, $2, $3)
+// Documents go as text, so that nothing is parsed on this side.
+const CREATE: &str = "INSERT INTO items (pk, id, doc) VALUES ($1, $2, $3::text::jsonb)";
+const UPSERT: &str = "INSERT INTO items (pk, id, doc) VALUES ($1, $2, $3::text::jsonb)
     ON CONFLICT (pk, id) DO UPDATE SET doc = EXCLUDED.doc";
 const BY_CODE: &str = "SELECT doc::text FROM items WHERE doc @> $1 LIMIT 100";
 const TOP10: &str = "SELECT doc::text FROM items ORDER BY (doc->>'rank')::float8 DESC LIMIT 10";
@@ -73,13 +74,13 @@ impl Session {
 
     pub async fn load(&mut self, from: u64, to: u64) -> Result<(), String> {
         const LOAD: &str = "INSERT INTO items (pk, id, doc)
-            SELECT * FROM unnest($1::text[], $2::text[], $3::jsonb[])";
+            SELECT pk, id, doc::jsonb FROM unnest($1::text[], $2::text[], $3::text[]) AS new (pk, id, doc)";
         let mut next = from;
         while next < to {
             let end = (next + 100).min(to);
             let keys: Vec<String> = (next..end).map(key).collect();
             let ids: Vec<String> = (next..end).map(id).collect();
-            let items: Vec<Json<serde_json::Value>> = (next..end).map(document).collect();
+            let items: Vec<String> = (next..end).map(|number| item(number, 0)).collect();
             self.execute(LOAD, &[&keys, &ids, &items]).await?;
             next = end;
         }
@@ -87,8 +88,7 @@ impl Session {
     }
 
     async fn upsert(&mut self, number: u64, version: u64) -> Result<(), String> {
-        let value: serde_json::Value = serde_json::from_str(&item(number, version)).map_err(text)?;
-        self.execute(UPSERT, &[&key(number), &id(number), &Json(value)]).await.map(|_| ())
+        self.execute(UPSERT, &[&key(number), &id(number), &item(number, version)]).await.map(|_| ())
     }
 
     async fn read(&mut self, number: u64) -> Result<(), String> {
@@ -100,7 +100,7 @@ impl Session {
         match operation {
             Operation::Read(number) => self.read(number).await,
             Operation::Create(number) => {
-                self.execute(CREATE, &[&key(number), &id(number), &document(number)]).await.map(|_| ())
+                self.execute(CREATE, &[&key(number), &id(number), &item(number, 0)]).await.map(|_| ())
             }
             Operation::Upsert(number, version) => self.upsert(number, version).await,
             Operation::ReadModifyWrite(number, version) => {
@@ -140,10 +140,6 @@ impl Session {
             }
         }
     }
-}
-
-fn document(number: u64) -> Json<serde_json::Value> {
-    Json(serde_json::from_str(&item(number, 0)).unwrap_or_default())
 }
 
 fn text(error: impl std::fmt::Display + std::fmt::Debug) -> String {

@@ -95,12 +95,57 @@ pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
+/// Operations a second, by connections; medians of the rounds.
+pub type ByConnections = BTreeMap<u64, f64>;
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Point reads of the same bytes by a bare server, by connections; medians of the rounds.
-    pub bare: BTreeMap<u64, f64>,
-    pub signed: BTreeMap<u64, f64>,
-    /// Creates of the storage engine alone, by writers.
-    pub engine: BTreeMap<u64, f64>,
+    /// Point reads of the same bytes by a bare server.
+    pub bare: ByConnections,
+    /// The same answers by a server that checks signatures.
+    pub signed: BTreeMap<Workload, ByConnections>,
+    /// The writes of the storage engine alone, by writers.
+    pub engine: BTreeMap<Workload, ByConnections>,
     pub disk_flushes: f64,
+}
+
+impl Limits {
+    /// What a workload could reach at most: its reads at the speed of a server that does nothing else than check
+    /// signatures and repeat answers, its writes at that of the storage engine alone.
+    pub fn of(&self, workload: Workload, connections: u64) -> Option<f64> {
+        let mut seconds = 0.0;
+        for (part, share) in workload.parts() {
+            let known = self.signed.get(part).or_else(|| self.engine.get(part))?;
+            seconds += share / known.get(&connections).copied().filter(|rate| *rate > 0.0)?;
+        }
+        (seconds > 0.0).then(|| 1.0 / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_ignores_outliers() {
+        assert_eq!(median([5.0, 1.0, 900.0].into_iter()), Some(5.0));
+        assert_eq!(median([1.0, 3.0].into_iter()), Some(2.0));
+        assert_eq!(median(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn the_limit_of_a_mix_is_made_of_its_parts() {
+        let at = |rate: f64| ByConnections::from([(16, rate)]);
+        let limits = Limits {
+            signed: BTreeMap::from([(Workload::PointRead, at(1000.0))]),
+            engine: BTreeMap::from([(Workload::Upsert, at(500.0))]),
+            ..Limits::default()
+        };
+        assert_eq!(limits.of(Workload::PointRead, 16), Some(1000.0));
+        // Half a read takes half a millisecond, half a write a whole one.
+        let mix = limits.of(Workload::YcsbA, 16).unwrap();
+        assert!((mix - 1.0 / 0.0015).abs() < 1e-6, "{mix}");
+        assert_eq!(limits.of(Workload::YcsbA, 64), None);
+        assert_eq!(limits.of(Workload::Create, 16), None);
+    }
 }

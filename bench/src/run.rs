@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use crate::cosmos;
-use crate::limits::{self, Sample};
-use crate::load::{Figures, Plan, Protocol};
+use crate::limit_rounds::LimitRounds;
+use crate::load::{Figures, Plan};
 use crate::process;
 use crate::report;
 use crate::results::{Limits, Machine, Measured, Results, Scale, SystemFigures, median};
@@ -32,12 +32,12 @@ pub struct Options {
     #[arg(long, value_name = "DIRECTORY")]
     peers: Option<PathBuf>,
 
-    /// Numbers of items. [default: 10000; with --full 10000, 100000 and 1000000]
+    /// Numbers of items. [default: 10000 and 1000000; with --quick 10000; with --full 100000 too]
     #[arg(long, value_delimiter = ',')]
     items: Vec<u64>,
 
-    /// Numbers of connections for all workloads. [default: 16, and 1, 64 and 256 for point reads, creates and YCSB A;
-    /// with --full all for all]
+    /// Numbers of connections for all workloads. [default: 16, and 1, 64 and 256 for point reads, creates and YCSB A
+    /// over the fewest items; with --quick 16 and 64; with --full 1, 16, 64 and 256]
     #[arg(long, value_delimiter = ',')]
     connections: Vec<u64>,
 
@@ -45,11 +45,11 @@ pub struct Options {
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<String>,
 
-    /// Only these systems: orrery, postgres, cosmium, vercel.
+    /// Only these systems: orrery, orrery_memory, postgres, cosmium, vercel.
     #[arg(long, value_delimiter = ',')]
     systems: Vec<String>,
 
-    /// Rounds, of which the median counts. [default: 3; with --full 5]
+    /// Rounds, of which the median counts. [default: 3; with --quick 1; with --full 5]
     #[arg(long)]
     rounds: Option<u64>,
 
@@ -69,6 +69,10 @@ pub struct Options {
     #[arg(long)]
     full: bool,
 
+    /// The workloads with targets, once: for a look in the middle of work.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+
     /// With --full: ten million items too.
     #[arg(long, requires = "full")]
     huge: bool,
@@ -78,21 +82,42 @@ impl Options {
     fn scales(&self) -> Vec<u64> {
         match (self.items.is_empty(), self.full, self.huge) {
             (false, ..) => self.items.clone(),
-            (_, false, _) => vec![10_000],
+            _ if self.quick => vec![10_000],
+            (_, false, _) => vec![10_000, 1_000_000],
             (_, _, false) => vec![10_000, 100_000, 1_000_000],
             _ => vec![10_000, 100_000, 1_000_000, 10_000_000],
         }
     }
 
-    /// What is measured: workloads with numbers of connections.
-    fn cells(&self) -> Vec<(Workload, u64)> {
-        let wanted =
-            |workload: &Workload| self.workloads.is_empty() || self.workloads.contains(&workload.name());
+    /// What is measured over so many items: workloads with numbers of connections.
+    fn cells(&self, items: u64) -> Vec<(Workload, u64)> {
+        use Workload::{
+            Batch50, ChangeFeed, Create, GroupBy, OrderByTop10, Page100, PointRead, QueryIndexed, YcsbA,
+        };
+        let is_large = items > 10_000 && !self.full;
+        let wanted = |workload: &Workload| {
+            if !self.workloads.is_empty() {
+                return self.workloads.contains(&workload.name());
+            }
+            // Looking at everything takes seconds then, and the rest tells nothing new.
+            let tells_much = matches!(
+                workload,
+                PointRead | Create | Batch50 | QueryIndexed | OrderByTop10 | Page100 | ChangeFeed | YcsbA
+            );
+            match (self.quick, is_large) {
+                (true, _) => tells_much || *workload == GroupBy,
+                (_, true) => tells_much,
+                _ => true,
+            }
+        };
         let mut cells = Vec::new();
         for workload in Workload::ALL.into_iter().filter(wanted) {
-            let more = matches!(workload, Workload::PointRead | Workload::Create | Workload::YcsbA);
+            let more = matches!(workload, PointRead | Create | YcsbA);
             let connections = match self.connections.as_slice() {
-                [] if self.full || more => &[1, 16, 64, 256][..],
+                [] if self.full || more && !is_large && !self.quick => &[1, 16, 64, 256][..],
+                [] if more && self.quick => &[16, 64],
+                // Where a time is compared with that over fewer items.
+                [] if workload == PointRead && is_large => &[1, 16],
                 [] => &[16],
                 given => given,
             };
@@ -111,7 +136,11 @@ impl Options {
     }
 
     fn rounds(&self) -> u64 {
-        self.rounds.unwrap_or(if self.full { 5 } else { 3 })
+        self.rounds.unwrap_or(match (self.full, self.quick) {
+            (true, _) => 5,
+            (_, true) => 1,
+            _ => 3,
+        })
     }
 
     fn measure_ms(&self) -> u64 {
@@ -210,33 +239,21 @@ fn measure_scale(
         }
         scale.systems.push(figures);
     }
-    let mut limit_servers = match running.iter().find(|system| system.kind == Kind::Orrery) {
-        Some(orrery) if with_limits => Some(LimitServers::start(&orrery.address, directory)?),
+    let mut limits = match running.iter().find(|system| system.kind == Kind::Orrery) {
+        Some(orrery) if with_limits => Some(LimitRounds::new(&orrery.address, directory)),
         _ => None,
     };
-    let mut rounds = Rounds {
-        options,
-        items,
-        directory,
-        run: 0,
-        measured: BTreeMap::new(),
-        given_up: BTreeSet::new(),
-        limits: LimitRounds::default(),
-    };
+    let mut rounds = Rounds { options, items, run: 0, measured: BTreeMap::new(), given_up: BTreeSet::new() };
     for round in 0..options.rounds() {
-        for (workload, connections) in options.cells() {
-            rounds.measure(&running, limit_servers.as_ref(), workload, connections, round)?;
+        for (workload, connections) in options.cells(items) {
+            rounds.measure(&running, limits.as_mut(), workload, connections, round)?;
         }
-        if with_limits {
-            let flushes = limits::disk_flushes(directory, Duration::from_secs(1));
-            rounds.limits.flushes.push(flushes.map_err(|error| error.to_string())?);
+        if let Some(limits) = &mut limits {
+            limits.measure_disk()?;
         }
     }
-    rounds.measure_open_loop(&running)?;
-    if let Some(servers) = &mut limit_servers {
-        servers.stop();
-    }
-    let limits = with_limits.then(|| rounds.limits.medians());
+    rounds.measure_open_loop(&running);
+    let limits = limits.map(|limits| limits.medians());
     scale.measured = rounds.measured.into_values().collect();
     for system in running {
         let kind = system.kind;
@@ -266,7 +283,7 @@ fn start_and_fill(
     directory: &Path,
     figures: &mut SystemFigures,
 ) -> Result<Running, String> {
-    let data = directory.join(kind.title().to_lowercase());
+    let data = directory.join(kind.title().to_lowercase().replace(' ', "-"));
     let system = programs.start(kind, &data, options.cache_mb)?;
     figures.start_up_ms = system.start_up.as_secs_f64() * 1000.0;
     std::thread::sleep(Duration::from_millis(500));
@@ -283,7 +300,7 @@ fn start_and_fill(
 }
 
 /// Runs this program as another process and gives back what it prints.
-fn own_output(arguments: &[String], limit: Duration) -> Result<String, String> {
+pub fn own_output(arguments: &[String], limit: Duration) -> Result<String, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut child = Command::new(program)
         .args(arguments)
@@ -322,12 +339,10 @@ type Cell = (Workload, u64, Kind, bool);
 struct Rounds<'a> {
     options: &'a Options,
     items: u64,
-    directory: &'a Path,
     /// Numbers the runs, so that new items do not meet.
     run: u64,
     measured: BTreeMap<Cell, Measured>,
     given_up: BTreeSet<Cell>,
-    limits: LimitRounds,
 }
 
 impl Rounds<'_> {
@@ -335,7 +350,7 @@ impl Rounds<'_> {
     fn measure(
         &mut self,
         running: &[Running],
-        limits: Option<&LimitServers>,
+        limits: Option<&mut LimitRounds>,
         workload: Workload,
         connections: u64,
         round: u64,
@@ -344,37 +359,12 @@ impl Rounds<'_> {
         for system in running {
             self.measure_system(system, workload, connections, None, round);
         }
-        let Some(servers) = limits else { return Ok(()) };
-        let plan = |address: &str| Plan {
-            protocol: Protocol::Cosmos,
-            address: address.to_owned(),
-            workload,
-            items: self.items,
-            connections,
-            warm_up_ms: self.options.measure_ms() / 3,
-            measure_ms: self.options.measure_ms(),
-            seed: round,
-            run: 0,
-            rate: None,
-        };
-        if workload == Workload::PointRead {
-            let (bare, signed) = (load(&plan(&servers.bare.1)), load(&plan(&servers.signed.1)));
-            self.limits.bare.entry(connections).or_default().push(bare.rate());
-            self.limits.signed.entry(connections).or_default().push(signed.rate());
+        match limits {
+            Some(limits) => {
+                limits.measure(workload, connections, round, self.items, self.options.measure_ms())
+            }
+            None => Ok(()),
         }
-        if workload == Workload::Create {
-            let folder = self.directory.join(format!("engine-{round}-{connections}"));
-            let arguments = [
-                "engine".to_owned(),
-                folder.display().to_string(),
-                connections.to_string(),
-                self.options.measure_ms().to_string(),
-            ];
-            let rate = own_output(&arguments, Duration::from_mins(5))?;
-            self.limits.engine.entry(connections).or_default().push(rate.trim().parse().unwrap_or(0.0));
-            fs::remove_dir_all(&folder).ok();
-        }
-        Ok(())
     }
 
     fn measure_system(
@@ -431,7 +421,7 @@ impl Rounds<'_> {
     }
 
     /// Point reads and creates at planned times, at half of what each system can do: what waiting really is like.
-    fn measure_open_loop(&mut self, running: &[Running]) -> Result<(), String> {
+    fn measure_open_loop(&mut self, running: &[Running]) {
         for workload in [Workload::PointRead, Workload::Create] {
             for round in 0..self.options.rounds() {
                 for system in running {
@@ -443,12 +433,11 @@ impl Rounds<'_> {
                 }
             }
         }
-        Ok(())
     }
 }
 
 /// Lets a process of its own do a plan.
-fn load(plan: &Plan) -> Figures {
+pub fn load(plan: &Plan) -> Figures {
     let failed = |failure: String| Figures { failure: Some(failure), ..Figures::default() };
     let Ok(text) = serde_json::to_string(plan) else { return failed("the plan is no JSON".to_owned()) };
     let limit = Duration::from_millis(plan.warm_up_ms + plan.measure_ms) + Duration::from_mins(1);
@@ -458,87 +447,7 @@ fn load(plan: &Plan) -> Figures {
     }
 }
 
-#[derive(Default)]
-struct LimitRounds {
-    bare: BTreeMap<u64, Vec<f64>>,
-    signed: BTreeMap<u64, Vec<f64>>,
-    engine: BTreeMap<u64, Vec<f64>>,
-    flushes: Vec<f64>,
-}
-
-impl LimitRounds {
-    fn medians(&self) -> Limits {
-        let all = |rounds: &BTreeMap<u64, Vec<f64>>| {
-            let medians = rounds
-                .iter()
-                .filter_map(|(connections, rates)| Some((*connections, median(rates.iter().copied())?)));
-            medians.collect()
-        };
-        Limits {
-            bare: all(&self.bare),
-            signed: all(&self.signed),
-            engine: all(&self.engine),
-            disk_flushes: median(self.flushes.iter().copied()).unwrap_or(0.0),
-        }
-    }
-}
-
-/// The two servers that only repeat an answer of Orrery.
-struct LimitServers {
-    bare: (Child, String),
-    signed: (Child, String),
-}
-
-impl LimitServers {
-    fn start(orrery: &str, directory: &Path) -> Result<Self, String> {
-        let sample = block_on(async { cosmos::Session::open(orrery).await?.sample().await })?;
-        let headers = sample.head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
-        let headers = headers
-            .filter(|(name, _)| {
-                !["content-length", "date", "connection"].contains(&name.to_lowercase().as_str())
-            })
-            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-        let sample =
-            Sample { headers: headers.collect(), body: String::from_utf8_lossy(&sample.body).into_owned() };
-        let path = directory.join("sample.json");
-        let text = serde_json::to_string(&sample).map_err(|error| error.to_string())?;
-        fs::write(&path, text).map_err(|error| error.to_string())?;
-        let start = |signature: bool| -> Result<(Child, String), String> {
-            let program = std::env::current_exe().map_err(|error| error.to_string())?;
-            let mut command = Command::new(program);
-            command.arg("limit").arg(&path);
-            if signature {
-                command.arg("--signature");
-            }
-            let mut child = command
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .spawn()
-                .map_err(|error| error.to_string())?;
-            let mut address = String::new();
-            if let Some(output) = child.stdout.as_mut() {
-                BufReader::new(output).read_line(&mut address).map_err(|error| error.to_string())?;
-            }
-            Ok((child, address.trim().to_owned()))
-        };
-        Ok(Self { bare: start(false)?, signed: start(true)? })
-    }
-
-    fn stop(&mut self) {
-        for (child, _) in [&mut self.bare, &mut self.signed] {
-            child.kill().ok();
-            child.wait().ok();
-        }
-    }
-}
-
-impl Drop for LimitServers {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+pub fn block_on<T>(future: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(future)
 }

@@ -19,17 +19,21 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Orrery,
+    /// Without a disk, as the emulators are.
+    OrreryMemory,
     Postgres,
     Cosmium,
     Vercel,
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Orrery, Self::Postgres, Self::Cosmium, Self::Vercel];
+    pub const ALL: [Self; 5] =
+        [Self::Orrery, Self::OrreryMemory, Self::Postgres, Self::Cosmium, Self::Vercel];
 
     pub fn title(self) -> &'static str {
         match self {
             Self::Orrery => "Orrery",
+            Self::OrreryMemory => "Orrery in memory",
             Self::Postgres => "PostgreSQL",
             Self::Cosmium => "Cosmium",
             Self::Vercel => "cosmosdb-server",
@@ -42,7 +46,7 @@ impl Kind {
 
     /// Whether it takes many items in one request outside of a transaction.
     pub fn has_bulk(self) -> bool {
-        self == Self::Orrery
+        matches!(self, Self::Orrery | Self::OrreryMemory)
     }
 
     /// Whether what it acknowledged is on disk. The emulators keep everything in memory.
@@ -128,8 +132,8 @@ impl Programs {
     /// Installs what a system needs, if it is missing.
     pub fn install(&self, kind: Kind) -> Result<(), String> {
         match kind {
-            Kind::Orrery if self.orrery.exists() => Ok(()),
-            Kind::Orrery => Err(format!("{} does not exist", self.orrery.display())),
+            Kind::Orrery | Kind::OrreryMemory if self.orrery.exists() => Ok(()),
+            Kind::Orrery | Kind::OrreryMemory => Err(format!("{} does not exist", self.orrery.display())),
             Kind::Postgres => postgres_programs().map(|_| ()),
             Kind::Cosmium => {
                 if self.cosmium().exists() {
@@ -174,7 +178,7 @@ impl Programs {
             output.and_then(|text| text.lines().next().map(str::to_owned)).unwrap_or_default()
         };
         match kind {
-            Kind::Orrery => first_line(Command::new(&self.orrery).arg("--version")),
+            Kind::Orrery | Kind::OrreryMemory => first_line(Command::new(&self.orrery).arg("--version")),
             Kind::Postgres => postgres_programs()
                 .map(|path| first_line(Command::new(path.join("postgres")).arg("--version")))
                 .unwrap_or_default(),
@@ -193,11 +197,15 @@ impl Programs {
         let begun;
         let mut child;
         match kind {
-            Kind::Orrery => {
+            Kind::Orrery | Kind::OrreryMemory => {
                 let mut command = Command::new(&self.orrery);
                 command.args(["serve", "--output", "json", "--no-throttle", "--listen"]);
-                command.arg(format!("127.0.0.1:{port}")).arg("--data").arg(data);
-                command.args(["--cache-mb", &cache_mb.to_string()]);
+                command.arg(format!("127.0.0.1:{port}"));
+                if kind == Kind::OrreryMemory {
+                    command.arg("--in-memory");
+                } else {
+                    command.arg("--data").arg(data).args(["--cache-mb", &cache_mb.to_string()]);
+                }
                 begun = Instant::now();
                 child = spawn(command.stdout(Stdio::piped()).stderr(log))?;
                 let mut line = String::new();

@@ -107,3 +107,46 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 fn broken(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers in pieces as a network may bring them, with a length and in chunks, and a connection that is closed.
+    #[tokio::test]
+    async fn answers_come_in_any_form() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let answers: [&[&str]; 3] = [
+                &["HTTP/1.1 200 OK\r\nContent-Le", "ngth: 5\r\n\r", "\nhel", "lo"],
+                &[
+                    "HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n3\r\nabc\r",
+                    "\n2;x=y\r\nde\r\n0\r\n\r\n",
+                ],
+                &["HTTP/1.1 304 Not Modified\r\netag: 7\r\n\r\n"],
+            ];
+            let mut buffer = [0; 1024];
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for (at, answer) in answers.into_iter().enumerate() {
+                if at == 2 {
+                    stream = listener.accept().await.unwrap().0;
+                }
+                stream.read(&mut buffer).await.unwrap();
+                for piece in answer {
+                    stream.write_all(piece.as_bytes()).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let mut connection = Connection::open(&address).await.unwrap();
+        let first = connection.exchange(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        assert_eq!((first.status, first.body.as_slice()), (200, &b"hello"[..]));
+        let second = connection.exchange(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        assert_eq!((second.status, second.body.as_slice()), (201, &b"abcde"[..]));
+        let third = connection.exchange(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        assert_eq!((third.status, third.header("ETag")), (304, Some("7")));
+    }
+}

@@ -63,6 +63,51 @@ impl Workload {
         }
     }
 
+    /// Whether it asks for one thing only, whose answer can be repeated.
+    pub fn has_one_answer(self) -> bool {
+        matches!(
+            self,
+            Self::PointRead
+                | Self::QueryIndexed
+                | Self::OrderByTop10
+                | Self::Page100
+                | Self::GroupBy
+                | Self::ChangeFeed
+                | Self::YcsbE
+        )
+    }
+
+    /// The workload whose writes are all that it writes, if it writes.
+    pub fn writes_like(self) -> Option<Self> {
+        match self {
+            Self::Create | Self::YcsbD | Self::YcsbE => Some(Self::Create),
+            Self::Upsert | Self::YcsbA | Self::YcsbB | Self::YcsbF => Some(Self::Upsert),
+            Self::Batch50 => Some(Self::Batch50),
+            _ => None,
+        }
+    }
+
+    /// The workloads it is a mix of, with how often each is done in one operation. For the limit of a workload with
+    /// one answer, that is itself.
+    pub fn parts(self) -> &'static [(Self, f64)] {
+        match self {
+            Self::PointRead | Self::YcsbC => &[(Self::PointRead, 1.0)],
+            Self::Create => &[(Self::Create, 1.0)],
+            Self::Upsert => &[(Self::Upsert, 1.0)],
+            Self::Batch50 => &[(Self::Batch50, 1.0)],
+            Self::QueryIndexed => &[(Self::QueryIndexed, 1.0)],
+            Self::OrderByTop10 => &[(Self::OrderByTop10, 1.0)],
+            Self::Page100 => &[(Self::Page100, 1.0)],
+            Self::GroupBy => &[(Self::GroupBy, 1.0)],
+            Self::ChangeFeed => &[(Self::ChangeFeed, 1.0)],
+            Self::YcsbA => &[(Self::PointRead, 0.5), (Self::Upsert, 0.5)],
+            Self::YcsbB => &[(Self::PointRead, 0.95), (Self::Upsert, 0.05)],
+            Self::YcsbD => &[(Self::PointRead, 0.95), (Self::Create, 0.05)],
+            Self::YcsbE => &[(Self::YcsbE, 0.95), (Self::Create, 0.05)],
+            Self::YcsbF => &[(Self::PointRead, 1.0), (Self::Upsert, 0.5)],
+        }
+    }
+
     pub fn name(self) -> String {
         serde_json::to_value(self).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
     }
@@ -166,6 +211,72 @@ impl Stream {
             Workload::YcsbD | Workload::YcsbE => Operation::Create(self.new_number(1)),
             Workload::YcsbF if percent < 50 => Operation::Read(self.chosen()),
             Workload::YcsbF => Operation::ReadModifyWrite(self.chosen(), version),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operations(workload: Workload, count: usize) -> Vec<Operation> {
+        let zipf = Stream::needs_zipf(workload).then(|| Zipf::new(1000));
+        let mut stream = Stream::new(workload, 1000, 7, 3, 2, zipf);
+        (0..count).map(|_| stream.next()).collect()
+    }
+
+    /// The shares of YCSB's core workloads.
+    #[test]
+    fn mixes_are_those_of_ycsb() {
+        let writes = |workload| {
+            let is_write = |operation: &Operation| {
+                matches!(
+                    operation,
+                    Operation::Upsert(..) | Operation::Create(_) | Operation::ReadModifyWrite(..)
+                )
+            };
+            operations(workload, 10_000).iter().filter(|operation| is_write(operation)).count()
+        };
+        for (workload, percent) in [
+            (Workload::YcsbA, 50),
+            (Workload::YcsbB, 5),
+            (Workload::YcsbC, 0),
+            (Workload::YcsbD, 5),
+            (Workload::YcsbE, 5),
+            (Workload::YcsbF, 50),
+        ] {
+            let writes = writes(workload) as i64;
+            assert!((writes - percent * 100).abs() < 200, "{workload:?}: {writes}");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_operations() {
+        for workload in Workload::ALL {
+            assert_eq!(operations(workload, 200), operations(workload, 200));
+        }
+    }
+
+    #[test]
+    fn new_items_of_connections_and_runs_do_not_meet() {
+        let mut seen = std::collections::BTreeSet::new();
+        for (run, connection) in [(0, 0), (0, 1), (0, 255), (1, 0), (1, 255)] {
+            let mut stream = Stream::new(Workload::Create, 10, 1, run, connection, None);
+            for _ in 0..1000 {
+                let Operation::Create(number) = stream.next() else { panic!() };
+                assert!(number >= 10_000_000 && seen.insert(number));
+            }
+        }
+    }
+
+    /// What a workload is made of is what its limit is made of.
+    #[test]
+    fn every_workload_has_parts_that_are_measured() {
+        for workload in Workload::ALL {
+            for (part, share) in workload.parts() {
+                assert!(*share > 0.0);
+                assert!(part.has_one_answer() || part.writes_like() == Some(*part), "{part:?}");
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The real world: the system's clock and randomness. And a clock that an operator can move, for tests.
 
+use std::cell::RefCell;
+
 use orrery_model::env::Env;
 use parking_lot::Mutex;
 
@@ -15,8 +17,44 @@ impl Env for SystemEnv {
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the operating system gives randomness");
+        // Every request needs some dozens of bytes, and asking the system costs more than all that is done with them:
+        // each thread asks for many at once. No byte is given out twice, and none that was given out is kept.
+        if bytes.len() <= FROM_STOCK_MAX {
+            STOCK.with_borrow_mut(|stock| stock.take(bytes));
+        } else {
+            fill_from_system(bytes);
+        }
     }
+}
+
+/// Longer requests go to the system.
+const FROM_STOCK_MAX: usize = 64;
+
+fn fill_from_system(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the operating system gives randomness");
+}
+
+/// Random bytes in advance.
+struct Stock {
+    bytes: [u8; 512],
+    used: usize,
+}
+
+impl Stock {
+    fn take(&mut self, wanted: &mut [u8]) {
+        if self.bytes.len() - self.used < wanted.len() {
+            fill_from_system(&mut self.bytes);
+            self.used = 0;
+        }
+        let given = &mut self.bytes[self.used..self.used + wanted.len()];
+        wanted.copy_from_slice(given);
+        given.fill(0);
+        self.used += wanted.len();
+    }
+}
+
+thread_local! {
+    static STOCK: RefCell<Stock> = const { RefCell::new(Stock { bytes: [0; 512], used: 512 }) };
 }
 
 /// The system's clock, moved by an offset or stopped. It drives lifetimes, budgets, autoscale, bursts and the
@@ -87,6 +125,20 @@ impl Env for MovableClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn random_bytes_are_never_given_out_twice() {
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..2000 {
+            assert!(seen.insert(SystemEnv.random_u64()));
+            let mut bytes = [0; 100];
+            SystemEnv.fill_random(&mut bytes);
+            assert!(seen.insert(u64::from_le_bytes(*bytes.first_chunk().unwrap())));
+        }
+        let mut bytes = [0; 64];
+        SystemEnv.fill_random(&mut bytes);
+        assert_ne!(bytes, [0; 64]);
+    }
 
     #[test]
     fn the_clock_can_be_moved_stopped_and_let_go() {

@@ -3,10 +3,12 @@
 //! Labels only have values that the program itself names (kinds of resources, operations, status codes), so
 //! no client can make the number of series grow. Names of databases, containers or keys never appear.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use orrery_model::Charge;
+use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -37,12 +39,22 @@ struct Answer {
 
 type RequestUnits = Counter<f64, AtomicU64>;
 
+/// What is counted for one kind of answer, found once: looking up three labelled families for every request is slow.
+struct Series {
+    answer: Answer,
+    requests: Counter,
+    durations: Histogram,
+    charges: RequestUnits,
+}
+
 /// All metrics of a server.
 pub struct Metrics {
     registry: Registry,
     requests: Family<Answer, Counter>,
     durations: Family<Operation, Histogram, fn() -> Histogram>,
     charges: Family<Operation, RequestUnits>,
+    /// Grows with the kinds of answers there are, some dozens at most. The usual ones come first by themselves.
+    series: RwLock<Vec<Arc<Series>>>,
     /// For the transport, which follows its connections with it.
     pub connections_open: Gauge,
 }
@@ -55,6 +67,7 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
             charges: Family::default(),
+            series: RwLock::default(),
             connections_open: Gauge::default(),
         };
         metrics.registered(version, start_ms)
@@ -92,10 +105,30 @@ impl Metrics {
         duration: Duration,
         charge: Charge,
     ) {
-        self.requests.get_or_create(&Answer { resource, operation, status }).inc();
-        let operation = Operation { resource, operation };
-        self.durations.get_or_create(&operation).observe(duration.as_secs_f64());
-        self.charges.get_or_create(&operation).inc_by(charge.as_f64());
+        let series = self.series(Answer { resource, operation, status });
+        series.requests.inc();
+        series.durations.observe(duration.as_secs_f64());
+        series.charges.inc_by(charge.as_f64());
+    }
+
+    fn series(&self, answer: Answer) -> Arc<Series> {
+        if let Some(known) = self.series.read().iter().find(|series| series.answer == answer) {
+            return Arc::clone(known);
+        }
+        let operation = Operation { resource: answer.resource, operation: answer.operation };
+        let series = Arc::new(Series {
+            requests: self.requests.get_or_create(&answer).clone(),
+            durations: self.durations.get_or_create(&operation).clone(),
+            charges: self.charges.get_or_create(&operation).clone(),
+            answer,
+        });
+        let mut all = self.series.write();
+        // Somebody else may have been quicker.
+        if let Some(known) = all.iter().find(|known| known.answer == series.answer) {
+            return Arc::clone(known);
+        }
+        all.push(Arc::clone(&series));
+        series
     }
 
     /// All metrics as OpenMetrics text.

@@ -1,5 +1,7 @@
 //! What a URL names. Keywords are recognised by position, so that a database may be called `colls`.
 
+use std::borrow::Cow;
+
 use http::Uri;
 use orrery_db::ScriptKind;
 use percent_encoding::percent_decode_str;
@@ -62,18 +64,22 @@ impl Path {
 
     /// Reads the path of a URL. Empty segments are skipped; each segment is decoded once.
     pub fn parse(path: &str) -> Self {
-        let mut segments = Vec::with_capacity(6);
+        let mut segments: Vec<Cow<'_, str>> = Vec::with_capacity(6);
         for segment in path.split('/').filter(|segment| !segment.is_empty()) {
             match percent_decode_str(segment).decode_utf8() {
-                Ok(text) => segments.push(text.into_owned()),
+                Ok(text) => segments.push(text),
                 Err(_) => return Self::Unknown,
             }
         }
-        let keyword =
-            |at: usize| segments.get(at).map_or(String::new(), |segment| segment.to_ascii_lowercase());
-        let text = |at: usize| segments.get(at).cloned().unwrap_or_default();
+        let keyword = |at: usize| {
+            let known =
+                |segment: &Cow<'_, str>| KEYWORDS.iter().find(|word| segment.eq_ignore_ascii_case(word));
+            segments.get(at).and_then(known).copied().unwrap_or_default()
+        };
+        let text =
+            |at: usize| segments.get(at).map(|segment| segment.as_ref().to_owned()).unwrap_or_default();
         let (first, third, fifth) = (keyword(0), keyword(2), keyword(4));
-        match (first.as_str(), segments.len()) {
+        match (first, segments.len()) {
             ("", 0) => Self::Account,
             ("addresses", 1) => Self::Addresses,
             ("offers", 1) => Self::Offers,
@@ -81,11 +87,11 @@ impl Path {
             ("offers", _) => Self::Malformed,
             ("dbs", 1) => Self::Databases,
             ("dbs", 2) => Self::Database(text(1)),
-            ("dbs", count) => match (third.as_str(), count) {
+            ("dbs", count) => match (third, count) {
                 ("colls", 3) => Self::Containers(text(1)),
                 ("colls", _) => {
                     let at = ContainerPath { database: text(1), container: text(3) };
-                    below_container(at, fifth.as_str(), &segments)
+                    below_container(at, fifth, &segments)
                 }
                 ("users", 3) => Self::Users(text(1)),
                 ("users", 4) => Self::User(text(1), text(3)),
@@ -187,14 +193,32 @@ impl Path {
     }
 }
 
-fn below_container(at: ContainerPath, keyword: &str, segments: &[String]) -> Path {
+/// All words that stand in the places of keywords, those of items first.
+const KEYWORDS: [&str; 14] = [
+    "dbs",
+    "colls",
+    "docs",
+    "pkranges",
+    "sprocs",
+    "triggers",
+    "udfs",
+    "conflicts",
+    "operations",
+    "users",
+    "permissions",
+    "clientencryptionkeys",
+    "offers",
+    "addresses",
+];
+
+fn below_container(at: ContainerPath, keyword: &str, segments: &[Cow<'_, str>]) -> Path {
     let script = match keyword {
         "sprocs" => Some(ScriptKind::StoredProcedure),
         "triggers" => Some(ScriptKind::Trigger),
         "udfs" => Some(ScriptKind::Function),
         _ => None,
     };
-    let id = || segments[5].clone();
+    let id = || segments[5].as_ref().to_owned();
     match (keyword, script, segments.len()) {
         (_, _, 4) => Path::Container(at),
         ("docs", _, 5) => Path::Items(at),

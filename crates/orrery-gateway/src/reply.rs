@@ -1,8 +1,9 @@
 //! Answers: outcomes and errors as status, headers and body, in one place.
 
+use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -16,6 +17,9 @@ use crate::headers;
 use crate::path::Path;
 use crate::wire::status::wire_status;
 
+/// An answer of the data plane has about as many headers: a map of this size need not grow.
+const HEADERS_USUAL: usize = 32;
+
 /// An answer before the headers that every answer has.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -26,7 +30,7 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn new(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Bytes::new() }
+        Self { status, headers: HeaderMap::with_capacity(HEADERS_USUAL), body: Bytes::new() }
     }
 
     pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
@@ -38,12 +42,22 @@ impl Reply {
 
     /// Adds a header; a value that cannot be one is a fault of ours and is left out.
     #[expect(clippy::needless_pass_by_value, reason = "callers read better without a reference")]
-    pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
-        if let Ok(value) = HeaderValue::from_str(&value.to_string()) {
-            self.headers.insert(HeaderName::from_static(name), value);
-        } else {
-            tracing::error!(name, "a response header has an impossible value");
+    pub(crate) fn with(mut self, name: &'static str, value: impl Display) -> Self {
+        // Written once, into the buffer that the header then shares.
+        let mut text = BytesMut::with_capacity(48);
+        let written = write!(text, "{value}").is_ok();
+        match HeaderValue::from_maybe_shared(text.freeze()) {
+            Ok(value) if written => {
+                self.headers.insert(HeaderName::from_static(name), value);
+            }
+            _ => tracing::error!(name, "a response header has an impossible value"),
         }
+        self
+    }
+
+    /// Adds a header whose value never changes.
+    fn with_constant(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         self
     }
 
@@ -152,10 +166,10 @@ impl Reply {
             .with(headers::ACTIVITY_ID, common.activity_id)
             .with(headers::REQUEST_CHARGE, common.trace.charge)
             .with(headers::VERSION, common.version)
-            .with("x-ms-request-duration-ms", format_args!("{:.3}", common.elapsed.as_secs_f64() * 1000.0))
-            .with("x-ms-gatewayversion", "version=2.14.0")
-            .with("x-ms-serviceversion", "version=2.14.0.0")
-            .with("x-ms-schemaversion", "1.19");
+            .with("x-ms-request-duration-ms", in_milliseconds(common.elapsed))
+            .with_constant("x-ms-gatewayversion", "version=2.14.0")
+            .with_constant("x-ms-serviceversion", "version=2.14.0.0")
+            .with_constant("x-ms-schemaversion", "1.19");
         self = with_owner(self, common);
         if let Some(log) = &common.trace.script_log {
             let escaped = percent_encoding::utf8_percent_encode(log, NOT_IN_COMPONENTS).to_string();
@@ -167,6 +181,14 @@ impl Reply {
         *response.headers_mut() = self.headers;
         response
     }
+}
+
+/// Milliseconds with three decimals, by integers: printing a float takes longer than all else about the header.
+fn in_milliseconds(time: Duration) -> impl Display {
+    let microseconds = time.as_micros();
+    std::fmt::from_fn(move |formatter| {
+        write!(formatter, "{}.{:03}", microseconds / 1000, microseconds % 1000)
+    })
 }
 
 /// What every answer needs to know of its request.
@@ -217,19 +239,25 @@ fn with_data_plane_headers(reply: Reply, trace: &Trace) -> Reply {
     let (Some(token), Some(first)) = (trace.session_token(), trace.served.first()) else { return reply };
     let lsn = trace.served.iter().map(|served| served.lsn).max().unwrap_or(first.lsn);
     let item_lsn = trace.item_lsn.unwrap_or(lsn);
+    let mut reply = reply.with(headers::SESSION_TOKEN, token);
+    let (lsn, item_lsn) = (HeaderValue::from(lsn), HeaderValue::from(item_lsn));
+    for name in [
+        "lsn",
+        "x-ms-cosmos-llsn",
+        "x-ms-global-committed-lsn",
+        "x-ms-quorum-acked-lsn",
+        "x-ms-cosmos-quorum-acked-llsn",
+    ] {
+        reply.headers.insert(HeaderName::from_static(name), lsn.clone());
+    }
+    for name in ["x-ms-item-lsn", "x-ms-cosmos-item-llsn"] {
+        reply.headers.insert(HeaderName::from_static(name), item_lsn.clone());
+    }
     reply
-        .with(headers::SESSION_TOKEN, token)
-        .with("lsn", lsn)
-        .with("x-ms-item-lsn", item_lsn)
-        .with("x-ms-cosmos-llsn", lsn)
-        .with("x-ms-cosmos-item-llsn", item_lsn)
-        .with("x-ms-global-committed-lsn", lsn)
-        .with("x-ms-quorum-acked-lsn", lsn)
-        .with("x-ms-cosmos-quorum-acked-llsn", lsn)
-        .with("x-ms-number-of-read-regions", 0)
-        .with("x-ms-xp-role", 1)
-        .with("x-ms-current-write-quorum", 1)
-        .with("x-ms-current-replica-set-size", 1)
+        .with_constant("x-ms-number-of-read-regions", "0")
+        .with_constant("x-ms-xp-role", "1")
+        .with_constant("x-ms-current-write-quorum", "1")
+        .with_constant("x-ms-current-replica-set-size", "1")
         .with(headers::RANGE_ID, first.range_id)
         .with("x-ms-cosmos-internal-partition-id", first.range_id)
 }

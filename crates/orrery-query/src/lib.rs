@@ -28,6 +28,7 @@ pub mod plan;
 pub mod printer;
 pub mod program;
 pub mod request;
+mod roots;
 mod subquery;
 
 pub use condition::{Condition, parse_condition};

@@ -33,6 +33,10 @@ use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command, KeyCommand, QueryCommand, StoreCommand};
 use failure::Failure;
 
+/// Requests are made and dropped on different threads, which the system's allocator is slow at (docs/performance.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // The message of a panic is printed by the hook; what is left is the exit code.
     let result = std::panic::catch_unwind(run)

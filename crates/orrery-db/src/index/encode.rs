@@ -71,14 +71,23 @@ impl PathHash {
 
 /// The part of an entry's key before its effective key.
 pub(crate) fn term(generation: u32, path: PathHash, value: &Value) -> Key {
-    let mut key = path_prefix(generation, path);
+    term_with_room(generation, path, value, 0)
+}
+
+/// The same, with room for what places the item, so that the key need not grow.
+pub(crate) fn term_with_room(generation: u32, path: PathHash, value: &Value, room: usize) -> Key {
+    let value_bytes = match value {
+        Value::String(text) => text.len().min(STRING_BYTES_MAX) + 3,
+        _ => 17,
+    };
+    let mut key = path_prefix(generation, path, value_bytes + room);
     push_value(&mut key, Some(value));
     key
 }
 
 /// The same for an item that lacks the property.
 pub(crate) fn undefined_term(generation: u32, path: PathHash) -> Key {
-    let mut key = path_prefix(generation, path);
+    let mut key = path_prefix(generation, path, 64);
     push_value(&mut key, None);
     key
 }
@@ -151,8 +160,9 @@ pub(crate) fn in_generation(mut key: Key, generation: u32) -> Key {
     key
 }
 
-fn path_prefix(generation: u32, path: PathHash) -> Key {
-    let mut key = Key::with_capacity(96);
+/// `room` is for what follows.
+fn path_prefix(generation: u32, path: PathHash, room: usize) -> Key {
+    let mut key = Key::with_capacity(13 + room);
     key.push(INDEX);
     key.extend_from_slice(&generation.to_be_bytes());
     key.extend_from_slice(&path.finish());
@@ -323,7 +333,7 @@ pub(crate) fn item_of_index_key(
 
 /// The ranges of entries that a test selects, disjoint and in order, or `None` if the index cannot tell.
 pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<Vec<KeyRange>> {
-    let prefix = path_prefix(generation, PathHash::of(path));
+    let prefix = path_prefix(generation, PathHash::of(path), 83);
     let with = |suffix: &[u8]| [prefix.as_slice(), suffix].concat();
     let types = |first: u8, last: u8| KeyRange::new(with(&[first]), with(&[last + 1]));
     let exact = |value: &Value| {
@@ -425,14 +435,14 @@ fn between(prefix: &[u8], low: Option<&Bound>, high: Option<&Bound>) -> Option<K
 
 /// The scalar values of a path, and its arrays and objects.
 pub(crate) fn scalars_and_others(generation: u32, path: &IndexPath) -> [KeyRange; 2] {
-    let prefix = path_prefix(generation, PathHash::of(path));
+    let prefix = path_prefix(generation, PathHash::of(path), 83);
     let with = |suffix: u8| [prefix.as_slice(), &[suffix]].concat();
     [KeyRange::new(with(NULL), with(STRING + 1)), KeyRange::new(with(ARRAY), with(OBJECT + 1))]
 }
 
 /// All values of a path, for sorting by it.
 pub(crate) fn path_range(generation: u32, path: &IndexPath) -> KeyRange {
-    KeyRange::prefix(&path_prefix(generation, PathHash::of(path)))
+    KeyRange::prefix(&path_prefix(generation, PathHash::of(path), 83))
 }
 
 /// Narrows a range of one exact value to one logical partition.

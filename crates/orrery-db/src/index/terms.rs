@@ -24,7 +24,9 @@ pub(crate) fn entries(
     if !tree.is_enabled() {
         return Vec::new();
     }
-    let mut walk = Walk { number: generation.number, tree, terms: Vec::with_capacity(16) };
+    // What follows each term: the effective key, escaped and ended, and the id.
+    let room = effective.as_bytes().len() + 8 + id.len();
+    let mut walk = Walk { number: generation.number, tree, room, terms: Vec::with_capacity(16) };
     walk.value(item, PathHash::ROOT, tree.root(), true);
     let timestamp = Value::from(timestamp);
     walk.value(&timestamp, PathHash::ROOT.property("_ts"), tree.property(tree.root(), "_ts"), false);
@@ -81,13 +83,14 @@ fn composite_value<'v>(steps: &[IndexStep], item: &'v Value, timestamp: &'v Valu
 struct Walk<'a> {
     number: u32,
     tree: &'a PolicyTree,
+    room: usize,
     terms: Vec<Key>,
 }
 
 impl Walk<'_> {
     fn value(&mut self, value: &Value, path: PathHash, place: Place, is_root: bool) {
         if !is_root && self.tree.indexes(place) {
-            self.terms.push(encode::term(self.number, path, value));
+            self.terms.push(encode::term_with_room(self.number, path, value, self.room));
         }
         match value {
             Value::Object(object) => {

@@ -92,17 +92,25 @@ pub(crate) fn parse_object(text: &[u8]) -> Result<Value> {
     }
 }
 
+/// Parses some members of a text that was accepted as an item.
+pub(crate) fn parse_object_members(text: &[u8], names: &[Box<str>]) -> Result<Value> {
+    value::parse_members(text, names).map_err(parse_failure)
+}
+
 /// Parses a text that must be JSON.
 pub(crate) fn parse_json(text: &[u8]) -> Result<Value> {
-    match value::parse(text) {
-        Ok(value) => Ok(value),
-        Err(ParseError::TooDeep) => Err(Error::bad_request(format!(
+    value::parse(text).map_err(parse_failure)
+}
+
+fn parse_failure(error: ParseError) -> Error {
+    match error {
+        ParseError::TooDeep => Error::bad_request(format!(
             "The input content is invalid because its nesting is deeper than {} levels.",
             value::NESTING_MAX
-        ))),
-        Err(ParseError::Syntax(detail)) => Err(Error::bad_request(format!(
+        )),
+        ParseError::Syntax(detail) => Error::bad_request(format!(
             "The input content is invalid because it is not valid JSON: {detail}."
-        ))),
+        )),
     }
 }
 

@@ -43,6 +43,7 @@ impl Database {
                 now_ms: self.env.now_ms(),
                 logical_partition_bytes_max: self.options.logical_partition_bytes_max,
                 actions: std::sync::Arc::new(vec![action]),
+                entries: Vec::new(),
                 script: None,
                 container,
             };

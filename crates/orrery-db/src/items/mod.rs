@@ -38,6 +38,21 @@ pub(crate) fn document_value(item: &StoredItem, container: ContainerRid) -> Resu
     body::parse_object(&text)
 }
 
+/// The same with only these of its properties. The whole item need not be looked at for that.
+pub(crate) fn document_members(
+    item: &StoredItem,
+    container: ContainerRid,
+    names: &[Box<str>],
+) -> Result<Value> {
+    let is_ours = |name: &Box<str>| stored::SYSTEM_PROPERTIES.contains(&name.as_ref());
+    if names.iter().any(is_ours) {
+        let mut text = Vec::new();
+        item.write_document(container, &mut text);
+        return body::parse_object_members(&text, names);
+    }
+    body::parse_object_members(&item.body, names)
+}
+
 impl Database {
     /// The container, checked against the RID that the client believes it has.
     pub(crate) fn item_container(

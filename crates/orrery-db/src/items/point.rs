@@ -309,9 +309,10 @@ impl Database {
                 now_ms: copy.and_then(|copy| copy.at_ms).unwrap_or_else(|| self.env.now_ms()),
                 logical_partition_bytes_max: self.options.logical_partition_bytes_max,
                 actions: Arc::clone(&actions),
+                entries: Vec::new(),
                 script: None,
             };
-            match self.commit(partition, transaction).await {
+            match self.commit(partition, transaction.with_entries()).await {
                 Ok(committed) if !committed.out.stale => {
                     trace.served_by(partition, committed.lsn);
                     return Ok(committed.out);

@@ -5,6 +5,7 @@
 //! logical partition) is in the same write set. Actions see the effects of earlier ones; the first that fails ends
 //! the transaction and nothing is written.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use super::stored::{StoredItem, ordinal};
 use super::{document_value, keys};
 use crate::catalog::Container;
 use crate::cost;
-use crate::index;
+use crate::index::{self, Generation};
 use crate::repartition::tombstone;
 
 /// Bytes of items that the answer to a batch may hold: one that reads more fails as a whole, with 413 for the
@@ -114,6 +115,9 @@ pub(crate) struct ItemTransaction {
     pub now_ms: i64,
     pub logical_partition_bytes_max: u64,
     pub actions: Arc<Vec<Action>>,
+    /// The index entries of the items that actions bring, as far as they were made in advance: where decisions are
+    /// made, everybody waits.
+    pub entries: Vec<Vec<Key>>,
     /// If this is what a script has done.
     pub script: Option<ScriptStamp>,
 }
@@ -209,6 +213,35 @@ impl Op for ItemTransaction {
 }
 
 impl ItemTransaction {
+    /// Makes the index entries that are sure to be needed.
+    #[must_use]
+    pub(crate) fn with_entries(mut self) -> Self {
+        let now = self.now_seconds();
+        let entries = self.actions.iter().map(|action| match &action.kind {
+            ActionKind::Create(item) | ActionKind::Upsert(item) | ActionKind::Replace(item) => {
+                self.entries_of(&item.value, now, item.id.as_str())
+            }
+            ActionKind::Patch { .. } | ActionKind::Delete | ActionKind::Sweep | ActionKind::Read => {
+                Vec::new()
+            }
+        });
+        self.entries = entries.collect();
+        self
+    }
+
+    /// The index entries of a version, in every generation that is kept, sorted.
+    fn entries_of(&self, value: &Value, timestamp: i64, id: &str) -> Vec<Key> {
+        let entries =
+            |generation: &Generation| index::entries(generation, value, timestamp, &self.effective, id);
+        let index = &self.container.index;
+        let mut keys = entries(&index.serving);
+        if let Some(building) = &index.building {
+            keys.extend(entries(building));
+            keys.sort_unstable();
+        }
+        keys
+    }
+
     /// The keys that an action surely looks at.
     pub(crate) fn reads_of<'a>(&self, action: &'a Action, named: &mut HashSet<&'a str>, keys: &mut Vec<Key>) {
         if named.insert(action.id.as_str()) {
@@ -488,18 +521,22 @@ impl<'a> Working<'a> {
         for key in unique_keys {
             self.writes.insert(key, Some(Bytes::copy_from_slice(new.id.as_str().as_bytes())));
         }
-        let new_entries = self.index_entries(Some(&item), Some(&new.value), new.id.as_str());
+        let made = self.transaction.entries.get(usize::from(position)).filter(|made| !made.is_empty());
+        let new_entries = match made {
+            Some(made) => Cow::Borrowed(made.as_slice()),
+            None => Cow::Owned(self.index_entries(Some(&item), Some(&new.value), new.id.as_str())),
+        };
         let kept_ordinal = effect == Effect::Replaced;
         let added = new_entries.iter().filter(|key| !kept_ordinal || old_entries.binary_search(key).is_err());
-        let serving = &self.transaction.container.index.serving;
-        let counts = |key: &Key| index::encode::charged_terms(key, serving.number);
+        let serving = self.transaction.container.index.serving.number;
+        let value = Bytes::copy_from_slice(&ordinal.to_be_bytes());
         let mut terms = 0;
         for key in added {
-            terms += counts(key);
-            self.writes.insert(key.clone(), Some(Bytes::copy_from_slice(&ordinal.to_be_bytes())));
+            terms += index::encode::charged_terms(key, serving);
+            self.writes.insert(key.clone(), Some(value.clone()));
         }
         for key in old_entries.into_iter().filter(|key| new_entries.binary_search(key).is_err()) {
-            terms += counts(&key);
+            terms += index::encode::charged_terms(&key, serving);
             self.writes.insert(key, None);
         }
         let charge = match effect {
@@ -582,15 +619,10 @@ impl<'a> Working<'a> {
 
     /// The index entries of a version, in every generation that is kept, sorted.
     fn index_entries(&self, item: Option<&StoredItem>, value: Option<&Value>, id: &str) -> Vec<Key> {
-        let (Some(item), Some(value)) = (item, value) else { return Vec::new() };
-        let generations = self.transaction.container.index.generations();
-        let mut keys: Vec<Key> = generations
-            .flat_map(|generation| {
-                index::entries(generation, value, item.timestamp, &self.transaction.effective, id)
-            })
-            .collect();
-        keys.sort_unstable();
-        keys
+        match (item, value) {
+            (Some(item), Some(value)) => self.transaction.entries_of(value, item.timestamp, id),
+            _ => Vec::new(),
+        }
     }
 
     /// Takes out what an item's version has left outside itself.

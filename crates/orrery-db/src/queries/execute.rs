@@ -158,8 +158,10 @@ impl Database {
         let now_ms = self.env.now_ms();
         // Compiling runs a script's text, which may do anything for as long as it is let.
         let functions = beside_requests(|| QueryFunctions::of(self, container, &query, now_ms))?;
+        let roots = program.roots(false).map(|roots| roots.into_iter().map(Box::from).collect());
         let mut run = Run {
             reader,
+            roots,
             options,
             now_ms,
             functions: functions.as_ref(),

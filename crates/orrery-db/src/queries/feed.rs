@@ -15,7 +15,7 @@ use super::run::{Path, Run, evaluation_failure};
 use crate::Trace;
 use crate::catalog::Partition;
 use crate::index::encode;
-use crate::items::document_value;
+use crate::items::{document_members, document_value};
 
 /// A query that cannot end early fails after so long.
 const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
@@ -293,7 +293,10 @@ impl Run<'_> {
         if self.resumed_in.take().is_some_and(|key| key != found.mark) {
             pipeline.forget_skipped_rows();
         }
-        let document = document_value(&found.item, self.reader.container.rid)?;
+        let document = match &self.roots {
+            Some(roots) => document_members(&found.item, self.reader.container.rid, roots)?,
+            None => document_value(&found.item, self.reader.container.rid)?,
+        };
         self.metrics.items_read += 1;
         self.metrics.bytes_read += found.item.body.len() as u64;
         let row = Row { document: &document, ordinal: found.item.ordinal };

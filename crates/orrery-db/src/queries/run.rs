@@ -51,6 +51,8 @@ pub(super) struct Run<'a> {
     /// Whether the rows of one item may be many: the query joins, or has subqueries.
     pub(super) multiplies: bool,
     pub(super) functions: Option<&'a QueryFunctions>,
+    /// The properties of items that the program looks at; `None` = all.
+    pub(super) roots: Option<Vec<Box<str>>>,
 }
 
 /// The rows of a page and where the next one begins.

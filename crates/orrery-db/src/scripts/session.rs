@@ -93,6 +93,7 @@ impl<'a> Session<'a> {
             now_ms: env.now_ms(),
             logical_partition_bytes_max: database.options.logical_partition_bytes_max,
             actions: Arc::default(),
+            entries: Vec::new(),
             script: Some(ScriptStamp { read_at: statistics.written_at, seed: env.random_u64() }),
         };
         Ok(Self {

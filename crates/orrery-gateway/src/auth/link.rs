@@ -4,6 +4,8 @@
 //! and as they are; RIDs are signed alone and in lower case. Keywords are recognised by their position, so
 //! a database called `colls` works.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
@@ -27,6 +29,7 @@ impl ResourceLink {
         if let ([_, _, _, _, keyword, id], Some(rest)) = (segments.as_mut_slice(), query)
             && keyword.eq_ignore_ascii_case("docs")
         {
+            let id = id.to_mut();
             id.push('?');
             id.push_str(&percent_decode_str(rest).decode_utf8_lossy());
         }
@@ -45,7 +48,7 @@ impl ResourceLink {
         Self::of_segments(&segments)
     }
 
-    fn of_segments(segments: &[String]) -> Self {
+    fn of_segments(segments: &[Cow<'_, str>]) -> Self {
         // `…/operations/partitionkeydelete` is signed as what it operates on.
         let segments = match segments {
             [rest @ .., keyword, _verb]
@@ -63,7 +66,7 @@ impl ResourceLink {
         };
         let resource_type = resource_type.to_lowercase();
         let last_id = || owner.last().map(|id| id.to_lowercase()).unwrap_or_default();
-        let joined = owner.join("/");
+        let joined = joined(owner);
 
         if segments[0].eq_ignore_ascii_case("offers") {
             return Self { resource_type, link: last_id(), alternatives: Vec::new() };
@@ -74,7 +77,7 @@ impl ResourceLink {
             let lowered: Vec<String> = owner
                 .iter()
                 .enumerate()
-                .map(|(at, text)| if at % 2 == 0 { text.to_lowercase() } else { text.clone() })
+                .map(|(at, text)| if at % 2 == 0 { text.to_lowercase() } else { text.clone().into_owned() })
                 .collect();
             alternatives.push(lowered.join("/"));
         }
@@ -96,11 +99,22 @@ pub fn is_database_rid(text: &str) -> bool {
 }
 
 /// Decoded segments without the empty ones: Python ends paths with a slash, .NET and Java begin some with two.
-fn segments_of(path: &str) -> Vec<String> {
-    path.split('/')
-        .filter(|segment| !segment.is_empty())
-        .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
-        .collect()
+fn segments_of(path: &str) -> Vec<Cow<'_, str>> {
+    let mut segments = Vec::with_capacity(6);
+    let texts = path.split('/').filter(|segment| !segment.is_empty());
+    segments.extend(texts.map(|segment| percent_decode_str(segment).decode_utf8_lossy()));
+    segments
+}
+
+fn joined(segments: &[Cow<'_, str>]) -> String {
+    let mut link = String::with_capacity(segments.iter().map(|segment| segment.len() + 1).sum());
+    for (at, segment) in segments.iter().enumerate() {
+        if at > 0 {
+            link.push('/');
+        }
+        link.push_str(segment);
+    }
+    link
 }
 
 #[cfg(test)]

@@ -136,14 +136,28 @@ pub fn string_to_sign(
     x_ms_date: &[u8],
     date: &[u8],
 ) -> String {
-    let lower = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_lowercase();
-    format!(
-        "{}\n{}\n{link}\n{}\n{}\n",
-        method.to_lowercase(),
-        resource_type.to_lowercase(),
-        lower(x_ms_date),
-        lower(date)
-    )
+    let mut text = String::with_capacity(
+        method.len() + resource_type.len() + link.len() + x_ms_date.len() + date.len() + 5,
+    );
+    push_lower(&mut text, method);
+    push_lower(&mut text, resource_type);
+    text.push_str(link);
+    text.push('\n');
+    push_lower(&mut text, &String::from_utf8_lossy(x_ms_date));
+    push_lower(&mut text, &String::from_utf8_lossy(date));
+    text
+}
+
+/// Appends a line in lower case.
+fn push_lower(text: &mut String, line: &str) {
+    if line.is_ascii() {
+        let start = text.len();
+        text.push_str(line);
+        text[start..].make_ascii_lowercase();
+    } else {
+        text.push_str(&line.to_lowercase());
+    }
+    text.push('\n');
 }
 
 /// The authorization header of a client that holds the key: for our own commands, which speak HTTP too.

@@ -11,7 +11,6 @@
 //! of that group end as unknown, all later ones as unavailable.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +22,7 @@ use super::Durability;
 use super::background;
 use super::journal::{Change, Journal};
 use super::layout::{self, PartitionRecord, Slot};
+use super::overlay::Overlay;
 use super::shared::{Partition, Reply, Shared, Task};
 use crate::contract::{CommitError, ErasedOp, Lsn, PartitionId, PartitionRef, StoreError};
 use crate::transaction::{self, panic_text};
@@ -35,6 +35,7 @@ pub(super) struct Committer {
     shared: Arc<Shared>,
     journal: Journal,
     next_slot: u32,
+    short_keys: ShortKeys,
     /// When the oldest write that is not flushed yet was made, if flushing is relaxed.
     unflushed_since: Option<Instant>,
 }
@@ -52,12 +53,32 @@ struct Group {
     answers: Vec<Answer>,
 }
 
-/// What the group has written so far. A key that several members write is written once, with its last value.
+/// The newest values of short keys, absent ones included. Operations look at the same few marks of their partition
+/// again and again, which are hardly ever there, and finding out that a key is in no table is the slowest way to read.
+/// All writes pass through the committer, so it always knows better than the tree.
 #[derive(Default)]
-struct Overlay {
-    changes: Vec<Change>,
-    places: HashMap<Bytes, usize>,
-    bytes: usize,
+struct ShortKeys(HashMap<Bytes, Option<Bytes>>);
+
+impl ShortKeys {
+    /// With the slot's four bytes.
+    const BYTES_MAX: usize = 8;
+    const KEYS_MAX: usize = 4096;
+    const VALUE_BYTES_MAX: usize = 256;
+
+    fn remember(&mut self, key: &Bytes, value: Option<&Bytes>) {
+        if key.len() > Self::BYTES_MAX {
+            return;
+        }
+        if value.is_some_and(|value| value.len() > Self::VALUE_BYTES_MAX) {
+            self.0.remove(key);
+        } else {
+            if self.0.len() >= Self::KEYS_MAX {
+                self.0.clear();
+            }
+            // Copies, so that nothing large is kept for them.
+            self.0.insert(Bytes::copy_from_slice(key), value.map(|value| Bytes::copy_from_slice(value)));
+        }
+    }
 }
 
 /// What is told to a caller when the group is durable, or that it failed.
@@ -71,7 +92,7 @@ enum Answer {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, journal: Journal, next_slot: u32) -> Self {
-        Self { shared, journal, next_slot, unflushed_since: None }
+        Self { shared, journal, next_slot, short_keys: ShortKeys::default(), unflushed_since: None }
     }
 
     /// The life of the thread.
@@ -82,7 +103,7 @@ impl Committer {
             self.shared.fail(&format!("the committer panicked: {text}"));
         }
         // What was acknowledged under relaxed durability and is not flushed yet.
-        if !self.shared.health.is_failed() && self.journal.sync().is_err() {
+        if !self.shared.health.is_failed() && self.journal.seal().is_err() {
             tracing::error!("the journal could not be flushed at the end");
         }
         self.shared.health.set("it was closed");
@@ -126,7 +147,7 @@ impl Committer {
         let mut group = Group::default();
         let mut close = None;
         let mut collect = false;
-        while group.overlay.bytes < GROUP_BYTES_MAX {
+        while group.overlay.bytes() < GROUP_BYTES_MAX {
             match tasks.next() {
                 None => break,
                 Some(Task::Close { reply }) => {
@@ -155,7 +176,8 @@ impl Committer {
         let answer = match task {
             Task::Commit { partition, epoch, mut op, reply } => {
                 partition.leave_queue();
-                let result = group.commit(&shared, &partition, epoch, op.as_mut());
+                let known = &mut self.short_keys;
+                let result = group.commit(&shared, known, &partition, epoch, op.as_mut());
                 let writes = matches!(result, Ok((_, true)));
                 Answer::Commit(reply, result.map(|(lsn, _)| lsn), writes)
             }
@@ -218,8 +240,8 @@ impl Committer {
     /// Makes the group durable, shows it, answers everyone.
     fn complete(&mut self, mut group: Group) {
         group.write_records();
-        if !group.overlay.changes.is_empty()
-            && let Err(error) = self.write(group.overlay.changes)
+        if !group.overlay.is_empty()
+            && let Err(error) = self.write(group.overlay.into_changes())
         {
             let reason = format!("writing the journal failed: {error}");
             self.shared.fail(&reason);
@@ -249,6 +271,9 @@ impl Committer {
             let number = Bytes::copy_from_slice(&self.journal.number().to_be_bytes());
             changes.push(Change { key: layout::journal_key(), value: Some(number) });
         }
+        for change in &changes {
+            self.short_keys.remember(&change.key, change.value.as_ref());
+        }
         let sequence = self.shared.tree.next_sequence();
         self.journal.append(sequence, &changes)?;
         match self.shared.options.durability {
@@ -273,7 +298,7 @@ impl Committer {
     /// Seals the memtable and its journal and starts new ones.
     fn seal(&mut self) -> std::io::Result<()> {
         // A sealed journal is whole: replay relies on it.
-        self.journal.sync()?;
+        self.journal.seal()?;
         self.unflushed_since = None;
         let next = Journal::create(&self.shared.directory, self.journal.number() + 1)?;
         let sealed = std::mem::replace(&mut self.journal, next);
@@ -312,24 +337,6 @@ impl Committer {
     }
 }
 
-impl Overlay {
-    fn put(&mut self, key: Bytes, value: Option<Bytes>) {
-        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
-        match self.places.entry(key) {
-            Entry::Occupied(place) => self.changes[*place.get()].value = value,
-            Entry::Vacant(place) => {
-                self.changes.push(Change { key: place.key().clone(), value });
-                place.insert(self.changes.len() - 1);
-            }
-        }
-    }
-
-    /// The group's change of the key, if it has one.
-    fn get(&self, key: &Bytes) -> Option<&Change> {
-        self.places.get(key).map(|place| &self.changes[*place])
-    }
-}
-
 impl Group {
     /// The partition as this group leaves it so far.
     fn current(&self, shared: &Shared, id: PartitionId) -> Option<(Arc<Partition>, PartitionRecord)> {
@@ -354,6 +361,7 @@ impl Group {
     fn commit(
         &mut self,
         shared: &Shared,
+        known: &mut ShortKeys,
         partition: &Arc<Partition>,
         epoch: u64,
         op: &mut dyn ErasedOp,
@@ -368,7 +376,7 @@ impl Group {
         let slot = found.slot;
         let overlay = &self.overlay;
         let writes = transaction::run(op, lsn, &shared.options.limits, &mut |key: &[u8]| {
-            read_current(shared, overlay, slot, key)
+            read_current(shared, overlay, Some(known), slot, key)
                 .map_err(|error| CommitError::Unavailable(error.to_string()))
         })?;
         let Some(writes) = writes else { return Ok((record.lsn, false)) };
@@ -395,7 +403,7 @@ impl Group {
     fn delete_present(&mut self, shared: &Shared, slot: Slot, keys: &[Vec<u8>]) -> Result<usize, StoreError> {
         let mut deleted = 0;
         for key in keys {
-            if read_current(shared, &self.overlay, slot, key)?.is_some() {
+            if read_current(shared, &self.overlay, None, slot, key)?.is_some() {
                 self.overlay.put(slot.key(key), None);
                 deleted += 1;
             }
@@ -446,6 +454,7 @@ impl Answer {
 fn read_current(
     shared: &Shared,
     overlay: &Overlay,
+    known: Option<&mut ShortKeys>,
     slot: Slot,
     key: &[u8],
 ) -> Result<Option<Bytes>, StoreError> {
@@ -454,10 +463,17 @@ fn read_current(
         return Ok(None);
     }
     let key = slot.key(key);
-    match overlay.get(&key) {
-        Some(change) => Ok(change.value.clone()),
-        None => shared.tree.get_newest(&key).map_err(|fault| shared.explain(fault)),
+    if let Some(change) = overlay.get(&key) {
+        return Ok(change.value.clone());
     }
+    if let Some(value) = known.as_ref().and_then(|known| known.0.get(&key)) {
+        return Ok(value.clone());
+    }
+    let value = shared.tree.get_newest(&key).map_err(|fault| shared.explain(fault))?;
+    if let Some(known) = known {
+        known.remember(&key, value.as_ref());
+    }
+    Ok(value)
 }
 
 /// A caller that does not wait any more is no fault.

@@ -3,7 +3,7 @@
 //! * `layout`: what lies where, and how keys are written.
 //! * `journal`: where a group of commits becomes durable.
 //! * `tree`: the LSM tree behind it and the moments at which it can be read.
-//! * `committer`: the one thread that writes, in groups.
+//! * `committer`: the one thread that writes, in groups; `overlay`: what a group has written so far.
 //! * `background`: the threads that write tables, merge them and remove destroyed partitions.
 //! * `store`, `read`: the contract, in terms of the above.
 //! * `open`: creating, checking and recovering a directory.
@@ -17,6 +17,7 @@ mod error;
 mod journal;
 mod layout;
 mod open;
+mod overlay;
 mod read;
 mod shared;
 mod store;

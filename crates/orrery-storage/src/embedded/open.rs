@@ -171,7 +171,10 @@ fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathB
                 bytes = replayed.torn_bytes,
                 "dropped the incomplete end of the journal, which was never acknowledged"
             );
-            cut_end(path, replayed.torn_bytes).map_err(OpenError::io(path))?;
+        }
+        let behind = replayed.torn_bytes + replayed.unused_bytes;
+        if behind > 0 {
+            cut_end(path, behind).map_err(OpenError::io(path))?;
         }
         // An empty journal is used on: every number that is used up has left its mark in the tree, so that a
         // missing journal is noticed.

@@ -1,0 +1,170 @@
+//! The limits, measured in the same rounds as the systems.
+//!
+//! For everything that reads, a server that checks signatures and repeats one answer of Orrery's; for point reads
+//! the same without the check. For everything that writes, the storage engine alone with the same batches. The
+//! servers are started for each measurement and ended after it, so that they disturb nothing else.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::cosmos;
+use crate::limits::{self, Sample};
+use crate::load::{Plan, Protocol};
+use crate::results::{ByConnections, Limits, median};
+use crate::run::{block_on, load, own_output};
+use crate::workload::Workload;
+
+type Rates = BTreeMap<Workload, BTreeMap<u64, Vec<f64>>>;
+
+/// What the rounds so far have measured.
+pub struct LimitRounds {
+    orrery: String,
+    directory: PathBuf,
+    bare: BTreeMap<u64, Vec<f64>>,
+    signed: Rates,
+    engine: Rates,
+    flushes: Vec<f64>,
+}
+
+impl LimitRounds {
+    /// `orrery` is the server whose answers are repeated.
+    pub fn new(orrery: &str, directory: &Path) -> Self {
+        Self {
+            orrery: orrery.to_owned(),
+            directory: directory.to_owned(),
+            bare: BTreeMap::new(),
+            signed: BTreeMap::new(),
+            engine: BTreeMap::new(),
+            flushes: Vec::new(),
+        }
+    }
+
+    /// The limits that belong to a workload.
+    pub fn measure(
+        &mut self,
+        workload: Workload,
+        connections: u64,
+        round: u64,
+        items: u64,
+        measure_ms: u64,
+    ) -> Result<(), String> {
+        let plan = |address: String| Plan {
+            protocol: Protocol::Cosmos,
+            address,
+            workload,
+            items,
+            connections,
+            warm_up_ms: measure_ms / 3,
+            measure_ms,
+            seed: round,
+            run: 0,
+            rate: None,
+        };
+        if workload.has_one_answer() {
+            if workload == Workload::PointRead {
+                let server = self.serve(workload, false)?;
+                let rate = load(&plan(server.address.clone())).rate();
+                self.bare.entry(connections).or_default().push(rate);
+            }
+            let server = self.serve(workload, true)?;
+            let figures = load(&plan(server.address.clone()));
+            if let Some(failure) = figures.failure {
+                return Err(format!("the limit of {} failed: {failure}", workload.title()));
+            }
+            let rates = self.signed.entry(workload).or_default().entry(connections).or_default();
+            rates.push(figures.rate());
+        }
+        if let Some(shape) = workload.writes_like() {
+            let rates = self.engine.entry(shape).or_default().entry(connections).or_default();
+            // Several workloads write alike.
+            if rates.len() as u64 <= round {
+                let folder = self.directory.join(format!("engine-{round}-{connections}"));
+                let arguments = [
+                    "engine".to_owned(),
+                    folder.display().to_string(),
+                    shape.name(),
+                    connections.to_string(),
+                    measure_ms.to_string(),
+                ];
+                let rate = own_output(&arguments, Duration::from_mins(5))?;
+                rates.push(rate.trim().parse().unwrap_or(0.0));
+                fs::remove_dir_all(&folder).ok();
+            }
+        }
+        Ok(())
+    }
+
+    pub fn measure_disk(&mut self) -> Result<(), String> {
+        let flushes = limits::disk_flushes(&self.directory, Duration::from_secs(1));
+        self.flushes.push(flushes.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    pub fn medians(&self) -> Limits {
+        let one = |rounds: &BTreeMap<u64, Vec<f64>>| -> ByConnections {
+            let medians = rounds
+                .iter()
+                .filter_map(|(connections, rates)| Some((*connections, median(rates.iter().copied())?)));
+            medians.collect()
+        };
+        let all = |rates: &Rates| rates.iter().map(|(workload, rounds)| (*workload, one(rounds))).collect();
+        Limits {
+            bare: one(&self.bare),
+            signed: all(&self.signed),
+            engine: all(&self.engine),
+            disk_flushes: median(self.flushes.iter().copied()).unwrap_or(0.0),
+        }
+    }
+
+    /// Starts a server that repeats Orrery's answer to an operation of the workload.
+    fn serve(&self, workload: Workload, checks_signature: bool) -> Result<LimitServer, String> {
+        let answer = block_on(async { cosmos::Session::open(&self.orrery).await?.sample(workload).await })?;
+        let headers = answer.head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
+        let headers = headers
+            .filter(|(name, _)| {
+                !["content-length", "date", "connection"].contains(&name.to_lowercase().as_str())
+            })
+            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+        let sample =
+            Sample { headers: headers.collect(), body: String::from_utf8_lossy(&answer.body).into_owned() };
+        let path = self.directory.join("sample.json");
+        let text = serde_json::to_string(&sample).map_err(|error| error.to_string())?;
+        fs::write(&path, text).map_err(|error| error.to_string())?;
+        LimitServer::start(&path, checks_signature)
+    }
+}
+
+/// A server that only repeats an answer, ended when it is dropped.
+struct LimitServer {
+    child: Child,
+    address: String,
+}
+
+impl LimitServer {
+    fn start(sample: &Path, checks_signature: bool) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.arg("limit").arg(sample);
+        if checks_signature {
+            command.arg("--signature");
+        }
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+        let mut address = String::new();
+        if let Some(output) = child.stdout.as_mut() {
+            BufReader::new(output).read_line(&mut address).map_err(|error| error.to_string())?;
+        }
+        Ok(Self { child, address: address.trim().to_owned() })
+    }
+}
+
+impl Drop for LimitServer {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
