@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::limit_rounds::LimitRounds;
 use crate::load::{Figures, Plan};
 use crate::process;
 use crate::report;
-use crate::results::{Limits, Machine, Measured, Results, Scale, SystemFigures, median};
+use crate::results::{Limits, Machine, Measured, Results, Scale, SystemFigures};
 use crate::systems::{Kind, Programs, Running};
 use crate::workload::Workload;
 
