@@ -59,7 +59,10 @@ pub async fn serve(sample: Sample, checks_signature: bool) -> std::io::Result<()
                             return Ok(refused);
                         }
                     }
-                    let mut response = Response::builder();
+                    // The writes of a mix are told apart by what they expect.
+                    let creates =
+                        parts.method == "POST" && !parts.headers.contains_key("x-ms-documentdb-isquery");
+                    let mut response = Response::builder().status(if creates { 201 } else { 200 });
                     for (name, value) in &sample.headers {
                         response = response.header(name, value);
                     }

@@ -330,12 +330,17 @@ impl Value {
 
 /// Appends a JSON string literal.
 pub fn write_json_string(text: &str, out: &mut String) {
+    out.reserve(text.len() + 2);
     out.push('"');
-    let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c < ' ' || c == '"' || c == '\\') {
-        out.push_str(&rest[..at]);
-        let special = rest.as_bytes()[at];
-        match special {
+    let mut start = 0;
+    // Byte by byte: all that is escaped is ASCII, and most texts are long and have none of it.
+    for (at, &byte) in text.as_bytes().iter().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(&text[start..at]);
+        start = at + 1;
+        match byte {
             b'"' => out.push_str("\\\""),
             b'\\' => out.push_str("\\\\"),
             b'\n' => out.push_str("\\n"),
@@ -350,9 +355,8 @@ pub fn write_json_string(text: &str, out: &mut String) {
                 out.push(char::from(HEX[usize::from(other & 15)]));
             }
         }
-        rest = &rest[at + 1..];
     }
-    out.push_str(rest);
+    out.push_str(&text[start..]);
     out.push('"');
 }
 

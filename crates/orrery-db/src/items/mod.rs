@@ -44,8 +44,7 @@ pub(crate) fn document_members(
     container: ContainerRid,
     names: &[Box<str>],
 ) -> Result<Value> {
-    let is_ours = |name: &Box<str>| stored::SYSTEM_PROPERTIES.contains(&name.as_ref());
-    if names.iter().any(is_ours) {
+    if names.iter().any(|name| stored::SYSTEM_PROPERTIES.contains(&name.as_ref())) {
         let mut text = Vec::new();
         item.write_document(container, &mut text);
         return body::parse_object_members(&text, names);
