@@ -149,7 +149,7 @@ impl Options {
 }
 
 #[expect(clippy::print_stderr, reason = "progress")]
-fn say(text: &str) {
+pub fn say(text: &str) {
     eprintln!("{text}");
 }
 
@@ -200,6 +200,9 @@ fn save(options: &Options, results: &Results) -> Result<(), String> {
 
 /// Items beyond which the emulators are not tried: they hold everything in memory and look at all of it.
 const EMULATOR_ITEMS_MAX: u64 = 100_000;
+
+/// Items beyond which the time to split is measured in full runs only.
+const SPLIT_ITEMS_MAX: u64 = 100_000;
 
 fn measure_scale(
     options: &Options,
@@ -259,7 +262,8 @@ fn measure_scale(
         let kind = system.kind;
         let Some(figures) = scale.systems.iter_mut().find(|figures| figures.kind == kind) else { continue };
         figures.memory = process::memory(system.process());
-        if kind == Kind::Orrery {
+        // Splitting a million takes minutes, and as long for each item.
+        if kind == Kind::Orrery && (items <= SPLIT_ITEMS_MAX || options.full) {
             figures.split_seconds = split(&system.address).map_err(|failure| say(&failure)).ok();
         }
         let data = system.data.clone();
