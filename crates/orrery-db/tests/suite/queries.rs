@@ -132,7 +132,10 @@ async fn every_page_size_gives_the_same_rows() {
             for without_index in [false, true] {
                 let options = QueryOptions { without_index, ..everywhere() };
                 let whole = all(&world, &options, &request, -1).await;
-                for size in 1..=i64::try_from(whole.len()).unwrap() + 1 {
+                let all_sizes = 1..=i64::try_from(whole.len()).unwrap() + 1;
+                // Over a network each page takes its time: a few sizes tell whether the store matters.
+                let step = if crate::common::is_on_postgres() { 7 } else { 1 };
+                for size in all_sizes.step_by(step) {
                     let paged = all(&world, &options, &request, size).await;
                     assert_eq!(paged, whole, "{text}\n  {size} rows a page, {partitions} partitions");
                 }

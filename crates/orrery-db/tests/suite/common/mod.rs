@@ -183,10 +183,14 @@ impl World {
 
 /// The memory store or, where `ORRERY_TEST_STORE_URL` names a PostgreSQL server, a schema of its own there.
 async fn open_transient() -> Arc<dyn PartitionStore> {
-    if std::env::var("ORRERY_TEST_STORE_URL").is_ok_and(|url| !url.is_empty()) {
+    if is_on_postgres() {
         return open_postgres(&orrery_testing::fresh_store_url()).await;
     }
     Arc::new(Memory::new())
+}
+
+pub fn is_on_postgres() -> bool {
+    std::env::var("ORRERY_TEST_STORE_URL").is_ok_and(|url| !url.is_empty())
 }
 
 pub async fn open_postgres(url: &str) -> Arc<dyn PartitionStore> {
