@@ -28,6 +28,7 @@ async fn open_store() -> Arc<dyn PartitionStore> {
         let mut options = PostgresOptions::parse(&orrery_testing::fresh_store_url()).unwrap();
         // Many tests share the server at once.
         options.connections_max = 4;
+        options.limits.snapshot_age_max = std::time::Duration::from_mins(1);
         return Arc::new(Postgres::open(options).await.unwrap());
     }
     Arc::new(Memory::new())

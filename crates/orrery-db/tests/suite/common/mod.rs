@@ -196,6 +196,8 @@ pub fn is_on_postgres() -> bool {
 pub async fn open_postgres(url: &str) -> Arc<dyn PartitionStore> {
     let mut options = PostgresOptions::parse(url).unwrap();
     options.connections_max = 8;
+    // On a busy machine five seconds are too few for a script of 500 writes; what the age is for has its own test.
+    options.limits.snapshot_age_max = std::time::Duration::from_mins(1);
     Arc::new(Postgres::open(options).await.unwrap())
 }
 
