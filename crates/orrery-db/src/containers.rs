@@ -20,13 +20,16 @@ use crate::metadata::{MetadataPage, MetadataReply, PageRequest};
 use crate::queries::checks::check_computed_properties;
 use crate::synthetic::{Policy, SYNTHETIC_KEY};
 use crate::{Database, Trace, cost};
-use orrery_storage::{PartitionRef, ReadRequest, Scan};
+use orrery_storage::{Lsn, PartitionRef, ReadRequest, Scan};
 
 /// What a container gets that neither names a throughput nor shares its database's.
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(orrery_model::offer::DEFAULT_THROUGHPUT);
 /// Containers without throughput of their own in a database that has one.
 const SHARED_CONTAINERS_MAX: usize = 25;
 const SCAN_ENTRIES: usize = 1000;
+/// Where a new partition stands: its first write is number 2, as in the service. The SDKs' suites count on it
+/// where they read a feed up to a number (`changeFeedQueryCompleteAfterEndLSN` of the Java SDK).
+const FIRST_LSN: Lsn = 1;
 
 /// The partition key ranges of a container that a client does not know yet.
 #[derive(Debug)]
@@ -76,9 +79,13 @@ impl Database {
         let ranges = definition.partition_key.even_ranges(count);
         // The partitions are made before anybody can see the container; a stop in between leaves orphans that
         // the next start removes.
-        let stores = self.new_partitions(ranges.len()).await?;
         let keeps_versions = definition.change_feed_retention_minutes.filter(|minutes| *minutes > 0);
-        if keeps_versions.or(self.options.change_feed_retention_minutes).is_some_and(|minutes| minutes > 0) {
+        let keeps_versions = keeps_versions.or(self.options.change_feed_retention_minutes);
+        let keeps_versions = keeps_versions.is_some_and(|minutes| minutes > 0);
+        // The mark is a write of its own, after which the partition is at its first number too.
+        let before = if keeps_versions { FIRST_LSN - 1 } else { FIRST_LSN };
+        let stores = self.new_partitions(ranges.len(), before).await?;
+        if keeps_versions {
             for partition in &stores {
                 self.record_from_the_start(*partition).await?;
             }
@@ -111,7 +118,7 @@ impl Database {
         reply
     }
 
-    async fn new_partitions(&self, count: usize) -> Result<Vec<PartitionRef>> {
+    async fn new_partitions(&self, count: usize, lsn: Lsn) -> Result<Vec<PartitionRef>> {
         let numbers = self.catalog.change(|change| {
             let partitions: Vec<PartitionRef> = (0..count).map(|_| change.new_partition()).collect();
             change.put_account();
@@ -119,7 +126,7 @@ impl Database {
         });
         let partitions = numbers.await?;
         for partition in &partitions {
-            self.store.create(partition.id, 0).await.map_err(store_failure)?;
+            self.store.create(partition.id, lsn).await.map_err(store_failure)?;
         }
         Ok(partitions)
     }

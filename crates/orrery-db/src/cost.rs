@@ -161,6 +161,21 @@ pub fn query_parts(work: &QueryWork) -> [Part; 6] {
     ]
 }
 
+/// A page of the change feed with so many changes in so many bytes: one unit for looking, and items and bytes as a
+/// query's. No figure is published; a page of a hundred small items costs few units, or a reader with one unit a second
+/// could not read two of them in ten seconds (`readFeedDocumentsWithThroughputControl` of the Java SDK).
+pub fn changes(count: usize, bytes: usize) -> Charge {
+    let work = QueryWork {
+        partitions: 1,
+        index_entries: 0,
+        items: count as u64,
+        item_bytes: bytes as u64,
+        output_bytes: bytes as u64,
+    };
+    let reading = query_parts(&work).iter().skip(1).map(|part| part.charge).sum::<Charge>();
+    missing_item() + reading
+}
+
 /// What a read of an item by its key is charged for.
 pub fn read_parts(bytes: usize) -> Vec<Part> {
     vec![Part { what: "bytesRead", quantity: bytes as u64, charge: point_read(bytes) }]
@@ -273,6 +288,14 @@ mod tests {
         assert_eq!(query(&work(1, 0)).hundredths(), 230);
         // 2 to 3 units for each further partition.
         assert_eq!(query(&work(4, 0)).hundredths(), 230 + 3 * 250);
+    }
+
+    #[test]
+    fn pages_of_the_change_feed_cost_a_look_and_what_they_carry() {
+        assert_eq!(changes(0, 0).hundredths(), 100);
+        let small = changes(100, 30_000).as_f64();
+        assert!((2.0..6.0).contains(&small), "{small}");
+        assert!(changes(100, 100 << 10) > changes(100, 30_000));
     }
 
     /// Items loaded and their bytes, rows' bytes, and the charge, as the documentation prints them together.

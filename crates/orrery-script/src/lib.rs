@@ -8,6 +8,7 @@
 //! The caller brings the thread: running a script blocks until it has ended or was stopped.
 
 mod function;
+mod memory;
 mod procedure;
 mod sandbox;
 

@@ -8,6 +8,7 @@ use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::prelude::Func;
 use rquickjs::{Context, Ctx, Function, Object, Runtime, Value};
 
+use crate::memory::ClockedAllocator;
 use crate::{Cancellation, Limits, ScriptError};
 
 const GROUND: &str = include_str!("prelude/ground.js");
@@ -100,7 +101,8 @@ impl Sandbox {
     pub(crate) fn new(limits: &Limits, cancellation: Cancellation) -> Result<Self, ScriptError> {
         let engine = |error: rquickjs::Error| ScriptError::Engine(error.to_string());
         let watch = Arc::new(Watch::new(limits.time, cancellation));
-        let runtime = Runtime::new().map_err(engine)?;
+        let memory = ClockedAllocator::new(Arc::clone(&watch));
+        let runtime = Runtime::new_with_alloc(memory).map_err(engine)?;
         runtime.set_memory_limit(limits.memory_bytes);
         runtime.set_max_stack_size(limits.stack_bytes);
         let handler = Arc::clone(&watch);

@@ -14,16 +14,18 @@
 
 #[path = "crash/client.rs"]
 mod client;
+#[path = "crash/rounds.rs"]
+mod rounds;
 #[path = "crash/server.rs"]
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use client::Client;
 use orrery_model::Value;
+use rounds::Rounds;
 use server::Served;
 
 const CLIENTS: u64 = 16;
@@ -78,14 +80,10 @@ struct Transfer {
 
 #[test]
 fn every_transfer_happens_once() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let rounds = number("ORRERY_SOAK_ROUNDS").unwrap_or(3).max(3);
-    let seed = number("ORRERY_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    eprintln!("money under kill -9: {rounds} rounds with ORRERY_SEED={seed}");
+    let mut rounds = Rounds::new("money", 3);
     let directory = tempfile::tempdir().unwrap();
     let mut known: Vec<Known> = (0..CLIENTS).map(|_| Known::default()).collect();
-    let mut random = seed;
-    for round in 0..=rounds {
+    for round in 0..=rounds.count {
         let served = Served::start(directory.path());
         let port = served.port;
         if round == 0 {
@@ -98,16 +96,15 @@ fn every_transfer_happens_once() {
             .map(|(mut own, client)| {
                 let stop = Arc::clone(&stop);
                 // The last round only clears up what is not known.
-                let is_last = round == rounds;
+                let is_last = round == rounds.count;
                 std::thread::spawn(move || {
                     transfer_until_stopped(port, client, &mut own, &stop, is_last);
                     own
                 })
             })
             .collect();
-        if round < rounds {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            std::thread::sleep(Duration::from_millis(400 + (random >> 33) % 1200));
+        if round < rounds.count {
+            rounds.wait(400);
             served.kill();
             stop.store(true, Ordering::Relaxed);
             known = clients.into_iter().map(|client| client.join().unwrap()).collect();

@@ -14,16 +14,18 @@
 
 #[path = "crash/client.rs"]
 mod client;
+#[path = "crash/rounds.rs"]
+mod rounds;
 #[path = "crash/server.rs"]
 mod server;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use client::Client;
 use orrery_model::Value;
+use rounds::Rounds;
 use server::Served;
 
 const WRITERS: u64 = 4;
@@ -41,15 +43,12 @@ struct Known {
 
 #[test]
 fn splits_survive_being_killed() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let rounds = number("ORRERY_SOAK_ROUNDS").unwrap_or(4).max(4);
-    let seed = number("ORRERY_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    eprintln!("splits under kill -9: {rounds} rounds with ORRERY_SEED={seed}");
+    let mut rounds = Rounds::new("splits", 4);
+    let seed = rounds.seed;
     let directory = tempfile::tempdir().unwrap();
     let mut known: Vec<Known> = (0..WRITERS).map(|_| Known::default()).collect();
-    let mut random = seed;
     let changes = Arc::new(AtomicU64::new(0));
-    for round in 0..rounds {
+    for round in 0..rounds.count {
         let served = Served::start(directory.path());
         let port = served.port;
         let mut client = Client::new(port);
@@ -75,8 +74,7 @@ fn splits_survive_being_killed() {
             let (stop, changes) = (Arc::clone(&stop), Arc::clone(&changes));
             std::thread::spawn(move || reshape(port, &stop, &changes))
         };
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(Duration::from_millis(150 + (random >> 33) % 1200));
+        rounds.wait(150);
         served.kill();
         stop.store(true, Ordering::Relaxed);
         known = writers.into_iter().map(|writer| writer.join().unwrap()).collect();

@@ -408,6 +408,55 @@ fn containers_are_copied_between_accounts() {
 }
 
 #[test]
+fn a_copy_that_was_killed_goes_on() {
+    let from = Server::start(&["--in-memory", "--no-throttle", "--partitions-at-creation", "6"]);
+    let to = Server::start(&["--in-memory", "--no-throttle"]);
+    let (code, _) = from.run(&import_with(&[]), numbered(2000, 10).as_bytes());
+    assert_eq!(code, 0);
+    let directory = tempfile::tempdir().unwrap();
+    let checkpoint = directory.path().join("point");
+    let (from_url, to_url) = (from.url(), to.url());
+    let arguments = [
+        "copy",
+        "--from",
+        &from_url,
+        "--to",
+        &to_url,
+        "-d",
+        "db",
+        "--checkpoint",
+        text(&checkpoint),
+        "--concurrency",
+        "1",
+        "--output",
+        "json",
+        "-q",
+    ];
+    // So slow that it is still under way when it is killed.
+    let mut slow = arguments.to_vec();
+    slow.extend(["--request-units", "1000"]);
+    let mut first = orrery(&slow).stdout(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    let has_got_on =
+        || std::fs::read_to_string(&checkpoint).is_ok_and(|text| text.contains("\"finished\":true"));
+    while !has_got_on() {
+        assert!(begin.elapsed() < PATIENCE, "no checkpoint");
+        assert!(first.try_wait().unwrap().is_none(), "it ended too early");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(to.items("c").len() < 2000, "it was not done");
+    // What was copied before is not read again, and the ranges of the checkpoint are not there any more.
+    split(&from, "5");
+    let (code, summary) = run(&arguments, b"");
+    assert_eq!((code, &summary["complete"]), (0, &json!(true)), "{summary}");
+    assert!(summary["items"].as_u64().unwrap() < 2000, "it went on: {summary}");
+    assert_eq!(to.items("c"), from.items("c"));
+    assert!(!checkpoint.exists(), "it is removed at the end");
+}
+
+#[test]
 fn a_server_starts_with_its_seed() {
     let directory = tempfile::tempdir().unwrap();
     let (seed, data) = (directory.path().join("seed"), directory.path().join("data"));

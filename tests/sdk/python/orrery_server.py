@@ -98,9 +98,9 @@ def start_at(address, arguments):
         raise RuntimeError(f"the server did not become healthy at {address}:\n{text.read()[-4000:]}")
 
 
-def control(server, key, path, body=None):
+def control(server, key, path, body=None, method=None):
     """Asks the server's own surface, below `_orrery/`; with a body, posts it."""
-    method = "GET" if body is None else "POST"
+    method = method or ("GET" if body is None else "POST")
     date = email.utils.formatdate(usegmt=True)
     # As with every path: an odd number of segments ends with a kind, an even one with a name.
     *owner, last = f"_orrery/{path}".split("/")

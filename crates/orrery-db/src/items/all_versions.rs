@@ -5,7 +5,7 @@
 
 use orrery_model::partition_key::{EpkRange, PartitionKey};
 use orrery_model::value::write_json_string;
-use orrery_model::{Charge, Error, Object, Result, Value};
+use orrery_model::{Error, Object, Result, Value};
 use orrery_storage::{Lsn, ReadRequest, Scan};
 
 use super::change_feed::{ChangePage, ChangeRequest, ChangeStart, PAGE_BYTES_MAX, etag};
@@ -51,6 +51,7 @@ impl Database {
                 // A long page ends where the log was still whole.
                 Some(floor) if floor > reached => {
                     out.etag = etag(reached);
+                    trace.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
                 Some(_) => {}
@@ -68,6 +69,7 @@ impl Database {
                 let is_full = out.count >= count_max || out.documents.len() >= PAGE_BYTES_MAX;
                 if is_full && lsn > reached {
                     out.etag = etag(reached);
+                    trace.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
                 reached = lsn;
@@ -75,7 +77,7 @@ impl Database {
                     .is_some_and(|(effective, _)| range.contains(&effective))
                     && only.is_none_or(|key| is_of(container, key, &version));
                 if is_wanted {
-                    write_version(trace, container, lsn, &version, &mut out)?;
+                    write_version(container, lsn, &version, &mut out)?;
                 }
             }
             match read.entries.last() {
@@ -83,9 +85,7 @@ impl Database {
                 _ => {
                     // Whoever saw this position saw every change up to it.
                     out.etag = etag(reached.max(read.lsn));
-                    if trace.charge == Charge::ZERO {
-                        trace.add(cost::missing_item());
-                    }
+                    trace.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
             }
@@ -93,13 +93,7 @@ impl Database {
     }
 }
 
-fn write_version(
-    trace: &mut Trace,
-    container: &Container,
-    lsn: Lsn,
-    version: &Version,
-    out: &mut ChangePage,
-) -> Result<()> {
+fn write_version(container: &Container, lsn: Lsn, version: &Version, out: &mut ChangePage) -> Result<()> {
     if out.count > 0 {
         out.documents.push(b',');
     }
@@ -123,12 +117,10 @@ fn write_version(
         metadata.push_str(",\"partitionKey\":");
         let key = version.partition_key().map(|key| key.to_value());
         named_key(container, key.as_ref()).write_json(&mut metadata);
-        trace.add(cost::point_read(0));
     } else {
         let item = version.item();
         let item = item.ok_or_else(|| Error::internal("A version of an item has an unknown format."))?;
         item.write_document(container.rid, &mut out.documents);
-        trace.add(cost::point_read(item.body.len()));
     }
     out.documents.extend_from_slice(format!(",\"metadata\":{{{metadata}}}}}").as_bytes());
     out.count += 1;

@@ -7,7 +7,7 @@
 
 use orrery_model::partition_key::EpkRange;
 use orrery_model::session::SessionToken;
-use orrery_model::{Charge, Error, ErrorKind, Result};
+use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::{Key, Lsn, ReadPage, ReadRequest, Scan};
 
 use super::feed::FeedScope;
@@ -123,6 +123,7 @@ impl Database {
                 let is_full = out.count >= count_max || out.documents.len() >= PAGE_BYTES_MAX;
                 if is_full && lsn > reached {
                     out.etag = etag(reached);
+                    trace.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
                 reached = lsn;
@@ -151,16 +152,13 @@ impl Database {
                     out.documents.extend_from_slice(metadata.as_bytes());
                 }
                 out.count += 1;
-                trace.add(cost::point_read(item.body.len()));
             }
             match changes.entries.last() {
                 Some(last) if changes.more => left.start = [last.key.as_slice(), &[0]].concat(),
                 _ => {
                     // Whoever saw this position saw every change up to it.
                     out.etag = etag(reached.max(changes.lsn));
-                    if trace.charge == Charge::ZERO {
-                        trace.add(cost::missing_item());
-                    }
+                    trace.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
             }
@@ -176,7 +174,7 @@ impl Database {
     ) -> Result<ChangePage> {
         let nothing = ReadRequest::Get(Vec::new());
         let page = self.read_partition(trace, partition, request.session.as_ref(), nothing).await?;
-        trace.add(cost::missing_item());
+        trace.add(cost::changes(0, 0));
         Ok(ChangePage { etag: etag(page.lsn), ..ChangePage::default() })
     }
 

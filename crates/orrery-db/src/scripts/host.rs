@@ -9,9 +9,10 @@ use bytes::Bytes;
 use orrery_model::ids::ItemId;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Result, Value};
-use orrery_script::{Cancellation, Host, Invocation, Limits, Outcome};
+use orrery_script::{Cancellation, Host, Invocation, Limits, Outcome, ScriptError};
 use tokio::sync::{mpsc, oneshot};
 
+use super::places::ScriptText;
 use super::session::Session;
 use super::{failure, timed_out};
 use crate::items::batch::{BatchKind, BatchOperation};
@@ -79,8 +80,9 @@ impl Session<'_> {
     /// Runs a script in this transaction.
     pub(super) async fn run_script(&mut self, trace: &mut Trace, invocation: Invocation) -> Result<Outcome> {
         let limits = Limits::for_time(self.database.options.script_time_max);
-        let permit = Arc::clone(&self.database.scripts.threads).acquire_owned().await;
-        let permit = permit.map_err(|_| Error::internal("Scripts are no longer run."))?;
+        let places = &self.database.scripts.places;
+        let script = ScriptText::of(self.container.rid, &invocation.source);
+        let place = places.enter(script).await?;
         trace.add(cost::script());
         let (asked, mut asking) = mpsc::unbounded_channel();
         let has_room = Arc::new(AtomicBool::new(self.has_room()));
@@ -94,8 +96,8 @@ impl Session<'_> {
         let _stop = StopOnDrop(cancellation.clone());
         let mut thread = tokio::task::spawn_blocking(move || {
             let outcome = orrery_script::run(&invocation, &limits, cancellation, Box::new(host));
-            // A thread that could not be stopped in time keeps its permit until it is.
-            drop(permit);
+            // A thread that could not be stopped in time keeps its place until it is.
+            drop(place);
             outcome
         });
         let too_late = tokio::time::sleep(limits.time + GRACE);
@@ -118,12 +120,16 @@ impl Session<'_> {
                 }
                 outcome = &mut thread => {
                     let outcome = outcome.map_err(|_| Error::internal("The script engine failed."))?;
+                    if outcome == Err(ScriptError::TimedOut) {
+                        places.was_stopped(script);
+                    }
                     return match fatal {
                         Some(error) => Err(error),
                         None => outcome.map_err(failure),
                     };
                 }
                 () = &mut too_late => {
+                    places.was_stopped(script);
                     tracing::warn!("a script did not stop in time; its thread is left to itself");
                     return Err(timed_out());
                 }

@@ -4,6 +4,7 @@ mod function;
 mod gate;
 mod host;
 mod overlay;
+mod places;
 mod resource;
 mod session;
 mod transaction;
@@ -12,8 +13,6 @@ pub(crate) use function::QueryFunctions;
 pub(crate) use overlay::Overlay;
 pub use transaction::{ProcedureCall, Triggers};
 
-use std::sync::Arc;
-
 use orrery_model::{Error, ErrorKind};
 use orrery_script::ScriptError;
 
@@ -21,17 +20,13 @@ use orrery_script::ScriptError;
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) gates: gate::Gates,
-    /// Threads for scripts. One that cannot be stopped keeps its place, so that there are never more.
-    threads: Arc<tokio::sync::Semaphore>,
+    places: places::Places,
 }
 
 impl Default for Scripts {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        Self {
-            gates: gate::Gates::default(),
-            threads: Arc::new(tokio::sync::Semaphore::new((processors * 2).max(8))),
-        }
+        Self { gates: gate::Gates::default(), places: places::Places::new((processors * 2).max(8)) }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::common::{
 
 const KEPT: &str = r#""changeFeedPolicy":{"retentionDuration":10}"#;
 
-fn request(start: ChangeStart) -> ChangeRequest {
+pub(crate) fn request(start: ChangeStart) -> ChangeRequest {
     ChangeRequest {
         mode: ChangeMode::AllVersions,
         scope: FeedScope::default(),
@@ -26,11 +26,11 @@ fn request(start: ChangeStart) -> ChangeRequest {
     }
 }
 
-async fn read(world: &World, request: &ChangeRequest) -> Result<ChangePage> {
+pub(crate) async fn read(world: &World, request: &ChangeRequest) -> Result<ChangePage> {
     world.database.read_changes(&mut Trace::default(), PLACE, None, request).await
 }
 
-async fn now(world: &World) -> ChangeStart {
+pub(crate) async fn now(world: &World) -> ChangeStart {
     let page = read(world, &request(ChangeStart::Now)).await.unwrap();
     assert_eq!(page.count, 0);
     position(&page)
@@ -40,7 +40,7 @@ fn position(page: &ChangePage) -> ChangeStart {
     ChangeStart::After(page.etag.trim_matches('"').parse().unwrap())
 }
 
-fn rows(page: &ChangePage) -> Vec<Value> {
+pub(crate) fn rows(page: &ChangePage) -> Vec<Value> {
     let text = [b"[".as_slice(), &page.documents, b"]"].concat();
     let rows = parse(&text).as_array().unwrap().to_vec();
     assert_eq!(rows.len(), page.count);
@@ -48,7 +48,7 @@ fn rows(page: &ChangePage) -> Vec<Value> {
 }
 
 /// `create id@version`, or `delete id`, with a `!` if its lifetime was over.
-fn story(page: &ChangePage) -> Vec<String> {
+pub(crate) fn story(page: &ChangePage) -> Vec<String> {
     let tell = |row: &Value| {
         let metadata = row.get("metadata").unwrap();
         let happened = metadata.get("operationType").and_then(Value::as_str).unwrap();
@@ -76,7 +76,7 @@ async fn delete(world: &World, pk: &str, id: &str) {
     world.database.delete_item(&mut Trace::default(), (PLACE.0, PLACE.1, id), &options).await.unwrap();
 }
 
-async fn kept(engine: Engine, members: &str) -> World {
+pub(crate) async fn kept(engine: Engine, members: &str) -> World {
     let world = World::with_partitions(engine, 1).await;
     world.create_container(&format!("{BY_PK},{KEPT}{members}")).await;
     world

@@ -7,7 +7,8 @@ use orrery_db::{
 };
 use orrery_model::{ErrorKind, Result, Value};
 
-use crate::common::{BY_PK, DATABASE, Engine, PLACE, World, key, parse, with_key};
+use crate::all_versions;
+use crate::common::{BY_PK, DATABASE, ENGINES, Engine, PLACE, World, key, parse, with_key};
 
 async fn write(world: &World, pk: &str, id: &str, version: u32) {
     let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","version":{version}}}"#));
@@ -70,6 +71,27 @@ async fn each_item_stands_at_its_last_change() {
     write(&world, "a", "5", 1).await;
     let news = read(&world, &request(position(&drained), -1)).await.unwrap();
     assert_eq!(versions(&news), ["5@1"]);
+}
+
+/// As in the service, whether versions are kept or not: clients that read up to a number count on it.
+#[tokio::test]
+async fn the_first_write_of_a_container_is_number_two() {
+    for engine in ENGINES {
+        let plain = World::with_partitions(engine, 1).await;
+        plain.create_container(BY_PK).await;
+        for world in [plain, all_versions::kept(engine, "").await] {
+            let nothing = read(&world, &request(ChangeStart::Beginning, -1)).await.unwrap();
+            assert_eq!((nothing.count, &*nothing.etag), (0, "\"1\""));
+            for id in ["1", "2", "3"] {
+                write(&world, "a", id, 1).await;
+            }
+            let world = world.restart().await;
+            let all = read(&world, &request(ChangeStart::Beginning, -1)).await.unwrap();
+            let number = |row: &Value| row.get("_lsn").unwrap().as_i64().unwrap();
+            assert_eq!(rows(&all).iter().map(number).collect::<Vec<_>>(), [2, 3, 4]);
+            assert_eq!(all.etag, "\"4\"");
+        }
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use orrery_db::{Effect, ItemOptions, Options, ProcedureCall, ScriptKind, Trace, Triggers};
 use orrery_model::{Charge, Error, ErrorKind, Result, Value};
 
+use crate::all_versions;
 use crate::common::{
     BY_PK, CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, parse, quiet_options, with_key,
 };
@@ -304,4 +305,108 @@ async fn query(world: &World, text: &str) -> Result<Vec<u8>> {
     let options = orrery_db::QueryOptions { cross_partition: true, ..Default::default() };
     let mut trace = Trace::default();
     Ok(world.database.query_items(&mut trace, PLACE, &options, &request).await?.rows)
+}
+
+/// Every write of a procedure and of triggers is a version of its own, in order; what was rolled back is none.
+#[tokio::test]
+async fn each_write_of_a_script_is_in_the_feed_of_all_versions_once() {
+    for engine in ENGINES {
+        let world = all_versions::kept(engine, "").await;
+        let start = all_versions::now(&world).await;
+        let write = "function (fails) { \
+            var link = __.getSelfLink(), last = function (e, d) { if (e) throw e; if (fails) throw new Error('no'); }; \
+            function item(id, version) { return { id: id, pk: 'a', version: version }; } \
+            __.upsertDocument(link, item('1', 1)); \
+            __.upsertDocument(link, item('1', 2)); \
+            __.createDocument(link, item('2', 1), function (e, d) { if (e) throw e; __.deleteDocument(d._self, {}, last); }); }";
+        procedure(&world, "write", write).await;
+        let pre = "function () { var d = getContext().getRequest(); var b = d.getBody(); b.version = 7; d.setBody(b); }";
+        define(&world, ScriptKind::Trigger, "pre", pre, r#","triggerType":"Pre","triggerOperation":"All""#)
+            .await;
+        let post = "function () { __.upsertDocument(__.getSelfLink(), { id: 'log', pk: 'a', version: 1 }); }";
+        define(
+            &world,
+            ScriptKind::Trigger,
+            "post",
+            post,
+            r#","triggerType":"Post","triggerOperation":"All""#,
+        )
+        .await;
+        execute(&world, "write", r#"["a"]"#, "[true]").await.unwrap_err();
+        execute(&world, "write", r#"["a"]"#, "[false]").await.unwrap();
+        let triggers =
+            Triggers { pre: Some("pre".to_owned()), post: Some("post".to_owned()), ..Default::default() };
+        let options = ItemOptions { triggers: Some(triggers), ..with_key(r#"["a"]"#) };
+        let item = Bytes::from_static(br#"{"id":"3","pk":"a","version":1}"#);
+        world.database.create_item(&mut Trace::default(), PLACE, &options, &item).await.unwrap();
+        let page = all_versions::read(&world, &all_versions::request(start)).await.unwrap();
+        let expected = ["create 1@1", "replace 1@2", "create 2@1", "delete 2", "create 3@7", "create log@1"];
+        assert_eq!(all_versions::story(&page), expected);
+        let numbers: Vec<i64> = all_versions::rows(&page)
+            .iter()
+            .map(|row| row.get("metadata").unwrap().get("lsn").unwrap().as_i64().unwrap())
+            .collect();
+        assert!(numbers[..4].iter().all(|number| *number == numbers[0]), "one transaction: {numbers:?}");
+        assert!(numbers[0] < numbers[4] && numbers[4] == numbers[5], "{numbers:?}");
+    }
+}
+
+/// A procedure that comes when its partition's budget is spent is told to wait and does nothing.
+#[tokio::test]
+async fn a_throttled_procedure_waits_and_leaves_nothing() {
+    let options = Options { throttle: true, partitions_at_creation: Some(1), ..quiet_options() };
+    let world = World::open(Engine::Memory, options).await;
+    world.create_container(BY_PK).await;
+    let fill = "function (key) { for (var at = 0; at < 50; at++) { if (!__.createDocument(__.getSelfLink(), { id: '' + at, pk: key })) throw new Error('full'); } }";
+    procedure(&world, "fill", fill).await;
+    for attempt in 0..200 {
+        let key = format!(r#"["{attempt}"]"#);
+        let mut trace = Trace::default();
+        let ended = execute_traced(&world, &mut trace, "fill", &key, &key).await;
+        world.database.settle(&trace);
+        match ended {
+            Ok(_) => assert!(trace.charge.as_f64() > 50.0, "{:?}", trace.charge),
+            Err(error) => {
+                let ErrorKind::TooManyRequests { retry_after_ms } = error.kind else { panic!("{error}") };
+                assert!(retry_after_ms > 0);
+                assert!(attempt > 0, "there is a budget");
+                world.env.advance_seconds(i64::try_from(retry_after_ms / 1000).unwrap() + 1);
+                let first = read(&world, "0", &key).await;
+                assert_eq!(first.unwrap_err().kind, ErrorKind::NotFound, "nothing was written");
+                execute(&world, "fill", &key, &key).await.expect("it need not wait longer than it was told");
+                return;
+            }
+        }
+    }
+    panic!("the budget was never spent");
+}
+
+/// Calls that are stopped time and again leave places to others, which come in between although they asked later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_hostile_calls_does_not_keep_others_waiting() {
+    let world = Arc::new(hostile_world(Duration::from_millis(400)).await);
+    for (name, body) in [
+        ("product", "var n = (1n << 1048500n) - 1n; for (;;) { try { n * n / n; } catch (e) {} }"),
+        ("decimal", "var n = (1n << 1048500n) - 1n; for (;;) { try { '' + n; } catch (e) {} }"),
+        ("loop", "for (;;) {}"),
+    ] {
+        procedure(&world, name, &format!("function () {{ {body} }}")).await;
+        let crowd: Vec<_> = (0..64)
+            .map(|number| {
+                let world = Arc::clone(&world);
+                let key = format!(r#"["{number}"]"#);
+                tokio::spawn(async move { execute(&world, name, &key, "[]").await.unwrap_err().kind })
+            })
+            .collect();
+        // When the first was stopped, all have asked for a place long ago.
+        while !crowd.iter().any(tokio::task::JoinHandle::is_finished) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(execute(&world, "well", r#"["other"]"#, "[]").await.unwrap(), Value::from("well"));
+        let waiting = crowd.iter().filter(|call| !call.is_finished()).count();
+        assert!(waiting > 32, "{name}: {waiting} of 64 are still to come");
+        for call in crowd {
+            assert_eq!(call.await.unwrap(), ErrorKind::Timeout, "{name}");
+        }
+    }
 }

@@ -39,6 +39,7 @@ exchanges!(
     items,
     offers,
     permissions,
+    script_rights,
     procedures,
     queries,
     scripts,

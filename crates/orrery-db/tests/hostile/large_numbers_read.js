@@ -1,0 +1,3 @@
+// limit: time
+const digits = '9'.repeat(300000);
+for (;;) { try { 0n == digits; } catch (error) {} }

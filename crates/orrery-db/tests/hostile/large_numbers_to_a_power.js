@@ -1,0 +1,2 @@
+// limit: time
+for (;;) { try { 3n ** 600000n; } catch (error) {} }

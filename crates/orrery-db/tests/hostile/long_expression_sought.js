@@ -1,0 +1,3 @@
+// limit: time
+const text = 'a'.repeat(2000000);
+for (;;) { /a*a*b/.test(text); text.replace(/(a+)+$/g, 'b'); }
