@@ -1,10 +1,10 @@
 //! Memory for an engine, which is also a clock: an engine whose time is over gets no more.
 //!
 //! The engine looks at its own clock only at calls and jumps, some ten thousand of which may pass between two looks. An
-//! operator on large operands takes long without any of them: a product of two numbers of a million bits is a
-//! fraction of a second, ten thousand of them most of an hour. But every operator whose work grows with its operands asks
-//! for room for its result, so that is where time can be called: the engine is told that there is no memory, and
-//! whatever the script does with that error, it has the verdict against it.
+//! operator on large operands takes long without any of them: texts of megabytes put together ten thousand times are
+//! half a minute. But every operator that makes something asks for room for it, so that is where time can be called:
+//! the engine is told that there is no memory, and whatever the script does with that error, it has the verdict
+//! against it.
 //!
 //! What compares, or searches, asks for nothing. So nothing may be very large either, and ten thousand comparisons
 //! end soon enough.
@@ -17,7 +17,7 @@ use crate::sandbox::Watch;
 
 /// One piece of memory: text of so many characters, or an array of a sixteenth as many elements. The largest response
 /// that a script may give has room in it.
-const PIECE_BYTES_MAX: usize = 16 << 20;
+const PIECE_BYTES_MAX: usize = 9 << 20;
 /// From this size on a piece costs more than a look at the clock.
 const LARGE_BYTES: usize = 16 << 10;
 /// How many small pieces, or kilobytes in such, pass between two looks.

@@ -129,6 +129,14 @@ impl Sandbox {
             }
         };
         native.set("check", Func::from(check))?;
+        let refuse_large_numbers = |ctx: Ctx<'js>, text: String| {
+            if has_large_number(&text) {
+                Err(rquickjs::Exception::throw_syntax(&ctx, NO_LARGE_NUMBERS))
+            } else {
+                Ok(())
+            }
+        };
+        native.set("refuseLargeNumbers", Func::from(refuse_large_numbers))?;
         native.set("isPlainArray", Func::from(|value: Value<'js>| value.is_array() && !value.is_proxy()))?;
         native.set("isProxy", Func::from(|value: Value<'js>| value.is_proxy()))?;
         let ground: Function<'js> = evaluate(ctx, GROUND, "ground.js")?;
@@ -151,6 +159,9 @@ pub(crate) fn evaluate<'js, T: rquickjs::FromJs<'js>>(
 /// Turns the text of a script into its function. The text is an expression (`function (x) { … }`, `x => …`) that may
 /// end in semicolons, or declarations of which the first is meant.
 pub(crate) fn compile<'js>(ctx: &Ctx<'js>, source: &str, name: &str) -> Result<Function<'js>, ScriptError> {
+    if has_large_number(source) {
+        return Err(ScriptError::Compile(format!("SyntaxError: {NO_LARGE_NUMBERS}")));
+    }
     let text = source.trim_end_matches(|character: char| character == ';' || character.is_whitespace());
     let file = format!("{name}.js");
     let as_expression = evaluate::<Value<'js>>(ctx, &format!("({text}\n)"), &file).map_err(|_| describe(ctx));
@@ -163,6 +174,21 @@ pub(crate) fn compile<'js>(ctx: &Ctx<'js>, source: &str, name: &str) -> Result<F
     value
         .into_function()
         .ok_or_else(|| ScriptError::Compile("TypeError: the script is not a function".to_owned()))
+}
+
+const NO_LARGE_NUMBERS: &str = "numbers like 1n are not part of the language";
+
+/// Whether something in a text, be it code or not, looks like a number of any size: `1n`, `0xFFn`. What only looks
+/// like one, inside of a string, counts too: deciding that would need to read the text exactly as the engine does.
+fn has_large_number(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';
+    text.as_bytes().split(|byte| !is_part(*byte)).any(|word| match word {
+        [first, middle @ .., b'n'] => {
+            first.is_ascii_digit()
+                && middle.iter().all(|byte| byte.is_ascii_hexdigit() || b"xXoObB_".contains(byte))
+        }
+        _ => false,
+    })
 }
 
 /// The name of the first function that a text declares.
@@ -186,4 +212,20 @@ pub(crate) fn describe(ctx: &Ctx<'_>) -> String {
         );
     }
     thrown.as_string().and_then(|text| text.to_string().ok()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_numbers_are_seen_wherever_they_stand() {
+        for text in ["1n", "x=0n", "f(...1n)", "0xFFn", "0b1_0n;", "1_000n<<2n", "-9n", "a?.5n:1", "`${7n}`"]
+        {
+            assert!(has_large_number(text), "{text}");
+        }
+        for text in ["", "n", "1", "x1n", "$1n", "1nx", "10 n", "0x", "min", "id2nd", "3rd", "_1n"] {
+            assert!(!has_large_number(text), "{text}");
+        }
+    }
 }

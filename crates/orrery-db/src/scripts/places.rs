@@ -103,6 +103,8 @@ fn too_many() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[tokio::test]
@@ -112,7 +114,7 @@ mod tests {
         places.was_stopped(slow);
         let held = [places.enter(slow).await.unwrap(), places.enter(slow).await.unwrap()];
         let mut third = Box::pin(places.enter(slow));
-        assert!(futures_util::poll!(&mut third).is_pending());
+        assert!((&mut third).now_or_never().is_none());
         let others: Vec<Place> =
             futures_util::future::try_join_all((0..6).map(|_| places.enter(other))).await.unwrap();
         drop(held);

@@ -127,7 +127,7 @@ async fn results_tell_what_each_operation_did_and_cost() {
     assert_eq!(trace.charge, results.iter().map(|result| result.charge).sum::<Charge>());
     assert!(results.iter().all(|result| result.charge > Charge::ZERO));
     // One transaction, one position.
-    assert_eq!(trace.served.iter().map(|served| served.lsn).collect::<Vec<_>>(), [1]);
+    assert_eq!(trace.served.iter().map(|served| served.lsn).collect::<Vec<_>>(), [2]);
 }
 
 #[tokio::test]

@@ -52,7 +52,8 @@ async fn a_token_from_the_future_is_not_served() {
         let body = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
         world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
         let seen = trace.session_token().unwrap().entries[0];
-        assert_eq!((seen.range_id, seen.lsn), (0, 1));
+        // A new partition is at 1.
+        assert_eq!((seen.range_id, seen.lsn), (0, 2));
         let version = seen.version.unwrap();
         assert_served(&world, &token(&[seen])).await;
         assert_served(&world, &token(&[SessionEntry::new(0, version, 0)])).await;
@@ -60,20 +61,20 @@ async fn a_token_from_the_future_is_not_served() {
         assert_served(&world, &token(&[SessionEntry::new(7, version, 99)])).await;
         assert_served(&world, &token(&[SessionEntry::new(0, version - 1, 99)])).await;
         assert_served(&world, &SessionToken::default()).await;
-        assert_served(&world, &token(&[SessionEntry { range_id: 0, version: None, lsn: 1 }])).await;
-        assert_refused(&world, &token(&[SessionEntry::new(0, version, 2)])).await;
+        assert_served(&world, &token(&[SessionEntry { range_id: 0, version: None, lsn: 2 }])).await;
+        assert_refused(&world, &token(&[SessionEntry::new(0, version, 3)])).await;
         assert_refused(&world, &token(&[SessionEntry::new(0, version + 1, 0)])).await;
-        assert_refused(&world, &token(&[SessionEntry { range_id: 0, version: None, lsn: 2 }])).await;
+        assert_refused(&world, &token(&[SessionEntry { range_id: 0, version: None, lsn: 3 }])).await;
         assert_refused(&world, &token(&[SessionEntry::new(9, version, 1), SessionEntry::new(0, version, 5)]))
             .await;
         // Positions outlive a restart.
         let world = world.restart().await;
         assert_served(&world, &token(&[seen])).await;
-        assert_refused(&world, &token(&[SessionEntry::new(0, version, 2)])).await;
+        assert_refused(&world, &token(&[SessionEntry::new(0, version, 3)])).await;
         let mut trace = Trace::default();
         let body = Bytes::from_static(br#"{"id":"2","pk":"a"}"#);
         world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
-        assert_eq!(trace.session_token().unwrap().entries, [SessionEntry::new(0, version, 2)]);
+        assert_eq!(trace.session_token().unwrap().entries, [SessionEntry::new(0, version, 3)]);
     }
 }
 
@@ -87,7 +88,7 @@ async fn a_container_made_again_is_never_behind() {
         world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
     }
     let old = trace.session_token().unwrap();
-    assert_eq!(old.entries[0].lsn, 5);
+    assert_eq!(old.entries[0].lsn, 6);
     world.database.delete_container(&mut trace, PLACE, None).await.unwrap();
     world.create_container(BY_PK).await;
     world.create(r#"{"id":"1","pk":"a"}"#).await;
@@ -108,19 +109,19 @@ async fn every_answer_tells_the_position() {
     // Writes move it; reads, refusals and missing items tell it as it is.
     let mut trace = Trace::default();
     world.database.create_item(&mut trace, PLACE, &options, &body).await.unwrap();
-    assert_eq!(lsn(&trace), 1);
-    let mut trace = Trace::default();
-    world.database.create_item(&mut trace, PLACE, &options, &body).await.unwrap_err();
-    assert_eq!(lsn(&trace), 1);
-    let mut trace = Trace::default();
-    world.database.read_item(&mut trace, (DATABASE, CONTAINER, "x"), &options).await.unwrap_err();
-    assert_eq!(lsn(&trace), 1);
-    let mut trace = Trace::default();
-    world.database.upsert_item(&mut trace, PLACE, &options, &body).await.unwrap();
     assert_eq!(lsn(&trace), 2);
     let mut trace = Trace::default();
-    world.database.delete_item(&mut trace, place, &options).await.unwrap();
+    world.database.create_item(&mut trace, PLACE, &options, &body).await.unwrap_err();
+    assert_eq!(lsn(&trace), 2);
+    let mut trace = Trace::default();
+    world.database.read_item(&mut trace, (DATABASE, CONTAINER, "x"), &options).await.unwrap_err();
+    assert_eq!(lsn(&trace), 2);
+    let mut trace = Trace::default();
+    world.database.upsert_item(&mut trace, PLACE, &options, &body).await.unwrap();
     assert_eq!(lsn(&trace), 3);
+    let mut trace = Trace::default();
+    world.database.delete_item(&mut trace, place, &options).await.unwrap();
+    assert_eq!(lsn(&trace), 4);
     // A feed of everything tells all of them.
     let mut trace = Trace::default();
     world

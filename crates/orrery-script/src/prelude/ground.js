@@ -61,7 +61,7 @@
       return value.length >>> 12;
     }
     if (typeof value !== "object" || value === null) {
-      return typeof value === "bigint" ? 64 : 0;
+      return 0;
     }
     return isPlainArray(value) ? value.length >>> 10 : 8;
   }
@@ -210,23 +210,38 @@
     }));
   }
 
-  // Numbers of any size are read in a time that grows with the square of their digits.
-  const NativeBigInt = BigInt;
-  const ServerBigInt = like(NativeBigInt, function (...given) {
-    if (new.target !== undefined) {
-      throw new TypeError("BigInt is not a constructor");
-    }
-    if (typeof given[0] === "string" && given[0].length > 10000) {
-      tooLong();
-    }
-    return apply(NativeBigInt, undefined, given);
-  });
-  for (const name of ["asIntN", "asUintN"]) {
-    defineProperty(ServerBigInt, name, getOwnPropertyDescriptor(NativeBigInt, name));
+  // Numbers of any size: one operator on large ones takes seconds, and nothing can stop it. The service's language has
+  // none either. Literals are refused where text becomes code, which is also here.
+  for (const name of ["BigInt", "BigInt64Array", "BigUint64Array"]) {
+    delete globalThis[name];
   }
-  defineProperty(ServerBigInt, "prototype", { value: NativeBigInt.prototype, writable: false });
-  replace(NativeBigInt.prototype, "constructor", ServerBigInt);
-  replace(globalThis, "BigInt", ServerBigInt);
+  for (const name of ["getBigInt64", "getBigUint64", "setBigInt64", "setBigUint64"]) {
+    delete DataView.prototype[name];
+  }
+  const { refuseLargeNumbers } = native;
+  const nativeEval = globalThis.eval;
+  replace(globalThis, "eval", like(nativeEval, function (text) {
+    if (typeof text === "string") {
+      refuseLargeNumbers(text);
+    }
+    return nativeEval(text);
+  }));
+  const makers = [function () {}, function* () {}, async function () {}, async function* () {}];
+  for (let at = 0; at < makers.length; at++) {
+    const prototype = Object.getPrototypeOf(makers[at]);
+    const NativeMaker = prototype.constructor;
+    const maker = like(NativeMaker, function (...given) {
+      for (let part = 0; part < given.length; part++) {
+        given[part] = `${given[part]}`;
+        refuseLargeNumbers(given[part]);
+      }
+      return construct(NativeMaker, given, new.target || maker);
+    });
+    defineProperty(maker, "prototype", { value: NativeMaker.prototype, writable: false });
+    defineProperty(prototype, "constructor", { value: maker, configurable: true });
+  }
+  replace(globalThis, "Function", makers[0].constructor);
+
   const { stringify } = JSON;
   replace(JSON, "stringify", like(stringify, function (...given) {
     if (isPlainArray(given[0]) && !isBounded(given[0])) {
@@ -243,8 +258,6 @@
   weigh(Object, 8);
   weigh(Reflect, 8);
   weigh(Number.prototype, 1);
-  weigh(BigInt, 64);
-  weigh(BigInt.prototype, 64);
   for (const name of ["decodeURI", "decodeURIComponent", "encodeURI", "encodeURIComponent", "escape", "unescape"]) {
     const builtin = globalThis[name];
     replace(globalThis, name, like(builtin, function (...given) {

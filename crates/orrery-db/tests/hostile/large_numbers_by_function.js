@@ -1,0 +1,2 @@
+// limit: thrown
+(() => {}).constructor('x = 3' + 'n', 'for (;;) x *= x')();
