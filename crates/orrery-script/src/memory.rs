@@ -17,7 +17,7 @@ use crate::sandbox::Watch;
 
 /// One piece of memory: text of so many characters, or an array of a sixteenth as many elements. The largest response
 /// that a script may give has room in it.
-const PIECE_BYTES_MAX: usize = 9 << 20;
+const PIECE_BYTES_MAX: usize = 16 << 20;
 /// From this size on a piece costs more than a look at the clock.
 const LARGE_BYTES: usize = 16 << 10;
 /// How many small pieces, or kilobytes in such, pass between two looks.
