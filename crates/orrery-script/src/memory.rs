@@ -5,9 +5,6 @@
 //! half a minute. But every operator that makes something asks for room for it, so that is where time can be called:
 //! the engine is told that there is no memory, and whatever the script does with that error, it has the verdict
 //! against it.
-//!
-//! What compares, or searches, asks for nothing. So nothing may be very large either, and ten thousand comparisons
-//! end soon enough.
 
 use std::sync::Arc;
 
@@ -15,9 +12,6 @@ use rquickjs::allocator::{Allocator, RustAllocator};
 
 use crate::sandbox::Watch;
 
-/// One piece of memory: text of so many characters, or an array of a sixteenth as many elements. The largest response
-/// that a script may give has room in it.
-const PIECE_BYTES_MAX: usize = 16 << 20;
 /// From this size on a piece costs more than a look at the clock.
 const LARGE_BYTES: usize = 16 << 10;
 /// How many small pieces, or kilobytes in such, pass between two looks.
@@ -35,9 +29,6 @@ impl ClockedAllocator {
     }
 
     fn may_have(&mut self, bytes: usize) -> bool {
-        if bytes > PIECE_BYTES_MAX {
-            return false;
-        }
         let weight = 1 + (bytes >> 10);
         if bytes < LARGE_BYTES && weight < self.fuel {
             self.fuel -= weight;
