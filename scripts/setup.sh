@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what one part of the work needs, if it is missing: `setup.sh build|postgres|python|javascript|go|java|rust`.
+# Installs what one part of the work needs, if it is missing: `setup.sh build|postgres|browser|python|javascript|go|java|rust`.
 # Uses the system's packages; says what is wanted where it cannot install.
 set -euo pipefail
 
@@ -35,6 +35,7 @@ case $part in
             }
         fi
         ;;
+    browser) install chromium chromium ;;
     python)
         install python3 python3
         python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv

@@ -18,22 +18,7 @@ use orrery_advisor::{Advisor, Config};
 
 const CHUNK: usize = 50_000;
 
-const BILLION: &str = r#"
-days = 365
-[throughput]
-provisioned = 12000000
-[items]
-initial = 200000000
-per_day = 2400000
-bytes = 4096
-growth_percent_per_month = 2
-[reads]
-points_per_second = 100000
-[keys]
-kind = "zipf"
-count = 50000000
-exponent = 0.8
-"#;
+const BILLION: &str = include_str!("../tests/data/billion.toml");
 
 fn main() {
     let count: u64 = std::env::args().nth(1).map_or(1_000_000, |text| text.parse().unwrap());

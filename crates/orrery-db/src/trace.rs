@@ -32,6 +32,8 @@ pub struct Trace {
     pub script_log: Option<String>,
     /// The partitions that have let the request pass.
     pub(crate) admitted: Vec<Admitted>,
+    /// The work of reading where nobody was asked yet whether the request may pass.
+    pub(crate) unadmitted: u64,
 }
 
 /// A partition that took part, and how far it was then.
@@ -56,9 +58,18 @@ impl Trace {
     /// Notes that a partition has read so much for the request: its part of the charge.
     pub(crate) fn worked(&mut self, partition: &Partition, weight: u64) {
         let by = |admitted: &&mut Admitted| admitted.partition == partition.store.id;
-        if let Some(admitted) = self.admitted.iter_mut().find(by) {
-            admitted.weight += weight;
+        match self.admitted.iter_mut().find(by) {
+            Some(admitted) => admitted.weight += weight,
+            None => self.unadmitted += weight,
         }
+    }
+
+    /// Takes over what reading ahead of the request has noted at a partition.
+    pub(crate) fn join(&mut self, partition: &Partition, read: &Self) {
+        for served in &read.served {
+            self.served_by(partition, served.lsn);
+        }
+        self.worked(partition, read.unadmitted);
     }
 
     pub fn add(&mut self, charge: Charge) {

@@ -116,15 +116,20 @@ fn show_progress(server: &ServerArguments, status: &Value) {
 
 fn describe(status: &Value) -> String {
     let member = |name: &str| status.get(name).map(plain).unwrap_or_default();
+    if let Some(message) = status.get("message") {
+        return format!("{}: {}\n", member("phase"), plain(message));
+    }
+    // Changes are copied too, so more may have been copied than there are items.
     let mut text = format!(
-        "{}: {} items copied, {} copies removed, {} items compared",
+        "{}: {} items, {} copied, {} copies removed, {} compared",
         member("phase"),
+        member("items"),
         member("copied"),
         member("removed"),
         member("compared")
     );
     if let Some(checksum) = status.get("checksum") {
-        text = format!("{text}; {} items, checksum {}", member("items"), plain(checksum));
+        text = format!("{text}; checksum {}", plain(checksum));
     }
     if let Some(name) = status.get("keptAs") {
         text = format!("{text}; the container before it is kept as {}", plain(name));

@@ -154,27 +154,35 @@ fn candidate(at: usize, one: &Measured, report: &Report) -> String {
     let bytes: Vec<f64> = one.partitions.iter().map(|(_, bytes)| *bytes as f64).collect();
     text.push_str(&figure(
         "Bytes by partition",
-        &svg::bars("Bytes by partition", &bytes, None, "B", "partitions, in the order of the key space"),
+        &svg::bars("Bytes by partition", &bytes, None, "bytes", "partition, in the order of the key space"),
     ));
     let seconds = one.prediction.seconds.max(1e-9);
     let load: Vec<f64> = one.prediction.partitions.iter().map(|units| units / seconds).collect();
     let share = f64::from(report.limits.share());
     text.push_str(&figure(
         "Request units per second by partition; the line is what each may use",
-        &svg::bars("Load by partition", &load, Some(share), "", "partitions"),
+        &svg::bars("Load by partition", &load, Some(share), "RU/s", "partition"),
     ));
     if one.heat.len() > 1 {
         let columns: Vec<Vec<f64>> =
             one.heat.iter().map(|row| row.iter().map(|count| f64::from(*count)).collect()).collect();
         let below = format!("{} windows of {}", one.heat.len(), duration(report.window_ms));
+        let (first, last) = report
+            .time
+            .map_or_else(Default::default, |(first, last)| (moment::print(first), moment::print(last)));
         text.push_str(&figure(
             "Where items were written over time",
-            &svg::heat("Heat over time", &columns, &below),
+            &svg::heat("Heat over time", &columns, (&first, &last), &below),
         ));
     }
     text.push_str(&figure(
         "Where the replayed load goes",
-        &svg::heat("Heat of the replay", &one.prediction.timeline, &format!("{seconds:.0} seconds")),
+        &svg::heat(
+            "Heat of the replay",
+            &one.prediction.timeline,
+            ("0", &format!("{seconds:.0}")),
+            "seconds",
+        ),
     ));
     let points = |value: fn(&crate::growth::Stage) -> f64| {
         one.growth.iter().map(|stage| (stage.days, value(stage))).collect::<Vec<_>>()
@@ -183,7 +191,7 @@ fn candidate(at: usize, one: &Measured, report: &Report) -> String {
         Line { name: "partitions", points: points(|stage| stage.partitions as f64) },
         Line { name: "largest, in even shares", points: points(|stage| stage.unevenness) },
     ];
-    text.push_str(&figure("As the data grows", &svg::lines("Growth", &series, false, "", "days")));
+    text.push_str(&figure("As the data grows", &svg::lines("Growth", &series, false, "", "days from now")));
     text.push_str("</div></div>\n");
     text
 }
@@ -201,7 +209,7 @@ fn plans(report: &Report) -> String {
         );
         text.push_str(&figure(
             &caption,
-            &svg::lines("Cost by number of suffixes", &series, true, "", "suffixes"),
+            &svg::lines("Cost by number of suffixes", &series, true, "RU/s", "suffixes"),
         ));
     }
     text + "</div></div>\n"

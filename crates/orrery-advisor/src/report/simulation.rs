@@ -158,7 +158,7 @@ pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
         line("peak", |day| day.peak),
         line("used", |day| day.used),
     ];
-    body.push_str(&figure("Request units per second", &svg::lines("Load", &load, false, "", "days")));
+    body.push_str(&figure("Request units per second", &svg::lines("Load", &load, false, "RU/s", "days")));
     let waits = [line("throttled", |day| day.throttled * 100.0)];
     body.push_str(&figure(
         "Request units that had to wait",
@@ -167,7 +167,7 @@ pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
     let parts = [line("partitions", |day| day.partitions as f64)];
     body.push_str(&figure("Partitions", &svg::lines("Partitions", &parts, false, "", "days")));
     let bytes = [line("bytes", |day| day.bytes)];
-    body.push_str(&figure("Data", &svg::lines("Data", &bytes, false, "B", "days")));
+    body.push_str(&figure("Data", &svg::lines("Data", &bytes, false, "bytes", "days")));
     let hot = [line("hot", |day| day.hot_factor)];
     body.push_str(&figure(
         "The busiest partition, in even shares",
@@ -178,12 +178,12 @@ pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
     let sizes = thinned(&outcome.partition_bytes);
     body.push_str(&figure(
         "Bytes by partition at the end",
-        &svg::bars("Bytes by partition", &sizes, None, "B", "partitions"),
+        &svg::bars("Bytes by partition", &sizes, None, "bytes", "partition"),
     ));
     let loads = thinned(&outcome.partition_load);
     body.push_str(&figure(
         "Load by partition at the end",
-        &svg::bars("Load by partition", &loads, None, "", "partitions"),
+        &svg::bars("Load by partition", &loads, None, "RU/s", "partition"),
     ));
     body.push_str("</div></div>\n<div class=\"card\">\n");
     body.push_str(&table(&rows(outcome), None));

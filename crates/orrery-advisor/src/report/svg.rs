@@ -2,12 +2,18 @@
 
 use std::fmt::Write;
 
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 64.0;
-const BOTTOM: f64 = 30.0;
-const TOP: f64 = 12.0;
-const RIGHT: f64 = 12.0;
+// As wide as a plot is on most screens, so that text is about as large as it says.
+const WIDTH: f64 = 420.0;
+const HEIGHT: f64 = 200.0;
+const LEFT: f64 = 56.0;
+const BOTTOM: f64 = 42.0;
+/// Above the plot stand the unit of its left axis and the names of its lines.
+const TOP: f64 = 26.0;
+const RIGHT: f64 = 14.0;
+/// Marks on an axis, about.
+const TICKS: f64 = 4.0;
+/// The width of a letter, about.
+const LETTER: f64 = 6.2;
 
 macro_rules! draw {
     ($out:expr, $($argument:tt)*) => { write!($out, $($argument)*).expect("a String accepts every write") };
@@ -50,19 +56,72 @@ fn open(out: &mut String, title: &str) {
     );
 }
 
-fn frame(out: &mut String, max: f64, unit: &str) {
+/// A step of 1, 2 or 5 times a power of ten that divides `span` into a few parts.
+fn round_step(span: f64) -> f64 {
+    let rough = (span / TICKS).max(1e-12);
+    let power = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= rough * 0.999);
+    step.unwrap_or(10.0) * power
+}
+
+/// Draws the left axis with round numbers; answers where it ends.
+fn frame(out: &mut String, max: f64, unit: &str) -> f64 {
     let plot = HEIGHT - TOP - BOTTOM;
-    for step in 0..=2 {
-        let part = f64::from(step) / 2.0;
-        let y = TOP + plot * (1.0 - part);
-        draw!(out, r#"<line class="grid" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/>"#, WIDTH - RIGHT);
+    let step = round_step(max);
+    let steps = (max / step).ceil().max(1.0);
+    let mut at = 0.0;
+    while at <= steps {
+        let y = TOP + plot * (1.0 - at / steps);
+        let class = if at == 0.0 { "axis" } else { "grid" };
         draw!(
             out,
-            r#"<text class="label" text-anchor="end" x="{:.1}" y="{:.1}">{}{unit}</text>"#,
+            r#"<line class="{class}" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/>"#,
+            WIDTH - RIGHT
+        );
+        draw!(
+            out,
+            r#"<text class="label" text-anchor="end" x="{:.1}" y="{:.1}">{}</text>"#,
             LEFT - 6.0,
             y + 4.0,
-            short(max * part)
+            short(at * step)
         );
+        at += 1.0;
+    }
+    side(out, unit);
+    steps * step
+}
+
+/// The left axis and what it measures.
+fn side(out: &mut String, unit: &str) {
+    draw!(out, r#"<line class="axis" x1="{LEFT}" x2="{LEFT}" y1="{TOP}" y2="{:.1}"/>"#, HEIGHT - BOTTOM);
+    draw!(out, r#"<text class="label" x="4" y="13">{}</text>"#, escape(unit));
+}
+
+/// A mark on the axis below.
+fn tick(out: &mut String, x: f64, text: &str) {
+    let (y, anchor) = (HEIGHT - BOTTOM, if x > WIDTH - RIGHT - 12.0 { "end" } else { "middle" });
+    draw!(out, r#"<line class="axis" x1="{x:.1}" x2="{x:.1}" y1="{y:.1}" y2="{:.1}"/>"#, y + 4.0);
+    let x = if anchor == "end" { WIDTH - 2.0 } else { x };
+    draw!(
+        out,
+        r#"<text class="label" text-anchor="{anchor}" x="{x:.1}" y="{:.1}">{}</text>"#,
+        y + 16.0,
+        escape(text)
+    );
+}
+
+/// The numbers of some of `count` things in a row, from 1.
+#[expect(clippy::cast_precision_loss, reason = "positions")]
+fn number_ticks(out: &mut String, count: usize) {
+    let width = (WIDTH - LEFT - RIGHT) / count.max(1) as f64;
+    let step = round_step(count as f64).max(1.0);
+    let mut shown = 0.0;
+    for at in 0..count {
+        let number = (at + 1) as f64;
+        if at == 0 || number >= shown + step && (number / step).fract().abs() < 1e-9 {
+            tick(out, LEFT + width * (at as f64 + 0.5), &short(number));
+            shown = if at == 0 { 0.0 } else { number };
+        }
     }
 }
 
@@ -71,8 +130,9 @@ fn frame(out: &mut String, max: f64, unit: &str) {
 pub(super) fn bars(title: &str, values: &[f64], mark: Option<f64>, unit: &str, below: &str) -> String {
     let mut out = String::new();
     open(&mut out, title);
-    let max = values.iter().copied().chain(mark).fold(0.0, f64::max).max(1e-9) * 1.05;
-    frame(&mut out, max, unit);
+    let max = values.iter().copied().chain(mark).fold(0.0, f64::max).max(1e-9);
+    let max = frame(&mut out, max, unit);
+    number_ticks(&mut out, values.len());
     let plot = HEIGHT - TOP - BOTTOM;
     let step = (WIDTH - LEFT - RIGHT) / values.len().max(1) as f64;
     for (at, value) in values.iter().enumerate() {
@@ -80,11 +140,13 @@ pub(super) fn bars(title: &str, values: &[f64], mark: Option<f64>, unit: &str, b
         let class = if mark.is_some_and(|mark| *value > mark) { "bar hot" } else { "bar" };
         draw!(
             out,
-            r#"<rect class="{class}" x="{:.2}" y="{:.2}" width="{:.2}" height="{height:.2}"><title>{at}: {}{unit}</title></rect>"#,
+            r#"<rect class="{class}" x="{:.2}" y="{:.2}" width="{:.2}" height="{height:.2}"><title>{}: {} {}</title></rect>"#,
             LEFT + step * at as f64 + step * 0.08,
             TOP + plot - height,
             step * 0.84,
-            short(*value)
+            at + 1,
+            short(*value),
+            escape(unit)
         );
     }
     if let Some(mark) = mark {
@@ -111,10 +173,10 @@ pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &
     open(&mut out, title);
     let scale = |x: f64| if logarithmic { x.max(1.0).ln() } else { x };
     let points = || series.iter().flat_map(|line| &line.points);
-    let max = points().map(|(_, y)| *y).fold(0.0, f64::max).max(1e-9) * 1.05;
+    let max = points().map(|(_, y)| *y).fold(0.0, f64::max).max(1e-9);
     let from = points().map(|(x, _)| scale(*x)).fold(f64::INFINITY, f64::min);
     let to = points().map(|(x, _)| scale(*x)).fold(f64::NEG_INFINITY, f64::max);
-    frame(&mut out, max, unit);
+    let max = frame(&mut out, max, unit);
     let plot = HEIGHT - TOP - BOTTOM;
     let place = |(x, y): &(f64, f64)| {
         let part = if to > from { (scale(*x) - from) / (to - from) } else { 0.5 };
@@ -134,41 +196,56 @@ pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &
             let (x, y) = place(point);
             draw!(
                 out,
-                r#"<circle class="dot s{}" cx="{x:.1}" cy="{y:.1}" r="2.5"><title>{}: {} → {}{unit}</title></circle>"#,
+                r#"<circle class="dot s{}" cx="{x:.1}" cy="{y:.1}" r="2.5"><title>{}: {} → {} {}</title></circle>"#,
                 at % 4,
                 escape(line.name),
                 short(point.0),
-                short(point.1)
+                short(point.1),
+                escape(unit)
             );
         }
-        draw!(
-            out,
-            r#"<text class="label s{}" text-anchor="end" x="{:.1}" y="{:.1}">{}</text>"#,
-            at % 4,
-            WIDTH - RIGHT - 4.0,
-            TOP + 12.0 + f64::from(u32::try_from(at).unwrap_or(0)) * 13.0,
-            escape(line.name)
-        );
     }
-    for (anchor, at) in [("start", from), ("end", to)] {
-        let (x, value) = if anchor == "start" { (LEFT, at) } else { (WIDTH - RIGHT, at) };
-        let value = if logarithmic { value.exp() } else { value };
-        if value.is_finite() {
-            draw!(
-                out,
-                r#"<text class="label" text-anchor="{anchor}" x="{x:.1}" y="{:.1}">{}</text>"#,
-                HEIGHT - 8.0,
-                short(value)
-            );
+    names(&mut out, series);
+    if logarithmic && from.is_finite() {
+        let mut power = 1.0_f64;
+        while power.ln() <= to + 1e-9 {
+            if power.ln() >= from - 1e-9 {
+                tick(&mut out, place(&(power, 0.0)).0, &short(power));
+            }
+            power *= 10.0;
+        }
+    } else if from.is_finite() && to > from {
+        let step = round_step(to - from);
+        let mut at = (from / step).ceil() * step;
+        while at <= to + step * 1e-6 {
+            tick(&mut out, place(&(at, 0.0)).0, &short(at));
+            at += step;
         }
     }
     foot(&mut out, below);
     out
 }
 
-/// Heat: time to the right, the key space downwards.
+/// The names of the lines above the plot, from the right.
 #[expect(clippy::cast_precision_loss, reason = "positions")]
-pub(super) fn heat(title: &str, columns: &[Vec<f64>], below: &str) -> String {
+fn names(out: &mut String, series: &[Line<'_>]) {
+    let mut x = WIDTH - RIGHT;
+    for (at, line) in series.iter().enumerate().rev() {
+        draw!(
+            out,
+            r#"<text class="name s{}" text-anchor="end" x="{x:.1}" y="13">{}</text>"#,
+            at % 4,
+            escape(line.name)
+        );
+        x -= line.name.chars().count() as f64 * LETTER + 4.0;
+        draw!(out, r#"<line class="line s{}" x1="{:.1}" x2="{x:.1}" y1="9" y2="9"/>"#, at % 4, x - 14.0);
+        x -= 26.0;
+    }
+}
+
+/// Heat: time to the right, from `start` to `end`, and partitions downwards.
+#[expect(clippy::cast_precision_loss, reason = "positions")]
+pub(super) fn heat(title: &str, columns: &[Vec<f64>], (start, end): (&str, &str), below: &str) -> String {
     let mut out = String::new();
     open(&mut out, title);
     let cells = columns.first().map_or(1, Vec::len).max(1);
@@ -197,9 +274,48 @@ pub(super) fn heat(title: &str, columns: &[Vec<f64>], below: &str) -> String {
             }
         }
     }
-    for (y, name) in [(TOP + 10.0, "first"), (TOP + plot, "last")] {
-        draw!(out, r#"<text class="label" text-anchor="end" x="{:.1}" y="{y:.1}">{name}</text>"#, LEFT - 6.0);
+    side(&mut out, "partition");
+    draw!(
+        out,
+        r#"<line class="axis" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/>"#,
+        WIDTH - RIGHT,
+        y = HEIGHT - BOTTOM
+    );
+    let rows = if cells > 1 { vec![1, cells] } else { vec![1] };
+    for row in rows {
+        draw!(
+            out,
+            r#"<text class="label" text-anchor="end" x="{:.1}" y="{:.1}">{row}</text>"#,
+            LEFT - 6.0,
+            (TOP + height * (row as f64 - 0.5) + 4.0).clamp(TOP + 10.0, HEIGHT - BOTTOM)
+        );
     }
+    for (anchor, x, text) in [("start", LEFT, start), ("end", WIDTH - 2.0, end)] {
+        draw!(
+            out,
+            r#"<text class="label" text-anchor="{anchor}" x="{x:.1}" y="{:.1}">{}</text>"#,
+            HEIGHT - BOTTOM + 16.0,
+            escape(text)
+        );
+    }
+    scale(&mut out);
     foot(&mut out, below);
     out
+}
+
+/// What the colours of a heat plot mean.
+fn scale(out: &mut String) {
+    const STEPS: u32 = 8;
+    let x = WIDTH - RIGHT - 110.0;
+    draw!(out, r#"<text class="label" text-anchor="end" x="{:.1}" y="13">even</text>"#, x - 4.0);
+    for step in 0..STEPS {
+        let part = f64::from(step) / f64::from(STEPS - 1);
+        draw!(
+            out,
+            r#"<rect class="heat" x="{:.1}" y="4" width="6.2" height="10" fill-opacity="{:.2}"/>"#,
+            x + f64::from(step) * 6.0,
+            0.08 + 0.92 * part.sqrt()
+        );
+    }
+    draw!(out, r#"<text class="label" x="{:.1}" y="13">all in one</text>"#, x + 54.0);
 }

@@ -373,22 +373,7 @@ mod tests {
         simulate(&Scenario::parse(text).unwrap())
     }
 
-    const BILLION: &str = r#"
-        days = 365
-        [throughput]
-        provisioned = 12000000
-        [items]
-        initial = 200000000
-        per_day = 2400000
-        bytes = 4096
-        growth_percent_per_month = 2
-        [reads]
-        points_per_second = 100000
-        [keys]
-        kind = "zipf"
-        count = 50000000
-        exponent = 0.8
-    "#;
+    const BILLION: &str = include_str!("../../tests/data/billion.toml");
 
     #[test]
     fn a_billion_items_on_thousands_of_partitions() {

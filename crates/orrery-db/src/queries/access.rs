@@ -6,7 +6,7 @@
 
 use orrery_model::Value;
 use orrery_model::container::{self, CompositePath, ContainerDefinition};
-use orrery_model::partition_key::EpkRange;
+use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use orrery_query::ast::{Collection, Direction as Order, Query};
 use orrery_query::check::indexes;
 use orrery_query::filter::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest};
@@ -15,6 +15,7 @@ use orrery_storage::{Direction, Key, KeyRange};
 
 use super::points::Points;
 use super::shortcut;
+use crate::catalog::Partition;
 use crate::index::{Generation, encode, named_paths};
 use crate::items::stored::SYSTEM_PROPERTIES;
 
@@ -27,6 +28,8 @@ const POINTS_MAX: usize = 64;
 pub(crate) struct Candidate {
     /// Disjoint, in order.
     pub ranges: Vec<KeyRange>,
+    /// The key that each of the ranges is about, if each is about one; empty otherwise.
+    pub keys: Vec<EffectiveKey>,
     /// An item may have several entries in the ranges.
     pub repeats: bool,
     /// Every entry is a match: nothing of the filter is left to check.
@@ -47,6 +50,7 @@ impl Candidate {
         let label = String::new();
         Self {
             ranges,
+            keys: Vec::new(),
             repeats: false,
             is_exact: false,
             is_selective: true,
@@ -54,6 +58,12 @@ impl Candidate {
             composite: None,
             label,
         }
+    }
+
+    /// The ranges that can have entries in a partition.
+    pub(crate) fn ranges_in(&self, partition: &Partition) -> impl Iterator<Item = &KeyRange> {
+        let is_there = |at: usize| self.keys.get(at).is_none_or(|key| partition.range.contains(key));
+        self.ranges.iter().enumerate().filter(move |(at, _)| is_there(*at)).map(|(_, range)| range)
     }
 
     /// The key of the item that an entry of this candidate is about.
@@ -206,6 +216,7 @@ impl Finder<'_> {
                 let composite = None;
                 Some(Candidate {
                     ranges,
+                    keys: Vec::new(),
                     repeats: true,
                     is_exact: false,
                     is_selective,
@@ -237,18 +248,19 @@ impl Finder<'_> {
         };
         let is_point = matches!(test, Test::Equal(_) | Test::In(_));
         let is_narrowed = is_point && self.points && self.windows.len() * ranges.len() <= POINTS_MAX;
-        let ranges = if is_narrowed {
-            let narrowed = ranges
-                .iter()
-                .flat_map(|range| self.windows.iter().map(|window| encode::within(range, &window.min)));
-            narrowed.collect()
+        let (ranges, keys) = if is_narrowed {
+            let narrowed = ranges.iter().flat_map(|range| {
+                self.windows.iter().map(|window| (encode::within(range, &window.min), window.min.clone()))
+            });
+            narrowed.unzip()
         } else {
-            ranges
+            (ranges, Vec::new())
         };
         let in_array = path.0.contains(&PathStep::Element);
         let is_selective = !matches!(test, Test::NotEqual(_) | Test::StringScan | Test::Type(_));
         Some(Candidate {
             ranges,
+            keys,
             repeats: in_array && !matches!(test, Test::Equal(_)),
             is_exact: is_exact && !in_array && encode::is_exact(test),
             is_narrow: is_narrowed || !self.points,
@@ -433,6 +445,7 @@ impl Finder<'_> {
             let range = encode::composite_between(self.generation.number, number, &values, next)?;
             Some(Candidate {
                 ranges: vec![range],
+                keys: Vec::new(),
                 repeats: false,
                 is_exact: false,
                 is_selective: true,

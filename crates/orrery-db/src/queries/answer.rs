@@ -7,14 +7,13 @@ use orrery_query::Program;
 use orrery_query::ast::Query;
 use orrery_query::context::Work;
 use orrery_query::pipeline::{Options, Output, Pipeline};
-use orrery_storage::{Direction, KeyRange};
+use orrery_storage::Direction;
 
 use super::access::{Candidate, Offers};
-use super::reader::Fetch;
+use super::ahead::{Extent, Place, ReadAhead};
 use super::run::{Run, evaluation_failure};
 use super::shortcut::{self, Extreme};
 use crate::Trace;
-use crate::catalog::Partition;
 use crate::index::encode;
 
 /// Rows of work for one item; there are no joins here.
@@ -54,11 +53,8 @@ impl Run<'_> {
         if !self.entries_are_items() || self.options.without_index {
             return Ok(None);
         }
-        let mut count = 0;
         if query.filter.is_none() {
-            for partition in self.reader.partitions() {
-                count += self.reader.count_items(trace, &partition).await?;
-            }
+            let count = self.count_everywhere(trace, None).await?;
             self.metrics.note("count of all items");
             return Ok(Some(shape.value(count)));
         }
@@ -66,9 +62,7 @@ impl Run<'_> {
         if !candidate.is_exact || candidate.repeats || !candidate.is_narrow {
             return Ok(None);
         }
-        for partition in self.reader.partitions() {
-            count += self.reader.count_entries(trace, &partition, candidate).await?;
-        }
+        let count = self.count_everywhere(trace, Some(candidate)).await?;
         self.metrics.note(&format!("count of {}", candidate.label));
         Ok(Some(shape.value(count)))
     }
@@ -89,19 +83,15 @@ impl Run<'_> {
         }
         let direction = if extreme.is_max { Direction::Backward } else { Direction::Forward };
         let mut pipeline = Pipeline::new(Arc::clone(program), Options::default());
-        let mut count = 0;
-        for partition in self.reader.partitions() {
-            for range in &values.scalars {
-                self.feed_end(trace, &mut pipeline, &partition, range.clone(), direction).await?;
-            }
-            for range in &values.others {
-                self.feed_end(trace, &mut pipeline, &partition, range.clone(), direction).await?;
-            }
-            if extreme.is_counted {
-                let ranges = values.scalars.iter().chain(&values.others).cloned().collect();
-                count += self.reader.count_entries(trace, &partition, &Candidate::of_ranges(ranges)).await?;
-            }
-        }
+        let (reader, partitions) = (self.reader, self.reader.partitions());
+        let ranges = || values.scalars.iter().chain(&values.others);
+        let places = partitions.iter().flat_map(|partition| {
+            ranges().map(move |range| Place::entries(partition, range.clone(), direction, None).of_one())
+        });
+        let mut ahead = ReadAhead::new(reader, Extent::EveryBeginning, places);
+        while self.feed_end(trace, &mut pipeline, &mut ahead).await? {}
+        let counted = Candidate::of_ranges(ranges().cloned().collect());
+        let count = if extreme.is_counted { self.count_everywhere(trace, Some(&counted)).await? } else { 0 };
         if trace.served.is_empty() {
             self.touch(trace).await?;
         }
@@ -115,38 +105,38 @@ impl Run<'_> {
         }))
     }
 
-    /// Feeds the visible items at one end of a range of entries: one of them, or all that share an encoding which
-    /// does not tell them apart.
+    /// Feeds the visible items at one end of the next range of entries: one of them, or all that share an encoding
+    /// which does not tell them apart. Tells whether there was another range.
     async fn feed_end(
         &mut self,
         trace: &mut Trace,
         pipeline: &mut Pipeline,
-        partition: &Partition,
-        mut range: KeyRange,
-        direction: Direction,
-    ) -> Result<()> {
+        ahead: &mut ReadAhead<'_>,
+    ) -> Result<bool> {
         let work = Work::new(WORK_ROWS);
-        let mut fetch = Fetch::one();
         let mut run: Option<Vec<u8>> = None;
-        while !range.is_empty() {
-            let found = self
-                .reader
-                .fetch_entries(trace, partition, &mut range, direction, None, fetch.next())
-                .await?;
-            for found in found {
-                if run.as_ref().is_some_and(|run| *run != found.run) {
-                    return Ok(());
+        loop {
+            let Some(fetched) = ahead.next(trace).await? else { return Ok(false) };
+            for found in fetched.batches.into_iter().flatten() {
+                let is_other = run.as_ref().is_some_and(|run| *run != found.run);
+                if !is_other {
+                    self.feed_one(pipeline, &found, &work)?;
                 }
-                self.feed_one(pipeline, &found, &work)?;
-                if encode::is_distinct(&found.run) {
-                    return Ok(());
+                if is_other || encode::is_distinct(&found.run) {
+                    ahead.leave();
+                    return Ok(true);
                 }
                 run = Some(found.run);
             }
+            fetched.outcome?;
             self.check_time()?;
             tokio::task::yield_now().await;
+            if fetched.place.is_read() {
+                ahead.leave();
+                return Ok(true);
+            }
+            ahead.go_on(fetched.place);
         }
-        Ok(())
     }
 }
 

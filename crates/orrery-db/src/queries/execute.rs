@@ -173,6 +173,7 @@ impl Database {
             resumed_in: None,
             // Functions in JavaScript take their time too.
             multiplies: functions.is_some() || multiplies(&query, &request.text),
+            by_keys: windows.are_points,
         };
         let planning = Instant::now();
         let condition = index_condition(&program, &run.context(None));

@@ -8,9 +8,10 @@ use orrery_query::pipeline::{Pipeline, ResumePoint, ResumeValue, Row};
 use orrery_storage::{Direction, Key, KeyRange};
 
 use super::access::{Sequence, SequenceBy};
+use super::ahead::{Extent, Place, ReadAhead};
 use super::lacking;
 use super::position::Area;
-use super::reader::{Fetch, Flow, Found, sequence_from};
+use super::reader::{Fetch, Flow, Found, Reader, sequence_from};
 use super::run::{Path, Run, evaluation_failure};
 use crate::Trace;
 use crate::catalog::Partition;
@@ -33,87 +34,31 @@ impl Run<'_> {
         trace: &mut Trace,
         pipeline: &mut Pipeline,
         path: &Path,
-        start: &StreamStart,
+        (start, extent): (&StreamStart, Extent),
         mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Flow,
     ) -> Result<()> {
-        let partitions = self.reader.partitions();
-        for partition in &partitions {
-            // Entries are ordered inside one partition; where the last page stopped holds for the partition it
-            // was in, and for what that has been split into since.
-            let resumed = match start.areas.first() {
-                None => &start.key,
-                Some(current) if partition.range.max <= current.min => continue,
-                Some(_) => start
-                    .areas
-                    .iter()
-                    .find(|area| area.covers(&partition.range))
-                    .map_or(&NO_KEY, |area| &area.key),
-            };
-            let candidate = match path {
-                Path::Entries(candidate) => Some(candidate),
-                _ => None,
-            };
-            let item_set = match path {
-                Path::Set(candidate) => {
-                    let set = self.reader.item_set(trace, partition, candidate).await?;
-                    set.map(|set| set.into_iter().filter(|key| key >= resumed).collect::<Vec<Key>>())
-                }
-                Path::Points(points) => Some(points.within(partition, resumed)),
-                _ => None,
-            };
-            let ranges = match (candidate, &item_set) {
-                (_, Some(_)) => Vec::new(),
-                (Some(candidate), None) => ranges_from(&candidate.ranges, resumed),
-                (None, None) => self.reader.item_ranges(partition, resumed),
-            };
-            let mut fetch = Fetch::default();
-            let item_set = item_set.unwrap_or_default();
-            let mut rest = item_set.as_slice();
-            while !rest.is_empty() {
-                let (keys, later) = rest.split_at(fetch.next().min(rest.len()));
-                rest = later;
-                if matches!(path, Path::Points(_)) {
-                    self.reader.timing.count_looked_up(keys.len());
-                }
-                let items = self.reader.load(trace, partition, keys.to_vec()).await?;
-                let found = keys.iter().zip(items).filter_map(|(key, item)| {
-                    Some(Found { item: item?, mark: key.clone(), run: Vec::new() })
-                });
+        let (reader, partitions) = (self.reader, self.reader.partitions());
+        if extent == Extent::Everything {
+            // Whoever must wait for one of them need not begin with the others.
+            for partition in &partitions {
+                reader.admit(trace, partition)?;
+            }
+        }
+        let places = partitions.iter().flat_map(|partition| places(&reader, path, start, partition));
+        let mut ahead = ReadAhead::new(reader, extent, places);
+        while let Some(fetched) = ahead.next(trace).await? {
+            let partition = fetched.place.partition;
+            for found in fetched.batches {
                 let after_each =
                     |pipeline: &mut Pipeline, found: &Found| after_each(pipeline, found, partition);
-                let flow = self.feed_batch(pipeline, found.collect(), after_each).await?;
+                let flow = self.feed_batch(pipeline, found, after_each).await?;
                 if flow != Flow::GoOn {
                     return Ok(());
                 }
                 tokio::task::yield_now().await;
             }
-            for mut range in ranges {
-                while !range.is_empty() {
-                    let found = match candidate {
-                        Some(candidate) => {
-                            let (direction, composite) = (Direction::Forward, candidate.composite.as_deref());
-                            self.reader
-                                .fetch_entries(
-                                    trace,
-                                    partition,
-                                    &mut range,
-                                    direction,
-                                    composite,
-                                    fetch.next(),
-                                )
-                                .await?
-                        }
-                        None => self.reader.fetch_items(trace, partition, &mut range, fetch.next()).await?,
-                    };
-                    let after_each =
-                        |pipeline: &mut Pipeline, found: &Found| after_each(pipeline, found, partition);
-                    let flow = self.feed_batch(pipeline, found, after_each).await?;
-                    if flow != Flow::GoOn {
-                        return Ok(());
-                    }
-                    tokio::task::yield_now().await;
-                }
-            }
+            fetched.outcome?;
+            ahead.go_on(fetched.place);
         }
         // None of the named items may lie in these partitions.
         if trace.served.is_empty() {
@@ -137,11 +82,16 @@ impl Run<'_> {
         let begins_undefined = sequence.lacks_undefined && is_forward && (resume.is_none() || in_undefined);
         let partitions = self.reader.partitions();
         let is_alone = partitions.len() == 1;
+        let mut range = sequence_from(sequence, encoded.as_deref());
+        if only_undefined {
+            range.end = Some(range.start.clone());
+        }
+        let reads_entries = !range.is_empty();
+        let places = partitions.iter().map(|partition| {
+            Place::entries(partition, range.clone(), sequence.direction, sequence.composite())
+        });
+        let mut ahead = ReadAhead::new(self.reader, Extent::EveryBeginning, places);
         for partition in &partitions {
-            let mut range = sequence_from(sequence, encoded.as_deref());
-            if only_undefined {
-                range.end = Some(range.start.clone());
-            }
             if begins_undefined {
                 self.feed_without(trace, pipeline, partition, sequence).await?;
             }
@@ -151,13 +101,9 @@ impl Run<'_> {
             let lost_before = pipeline.rows_lost();
             let mut last_run: Option<Vec<u8>> = None;
             let mut settled = begins_undefined && is_alone && pipeline.is_settled();
-            let mut fetch = Fetch::default();
-            while !range.is_empty() && !settled {
-                let composite = sequence.composite();
-                let found = self
-                    .reader
-                    .fetch_entries(trace, partition, &mut range, sequence.direction, composite, fetch.next())
-                    .await?;
+            let mut is_read = !reads_entries;
+            while !is_read && !settled {
+                let Some(fetched) = ahead.next(trace).await? else { break };
                 let before_each = |pipeline: &mut Pipeline, found: &Found| {
                     let is_new_run = last_run.as_ref() != Some(&found.run);
                     let is_over = pipeline.rows_lost() > lost_before || is_alone && pipeline.is_settled();
@@ -167,8 +113,16 @@ impl Run<'_> {
                     last_run = Some(found.run.clone());
                     true
                 };
+                let found = fetched.batches.into_iter().flatten().collect();
                 let flow = self.feed_batch_until(pipeline, found, before_each).await?;
                 settled = flow == Flow::Stop;
+                if settled {
+                    ahead.leave();
+                } else {
+                    fetched.outcome?;
+                    is_read = fetched.place.is_read();
+                    ahead.go_on(fetched.place);
+                }
                 tokio::task::yield_now().await;
             }
             if sequence.lacks_undefined && !is_forward && !settled {
@@ -364,10 +318,36 @@ impl StreamStart {
 
 static NO_KEY: Key = Key::new();
 
-/// The parts of the ranges from `start` on.
-fn ranges_from(ranges: &[KeyRange], start: &Key) -> Vec<KeyRange> {
-    let rest = ranges
-        .iter()
-        .map(|range| KeyRange { start: range.start.clone().max(start.clone()), end: range.end.clone() });
-    rest.filter(|range| !range.is_empty()).collect()
+/// Where a path leads in one partition, from where the page begins.
+fn places<'a>(
+    reader: &Reader<'_>,
+    path: &'a Path,
+    start: &'a StreamStart,
+    partition: &'a Partition,
+) -> Vec<Place<'a>> {
+    // Entries are ordered inside one partition; where the last page stopped holds for the partition it was in, and
+    // for what that has been split into since.
+    let resumed = match start.areas.first() {
+        None => &start.key,
+        Some(current) if partition.range.max <= current.min => return Vec::new(),
+        Some(_) => {
+            start.areas.iter().find(|area| area.covers(&partition.range)).map_or(&NO_KEY, |area| &area.key)
+        }
+    };
+    match path {
+        Path::Entries(candidate) => {
+            let ranges = candidate.ranges_in(partition).map(|range| KeyRange {
+                start: range.start.clone().max(resumed.clone()),
+                end: range.end.clone(),
+            });
+            let composite = candidate.composite.as_deref();
+            ranges.map(|range| Place::entries(partition, range, Direction::Forward, composite)).collect()
+        }
+        Path::Set(candidate) => vec![Place::set(partition, candidate, resumed)],
+        Path::Points(points) => vec![Place::points(partition, points, resumed)],
+        Path::Items | Path::Sequence(_) => {
+            let ranges = reader.item_ranges(partition, resumed).into_iter();
+            ranges.map(|range| Place::items(partition, range)).collect()
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Queries: from a request body to pages of rows.
 
 mod access;
+mod ahead;
 mod answer;
 pub(crate) mod checks;
 mod choice;

@@ -38,6 +38,15 @@ impl Timing {
         counter.fetch_add(spent, Ordering::Relaxed);
     }
 
+    /// Takes over what was counted elsewhere.
+    pub(super) fn join(&self, other: &Self) {
+        for (own, other) in
+            [(&self.index, &other.index), (&self.load, &other.load), (&self.entries, &other.entries)]
+        {
+            own.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn index_time(&self) -> Duration {
         Duration::from_nanos(self.index.load(Ordering::Relaxed))
     }
@@ -258,7 +267,7 @@ impl Reader<'_> {
         candidate: &Candidate,
     ) -> Result<Option<BTreeSet<Key>>> {
         let mut set = BTreeSet::new();
-        for range in &candidate.ranges {
+        for range in candidate.ranges_in(partition) {
             let mut range = range.clone();
             while !range.is_empty() {
                 let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 4);
@@ -286,7 +295,7 @@ impl Reader<'_> {
         candidate: &Candidate,
     ) -> Result<u64> {
         let mut count = 0;
-        for range in &candidate.ranges {
+        for range in candidate.ranges_in(partition) {
             let mut range = range.clone();
             while !range.is_empty() {
                 let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
@@ -313,7 +322,7 @@ impl Reader<'_> {
         count_max: usize,
     ) -> Result<usize> {
         let mut count = 0;
-        for range in candidate.ranges.iter().filter(|range| !range.is_empty()) {
+        for range in candidate.ranges_in(partition).filter(|range| !range.is_empty()) {
             let scan = Scan::forward(range.clone(), count_max - count);
             count += self.read_index(trace, partition, scan).await?.entries.len();
             if count >= count_max {

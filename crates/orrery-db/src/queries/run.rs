@@ -16,6 +16,7 @@ use orrery_query::{EvalError, Program};
 use orrery_storage::{Key, ReadRequest};
 
 use super::access::{Candidate, Offers, Sequence};
+use super::ahead::Extent;
 use super::choice::path_of;
 use super::execute::QueryOptions;
 use super::feed::StreamStart;
@@ -28,7 +29,7 @@ use crate::scripts::QueryFunctions;
 use crate::{Trace, continuation};
 
 /// Bytes of rows in one page.
-const PAGE_BYTES_MAX: usize = 4 << 20;
+pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Rows in a page when the server may decide.
 pub(super) const PAGE_ROWS_MAX: usize = 1000;
 /// A page that has read for so long ends early, if its shape allows that.
@@ -53,6 +54,8 @@ pub(super) struct Run<'a> {
     pub(super) functions: Option<&'a QueryFunctions>,
     /// The properties of items that the program looks at; `None` = all.
     pub(super) roots: Option<Vec<Box<str>>>,
+    /// The windows are keys that the filter names.
+    pub(super) by_keys: bool,
 }
 
 /// The rows of a page and where the next one begins.
@@ -162,7 +165,8 @@ impl Run<'_> {
         let (mut looked_ahead, mut stopped) = (0, false);
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
         let by_entries = matches!(path, Path::Entries(..));
-        let feed = self.feed(trace, &mut pipeline, &path, &start, |pipeline, found, partition| {
+        let extent = if self.by_keys { Extent::SmallPlaces } else { Extent::Unknown };
+        let feed = self.feed(trace, &mut pipeline, &path, (&start, extent), |pipeline, found, partition| {
             // The window has counted all rows of this item, also those that do not fit the page.
             let position = |key: Key, skip_rows, passed| {
                 let areas = start.areas_at(by_entries, partition, &key);
@@ -230,8 +234,8 @@ impl Run<'_> {
                     self.feed_sequence(trace, &mut pipeline, sequence, resume.as_ref()).await?;
                 }
                 path => {
-                    self.feed(trace, &mut pipeline, path, &StreamStart::default(), |_, _, _| Flow::GoOn)
-                        .await?;
+                    let all = (&StreamStart::default(), Extent::Everything);
+                    self.feed(trace, &mut pipeline, path, all, |_, _, _| Flow::GoOn).await?;
                 }
             }
         }
@@ -290,7 +294,13 @@ impl Run<'_> {
             number = path.number();
             // Distinct rows come as items do; no more are needed than this page and a sign of the next.
             let enough = usize::try_from(returned).unwrap_or(usize::MAX).saturating_add(self.rows_max);
-            self.feed(trace, &mut pipeline, &path, &StreamStart::default(), |pipeline, _, _| {
+            let extent = match incremental {
+                false => Extent::Everything,
+                true if self.by_keys => Extent::SmallPlaces,
+                true => Extent::Unknown,
+            };
+            let all = (&StreamStart::default(), extent);
+            self.feed(trace, &mut pipeline, &path, all, |pipeline, _, _| {
                 let has_enough = incremental && (pipeline.ready() > enough || pipeline.is_done());
                 if has_enough { Flow::Stop } else { Flow::GoOn }
             })

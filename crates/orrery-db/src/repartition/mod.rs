@@ -28,6 +28,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use orrery_model::container::ContainerDefinition;
 use orrery_model::rid::ContainerRid;
 use orrery_model::{Error, ErrorKind, Object, Result, Value};
 use orrery_storage::Duty;
@@ -39,6 +40,9 @@ use crate::{Database, Trace};
 
 /// How often it is looked whether another process has died over it.
 const TURN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// After so long a container that was made for the work and never recorded is left over from a crash.
+const LEFTOVER_SECONDS: i64 = 60;
 
 /// A container on its way to another key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +115,7 @@ pub struct RepartitionRequest {
 pub struct RepartitionStatus {
     /// `copying`, `verifying`, `switching`, `done` or `failed`.
     pub phase: &'static str,
+    /// The items to copy, as many as there were when it began or went on; at the end, those that were copied.
     pub items: u64,
     pub copied: u64,
     pub removed: u64,
@@ -199,12 +204,25 @@ impl Database {
         object.set("id", format!("{name}.repartitioning").into());
         object.set("partitionKey", request.partition_key.clone());
         object.set(SYNTHETIC_KEY, request.synthetic_key.clone().unwrap_or(Value::Null));
+        let wanted = ContainerDefinition::create(&body)?.partition_key;
+        let own = source.definition.to_value();
+        if wanted == source.definition.partition_key
+            && own.get(SYNTHETIC_KEY) == request.synthetic_key.as_ref()
+        {
+            // The command may be repeated, because the server stopped before it could tell that all was done.
+            if source.repartitioned.is_some() {
+                return self.repartition_status(database, container);
+            }
+            let message = Some("The container has this key.".to_owned());
+            return Ok(RepartitionStatus { phase: "done", message, ..RepartitionStatus::default() });
+        }
         let catalog = self.catalog.snapshot();
         if let Some(keep_as) = &request.keep_as
             && catalog.container(database, keep_as).is_ok()
         {
             return Err(crate::catalog::already_exists());
         }
+        self.remove_leftover(database, &format!("{name}.repartitioning")).await?;
         let offer = catalog.offer_of(OfferOwner::Container(source.rid));
         let throughput = offer.map(|offer| offer.document.throughput);
         let made = self
@@ -410,6 +428,10 @@ impl Database {
 
     async fn run_repartition(self: &Arc<Self>, run: Run, path: &str) -> Result<()> {
         let mut follower = follow::Follower::new(self, run, path)?;
+        let source = Arc::clone(&follower.source);
+        let usage = self.container_usage(&source.database_id, source.definition.id.as_str()).await?;
+        let items = usage.iter().map(|(_, usage)| usage.items).sum();
+        self.repartitions.update(path, |status| status.items = items);
         follower.catch_up().await?;
         self.repartitions.update(path, |status| status.phase = "verifying");
         let mut verified = verify::Verification::pass(self, &mut follower).await?;
@@ -428,6 +450,23 @@ impl Database {
             kept_as: None,
         };
         self.switch(run, done).await
+    }
+
+    /// Removes what was made for a repartitioning that the server did not come to record. It holds nothing.
+    async fn remove_leftover(self: &Arc<Self>, database: &str, name: &str) -> Result<()> {
+        let catalog = self.catalog.snapshot();
+        let Ok(leftover) = catalog.container(database, name) else { return Ok(()) };
+        let is_target = |other: &Arc<Container>| {
+            other.repartition.as_ref().is_some_and(|repartition| repartition.target == leftover.rid)
+        };
+        // Another request, or another server, may have made it just now and not come to record it yet.
+        let is_old = self.env.now_seconds() - leftover.stamp.timestamp >= LEFTOVER_SECONDS;
+        let usage = self.container_usage(database, name).await?;
+        let is_empty = usage.iter().all(|(_, usage)| usage.items == 0);
+        if is_old && is_empty && !catalog.containers().any(is_target) {
+            self.delete_by_rid(leftover.rid).await?;
+        }
+        Ok(())
     }
 
     async fn delete_by_rid(self: &Arc<Self>, rid: ContainerRid) -> Result<()> {

@@ -7,7 +7,7 @@ use orrery_model::{Result, Value};
 
 use super::{Repartitioned, Run, tombstone};
 use crate::Database;
-use crate::catalog::{Container, OfferOwner, existing};
+use crate::catalog::{Container, OfferOwner, Script, existing};
 use crate::failure::store_failure;
 
 const DELETE_AT_ONCE: usize = 1000;
@@ -40,6 +40,8 @@ impl Database {
                 let own = run.own(&source)?;
                 let target = Arc::clone(existing(&change.catalog, own.target)?);
                 let name = source.definition.id.as_str().to_owned();
+                // Scripts belong to a container: the new one gets them as they are at this moment.
+                let scripts = change.catalog.scripts(source.rid);
                 change.remove_container(&source);
                 change.remove_container(&target);
                 let stamp = change.stamp;
@@ -51,6 +53,11 @@ impl Database {
                     repartitioned,
                     ..Container::clone(&target)
                 });
+                for script in scripts.all() {
+                    let mut copy = Script { stamp, ..Script::clone(script) };
+                    copy.rid.container = target.rid;
+                    change.put_script(copy);
+                }
                 if let Some(keep_as) = &own.keep_as {
                     if change.catalog.container(&source.database_id, keep_as).is_ok() {
                         return Err(crate::catalog::already_exists());
@@ -62,6 +69,9 @@ impl Database {
                         repartition: None,
                         ..Container::clone(&source)
                     });
+                    for script in scripts.all() {
+                        change.put_script(Script::clone(script));
+                    }
                 } else {
                     let offer = change.catalog.offer_of(OfferOwner::Container(rid));
                     if let Some(offer) = offer.map(|offer| offer.document.rid) {

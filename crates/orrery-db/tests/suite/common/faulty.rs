@@ -1,5 +1,5 @@
 //! A store that stops taking commits after a number of them: what a crash in the middle of something looks
-//! like to whoever opens the data next.
+//! like to whoever opens the data next. It can also keep reads waiting until there are several at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,6 +16,21 @@ pub struct Faulty {
     creates_left: AtomicI64,
     changes_left: AtomicI64,
     pretended_bytes: AtomicI64,
+    /// How many reads must be under way before any goes on; 0 = they need not wait.
+    gathers: AtomicI64,
+    reads_under_way: AtomicI64,
+    reads_at_once: AtomicI64,
+    reads: AtomicI64,
+    gathered: tokio::sync::Notify,
+}
+
+/// A read that is under way.
+struct UnderWay<'a>(&'a Faulty);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.reads_under_way.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Faulty {
@@ -27,7 +42,40 @@ impl Faulty {
             creates_left: unlimited(),
             changes_left: unlimited(),
             pretended_bytes: AtomicI64::new(-1),
+            gathers: AtomicI64::new(0),
+            reads_under_way: AtomicI64::new(0),
+            reads_at_once: AtomicI64::new(0),
+            reads: AtomicI64::new(0),
+            gathered: tokio::sync::Notify::new(),
         }
+    }
+
+    /// Keeps reads waiting until so many are under way at once; then all go on, and later ones too.
+    pub fn gather_reads(&self, count: i64) {
+        self.reads_at_once.store(0, Ordering::SeqCst);
+        self.reads.store(0, Ordering::SeqCst);
+        self.gathers.store(count, Ordering::SeqCst);
+    }
+
+    /// The most reads that were under way at once, and how many there were, since the last [`Self::gather_reads`].
+    pub fn reads_seen(&self) -> (i64, i64) {
+        (self.reads_at_once.load(Ordering::SeqCst), self.reads.load(Ordering::SeqCst))
+    }
+
+    async fn gather(&self) -> UnderWay<'_> {
+        let gathered = self.gathered.notified();
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let now = self.reads_under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        let under_way = UnderWay(self);
+        self.reads_at_once.fetch_max(now, Ordering::SeqCst);
+        let wanted = self.gathers.load(Ordering::SeqCst);
+        if now < wanted {
+            gathered.await;
+        } else if wanted > 0 {
+            self.gathers.store(0, Ordering::SeqCst);
+            self.gathered.notify_waiters();
+        }
+        under_way
     }
 
     /// Lets so many commits pass and no more.
@@ -109,7 +157,10 @@ impl PartitionStore for Faulty {
         partition: PartitionRef,
         request: ReadRequest,
     ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
-        self.inner.read(partition, request)
+        Box::pin(async move {
+            let _under_way = self.gather().await;
+            self.inner.read(partition, request).await
+        })
     }
 
     fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
