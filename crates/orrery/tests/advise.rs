@@ -1,6 +1,6 @@
 //! Advice from end to end: a server records what it is asked, and the advisor takes data and workload from it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::float_cmp, clippy::cast_precision_loss, reason = "tests")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -127,6 +127,58 @@ fn pages_are_whole_and_simulations_repeat() {
     assert_eq!(refused.status.code(), Some(1));
 }
 
+/// Every figure that the advisor promises, for a candidate whose answer to each is known from how the data is made.
+#[test]
+fn every_figure_is_reported() {
+    let arguments = ["advise", "--example", "tenants", "--items-max", "5000", "--output", "json"];
+    let report: serde_json::Value = serde_json::from_str(&run(&arguments)).unwrap();
+    let candidates = report["candidates"].as_array().unwrap();
+    let named = |name: &str| {
+        let found = candidates.iter().find(|candidate| candidate["name"] == name);
+        found.unwrap_or_else(|| panic!("{name} is not among the candidates"))
+    };
+    let number = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| panic!("{value} is no number"));
+    let tenant = named("/tenantId");
+    let partitions = usize::try_from(report["partitions"].as_u64().unwrap()).unwrap();
+    // A giant and 300 others; the giant has three items of ten.
+    assert!((250.0..=310.0).contains(&number(&tenant["distinctValues"])));
+    assert!((0.25..=0.35).contains(&number(&tenant["largestKey"]["share"])));
+    assert_eq!(tenant["heaviestKeys"][0]["key"], r#"["tenant-000"]"#);
+    assert!(
+        number(&tenant["largestKey"]["bytes"]) > 0.0 && number(&tenant["largestKey"]["daysUntilFull"]) > 0.0
+    );
+    let spread = &tenant["spread"];
+    assert_eq!(spread["items"].as_array().unwrap().len(), partitions);
+    assert_eq!(spread["items"].as_array().unwrap().iter().map(number).sum::<f64>(), 5000.0);
+    assert!(number(&spread["unevenness"]) > 1.0 && number(&spread["unevennessInTime"]) > 1.0);
+    let growth = tenant["growth"].as_array().unwrap();
+    assert!(growth.len() > 3 && growth.iter().all(|stage| number(&stage["partitions"]) >= partitions as f64));
+    // The tenant is always known, so nothing fans out; reads by id and key are point reads.
+    let reads = &tenant["reads"];
+    assert!(number(&reads["pointShare"]) > 0.3 && number(&reads["singlePartitionShare"]) > 0.5);
+    assert_eq!(number(&reads["fanOutShare"]), 0.0);
+    // A key that nobody knows sends queries everywhere.
+    let unknown =
+        candidates.iter().find(|candidate| number(&candidate["reads"]["fanOutShare"]) > 0.0).unwrap();
+    assert!(number(&unknown["reads"]["fanOutPartitions"]) > 1.0);
+    assert!(number(&tenant["requestUnitsPerHour"]) > 0.0);
+    assert!(number(&tenant["throttled"]["share"]) >= 0.0 && number(&tenant["hotFactor"]) > 1.0);
+    assert!(number(&tenant["neededThroughput"]["inAYear"]) >= number(&tenant["neededThroughput"]["now"]));
+    assert!(!tenant["against"].as_array().unwrap().is_empty(), "the giant is a reason against it");
+    assert!(!candidates[0]["for"].as_array().unwrap().is_empty());
+    assert!(!report["suffixPlans"].as_array().unwrap().is_empty());
+    // What is written together: kept by the customer, lost by the date.
+    let arguments =
+        ["advise", "--example", "orders", "--items-max", "4000", "--candidate", "/date", "--output", "json"];
+    let report: serde_json::Value = serde_json::from_str(&run(&arguments)).unwrap();
+    let of = |name: &str| {
+        let all = report["candidates"].as_array().unwrap();
+        all.iter().find(|candidate| candidate["name"] == name).unwrap()["transactions"].clone()
+    };
+    assert_eq!(of("/customerId"), "kept");
+    assert!(of("/date")["lost"].as_f64().is_some_and(|share| share > 0.9), "{}", of("/date"));
+}
+
 /// Shows each page in frames of a browser: wide, narrow, and wide in dark colours; measures what is seen there.
 const SHOWN: &str = r#"<!doctype html><meta charset="utf-8"><body><script>
 "use strict";
@@ -162,7 +214,7 @@ function measure(frame, name, look) {
     return { title: svg.querySelector("title").textContent, marks: marks.length, texts: boxes.length, outside, overlapping,
       letters: parseFloat(style(first).fontSize) * size.width / view.width, shown: size.width > 200 && size.height > 80 };
   });
-  const paper = style(page.body).backgroundColor, dim = page.querySelector(".dim");
+  const paper = style(page.body).backgroundColor, dim = page.querySelector(".dim,figcaption");
   found.push({ name, look, plots, overflow: page.documentElement.scrollWidth - frame.clientWidth,
     contrast: Math.min(contrast(style(page.body).color, paper), contrast(style(dim).color, paper)),
     fetched: frame.contentWindow.performance.getEntriesByType("resource").length });
@@ -184,7 +236,7 @@ for (const [name, html] of Object.entries(pages)) {
     left += 1;
     frame.onload = () => {
       frame.contentWindow.onerror = (message) => { errors.push(message); };
-      measure(frame, name, look);
+      try { measure(frame, name, look); } catch (error) { errors.push(String(error)); }
       left -= 1;
       if (left === 0) done();
     };

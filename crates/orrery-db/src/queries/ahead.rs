@@ -279,8 +279,8 @@ impl Run<'_> {
             reader.admit(trace, partition)?;
         }
         let width = if reader.overlay.is_some() { 1 } else { PLACES_MAX };
-        let counts = stream::iter(&partitions).map(|partition| count(reader, partition, candidate));
-        let mut counts = std::pin::pin!(counts.buffered(width));
+        let counts: Vec<_> = partitions.iter().map(|partition| count(reader, partition, candidate)).collect();
+        let mut counts = std::pin::pin!(stream::iter(counts).buffered(width));
         let mut sum = 0;
         while let Some((partition, counted, read, timing)) = counts.next().await {
             reader.account(trace, partition, &read, &timing);

@@ -38,12 +38,6 @@ impl Run<'_> {
         mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Flow,
     ) -> Result<()> {
         let (reader, partitions) = (self.reader, self.reader.partitions());
-        if extent == Extent::Everything {
-            // Whoever must wait for one of them need not begin with the others.
-            for partition in &partitions {
-                reader.admit(trace, partition)?;
-            }
-        }
         let places = partitions.iter().flat_map(|partition| places(&reader, path, start, partition));
         let mut ahead = ReadAhead::new(reader, extent, places);
         while let Some(fetched) = ahead.next(trace).await? {

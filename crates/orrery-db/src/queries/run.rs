@@ -165,7 +165,7 @@ impl Run<'_> {
         let (mut looked_ahead, mut stopped) = (0, false);
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
         let by_entries = matches!(path, Path::Entries(..));
-        let extent = if self.by_keys { Extent::SmallPlaces } else { Extent::Unknown };
+        let extent = self.extent();
         let feed = self.feed(trace, &mut pipeline, &path, (&start, extent), |pipeline, found, partition| {
             // The window has counted all rows of this item, also those that do not fit the page.
             let position = |key: Key, skip_rows, passed| {
@@ -294,11 +294,7 @@ impl Run<'_> {
             number = path.number();
             // Distinct rows come as items do; no more are needed than this page and a sign of the next.
             let enough = usize::try_from(returned).unwrap_or(usize::MAX).saturating_add(self.rows_max);
-            let extent = match incremental {
-                false => Extent::Everything,
-                true if self.by_keys => Extent::SmallPlaces,
-                true => Extent::Unknown,
-            };
+            let extent = if incremental { self.extent() } else { Extent::Everything };
             let all = (&StreamStart::default(), extent);
             self.feed(trace, &mut pipeline, &path, all, |pipeline, _, _| {
                 let has_enough = incremental && (pipeline.ready() > enough || pipeline.is_done());
@@ -317,6 +313,11 @@ impl Run<'_> {
         let next =
             more.then(|| Position::Counted { returned: returned + outputs.len() as u64, path: number });
         Ok((outputs, next))
+    }
+
+    /// How far a page will read that may end at any item.
+    fn extent(&self) -> Extent {
+        if self.by_keys { Extent::SmallPlaces } else { Extent::Unknown }
     }
 
     /// A query that reads no items still answers with the session of a partition.
