@@ -36,14 +36,15 @@ fn request(text: &str) -> QueryRequest {
     QueryRequest::parse(format!(r#"{{"query":{}}}"#, Value::from(text).to_json()).as_bytes()).unwrap()
 }
 
-fn page_of(items_max: i32, continuation: Option<String>) -> QueryOptions {
+fn page_of(items_max: i64, continuation: Option<String>) -> QueryOptions {
     let page = PageRequest { items_max: Some(items_max), continuation };
     QueryOptions { cross_partition: true, page, ..QueryOptions::default() }
 }
 
 async fn page(world: &World, text: &str, options: &QueryOptions) -> (QueryPage, Trace) {
     let mut trace = Trace::default();
-    let query = world.database.query_items(&mut trace, PLACE, options, &request(text));
+    let request = request(text);
+    let query = world.database.query_items(&mut trace, PLACE, options, &request);
     let page = tokio::time::timeout(PATIENCE, query).await.expect("reads wait for each other");
     (page.unwrap_or_else(|error| panic!("{text}: {error}")), trace)
 }
@@ -152,8 +153,8 @@ async fn a_partition_that_must_rest_stops_only_pages_that_need_it() {
     let store = Arc::new(Faulty::new(Arc::new(Memory::new())));
     let options = Options { partitions_at_creation: Some(2), throttle: true, ..quiet_options() };
     let world = World::on(store, options).await;
-    let create = world.database.create_database(&mut Trace::default(), br#"{"id":"db"}"#, None);
-    create.await.unwrap();
+    let mut trace = Trace::default();
+    world.database.create_database(&mut trace, br#"{"id":"db"}"#, None).await.unwrap();
     world.create_named(CONTAINER, BY_PK, Some(Throughput::Manual(20_000))).await.unwrap();
     let mut written = Vec::new();
     for number in 0..40 {
