@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 
 use futures_util::StreamExt;
-use futures_util::stream::{self, FuturesOrdered};
+use futures_util::stream::FuturesOrdered;
 use orrery_model::Result;
 use orrery_storage::{Direction, Key, KeyRange};
 
@@ -279,10 +279,13 @@ impl Run<'_> {
             reader.admit(trace, partition)?;
         }
         let width = if reader.overlay.is_some() { 1 } else { PLACES_MAX };
-        let counts: Vec<_> = partitions.iter().map(|partition| count(reader, partition, candidate)).collect();
-        let mut counts = std::pin::pin!(stream::iter(counts).buffered(width));
-        let mut sum = 0;
-        while let Some((partition, counted, read, timing)) = counts.next().await {
+        let (mut waiting, mut running, mut sum) = (partitions.iter(), FuturesOrdered::new(), 0);
+        loop {
+            while running.len() < width {
+                let Some(partition) = waiting.next() else { break };
+                running.push_back(count(reader, partition, candidate));
+            }
+            let Some((partition, counted, read, timing)) = running.next().await else { break };
             reader.account(trace, partition, &read, &timing);
             sum += counted?;
         }
@@ -290,17 +293,17 @@ impl Run<'_> {
     }
 }
 
+type Counting<'a> = Pin<Box<dyn Future<Output = (&'a Partition, Result<u64>, Trace, Timing)> + Send + 'a>>;
+
 /// Counts in one partition.
-async fn count<'p>(
-    reader: Reader<'_>,
-    partition: &'p Partition,
-    candidate: Option<&Candidate>,
-) -> (&'p Partition, Result<u64>, Trace, Timing) {
-    let (timing, mut trace) = (Timing::default(), Trace::default());
-    let own = Reader { timing: &timing, ..reader };
-    let counted = match candidate {
-        Some(candidate) => own.count_entries(&mut trace, partition, candidate).await,
-        None => own.count_items(&mut trace, partition).await,
-    };
-    (partition, counted, trace, timing)
+fn count<'a>(reader: Reader<'a>, partition: &'a Partition, candidate: Option<&'a Candidate>) -> Counting<'a> {
+    Box::pin(async move {
+        let (timing, mut trace) = (Timing::default(), Trace::default());
+        let own = Reader { timing: &timing, ..reader };
+        let counted = match candidate {
+            Some(candidate) => own.count_entries(&mut trace, partition, candidate).await,
+            None => own.count_items(&mut trace, partition).await,
+        };
+        (partition, counted, trace, timing)
+    })
 }
