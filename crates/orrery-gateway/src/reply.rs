@@ -41,7 +41,6 @@ impl Reply {
     }
 
     /// Adds a header; a value that cannot be one is a fault of ours and is left out.
-    #[expect(clippy::needless_pass_by_value, reason = "callers read better without a reference")]
     pub(crate) fn with(mut self, name: &'static str, value: impl Display) -> Self {
         // Written once, into the buffer that the header then shares.
         let mut text = BytesMut::with_capacity(48);
