@@ -119,8 +119,10 @@ impl Database {
     }
 
     async fn new_partitions(&self, count: usize, lsn: Lsn) -> Result<Vec<PartitionRef>> {
+        let mut chosen = self.catalog.choose_numbers(count, Vec::new()).await?;
         let numbers = self.catalog.change(|change| {
-            let partitions: Vec<PartitionRef> = (0..count).map(|_| change.new_partition()).collect();
+            let partitions: Vec<PartitionRef> =
+                (0..count).map(|_| change.new_partition(&mut chosen)).collect();
             change.put_account();
             Ok(partitions)
         });

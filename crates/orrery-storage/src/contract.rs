@@ -287,6 +287,18 @@ pub trait PartitionStore: Send + Sync + 'static {
     /// All partitions, in no particular order.
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>>;
 
+    /// Rising numbers for new partitions, none below `from`. A store that places partitions by their number
+    /// chooses them so that the new ones lie apart from each other and from those they are used `beside`.
+    fn choose_numbers(
+        &self,
+        from: u32,
+        count: usize,
+        beside: Vec<PartitionId>,
+    ) -> BoxFuture<'_, Result<Vec<PartitionId>, StoreError>> {
+        drop(beside);
+        Box::pin(async move { Ok(consecutive(from, count)) })
+    }
+
     /// Makes an empty partition at epoch 0 whose numbers continue after `lsn`. If it exists it keeps what it
     /// has, and its numbers continue after the larger of its own and `lsn`: the children of a split are
     /// filled first and learn at the switch how far their parent came.
@@ -351,6 +363,10 @@ pub trait PartitionStore: Send + Sync + 'static {
 
     /// Flushes what is buffered and stops background work. Later calls fail as unavailable.
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+pub(crate) fn consecutive(from: u32, count: usize) -> Vec<PartitionId> {
+    (from..).take(count).map(PartitionId).collect()
 }
 
 /// A frozen view of one partition.

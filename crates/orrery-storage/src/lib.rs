@@ -19,4 +19,6 @@ pub use contract::{
 pub use coordination::{Coordination, Duty};
 pub use embedded::{Durability, Embedded, EmbeddedOptions, OpenError};
 pub use memory::Memory;
-pub use postgres::{InvalidStoreUrl, NodeStatus, Postgres, PostgresError, PostgresOptions, StoreStatus};
+pub use postgres::{
+    InvalidStoreUrl, NodeStatus, Postgres, PostgresError, PostgresOptions, StandbyStatus, StoreStatus,
+};

@@ -84,10 +84,18 @@ mod shared {
             })
             .collect();
         let admin = admin().await;
+        // On a cluster the connections are to all nodes.
+        let extensions = admin.query("SELECT 1 FROM pg_extension WHERE extname = 'citus'", &[]).await.unwrap();
+        let cutting = if extensions.is_empty() {
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE application_name = $1::text AND state <> 'idle'"
+        } else {
+            "SELECT r.result FROM run_command_on_all_nodes(format('SELECT count(pg_terminate_backend(pid)) \
+             FROM pg_stat_activity WHERE application_name = %L AND state <> ''idle''', $1::text)) AS r \
+             WHERE r.result <> '0'"
+        };
         let mut cut = 0;
         while writers.iter().any(|writer| !writer.is_finished()) {
-            let cutting = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                 WHERE application_name = $1 AND state <> 'idle'";
             cut += admin.query(cutting, &[&name]).await.unwrap().len();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -1,6 +1,8 @@
 //! A PostgreSQL server for tests: the one that `ORRERY_TEST_STORE_URL` names, or one of this process's own, in
 //! a temporary directory, started on first use and gone with the process.
 
+pub mod citus;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -144,7 +146,13 @@ pub fn fresh_store_url() -> String {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let url = store_url();
     let joint = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{joint}schema=t_{}_{number}_{}", std::process::id(), unique())
+    // On Citus every table has as many shards, which takes time; elsewhere it means nothing.
+    format!("{url}{joint}shards=8&schema=t_{}_{number}_{}", std::process::id(), unique())
+}
+
+/// The schema that a URL of [`fresh_store_url`] names.
+pub fn schema_of(url: &str) -> &str {
+    url.rsplit("schema=").next().and_then(|rest| rest.split('&').next()).unwrap_or_default()
 }
 
 /// Processes of different machines may share a server.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use orrery_model::{Object, Value};
-use orrery_storage::{Postgres, PostgresOptions, StoreStatus};
+use orrery_storage::{Postgres, PostgresOptions, StandbyStatus, StoreStatus};
 
 use crate::cli::{Output, StoreArguments};
 use crate::failure::Failure;
@@ -74,19 +74,23 @@ fn as_json(status: &StoreStatus) -> Value {
         object.set("name", Value::from(node.name.as_str()));
         let partitions = node.partitions.iter().map(|id| Value::from(i64::from(id.0)));
         object.set("partitions", Value::from(partitions.collect::<Vec<_>>()));
+        object.set("shards", Value::from(i64::try_from(node.shards).unwrap_or(i64::MAX)));
         object.set("tableBytes", Value::from(node.table_bytes));
         object.set("indexBytes", Value::from(node.index_bytes));
+        let standbys = node.standbys.iter().map(|standby| {
+            let mut object = Object::new();
+            object.set("name", Value::from(standby.name.as_str()));
+            object.set("state", Value::from(standby.state.as_str()));
+            object.set("behindBytes", Value::from(standby.behind_bytes));
+            Value::Object(object)
+        });
+        object.set("standbys", Value::from(standbys.collect::<Vec<_>>()));
+        if let Some(failure) = &node.failure {
+            object.set("failure", Value::from(failure.as_str()));
+        }
         Value::Object(object)
     });
     object.set("nodes", Value::from(nodes.collect::<Vec<_>>()));
-    let standbys = status.standbys.iter().map(|(name, state, behind)| {
-        let mut object = Object::new();
-        object.set("name", Value::from(name.as_str()));
-        object.set("state", Value::from(state.as_str()));
-        object.set("behindBytes", Value::from(*behind));
-        Value::Object(object)
-    });
-    object.set("standbys", Value::from(standbys.collect::<Vec<_>>()));
     Value::Object(object)
 }
 
@@ -105,9 +109,13 @@ fn as_text(status: &StoreStatus) -> String {
         let numbers: Vec<String> =
             node.partitions.iter().take(LISTED_MAX).map(|id| id.0.to_string()).collect();
         let more = if node.partitions.len() > LISTED_MAX { ", …" } else { "" };
+        let shards = match status.citus_version {
+            Some(_) => format!(" in {} shards", node.shards),
+            None => String::new(),
+        };
         writeln!(
             text,
-            "  {}: {} partitions ({}{more}), {} MB of tables, {} MB of indexes",
+            "  {}: {} partitions{shards} ({}{more}), {} MB of tables, {} MB of indexes",
             node.name,
             node.partitions.len(),
             numbers.join(", "),
@@ -115,10 +123,14 @@ fn as_text(status: &StoreStatus) -> String {
             node.index_bytes >> 20
         )
         .expect("a String accepts every write");
-    }
-    for (name, state, behind) in &status.standbys {
-        writeln!(text, "  standby {name}: {state}, {behind} bytes behind")
-            .expect("a String accepts every write");
+        if let Some(failure) = &node.failure {
+            writeln!(text, "    cannot be asked: {failure}").expect("a String accepts every write");
+        }
+        for standby in &node.standbys {
+            let StandbyStatus { name, state, behind_bytes } = standby;
+            writeln!(text, "    standby {name}: {state}, {behind_bytes} bytes behind")
+                .expect("a String accepts every write");
+        }
     }
     text
 }

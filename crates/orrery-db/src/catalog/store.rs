@@ -46,6 +46,9 @@ pub(crate) struct Change {
     writes: Vec<(Key, Option<Vec<u8>>)>,
 }
 
+/// Numbers that new partitions may get, rising.
+pub(crate) struct NewNumbers(std::collections::VecDeque<PartitionId>);
+
 impl CatalogStore {
     /// Reads the catalog, or makes an empty one in an empty store.
     pub(crate) async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>) -> Result<Self> {
@@ -120,6 +123,13 @@ impl CatalogStore {
         Ok(out)
     }
 
+    /// Numbers for partitions that will be used together with others.
+    pub(crate) async fn choose_numbers(&self, count: usize, beside: Vec<PartitionId>) -> Result<NewNumbers> {
+        let from = self.snapshot().next_partition;
+        let numbers = self.store.choose_numbers(from, count, beside).await.map_err(store_failure)?;
+        Ok(NewNumbers(numbers.into()))
+    }
+
     /// Sees what other processes have changed. Cheap if that is nothing.
     pub(crate) async fn refresh(&self) -> Result<()> {
         let before = self.known_lsn.load(Ordering::Acquire);
@@ -166,10 +176,11 @@ impl Change {
         self.writes.push((record::ACCOUNT_KEY.to_vec(), Some(value)));
     }
 
-    /// The next physical partition's number.
-    pub(crate) fn new_partition(&mut self) -> PartitionRef {
-        let id = PartitionId(self.catalog.next_partition);
-        self.catalog.next_partition += 1;
+    /// The number of a new physical partition: the one that was chosen, unless somebody has passed it by now.
+    pub(crate) fn new_partition(&mut self, numbers: &mut NewNumbers) -> PartitionRef {
+        let next = self.catalog.next_partition;
+        let id = numbers.0.pop_front().filter(|id| id.0 >= next).unwrap_or(PartitionId(next));
+        self.catalog.next_partition = id.0 + 1;
         PartitionRef { id, epoch: 0 }
     }
 

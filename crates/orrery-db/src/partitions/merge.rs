@@ -70,6 +70,9 @@ impl Database {
         let range = EpkRange::new(parents[0].range.min.clone(), parents[1].range.max.clone());
         let order: Vec<u32> = parents.iter().map(|parent| parent.range_id).collect();
         let report = [order[0], order[1]];
+        let others = container.partitions.iter().filter(|other| !report.contains(&other.range_id));
+        let beside = others.map(|other| other.store.id).collect();
+        let mut numbers = self.catalog.choose_numbers(1, beside).await?;
         let children = self
             .reshape(
                 rid,
@@ -78,7 +81,7 @@ impl Database {
                     let child = Newborn {
                         range_id: current.next_range_id(),
                         range,
-                        store: change.new_partition(),
+                        store: change.new_partition(&mut numbers),
                         numberings,
                     };
                     Ok(Reshaping { parents: order, children: vec![child] })

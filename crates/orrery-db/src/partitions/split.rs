@@ -53,6 +53,9 @@ impl Database {
             .range
             .split_at(&at)
             .ok_or_else(|| Error::internal("the split point lies outside of the partition"))?;
+        let others = container.partitions.iter().filter(|other| other.range_id != range_id);
+        let beside = others.map(|other| other.store.id).collect();
+        let mut numbers = self.catalog.choose_numbers(2, beside).await?;
         let children = self
             .reshape(
                 rid,
@@ -62,7 +65,7 @@ impl Database {
                     let mut newborn = |range_id, range| Newborn {
                         range_id,
                         range,
-                        store: change.new_partition(),
+                        store: change.new_partition(&mut numbers),
                         numberings: parent.numberings,
                     };
                     let children = vec![newborn(next, left), newborn(next + 1, right)];

@@ -161,6 +161,9 @@ impl Lane {
                 tracing::warn!(partition = self.partition.id.0, reason, "the answer to a commit was lost");
                 match self.resolve(shared, name, &reason).await {
                     Fate::Committed => {}
+                    Fate::NotCommitted if began.elapsed() > shared.options.commit_patience => {
+                        return refuse(group, &CommitError::Unavailable(reason));
+                    }
                     Fate::NotCommitted => continue,
                     Fate::Unknown(reason) => {
                         return refuse(group, &CommitError::Unknown(reason));

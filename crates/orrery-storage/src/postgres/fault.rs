@@ -67,14 +67,12 @@ impl From<PoolError> for Fault {
     }
 }
 
-/// Whether a COMMIT that failed so may have happened all the same: the server answers with a conflict only if
-/// it has not.
+/// Whether a COMMIT that failed so may have happened all the same. Only a conflict or a broken rule says that it
+/// has not; a node of a cluster that commits on another one reports whatever went wrong there as a fault of its
+/// own.
 pub(super) fn leaves_doubt(error: &Error) -> bool {
-    match error.as_db_error() {
-        None => true,
-        Some(server) => {
-            let code = server.code().code();
-            code.starts_with("57P") || code.starts_with("08") || code == "25P03" || code == "57014"
-        }
-    }
+    error.as_db_error().is_none_or(|server| {
+        let code = server.code().code();
+        !(code.starts_with("40") || code.starts_with("23") || code == "25P02")
+    })
 }

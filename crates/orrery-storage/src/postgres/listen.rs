@@ -14,6 +14,8 @@ use crate::contract::PartitionId;
 
 /// How long to wait before listening again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often to see whether the announced partition lies on another node by now.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 pub(super) fn start(shared: &Arc<Shared>, tls: Option<Tls>) {
     let mut closing = shared.closing.subscribe();
@@ -33,18 +35,36 @@ pub(super) fn start(shared: &Arc<Shared>, tls: Option<Tls>) {
 }
 
 async fn listen(shared: &Weak<Shared>, tls: Option<&Tls>) {
-    let Some(config) = shared.upgrade().map(|shared| shared.options.config.clone()) else { return };
-    match tls {
-        Some(tls) => {
-            if let Ok((client, connection)) = config.connect(tls.clone()).await {
-                hear(shared, client, connection).await;
+    // Notifications stay on the node where they were made: the one that has the announced partition.
+    let Some(strong) = shared.upgrade() else { return };
+    let node = strong.node_of(Shared::ANNOUNCED).await;
+    drop(strong);
+    let hearing = async {
+        match tls {
+            Some(tls) => {
+                if let Ok((client, connection)) = node.config().connect(tls.clone()).await {
+                    hear(shared, client, connection).await;
+                }
+            }
+            None => {
+                if let Ok((client, connection)) = node.config().connect(NoTls).await {
+                    hear(shared, client, connection).await;
+                }
             }
         }
-        None => {
-            if let Ok((client, connection)) = config.connect(NoTls).await {
-                hear(shared, client, connection).await;
+    };
+    let moved = async {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            let Some(shared) = shared.upgrade() else { return };
+            if !Arc::ptr_eq(&shared.node_of(Shared::ANNOUNCED).await, &node) {
+                return;
             }
         }
+    };
+    tokio::select! {
+        () = hearing => {}
+        () = moved => {}
     }
 }
 

@@ -17,6 +17,7 @@ mod pool;
 mod read;
 mod schema;
 mod shared;
+mod spread;
 mod sql;
 mod status;
 mod tls;
@@ -34,14 +35,14 @@ use self::shared::Shared;
 use self::tls::Tls;
 use crate::contract::{
     BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo, PartitionRef,
-    PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError,
+    PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError, consecutive,
 };
 use crate::coordination::Coordination;
 use crate::transaction;
 
 pub use self::options::{InvalidStoreUrl, PostgresOptions};
 pub use self::schema::PostgresError;
-pub use self::status::{NodeStatus, StoreStatus};
+pub use self::status::{NodeStatus, StandbyStatus, StoreStatus};
 
 /// A store on a PostgreSQL server or a Citus cluster.
 pub struct Postgres {
@@ -56,7 +57,7 @@ impl Postgres {
 
     /// Opens the store, making its tables if there are none. Must be called inside a Tokio runtime.
     pub async fn open(options: PostgresOptions) -> Result<Self, PostgresError> {
-        let (node, tls, server) = Self::reach(&options).await?;
+        let (mut node, tls, server) = Self::reach(&options).await?;
         if schema::version(&node, &options).await? < SCHEMA_VERSION {
             schema::migrate(&node, &options, &server).await?;
         }
@@ -64,6 +65,11 @@ impl Postgres {
         let mut writer = [0; 16];
         getrandom::fill(&mut writer)
             .map_err(|error| PostgresError::Options(format!("the system has no random numbers: {error}")))?;
+        let mut options = options;
+        if server.citus.is_some() {
+            options.on_citus();
+            node = Node::new(&options.config, &options, tls.as_ref()).map_err(PostgresError::Options)?;
+        }
         let cluster = Cluster::new(node, &options, tls.clone(), server.citus.is_some());
         let shared = Arc::new(Shared::new(options, cluster, u128::from_be_bytes(writer)));
         listen::start(&shared, tls);
@@ -129,6 +135,30 @@ impl PartitionStore for Postgres {
                 lsn: row.get::<_, i64>(2).cast_unsigned(),
             };
             Ok(rows.iter().map(info).collect())
+        })
+    }
+
+    fn choose_numbers(
+        &self,
+        from: u32,
+        count: usize,
+        beside: Vec<PartitionId>,
+    ) -> BoxFuture<'_, Result<Vec<PartitionId>, StoreError>> {
+        Box::pin(async move {
+            if !self.shared.cluster.is_citus() {
+                return Ok(consecutive(from, count));
+            }
+            let choose = || -> BoxFuture<'_, Result<Vec<PartitionId>, fault::Fault>> {
+                Box::pin(async {
+                    let session = self.shared.cluster.main().session().await?;
+                    let chosen = spread::choose(&session, from, count, &beside).await?;
+                    session.release();
+                    Ok(chosen)
+                })
+            };
+            let chosen = self.shared.repeat(Shared::ANNOUNCED, choose).await?;
+            // Somewhere is better than nowhere.
+            Ok(if chosen.len() == count { chosen } else { consecutive(from, count) })
         })
     }
 

@@ -1,8 +1,8 @@
 //! How to reach the server: the connection URL, in libpq's words, and what Orrery adds to it.
 //!
 //! `postgres://user:password@host:5432/database?sslmode=verify-full&application_name=orrery-1`. Known to us
-//! alone are `schema`, `pool_max`, `sslrootcert` and the two verifying modes of `sslmode`; everything else is
-//! the client library's. No message repeats the URL, which may hold a password.
+//! alone are `schema`, `pool_max`, `shards`, `grouping`, `sslrootcert` and the two verifying modes of `sslmode`;
+//! everything else is the client library's. No message repeats the URL, which may hold a password.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub struct PostgresOptions {
     pub schema: String,
     /// Connections for reads and writes, per node of the cluster; as many again, at most, for snapshots.
     pub connections_max: usize,
+    /// Into how many shards Citus cuts the tables when they are made. Nothing elsewhere.
+    pub shards: u32,
     /// Operations that share one transaction. 1 = every operation has its own, which is only good for
     /// measuring what grouping gains.
     pub group_operations_max: usize,
@@ -72,6 +74,7 @@ impl PostgresOptions {
         let mut theirs = Vec::new();
         let (mut mode, mut root_certificates) = (None, None);
         let (mut schema, mut connections_max) = ("orrery".to_owned(), 16);
+        let (mut shards, mut grouped) = (64, true);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let text = percent_decoded(value).ok_or_else(|| invalid(format!("{name} is not text")))?;
@@ -84,6 +87,16 @@ impl PostgresOptions {
                     connections_max =
                         number.ok_or_else(|| invalid("pool_max must be 2 to 10000".to_owned()))?;
                 }
+                "shards" => {
+                    let number = text.parse().ok().filter(|number| (1..=32_000).contains(number));
+                    shards = number.ok_or_else(|| invalid("shards must be 1 to 32000".to_owned()))?;
+                }
+                // Only for measuring what grouping gains.
+                "grouping" => match text.as_str() {
+                    "on" => grouped = true,
+                    "off" => grouped = false,
+                    _ => return Err(invalid("grouping is on or off".to_owned())),
+                },
                 _ => theirs.push(pair),
             }
         }
@@ -116,7 +129,8 @@ impl PostgresOptions {
             limits: Limits::COMMON,
             schema,
             connections_max,
-            group_operations_max: 64,
+            shards,
+            group_operations_max: if grouped { 64 } else { 1 },
             commit_patience: Duration::from_secs(15),
             doubt_patience: Duration::from_mins(1),
             poll_interval: Duration::from_millis(200),
@@ -145,11 +159,22 @@ impl PostgresOptions {
         format!("postgres at {} in {database}.{}", hosts.join(","), self.schema)
     }
 
+    /// How the nodes of a Citus cluster are connected to. It plans a join anew each time and cannot do without.
+    pub(super) fn on_citus(&mut self) {
+        let options = self.config.get_options().unwrap_or_default();
+        let options = format!("{options} -c plan_cache_mode=auto");
+        self.config.options(&options);
+    }
+
     /// The same options for another node of the cluster.
     pub(super) fn at_node(&self, host: &str, port: u16) -> Config {
         let mut config = Config::new();
         let old = &self.config;
         config.host(host).port(port).ssl_mode(old.get_ssl_mode());
+        config.target_session_attrs(old.get_target_session_attrs());
+        if let Some(options) = old.get_options() {
+            config.options(options);
+        }
         if let Some(user) = old.get_user() {
             config.user(user);
         }
@@ -162,7 +187,13 @@ impl PostgresOptions {
         if let Some(name) = old.get_application_name() {
             config.application_name(name);
         }
-        prepare(&mut config, &self.schema);
+        if let Some(timeout) = old.get_connect_timeout() {
+            config.connect_timeout(*timeout);
+        }
+        if let Some(timeout) = old.get_tcp_user_timeout() {
+            config.tcp_user_timeout(*timeout);
+        }
+        config.keepalives(old.get_keepalives()).keepalives_idle(old.get_keepalives_idle());
         config
     }
 }
@@ -276,6 +307,8 @@ mod tests {
             "postgres://me:secret@h/d?sslmode=maybe",
             "postgres://me:secret@h/d?schema=Robert';--",
             "postgres://me:secret@h/d?pool_max=0",
+            "postgres://me:secret@h/d?shards=0",
+            "postgres://me:secret@h/d?grouping=maybe",
             "postgres://me:secret@h/d?unknown_option=1",
             "postgres://me:secret@h:port/d",
         ] {

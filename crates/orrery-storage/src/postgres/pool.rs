@@ -4,11 +4,13 @@ use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{
-    ClientWrapper, Connect, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
+    ClientWrapper, Connect, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    TimeoutType,
 };
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
@@ -21,16 +23,21 @@ use crate::contract::BoxFuture;
 
 /// How long to wait for a free connection or a new one.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A node that refused a connection is not asked again for so long if another one can serve.
+const DOWN_FOR: Duration = Duration::from_secs(2);
 
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// The connections to one node.
 pub(super) struct Node {
+    config: Config,
     requests: Pool,
     /// Snapshots and duties hold theirs for long; they must not keep reads and writes waiting.
     snapshots: Pool,
     /// Warnings that the server has sent over any of them.
     warnings: Arc<AtomicU64>,
+    /// When it last could not be connected to.
+    down_since: Mutex<Option<Instant>>,
 }
 
 /// A connection that is closed when it is dropped, unless it is given back.
@@ -100,15 +107,40 @@ impl Node {
                 .map_err(|error| format!("the pool of connections cannot be made: {error}"))
         };
         let (requests, snapshots) = (pool(options.connections_max)?, pool(options.connections_max)?);
-        Ok(Self { requests, snapshots, warnings })
+        Ok(Self { config: config.clone(), requests, snapshots, warnings, down_since: Mutex::default() })
     }
 
     pub(super) async fn session(&self) -> Result<Session, Fault> {
-        Ok(self.session_of(self.requests.get().await?))
+        self.take(&self.requests).await
     }
 
     pub(super) async fn snapshot_session(&self) -> Result<Session, Fault> {
-        Ok(self.session_of(self.snapshots.get().await?))
+        self.take(&self.snapshots).await
+    }
+
+    async fn take(&self, pool: &Pool) -> Result<Session, Fault> {
+        match pool.get().await {
+            Ok(object) => {
+                *self.down_since.lock() = None;
+                Ok(self.session_of(object))
+            }
+            Err(error) => {
+                if matches!(error, PoolError::Backend(_) | PoolError::Timeout(TimeoutType::Create)) {
+                    *self.down_since.lock() = Some(Instant::now());
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// For a connection outside of the pools.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether it could not be connected to a moment ago.
+    pub(super) fn is_down(&self) -> bool {
+        self.down_since.lock().is_some_and(|since| since.elapsed() < DOWN_FOR)
     }
 
     /// The same with the error as it is.

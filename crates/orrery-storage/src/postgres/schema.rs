@@ -187,7 +187,8 @@ pub(super) async fn migrate(
         .map_err(explain)?;
     let found = version(node, options).await?;
     if found < 1 {
-        session.run(&first(schema, server.citus.is_some())).await.map_err(explain)?;
+        let shards = server.citus.is_some().then_some(options.shards);
+        session.run(&first(schema, shards)).await.map_err(explain)?;
     }
     // Later versions follow here, each in a transaction of its own that ends by noting its number.
     // The connection is closed rather than given back: its settings and its lock go with it.
@@ -196,16 +197,16 @@ pub(super) async fn migrate(
 }
 
 /// Version 1. On Citus the two tables of partitions are spread by partition, and always together; the small
-/// ones lie on every node.
-fn first(schema: &str, citus: bool) -> String {
-    let spread = if citus {
-        "SELECT create_distributed_table('part', 'part', shard_count := 64); \
-         SELECT create_distributed_table('kv', 'part', colocate_with := 'part'); \
-         SELECT create_reference_table('meta'); \
-         SELECT create_reference_table('member');"
-    } else {
-        ""
-    };
+/// ones lie on every node. A store moves by itself, apart from other tables of the cluster.
+fn first(schema: &str, shards: Option<u32>) -> String {
+    let spread = shards.map_or_else(String::new, |shards| {
+        format!(
+            "SELECT create_distributed_table('part', 'part', shard_count := {shards}, colocate_with := 'none'); \
+             SELECT create_distributed_table('kv', 'part', colocate_with := 'part'); \
+             SELECT create_reference_table('meta'); \
+             SELECT create_reference_table('member');"
+        )
+    });
     format!(
         "BEGIN;
          CREATE SCHEMA IF NOT EXISTS {schema};

@@ -78,7 +78,7 @@ impl Shared {
 
     /// A connection to the node that has the partition.
     pub(super) async fn session(&self, partition: PartitionId) -> Result<Session, Fault> {
-        self.cluster.node_of(partition).await.session().await
+        self.cluster.session(partition).await
     }
 
     pub(super) async fn node_of(&self, partition: PartitionId) -> Arc<Node> {
@@ -129,7 +129,7 @@ impl Shared {
             local.progress.send_replace(None);
         }
         self.lanes.lock().retain(|partition, _| partition.id != id);
-        self.cluster.forget(id);
+        self.cluster.remove(id);
     }
 
     /// Runs work that may be repeated, until it succeeds or trying again is of no use.

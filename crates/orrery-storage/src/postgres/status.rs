@@ -1,8 +1,13 @@
 //! What `orrery store status` tells.
 
+use std::collections::HashMap;
+
+use super::fault::Fault;
 use super::options::PostgresOptions;
+use super::pool::{Node, Session};
 use super::schema::{self, PostgresError, SCHEMA_VERSION};
-use super::{Postgres, key};
+use super::tls::Tls;
+use super::{Postgres, key, sql};
 use crate::contract::PartitionId;
 
 /// The state of a store, as far as it can be told without opening it.
@@ -17,8 +22,6 @@ pub struct StoreStatus {
     pub nodes: Vec<NodeStatus>,
     /// Processes that have the store open.
     pub gateways: i64,
-    /// Each standby with its state and how many bytes of the log it is behind.
-    pub standbys: Vec<(String, String, i64)>,
 }
 
 /// One server, and what lies there.
@@ -26,52 +29,68 @@ pub struct StoreStatus {
 pub struct NodeStatus {
     pub name: String,
     pub partitions: Vec<PartitionId>,
+    /// On Citus: pieces of the tables that lie there.
+    pub shards: usize,
     pub table_bytes: i64,
     pub index_bytes: i64,
+    pub standbys: Vec<StandbyStatus>,
+    /// Why the server could not be asked.
+    pub failure: Option<String>,
 }
+
+#[derive(Clone, Debug)]
+pub struct StandbyStatus {
+    pub name: String,
+    /// As the server says: `streaming/sync`.
+    pub state: String,
+    /// Bytes of the log that it has not replayed yet.
+    pub behind_bytes: i64,
+}
+
+const STANDBYS: &str = "SELECT coalesce(application_name, ''), \
+       coalesce(state, '') || '/' || coalesce(sync_state, ''), \
+       coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), 0)::bigint \
+     FROM pg_stat_replication WHERE application_name NOT LIKE 'citus\\_shard%' ORDER BY 1";
+
+const GATEWAYS: &str = "SELECT count(*) FROM member WHERE seen > now() - interval '10 seconds'";
+
+const SIZES: &str = "SELECT pg_table_size('kv') + pg_table_size('part'), \
+     pg_indexes_size('kv') + pg_indexes_size('part')";
+
+const NODES: &str = "SELECT nodename, nodeport, groupid FROM pg_dist_node \
+     WHERE noderole = 'primary' AND isactive ORDER BY nodeid";
+
+const SHARDS: &str = "SELECT p.shardid, p.groupid, d.logicalrelid = 'part'::regclass FROM pg_dist_placement p \
+     JOIN pg_dist_shard d ON d.shardid = p.shardid \
+     WHERE d.logicalrelid IN ('part'::regclass, 'kv'::regclass) AND p.shardstate = 1";
+
+/// Both sizes of each shard.
+const SHARD_SIZES: &str = "SELECT shardid, success, result FROM run_command_on_shards($1::text::regclass, \
+     'SELECT pg_table_size(''%s'') || '' '' || pg_indexes_size(''%s'')')";
+
+const SHARD_OF: &str =
+    "SELECT number, get_shard_id_for_distribution_column('part', number) FROM unnest($1::int[]) AS n(number)";
 
 impl Postgres {
     /// Looks without changing anything.
     pub async fn status(options: &PostgresOptions) -> Result<StoreStatus, PostgresError> {
-        let (node, _, server) = Self::reach(options).await?;
+        let (node, tls, server) = Self::reach(options).await?;
         let place = options.place();
         let schema_version = schema::version(&node, options).await?;
-        let failed = |fault: super::fault::Fault| PostgresError::Failed {
-            place: place.clone(),
-            detail: fault.text().to_owned(),
-        };
+        let failed =
+            |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
         let session = node.session().await.map_err(failed)?;
-        let standbys = session
-            .query(
-                "SELECT coalesce(application_name, ''), coalesce(state, '') || '/' || coalesce(sync_state, ''), \
-                   coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), 0)::bigint \
-                 FROM pg_stat_replication ORDER BY 1",
-                &[],
-            )
-            .await
-            .map_err(failed)?;
-        let mut nodes = Vec::new();
+        let has_tables = schema_version > 0;
         let mut gateways = 0;
-        if schema_version > 0 {
-            let rows = session
-                .query("SELECT count(*) FROM member WHERE seen > now() - interval '10 seconds'", &[])
-                .await
-                .map_err(failed)?;
+        if has_tables {
+            let rows = session.query(GATEWAYS, &[]).await.map_err(failed)?;
             gateways = rows.first().map_or(0, |row| row.get(0));
-            nodes = if server.citus.is_some() {
-                super::cluster::node_status(&session).await.map_err(failed)?
-            } else {
-                let sizes = session
-                    .query("SELECT pg_table_size('kv'), pg_indexes_size('kv')", &[])
-                    .await
-                    .map_err(failed)?;
-                let parts = session.query(super::sql::PARTITIONS, &[]).await.map_err(failed)?;
-                let mut partitions: Vec<_> = parts.iter().map(|row| key::from_column(row.get(0))).collect();
-                partitions.sort_unstable();
-                let (table_bytes, index_bytes) = sizes.first().map_or((0, 0), |row| (row.get(0), row.get(1)));
-                vec![NodeStatus { name: place.clone(), partitions, table_bytes, index_bytes }]
-            };
         }
+        let nodes = if server.citus.is_some() {
+            cluster_nodes(&session, options, tls.as_ref(), has_tables).await.map_err(failed)?
+        } else {
+            vec![only_node(&session, &place, has_tables).await.map_err(failed)?]
+        };
         session.release();
         Ok(StoreStatus {
             place,
@@ -81,7 +100,114 @@ impl Postgres {
             schema_version_known: SCHEMA_VERSION,
             nodes,
             gateways,
-            standbys: standbys.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect(),
         })
     }
+}
+
+async fn partitions(session: &Session) -> Result<Vec<PartitionId>, Fault> {
+    let rows = session.query(sql::PARTITIONS, &[]).await?;
+    let mut partitions: Vec<_> = rows.iter().map(|row| key::from_column(row.get(0))).collect();
+    partitions.sort_unstable();
+    Ok(partitions)
+}
+
+async fn standbys(session: &Session) -> Result<Vec<StandbyStatus>, Fault> {
+    let rows = session.query(STANDBYS, &[]).await?;
+    let standby = |row: &tokio_postgres::Row| StandbyStatus {
+        name: row.get(0),
+        state: row.get(1),
+        behind_bytes: row.get(2),
+    };
+    Ok(rows.iter().map(standby).collect())
+}
+
+async fn only_node(session: &Session, place: &str, has_tables: bool) -> Result<NodeStatus, Fault> {
+    let mut node = NodeStatus { name: place.to_owned(), ..NodeStatus::default() };
+    node.standbys = standbys(session).await?;
+    if has_tables {
+        let sizes = session.query(SIZES, &[]).await?;
+        (node.table_bytes, node.index_bytes) = sizes.first().map_or((0, 0), |row| (row.get(0), row.get(1)));
+        node.partitions = partitions(session).await?;
+    }
+    Ok(node)
+}
+
+/// What lies on each node of a cluster. Nodes that cannot be asked are listed all the same.
+async fn cluster_nodes(
+    session: &Session,
+    options: &PostgresOptions,
+    tls: Option<&Tls>,
+    has_tables: bool,
+) -> Result<Vec<NodeStatus>, Fault> {
+    let mut nodes: Vec<NodeStatus> = Vec::new();
+    let mut of_group: HashMap<i32, usize> = HashMap::new();
+    for row in session.query(NODES, &[]).await? {
+        let (host, port, group): (String, i32, i32) = (row.get(0), row.get(1), row.get(2));
+        let mut node = NodeStatus { name: format!("{host}:{port}"), ..NodeStatus::default() };
+        match ask_standbys(options, tls, &host, port).await {
+            Ok(standbys) => node.standbys = standbys,
+            Err(fault) => node.failure = Some(fault.text().to_owned()),
+        }
+        of_group.insert(group, nodes.len());
+        nodes.push(node);
+    }
+    if !has_tables {
+        return Ok(nodes);
+    }
+    let mut of_shard: HashMap<i64, usize> = HashMap::new();
+    for row in session.query(SHARDS, &[]).await? {
+        let (shard, group, is_part): (i64, i32, bool) = (row.get(0), row.get(1), row.get(2));
+        if let Some(at) = of_group.get(&group) {
+            of_shard.insert(shard, *at);
+            nodes[*at].shards += usize::from(is_part);
+        }
+    }
+    // Sizes and partitions are asked of all nodes at once: one that is away must not hide the others.
+    for table in ["part", "kv"] {
+        let Ok(rows) = session.query(SHARD_SIZES, &[&table]).await else { continue };
+        for row in rows {
+            let (shard, success, text): (i64, bool, Option<String>) = (row.get(0), row.get(1), row.get(2));
+            let Some(at) = of_shard.get(&shard) else { continue };
+            let text = text.unwrap_or_default();
+            let sizes = text.split_once(' ').filter(|_| success);
+            if let Some((table, index)) = sizes.and_then(|(table, index)| {
+                Some((table.parse::<i64>().ok()?, index.parse::<i64>().ok()?))
+            }) {
+                nodes[*at].table_bytes += table;
+                nodes[*at].index_bytes += index;
+            }
+        }
+    }
+    if let Ok(found) = partitions(session).await {
+        let numbers: Vec<i32> = found.iter().map(|id| key::column(*id)).collect();
+        for row in session.query(SHARD_OF, &[&numbers]).await? {
+            let (part, shard): (i32, i64) = (row.get(0), row.get(1));
+            if let Some(at) = of_shard.get(&shard) {
+                nodes[*at].partitions.push(key::from_column(part));
+            }
+        }
+    } else if nodes.iter().all(|node| node.failure.is_none()) {
+        for node in &mut nodes {
+            node.failure = Some("its partitions could not be listed".to_owned());
+        }
+    }
+    for node in &mut nodes {
+        node.partitions.sort_unstable();
+    }
+    Ok(nodes)
+}
+
+/// Only the server itself knows its standbys.
+async fn ask_standbys(
+    options: &PostgresOptions,
+    tls: Option<&Tls>,
+    host: &str,
+    port: i32,
+) -> Result<Vec<StandbyStatus>, Fault> {
+    let port = u16::try_from(port).map_err(|_| Fault::Definite("it has no port".to_owned()))?;
+    let node = Node::new(&options.at_node(host, port), options, tls).map_err(Fault::Definite)?;
+    let session = node.session().await?;
+    let found = standbys(&session).await;
+    session.release();
+    found
 }
