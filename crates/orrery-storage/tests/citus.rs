@@ -60,11 +60,11 @@ fn place(id: PartitionId) -> PartitionRef {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_go_to_the_owner() {
     let Some(cluster) = cluster().await else { return };
-    let url = orrery_testing::fresh_store_url();
-    let schema = orrery_testing::schema_of(&url).to_owned();
-    drop(open(&url).await);
     let workers = cluster.workers().await;
     for worker in &workers {
+        let url = orrery_testing::fresh_store_url();
+        let schema = orrery_testing::schema_of(&url).to_owned();
+        Postgres::initialise(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
         let mut number = 0;
         while cluster.owner(&schema, number).await.1 != *worker {
             number += 1;

@@ -85,7 +85,8 @@ mod shared {
             .collect();
         let admin = admin().await;
         // On a cluster the connections are to all nodes.
-        let extensions = admin.query("SELECT 1 FROM pg_extension WHERE extname = 'citus'", &[]).await.unwrap();
+        let extensions =
+            admin.query("SELECT 1 FROM pg_extension WHERE extname = 'citus'", &[]).await.unwrap();
         let cutting = if extensions.is_empty() {
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
              WHERE application_name = $1::text AND state <> 'idle'"
@@ -172,7 +173,8 @@ mod shared {
         let again = Postgres::initialise(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
         assert_eq!(again, (1, 1));
         let status = Postgres::status(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
-        assert_eq!((status.schema_version, status.nodes.len(), status.gateways), (1, 1, 0));
+        assert_eq!((status.schema_version, status.gateways), (1, 0));
+        assert!(!status.nodes.is_empty());
         let schema = url.rsplit("schema=").next().unwrap();
         let admin = admin().await;
         admin.batch_execute(&format!("UPDATE {schema}.meta SET value = '99'")).await.unwrap();

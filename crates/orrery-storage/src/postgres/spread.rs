@@ -88,8 +88,7 @@ fn spread(candidates: &[(u32, Place)], existing: &[(u32, Place)], beside: &[u32]
     let mut left = candidates.to_vec();
     let mut chosen = Vec::with_capacity(count);
     while chosen.len() < count {
-        let best =
-            (0..left.len()).min_by_key(|at| (near.of(left[*at].1), all.of(left[*at].1), left[*at].0));
+        let best = (0..left.len()).min_by_key(|at| (near.of(left[*at].1), all.of(left[*at].1), left[*at].0));
         let Some(best) = best else { break };
         let (id, place) = left.swap_remove(best);
         all.add(place);

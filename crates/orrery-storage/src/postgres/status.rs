@@ -64,9 +64,10 @@ const SHARDS: &str = "SELECT p.shardid, p.groupid, d.logicalrelid = 'part'::regc
      JOIN pg_dist_shard d ON d.shardid = p.shardid \
      WHERE d.logicalrelid IN ('part'::regclass, 'kv'::regclass) AND p.shardstate = 1";
 
-/// Both sizes of each shard.
-const SHARD_SIZES: &str = "SELECT shardid, success, result FROM run_command_on_shards($1::text::regclass, \
-     'SELECT pg_table_size(''%s'') || '' '' || pg_indexes_size(''%s'')')";
+/// The sizes of the shards that lie on the node that is asked.
+const SHARD_SIZES: &str = "SELECT coalesce(sum(pg_table_size(t)), 0)::bigint, \
+       coalesce(sum(pg_indexes_size(t)), 0)::bigint \
+     FROM (SELECT to_regclass(name) AS t FROM unnest($1::text[]) AS n(name)) tables WHERE t IS NOT NULL";
 
 const SHARD_OF: &str =
     "SELECT number, get_shard_id_for_distribution_column('part', number) FROM unnest($1::int[]) AS n(number)";
@@ -141,43 +142,34 @@ async fn cluster_nodes(
 ) -> Result<Vec<NodeStatus>, Fault> {
     let mut nodes: Vec<NodeStatus> = Vec::new();
     let mut of_group: HashMap<i32, usize> = HashMap::new();
+    let mut places: Vec<(String, i32)> = Vec::new();
     for row in session.query(NODES, &[]).await? {
         let (host, port, group): (String, i32, i32) = (row.get(0), row.get(1), row.get(2));
-        let mut node = NodeStatus { name: format!("{host}:{port}"), ..NodeStatus::default() };
-        match ask_standbys(options, tls, &host, port).await {
-            Ok(standbys) => node.standbys = standbys,
-            Err(fault) => node.failure = Some(fault.text().to_owned()),
-        }
         of_group.insert(group, nodes.len());
-        nodes.push(node);
-    }
-    if !has_tables {
-        return Ok(nodes);
+        nodes.push(NodeStatus { name: format!("{host}:{port}"), ..NodeStatus::default() });
+        places.push((host, port));
     }
     let mut of_shard: HashMap<i64, usize> = HashMap::new();
-    for row in session.query(SHARDS, &[]).await? {
-        let (shard, group, is_part): (i64, i32, bool) = (row.get(0), row.get(1), row.get(2));
-        if let Some(at) = of_group.get(&group) {
+    let mut tables: Vec<Vec<String>> = vec![Vec::new(); nodes.len()];
+    if has_tables {
+        for row in session.query(SHARDS, &[]).await? {
+            let (shard, group, is_part): (i64, i32, bool) = (row.get(0), row.get(1), row.get(2));
+            let Some(at) = of_group.get(&group) else { continue };
+            let table = if is_part { "part" } else { "kv" };
+            tables[*at].push(format!("{}.{table}_{shard}", options.schema));
             of_shard.insert(shard, *at);
             nodes[*at].shards += usize::from(is_part);
         }
     }
-    // Sizes and partitions are asked of all nodes at once: one that is away must not hide the others.
-    for table in ["part", "kv"] {
-        let Ok(rows) = session.query(SHARD_SIZES, &[&table]).await else { continue };
-        for row in rows {
-            let (shard, success, text): (i64, bool, Option<String>) = (row.get(0), row.get(1), row.get(2));
-            let Some(at) = of_shard.get(&shard) else { continue };
-            let text = text.unwrap_or_default();
-            let sizes = text.split_once(' ').filter(|_| success);
-            if let Some((table, index)) = sizes.and_then(|(table, index)| {
-                Some((table.parse::<i64>().ok()?, index.parse::<i64>().ok()?))
-            }) {
-                nodes[*at].table_bytes += table;
-                nodes[*at].index_bytes += index;
-            }
+    for ((node, tables), (host, port)) in nodes.iter_mut().zip(&tables).zip(&places) {
+        if let Err(fault) = ask(node, options, tls, (host, *port), tables).await {
+            node.failure = Some(fault.text().to_owned());
         }
     }
+    if !has_tables {
+        return Ok(nodes);
+    }
+    // This needs all nodes: one that is away must not hide what is known of the others.
     if let Ok(found) = partitions(session).await {
         let numbers: Vec<i32> = found.iter().map(|id| key::column(*id)).collect();
         for row in session.query(SHARD_OF, &[&numbers]).await? {
@@ -197,17 +189,20 @@ async fn cluster_nodes(
     Ok(nodes)
 }
 
-/// Only the server itself knows its standbys.
-async fn ask_standbys(
+/// Only the server itself knows its standbys and sizes.
+async fn ask(
+    status: &mut NodeStatus,
     options: &PostgresOptions,
     tls: Option<&Tls>,
-    host: &str,
-    port: i32,
-) -> Result<Vec<StandbyStatus>, Fault> {
+    (host, port): (&str, i32),
+    tables: &[String],
+) -> Result<(), Fault> {
     let port = u16::try_from(port).map_err(|_| Fault::Definite("it has no port".to_owned()))?;
     let node = Node::new(&options.at_node(host, port), options, tls).map_err(Fault::Definite)?;
     let session = node.session().await?;
-    let found = standbys(&session).await;
+    status.standbys = standbys(&session).await?;
+    let sizes = session.query(SHARD_SIZES, &[&tables]).await?;
+    (status.table_bytes, status.index_bytes) = sizes.first().map_or((0, 0), |row| (row.get(0), row.get(1)));
     session.release();
-    found
+    Ok(())
 }
