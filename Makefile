@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup build run test test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench test-bench bench-parts fuzz guide footprint clean
+.PHONY: help setup build run test test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench bench-stores test-bench bench-parts fuzz guide footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -68,9 +68,14 @@ bench: build test-bench ## Measures Orrery beside its peers and its limits in 20
 	@scripts/setup.sh go
 	@scripts/setup.sh javascript
 	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- run --orrery $(abspath $(TARGET_DIR)/release/orrery) $(BENCH)
+	@$(MAKE) bench-stores
 
 test-bench: setup ## Runs the tests of the benchmark itself
 	$(CARGO) test --locked --manifest-path bench/Cargo.toml
+
+bench-stores: build ## Measures the embedded store beside PostgreSQL, and grouped commits; writes bench/stores.md
+	@scripts/setup.sh postgres
+	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- stores --orrery $(abspath $(TARGET_DIR)/release/orrery) $(STORES)
 
 bench-parts: setup ## Measures the query language, admission, the storage engine, queries over 100 thousand and a million items, and the advisor over 10 million
 	$(CARGO) bench --locked -p orrery-query --bench language

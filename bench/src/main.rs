@@ -22,6 +22,7 @@ mod process;
 mod report;
 mod results;
 mod run;
+mod stores;
 mod systems;
 mod wire;
 mod workload;
@@ -43,6 +44,8 @@ struct Cli {
 enum Command {
     /// Run everything and write the report.
     Run(Box<run::Options>),
+    /// Measure Orrery on its embedded store and on PostgreSQL.
+    Stores(Box<stores::Options>),
     /// Do one plan (JSON) and print its figures.
     Load { plan: String },
     /// Load items into a server and print the seconds it took.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
     let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let outcome = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Stores(options) => stores::run(&options),
         Command::Load { plan } => serde_json::from_str(&plan)
             .map_err(|error| error.to_string())
             .and_then(|plan| Ok(single()?.block_on(load::run(&plan))))

@@ -28,6 +28,7 @@ use orrery_storage::{
     KeyRange, PartitionRef, PartitionStore, Postgres, PostgresOptions, ReadRequest, Scan, Want,
 };
 use orrery_testing::Server;
+use orrery_testing::citus::Citus;
 use server::Served;
 
 const CLIENTS: usize = 32;
@@ -48,9 +49,35 @@ struct Known {
 #[test]
 fn two_servers_agree() {
     let directory = tempfile::Builder::new().prefix("orrery-two").tempdir_in("/tmp").unwrap();
-    let mut database = Server::start_durable(&directory.path().join("pg"));
+    let database = Server::start_durable(&directory.path().join("pg"));
     let url = database.url().to_owned();
-    let start = || Served::start_on("--store", OsStr::new(&url));
+    let mut database = Some(database);
+    agree(&url, &mut || {
+        let running = database.take().unwrap();
+        running.kill();
+        running.wait();
+        database = Some(restarted(&directory.path().join("pg")));
+    });
+}
+
+/// The same on a Citus cluster, if `ORRERY_TEST_STORE_URL` names one: instead of PostgreSQL being killed all
+/// shards move, and a worker is killed if somebody has told how (see `orrery_testing::citus`).
+#[test]
+fn two_servers_agree_on_a_cluster() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let Some(cluster) = runtime.block_on(Citus::find()) else {
+        eprintln!("skipped: ORRERY_TEST_STORE_URL names no Citus cluster with two workers");
+        return;
+    };
+    let url = orrery_testing::fresh_store_url();
+    agree(&url, &mut || {
+        let moved = runtime.block_on(cluster.move_everything(orrery_testing::schema_of(&url)));
+        eprintln!("{moved} shards moved, worker killed: {}", orrery_testing::citus::restart_worker());
+    });
+}
+
+fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
+    let start = || Served::start_on("--store", OsStr::new(url));
     let first = start();
     let mut second = start();
     let mut client = Client::new(first.port);
@@ -89,9 +116,7 @@ fn two_servers_agree() {
     second = start();
     ports[1].store(second.port, Ordering::Relaxed);
     go_on(100);
-    database.kill();
-    database.wait();
-    database = restarted(&directory.path().join("pg"));
+    disturb_database();
     go_on(100);
     stop.store(true, Ordering::Relaxed);
     let known: Vec<Known> = clients.into_iter().map(|client| client.join().unwrap()).collect();
@@ -125,7 +150,7 @@ fn two_servers_agree() {
     assert_eq!(partitions(&mut client), [2, 1]);
     first.stop();
     second.stop();
-    let entries = index_entries(&url);
+    let entries = index_entries(url);
     // The catalog's partition has none; the last one is the reference.
     let reference = *entries.values().last().unwrap();
     let split: usize = entries.values().sum::<usize>() - reference;
@@ -133,7 +158,6 @@ fn two_servers_agree() {
     let written: usize = known.iter().map(|known| known.acknowledged.len()).sum();
     let doubtful: usize = known.iter().map(|known| known.unknown.len()).sum();
     eprintln!("{written} acknowledged, {doubtful} without an answer, {reference} index entries");
-    drop(database);
 }
 
 fn post(client: &mut Client, path: &str, body: &str, status: u16) {

@@ -1,0 +1,429 @@
+//! Orrery on its embedded store and on PostgreSQL, as ratios; what grouping commits gains; how much one statement
+//! brings.
+//!
+//! All servers run at once and are measured in turns, on a container of eight partitions. The ungrouped form has
+//! a transaction for every operation, with as many connections to the server as it likes best: 16 or 64.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use tokio_postgres::NoTls;
+
+use crate::cosmos;
+use crate::load::{Figures, Plan, Protocol};
+use crate::results::median;
+use crate::workload::Workload;
+
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The server's program.
+    #[arg(long, value_name = "FILE")]
+    orrery: PathBuf,
+
+    /// Where the report goes, as stores.md.
+    #[arg(long, value_name = "DIRECTORY", default_value = "bench")]
+    output: PathBuf,
+
+    /// A PostgreSQL server or Citus cluster; without it one is started, as durable as it can be.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+
+    #[arg(long, default_value_t = 10_000)]
+    items: u64,
+
+    /// Only these workloads, for the comparison of the stores.
+    #[arg(long, value_delimiter = ',')]
+    workloads: Vec<String>,
+
+    /// Rounds, of which the median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: u64,
+
+    /// How long each measurement lasts.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+}
+
+/// Request units that make eight partitions.
+const THROUGHPUT: &str = "80000";
+/// Connections of clients for the comparison of the stores.
+const CONNECTIONS: u64 = 16;
+/// And for that of grouped with ungrouped commits.
+const WRITERS: [u64; 3] = [1, 16, 64];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    Embedded,
+    Grouped,
+    Ungrouped16,
+    Ungrouped64,
+}
+
+impl Form {
+    const ALL: [Self; 4] = [Self::Embedded, Self::Grouped, Self::Ungrouped16, Self::Ungrouped64];
+
+    fn parameters(self) -> &'static str {
+        match self {
+            Self::Embedded => "",
+            Self::Grouped => "schema=bench_grouped",
+            Self::Ungrouped16 => "schema=bench_ungrouped16&grouping=off",
+            Self::Ungrouped64 => "schema=bench_ungrouped64&grouping=off&pool_max=64",
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "progress")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+/// A PostgreSQL server of this run's own. It ends when its standard input does.
+struct Server {
+    url: String,
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Server {
+    fn start() -> Result<Self, String> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/postgres.sh");
+        let mut child = Command::new(script)
+            .arg("serve")
+            .env("ORRERY_TEST_FSYNC", "on")
+            .env("ORRERY_TEST_POSTGRES_OPTIONS", "-c shared_preload_libraries=pg_stat_statements")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("scripts/postgres.sh: {error}"))?;
+        let mut url = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut url).map_err(|error| error.to_string())?;
+        }
+        let input = child.stdin.take();
+        if url.trim().is_empty() {
+            return Err("PostgreSQL did not start".to_owned());
+        }
+        Ok(Self { url: url.trim().to_owned(), child, input })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        self.child.wait().ok();
+    }
+}
+
+/// An Orrery server.
+struct Gateway {
+    form: Form,
+    address: String,
+    child: Child,
+    runs: u64,
+}
+
+impl Gateway {
+    fn start(form: Form, program: &Path, url: &str, data: &Path) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--no-throttle"]);
+        if form == Form::Embedded {
+            command.arg("--data").arg(data);
+        } else {
+            let joint = if url.contains('?') { '&' } else { '?' };
+            command.arg("--store").arg(format!("{url}{joint}{}", form.parameters()));
+        }
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let mut line = String::new();
+        if let Some(output) = child.stdout.as_mut() {
+            BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
+        }
+        let ready: serde_json::Value =
+            serde_json::from_str(&line).map_err(|_| format!("Orrery did not start on {form:?}"))?;
+        let port = ready["port"].as_u64().ok_or("the server names no port")?;
+        Ok(Self { form, address: format!("127.0.0.1:{port}"), child, runs: 0 })
+    }
+
+    fn fill(&self, items: u64) -> Result<(), String> {
+        block_on(async {
+            let mut session = cosmos::Session::open(&self.address).await?;
+            let json = ("content-type", "application/json");
+            let body = format!("{{\"id\":\"{}\"}}", cosmos::DATABASE);
+            session.send("POST", "/dbs", &[json], &body).await?;
+            let body = format!(
+                "{{\"id\":\"{}\",\"partitionKey\":{{\"paths\":[\"/pk\"],\"kind\":\"Hash\",\"version\":2}}}}",
+                cosmos::CONTAINER
+            );
+            let path = format!("/dbs/{}/colls", cosmos::DATABASE);
+            let throughput = ("x-ms-offer-throughput", THROUGHPUT);
+            session.send("POST", &path, &[json, throughput], &body).await?;
+            Ok(())
+        })?;
+        own_output(&["fill", "Orrery", &self.address, &items.to_string()]).map(|_| ())
+    }
+
+    fn measure(&mut self, options: &Options, workload: Workload, connections: u64, seed: u64) -> Figures {
+        let failed = |failure: String| Figures { failure: Some(failure), ..Figures::default() };
+        self.runs += 1;
+        let measure_ms = (options.seconds * 1000.0) as u64;
+        let plan = Plan {
+            protocol: Protocol::Cosmos,
+            address: self.address.clone(),
+            workload,
+            items: options.items,
+            connections,
+            warm_up_ms: measure_ms / 3,
+            measure_ms,
+            seed,
+            run: self.runs,
+            rate: None,
+        };
+        let Ok(text) = serde_json::to_string(&plan) else { return failed("the plan is no JSON".to_owned()) };
+        match own_output(&["load", &text]) {
+            Ok(output) => serde_json::from_str(&output).unwrap_or_else(|error| failed(error.to_string())),
+            Err(failure) => failed(failure),
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn own_output(arguments: &[&str]) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+fn block_on<T>(future: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(future)
+}
+
+/// What the server counted during one measurement.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    /// Statements that read for clients, and the rows they gave.
+    reads: f64,
+    rows: f64,
+    /// Transactions that write.
+    transactions: f64,
+}
+
+/// Reads the server's statistics of statements and sets them to nothing. A server without them counts nothing.
+fn count(url: &str) -> Option<Counted> {
+    let sql = "SELECT coalesce(sum(calls) FILTER (WHERE query LIKE 'SELECT p.epoch%'), 0)::float8,
+                  coalesce(sum(rows) FILTER (WHERE query LIKE 'SELECT p.epoch%'), 0)::float8,
+                  coalesce(sum(calls) FILTER (WHERE query LIKE 'UPDATE part SET lsn = lsn +%'), 0)::float8
+               FROM pg_stat_statements";
+    block_on(async {
+        let (client, connection) =
+            tokio_postgres::connect(url, NoTls).await.map_err(|error| error.to_string())?;
+        tokio::spawn(async move { connection.await.ok() });
+        client
+            .batch_execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+            .await
+            .map_err(|error| error.to_string())?;
+        let row = client.query_one(sql, &[]).await.map_err(|error| error.to_string())?;
+        client.query("SELECT pg_stat_statements_reset()", &[]).await.map_err(|error| error.to_string())?;
+        Ok(Counted { reads: row.get(0), rows: row.get(1), transactions: row.get(2) })
+    })
+    .ok()
+}
+
+/// The rounds of one workload on one form.
+#[derive(Default)]
+struct Cell {
+    rates: Vec<f64>,
+    reads: Vec<f64>,
+    rows_per_read: Vec<f64>,
+    operations_per_transaction: Vec<f64>,
+    failure: Option<String>,
+}
+
+impl Cell {
+    fn add(&mut self, figures: &Figures, counted: Option<Counted>) {
+        if let Some(failure) = &figures.failure {
+            self.failure = Some(failure.clone());
+            return;
+        }
+        self.rates.push(figures.rate());
+        let operations = figures.all_operations.max(1) as f64;
+        let Some(counted) = counted else { return };
+        self.reads.push(counted.reads / operations);
+        if counted.reads > 0.0 {
+            self.rows_per_read.push(counted.rows / counted.reads);
+        }
+        if counted.transactions > 0.0 {
+            self.operations_per_transaction.push(operations / counted.transactions);
+        }
+    }
+
+    fn rate(&self) -> Option<f64> {
+        self.failure.is_none().then(|| median(self.rates.iter().copied()))?
+    }
+}
+
+type Cells = BTreeMap<(Workload, u64, Form), Cell>;
+
+pub fn run(options: &Options) -> Result<(), String> {
+    let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let own = if options.store.is_none() { Some(Server::start()?) } else { None };
+    let url = own.as_ref().map_or_else(|| options.store.clone().unwrap_or_default(), |own| own.url.clone());
+    let mut gateways = Vec::new();
+    for form in Form::ALL {
+        say(&format!("starting Orrery, {form:?}, and loading {} items", options.items));
+        let gateway = Gateway::start(form, &options.orrery, &url, &temporary.path().join("data"))?;
+        gateway.fill(options.items)?;
+        gateways.push(gateway);
+    }
+    let mut cells: Cells = BTreeMap::new();
+    let wanted = |workload: &Workload| {
+        options.workloads.is_empty() || options.workloads.contains(&workload.name())
+    };
+    for round in 0..options.rounds {
+        for workload in Workload::ALL.into_iter().filter(wanted) {
+            measure(options, &mut gateways[..2], &mut cells, &url, (workload, CONNECTIONS, round));
+        }
+        for connections in WRITERS {
+            measure(options, &mut gateways[1..], &mut cells, &url, (Workload::Create, connections, round));
+        }
+    }
+    fs::create_dir_all(&options.output).map_err(|error| error.to_string())?;
+    let text = report(options, &cells);
+    fs::write(options.output.join("stores.md"), text).map_err(|error| error.to_string())
+}
+
+fn measure(
+    options: &Options,
+    gateways: &mut [Gateway],
+    cells: &mut Cells,
+    url: &str,
+    (workload, connections, round): (Workload, u64, u64),
+) {
+    say(&format!("round {}: {}, {connections} connections", round + 1, workload.title()));
+    for gateway in gateways {
+        count(url);
+        let figures = gateway.measure(options, workload, connections, round);
+        let counted = if gateway.form == Form::Embedded { None } else { count(url) };
+        match &figures.failure {
+            Some(failure) => say(&format!("  {:?}: {failure}", gateway.form)),
+            None => say(&format!("  {:?}: {:.0}/s", gateway.form, figures.rate())),
+        }
+        cells.entry((workload, connections, gateway.form)).or_default().add(&figures, counted);
+    }
+}
+
+fn shown(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+fn over(above: Option<f64>, below: Option<f64>) -> Option<f64> {
+    above.zip(below).filter(|(_, below)| *below > 0.0).map(|(above, below)| above / below)
+}
+
+fn report(options: &Options, cells: &Cells) -> String {
+    let mut text = format!(
+        "# Orrery on its two stores\n\nMedians of {} rounds of {} s each, {} items in eight partitions; the embedded \
+         store, PostgreSQL with fsync on, servers and clients share one machine. Ratios carry over to other \
+         machines better than rates.\n\n",
+        options.rounds, options.seconds, options.items
+    );
+    let get = |workload, connections, form| cells.get(&(workload, connections, form));
+    let rate = |workload, connections, form| get(workload, connections, form).and_then(Cell::rate);
+    writeln!(
+        text,
+        "## Each workload, {CONNECTIONS} connections\n\n| workload | embedded/s | on PostgreSQL/s | ratio | \
+         reading statements per operation | rows per reading statement |\n|---|---|---|---|---|---|"
+    )
+    .ok();
+    let measured: std::collections::BTreeSet<Workload> =
+        cells.keys().filter(|(_, _, form)| *form == Form::Embedded).map(|(workload, ..)| *workload).collect();
+    for workload in measured {
+        let (embedded, stored) =
+            (rate(workload, CONNECTIONS, Form::Embedded), rate(workload, CONNECTIONS, Form::Grouped));
+        let cell = get(workload, CONNECTIONS, Form::Grouped);
+        let of = |values: fn(&Cell) -> &Vec<f64>| cell.and_then(|cell| median(values(cell).iter().copied()));
+        writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            workload.title(),
+            shown(embedded, 0),
+            shown(stored, 0),
+            shown(over(stored, embedded), 2),
+            shown(of(|cell| &cell.reads), 2),
+            shown(of(|cell| &cell.rows_per_read), 1)
+        )
+        .ok();
+    }
+    writeln!(
+        text,
+        "\n## Durable creates, grouped against ungrouped\n\n| connections | grouped/s | creates per transaction | \
+         ungrouped/s, pool of 16 | pool of 64 | grouped ÷ the better ungrouped |\n|---|---|---|---|---|---|"
+    )
+    .ok();
+    let mut at_most_connections = None;
+    for connections in WRITERS {
+        let of = |form| rate(Workload::Create, connections, form);
+        let cell = get(Workload::Create, connections, Form::Grouped);
+        let group = cell.and_then(|cell| median(cell.operations_per_transaction.iter().copied()));
+        let (small, large) = (of(Form::Ungrouped16), of(Form::Ungrouped64));
+        let better = small.into_iter().chain(large).reduce(f64::max);
+        let ratio = over(of(Form::Grouped), better);
+        at_most_connections = ratio;
+        writeln!(
+            text,
+            "| {connections} | {} | {} | {} | {} | {} |",
+            shown(of(Form::Grouped), 0),
+            shown(group, 1),
+            shown(small, 0),
+            shown(large, 0),
+            shown(ratio, 2)
+        )
+        .ok();
+    }
+    let reads = get(Workload::PointRead, CONNECTIONS, Form::Grouped)
+        .and_then(|cell| median(cell.reads.iter().copied()));
+    let verdict = |holds: Option<bool>| match holds {
+        Some(true) => "reached",
+        Some(false) => "**missed**",
+        None => "not measured",
+    };
+    writeln!(
+        text,
+        "\n## Targets\n\n| target | here | |\n|---|---|---|\n| a point read is one statement | {} | {} |\n\
+         | a durable create at 64 connections, grouped ÷ ungrouped: at least 2.5 | {} | {} |",
+        shown(reads, 2),
+        verdict(reads.map(|reads| reads < 1.05)),
+        shown(at_most_connections, 2),
+        verdict(at_most_connections.map(|ratio| ratio >= 2.5))
+    )
+    .ok();
+    for ((workload, connections, form), cell) in cells {
+        if let Some(failure) = &cell.failure {
+            let title = workload.title();
+            writeln!(text, "\n{title}, {connections} connections, {form:?}: {failure}").ok();
+        }
+    }
+    text
+}
