@@ -174,7 +174,9 @@ async fn moving_shards_loses_nothing() {
         let client = cluster.client();
         let add = "SELECT citus_add_node($1::text, $2::int)";
         client.query(add, &[&spare.host, &spare.port]).await.unwrap();
-        client.batch_execute("SELECT citus_rebalance_start(); SELECT citus_rebalance_wait()").await.unwrap();
+        // Two transactions: the background does not see what is not committed.
+        client.batch_execute("SELECT citus_rebalance_start()").await.unwrap();
+        client.batch_execute("SELECT citus_rebalance_wait()").await.unwrap();
         go_on().await;
         assert!(cluster.shards(&schema).await.iter().any(|(_, node)| *node == spare), "nothing lies there");
         let drain = "SELECT citus_drain_node($1::text, $2::int)";

@@ -47,7 +47,8 @@ impl From<Error> for Fault {
             // after a failed one.
             "40001" | "40P01" | "55P03" | "57014" | "25P02" => Self::Conflict(text),
             // Standbys may become primaries, servers come back, transactions of silent clients are ended.
-            "25006" | "53300" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Self::Lost(text),
+            // "XX000" is what servers say whose postmaster has died, and nodes of a cluster that lost another one.
+            "25006" | "53300" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "XX000" => Self::Lost(text),
             _ if code.starts_with("08") => Self::Lost(text),
             _ => Self::Definite(text),
         }
