@@ -36,7 +36,7 @@ pub(super) async fn choose(
 ) -> Result<Vec<PartitionId>, Fault> {
     let wanted = u32::try_from(count).unwrap_or(u32::MAX);
     let window = wanted.saturating_mul(WINDOW_PER_PARTITION).clamp(WINDOW_MIN, WINDOW_MAX).max(wanted);
-    let candidates: Vec<u32> = (from..from.saturating_add(window).min(key::RESERVED.0)).collect();
+    let candidates: Vec<u32> = (from..from.saturating_add(window)).collect();
     let rows = session.query(sql::PARTITIONS, &[]).await?;
     let existing: Vec<u32> = rows.iter().map(|row| key::from_column(row.get(0)).0).collect();
     let mut asked: Vec<i32> =
