@@ -96,13 +96,13 @@ async fn from_400_suffixes_to_800_of_a_renamed_property() {
         );
         assert_eq!(query(&world, &told).await.routing.keys, Some(1));
         // Items of the first version are read, and written again, where they are.
-        let header = with_key(&format!(r#"["{}"]"#, old_key));
+        let header = with_key(&format!(r#"["{old_key}"]"#));
         let id = format!("old-{vehicle}");
         let place = (DATABASE, CONTAINER, id.as_str());
         world.database.read_item(&mut Trace::default(), place, &header).await.unwrap();
         let body = Bytes::from(format!(
             r#"{{"id":"{id}","date":"{DATE}","VIN":"V{vehicle}","partitionKey":"{}","n":1}}"#,
-            old_keys[vehicle]
+            *old_key
         ));
         world.database.replace_item(&mut Trace::default(), place, &header, &body).await.unwrap();
     }
