@@ -31,6 +31,7 @@ lint: setup ## Checks formatting and lints
 
 test-rust: setup ## Runs the tests of the workspace
 	@scripts/setup.sh postgres
+	@scripts/setup.sh browser
 	$(CARGO) test --workspace --locked
 
 test-clients: ## Runs the tests of the Python and JavaScript key libraries

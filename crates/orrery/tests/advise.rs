@@ -178,3 +178,134 @@ fn every_figure_is_reported() {
     assert_eq!(of("/customerId"), "kept");
     assert!(of("/date")["lost"].as_f64().is_some_and(|share| share > 0.9), "{}", of("/date"));
 }
+
+/// Shows each page in frames of a browser: wide, narrow, and wide in dark colours; measures what is seen there.
+const SHOWN: &str = r#"<!doctype html><meta charset="utf-8"><body><script>
+"use strict";
+const pages = PAGES, found = [], errors = [];
+function luminance(color) {
+  const [r, g, b] = color.match(/[\d.]+/g).map((part) => part / 255)
+    .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+function contrast(ink, paper) {
+  const [a, b] = [luminance(ink), luminance(paper)];
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+}
+function measure(frame, name, look) {
+  const page = frame.contentDocument, style = (element) => frame.contentWindow.getComputedStyle(element);
+  const plots = [...page.querySelectorAll("svg")].map((svg) => {
+    const view = svg.viewBox.baseVal;
+    const boxes = [...svg.querySelectorAll("text")].map((text) => [text.getBBox(), text.textContent]);
+    const outside = boxes.filter(([box]) => box.x < -0.5 || box.y < -0.5 || box.x + box.width > view.width + 0.5
+      || box.y + box.height > view.height + 0.5).map(([, text]) => text);
+    const overlapping = [];
+    boxes.forEach(([a, first], at) => boxes.slice(at + 1).forEach(([b, second]) => {
+      if (a.x < b.x + b.width && b.x < a.x + a.width && a.y + 2 < b.y + b.height && b.y + 2 < a.y + a.height) {
+        overlapping.push(first + " / " + second);
+      }
+    }));
+    const marks = [...svg.querySelectorAll("rect,polyline")].filter((mark) => {
+      const box = mark.getBoundingClientRect();
+      return box.width > 0 && style(mark).display !== "none";
+    });
+    const size = svg.getBoundingClientRect();
+    const first = svg.querySelector("text");
+    return { title: svg.querySelector("title").textContent, marks: marks.length, texts: boxes.length, outside, overlapping,
+      letters: parseFloat(style(first).fontSize) * size.width / view.width, shown: size.width > 200 && size.height > 80 };
+  });
+  const paper = style(page.body).backgroundColor, dim = page.querySelector(".dim,figcaption");
+  found.push({ name, look, plots, overflow: page.documentElement.scrollWidth - frame.clientWidth,
+    contrast: Math.min(contrast(style(page.body).color, paper), contrast(style(dim).color, paper)),
+    fetched: frame.contentWindow.performance.getEntriesByType("resource").length });
+}
+window.onerror = (message) => { errors.push(message); };
+let left = 0;
+function done() {
+  const out = document.createElement("pre");
+  out.id = "measured";
+  out.textContent = JSON.stringify({ found, errors });
+  document.body.append(out);
+}
+for (const [name, html] of Object.entries(pages)) {
+  for (const [look, width] of [["wide", 1200], ["narrow", 390], ["dark", 1200]]) {
+    const frame = document.createElement("iframe");
+    frame.style = `width:${width}px;height:2000px;border:0`;
+    const dark = (text) => text.replace("@media(prefers-color-scheme:dark)", "@media all");
+    frame.srcdoc = look === "dark" ? dark(html) : html;
+    left += 1;
+    frame.onload = () => {
+      frame.contentWindow.onerror = (message) => { errors.push(message); };
+      try { measure(frame, name, look); } catch (error) { errors.push(String(error)); }
+      left -= 1;
+      if (left === 0) done();
+    };
+    document.body.append(frame);
+  }
+}
+</script></body>"#;
+
+#[test]
+fn a_browser_shows_the_plots() {
+    let advice = run(&["advise", "--example", "vehicles", "--items-max", "5000", "--output", "html"]);
+    let directory = tempfile::tempdir().unwrap();
+    let scenario = directory.path().join("scenario.toml");
+    std::fs::write(&scenario, "days = 60\n[keys]\nkind = \"time\"\nsuffixes = 10\n").unwrap();
+    let simulation = run(&["simulate", scenario.to_str().unwrap(), "--output", "html"]);
+    let pages = serde_json::json!({ "advice": advice, "simulation": simulation }).to_string();
+    let file = directory.path().join("shown.html");
+    std::fs::write(&file, SHOWN.replace("PAGES", &pages.replace("</", "<\\/"))).unwrap();
+
+    let profile = directory.path().join("profile");
+    let output = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--disable-dev-shm-usage", "--virtual-time-budget=20000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", file.display()))
+        .env("HOME", directory.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("Chromium shows the pages: scripts/setup.sh browser installs it");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let measured = shown.split_once("<pre id=\"measured\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let Some((measured, _)) = measured else {
+        panic!("nothing was measured: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let measured = measured.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let measured: serde_json::Value = serde_json::from_str(&measured).unwrap();
+    assert_eq!(measured["errors"], serde_json::json!([]));
+    let found = measured["found"].as_array().unwrap();
+    assert_eq!(found.len(), 6);
+    for page in found {
+        let place = format!("{} {}", page["name"], page["look"]);
+        let plots = page["plots"].as_array().unwrap();
+        let wanted: &[&str] = if page["name"] == "advice" {
+            &[
+                "Bytes by partition",
+                "Load by partition",
+                "Heat over time",
+                "Heat of the replay",
+                "Growth",
+                "Cost by number of suffixes",
+            ]
+        } else {
+            &["Load", "Throttling", "Partitions", "Data", "Heat", "Cost", "Bytes by partition"]
+        };
+        for title in wanted {
+            assert!(plots.iter().any(|plot| plot["title"] == *title), "{place}: no plot of {title}");
+        }
+        for plot in plots {
+            assert!(
+                plot["marks"].as_u64().unwrap() > 0 && plot["texts"].as_u64().unwrap() >= 4,
+                "{place}: {plot}"
+            );
+            assert!(plot["shown"] == true && plot["letters"].as_f64().unwrap() >= 9.0, "{place}: {plot}");
+            assert_eq!(plot["outside"], serde_json::json!([]), "{place}: {plot}");
+            assert_eq!(plot["overlapping"], serde_json::json!([]), "{place}: {plot}");
+        }
+        assert!(page["overflow"].as_i64().unwrap() <= 0, "{place} is wider than its window");
+        assert!(page["contrast"].as_f64().unwrap() >= 4.5, "{place}: {}", page["contrast"]);
+        assert_eq!(page["fetched"], 0, "{place} fetches something");
+    }
+}

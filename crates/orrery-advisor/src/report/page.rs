@@ -14,7 +14,7 @@ th{text-align:right;color:var(--dim);font-weight:600;border-bottom:1px solid var
 td{text-align:right;padding:5px 8px;border-bottom:1px solid var(--edge);white-space:nowrap}th:nth-child(2),td:nth-child(2){text-align:left}\
 tr.best td{font-weight:600}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(360px,100%),1fr));gap:18px 22px}\
 figure{margin:0}figcaption{color:var(--dim);font-size:13px;margin-bottom:2px}svg{width:100%;height:auto;display:block}\
-svg text{font:12px system-ui,sans-serif}.axis{stroke:var(--dim)}.grid{stroke:var(--edge)}.mark{stroke:var(--hot);stroke-dasharray:4 3}\
+svg text{font:13px system-ui,sans-serif}.axis{stroke:var(--dim)}.grid{stroke:var(--edge)}.mark{stroke:var(--hot);stroke-dasharray:4 3}\
 .bar{fill:var(--blue)}.bar.hot,.heat{fill:var(--hot)}.line{fill:none;stroke-width:2}\
 .line.s0{stroke:var(--blue)}.line.s1{stroke:var(--hot)}.line.s2{stroke:var(--green)}.line.s3{stroke:var(--gold)}\
 .dot.s0,text.s0{fill:var(--blue)}.dot.s1,text.s1{fill:var(--hot)}.dot.s2,text.s2{fill:var(--green)}.dot.s3,text.s3{fill:var(--gold)}\
