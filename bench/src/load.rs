@@ -276,7 +276,7 @@ mod tests {
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut buffer = [0; 4096];
-            stream.read(&mut buffer).await.unwrap();
+            assert!(stream.read(&mut buffer).await.unwrap() > 0);
             stream.write_all(b"HTTP/1.1 500 No\r\ncontent-length: 4\r\n\r\nbad!").await.unwrap();
         });
         let figures = run(&plan(address, None)).await;

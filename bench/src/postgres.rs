@@ -31,6 +31,8 @@ const TOP10: &str = "SELECT doc::text FROM items ORDER BY (doc->>'rank')::float8
 const PAGE: &str = "SELECT doc::text FROM items WHERE pk = $1 LIMIT 100";
 const SCAN: &str = "SELECT doc::text FROM items WHERE pk = $1 AND id >= $2 ORDER BY id LIMIT $3";
 const GROUP_BY: &str = "SELECT doc->>'status', count(*) FROM items GROUP BY 1";
+const COUNT_BY_CODE: &str = "SELECT count(*) FROM items WHERE doc @> $1";
+const COUNT_BY_LENGTH: &str = "SELECT count(*) FROM items WHERE length(doc->>'code') > 1000";
 const CHANGES: &str = "SELECT seq, doc::text FROM items WHERE seq > $1 ORDER BY seq LIMIT 100";
 
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -132,6 +134,15 @@ impl Session {
             Operation::GroupBy => {
                 let rows = self.rows(GROUP_BY, &[]).await?;
                 check(rows.len() == 8, || format!("{} groups of 8", rows.len()))
+            }
+            Operation::CountByCode(number) => {
+                let wanted = Json(serde_json::json!({ "code": code(number) }));
+                let rows = self.rows(COUNT_BY_CODE, &[&wanted]).await?;
+                check(rows.len() == 1, || format!("{} counts of 1", rows.len()))
+            }
+            Operation::CountByLength => {
+                let rows = self.rows(COUNT_BY_LENGTH, &[]).await?;
+                check(rows.len() == 1, || format!("{} counts of 1", rows.len()))
             }
             Operation::Changes => {
                 let rows = self.rows(CHANGES, &[&self.changes.clone()]).await?;

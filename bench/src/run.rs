@@ -92,7 +92,8 @@ impl Options {
     /// What is measured over so many items: workloads with numbers of connections.
     fn cells(&self, items: u64) -> Vec<(Workload, u64)> {
         use Workload::{
-            Batch50, ChangeFeed, Create, GroupBy, OrderByTop10, Page100, PointRead, QueryIndexed, YcsbA,
+            Batch50, ChangeFeed, CountIndexed, Create, GroupBy, OrderByTop10, Page100, PointRead,
+            QueryIndexed, YcsbA,
         };
         let is_large = items > 10_000 && !self.full;
         let wanted = |workload: &Workload| {
@@ -102,7 +103,15 @@ impl Options {
             // Looking at everything takes seconds then, and the rest tells nothing new.
             let tells_much = matches!(
                 workload,
-                PointRead | Create | Batch50 | QueryIndexed | OrderByTop10 | Page100 | ChangeFeed | YcsbA
+                PointRead
+                    | Create
+                    | Batch50
+                    | QueryIndexed
+                    | OrderByTop10
+                    | Page100
+                    | CountIndexed
+                    | ChangeFeed
+                    | YcsbA
             );
             match (self.quick, is_large) {
                 (true, _) => tells_much || *workload == GroupBy,

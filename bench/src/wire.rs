@@ -134,7 +134,7 @@ mod tests {
                 if at == 2 {
                     stream = listener.accept().await.unwrap().0;
                 }
-                stream.read(&mut buffer).await.unwrap();
+                assert!(stream.read(&mut buffer).await.unwrap() > 0);
                 for piece in answer {
                     stream.write_all(piece.as_bytes()).await.unwrap();
                     tokio::task::yield_now().await;

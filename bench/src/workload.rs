@@ -14,7 +14,9 @@ pub enum Workload {
     QueryIndexed,
     OrderByTop10,
     Page100,
+    CountIndexed,
     GroupBy,
+    ScanUnindexed,
     ChangeFeed,
     YcsbA,
     YcsbB,
@@ -25,7 +27,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::PointRead,
         Self::Create,
         Self::Upsert,
@@ -33,7 +35,9 @@ impl Workload {
         Self::QueryIndexed,
         Self::OrderByTop10,
         Self::Page100,
+        Self::CountIndexed,
         Self::GroupBy,
+        Self::ScanUnindexed,
         Self::ChangeFeed,
         Self::YcsbA,
         Self::YcsbB,
@@ -52,7 +56,9 @@ impl Workload {
             Self::QueryIndexed => "query by indexed property",
             Self::OrderByTop10 => "ORDER BY, TOP 10",
             Self::Page100 => "page of 100, one partition key",
+            Self::CountIndexed => "COUNT by indexed property",
             Self::GroupBy => "GROUP BY over all items",
+            Self::ScanUnindexed => "COUNT by what no index knows",
             Self::ChangeFeed => "change feed, pages of 100",
             Self::YcsbA => "YCSB A (half reads, half updates)",
             Self::YcsbB => "YCSB B (95 % reads)",
@@ -71,7 +77,9 @@ impl Workload {
                 | Self::QueryIndexed
                 | Self::OrderByTop10
                 | Self::Page100
+                | Self::CountIndexed
                 | Self::GroupBy
+                | Self::ScanUnindexed
                 | Self::ChangeFeed
                 | Self::YcsbE
         )
@@ -98,7 +106,9 @@ impl Workload {
             Self::QueryIndexed => &[(Self::QueryIndexed, 1.0)],
             Self::OrderByTop10 => &[(Self::OrderByTop10, 1.0)],
             Self::Page100 => &[(Self::Page100, 1.0)],
+            Self::CountIndexed => &[(Self::CountIndexed, 1.0)],
             Self::GroupBy => &[(Self::GroupBy, 1.0)],
+            Self::ScanUnindexed => &[(Self::ScanUnindexed, 1.0)],
             Self::ChangeFeed => &[(Self::ChangeFeed, 1.0)],
             Self::YcsbA => &[(Self::PointRead, 0.5), (Self::Upsert, 0.5)],
             Self::YcsbB => &[(Self::PointRead, 0.95), (Self::Upsert, 0.05)],
@@ -131,7 +141,11 @@ pub enum Operation {
     Page(u64),
     /// Items of this one's key from it on, up to so many.
     Scan(u64, u64),
+    /// How many items have the code of this one.
+    CountByCode(u64),
     GroupBy,
+    /// How many items have a property that is longer than any is.
+    CountByLength,
     /// The next page of changes.
     Changes,
 }
@@ -198,7 +212,9 @@ impl Stream {
             Workload::QueryIndexed => Operation::ByCode(self.chosen()),
             Workload::OrderByTop10 => Operation::Top10,
             Workload::Page100 => Operation::Page(self.chosen()),
+            Workload::CountIndexed => Operation::CountByCode(self.chosen()),
             Workload::GroupBy => Operation::GroupBy,
+            Workload::ScanUnindexed => Operation::CountByLength,
             Workload::ChangeFeed => Operation::Changes,
             Workload::YcsbA if percent < 50 => Operation::Read(self.chosen()),
             Workload::YcsbB if percent < 95 => Operation::Read(self.chosen()),
