@@ -198,7 +198,8 @@ async fn waits_have_an_end() {
     // Somebody has the partition's row and does not let go of it.
     let schema = url.rsplit("schema=").next().unwrap();
     let holder = admin.transaction().await.unwrap();
-    holder.execute(&format!("SELECT 1 FROM {schema}.part FOR UPDATE"), &[]).await.unwrap();
+    let hold = format!("SELECT 1 FROM {schema}.part WHERE part = {} FOR UPDATE", PARTITION.id.0);
+    holder.execute(&hold, &[]).await.unwrap();
     let increment = op(&[], |_, _| Decision::Reject(()));
     let error = run(&store, increment).await.unwrap_err();
     assert!(matches!(&error, CommitError::Unavailable(text) if text.contains("lock timeout")), "{error}");
