@@ -46,7 +46,7 @@ POSTGRES_PYTHON := not aio and not test_throttling and not test_cases
 test-postgres: setup test-binary ## Runs the product suites on a PostgreSQL of their own, or the one in ORRERY_TEST_STORE_URL
 	@scripts/setup.sh postgres
 	@scripts/setup.sh python
-	scripts/postgres.sh run $(CARGO) test --workspace --locked --test suite --test exchanges
+	scripts/postgres.sh run $(CARGO) test --workspace --locked --test suite --test exchanges -- --skip hostile
 	scripts/postgres.sh run env ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) tests/sdk/python/run -k "$(POSTGRES_PYTHON)"
 
 test-sdk: $(SDKS:%=test-sdk-%) ## Runs the suites of the official SDKs against the built server
