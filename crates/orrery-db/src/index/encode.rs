@@ -333,7 +333,7 @@ pub(crate) fn item_of_index_key(
 
 /// The ranges of entries that a test selects, disjoint and in order, or `None` if the index cannot tell.
 pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<Vec<KeyRange>> {
-    let prefix = path_prefix(generation, PathHash::of(path), 83);
+    let prefix = path_prefix(generation, PathHash::of(path), 0);
     let with = |suffix: &[u8]| [prefix.as_slice(), suffix].concat();
     let types = |first: u8, last: u8| KeyRange::new(with(&[first]), with(&[last + 1]));
     let exact = |value: &Value| {
@@ -435,14 +435,14 @@ fn between(prefix: &[u8], low: Option<&Bound>, high: Option<&Bound>) -> Option<K
 
 /// The scalar values of a path, and its arrays and objects.
 pub(crate) fn scalars_and_others(generation: u32, path: &IndexPath) -> [KeyRange; 2] {
-    let prefix = path_prefix(generation, PathHash::of(path), 83);
+    let prefix = path_prefix(generation, PathHash::of(path), 0);
     let with = |suffix: u8| [prefix.as_slice(), &[suffix]].concat();
     [KeyRange::new(with(NULL), with(STRING + 1)), KeyRange::new(with(ARRAY), with(OBJECT + 1))]
 }
 
 /// All values of a path, for sorting by it.
 pub(crate) fn path_range(generation: u32, path: &IndexPath) -> KeyRange {
-    KeyRange::prefix(&path_prefix(generation, PathHash::of(path), 83))
+    KeyRange::prefix(&path_prefix(generation, PathHash::of(path), 0))
 }
 
 /// Narrows a range of one exact value to one logical partition.

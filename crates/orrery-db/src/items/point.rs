@@ -392,7 +392,6 @@ impl Database {
     }
 }
 
-/// Another container has taken the name: the client's knowledge of the container is of the past.
 /// A write that copies an item of a container that gets another key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyOf {
@@ -402,6 +401,7 @@ pub(crate) struct CopyOf {
     pub run: Run,
 }
 
+/// Another container has taken the name: the client's knowledge of the container is of the past.
 fn replaced() -> Error {
     Error::new(
         ErrorKind::ContainerRecreated,

@@ -187,19 +187,19 @@ impl Database {
             Offers { points: Points::find(container, options, &program, ranges), ..offers }
         };
         run.metrics.plan_time = planning.elapsed();
-        let (outputs, next) = run.page(trace, &query, program, from, offers, request).await?;
+        let (rows, next) = run.page(trace, &query, program, from, offers, request).await?;
         let mut page = QueryPage { is_sorted: query.order_by.is_some(), ..QueryPage::default() };
         let writing = Instant::now();
-        for output in &outputs {
+        for row in &rows {
             if page.count > 0 {
                 page.rows.push(b',');
             }
-            page.rows.extend_from_slice(output.value.to_json().as_bytes());
+            page.rows.extend_from_slice(row.text.as_bytes());
             page.count += 1;
         }
         let metrics = &mut run.metrics;
         (metrics.output_items, metrics.output_bytes) = (page.count as u64, page.rows.len() as u64);
-        metrics.output_time = writing.elapsed();
+        metrics.output_time += writing.elapsed();
         (metrics.index_time, metrics.load_time) = (timing.index_time(), timing.load_time());
         metrics.entries_read = timing.entries_read();
         if options.index_metrics {

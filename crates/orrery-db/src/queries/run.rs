@@ -58,8 +58,25 @@ pub(super) struct Run<'a> {
     pub(super) by_keys: bool,
 }
 
+/// A row as clients get it.
+pub(super) struct PageRow {
+    pub(super) text: String,
+    /// Where a sorted row stands.
+    position: Option<ResumePoint>,
+}
+
+impl PageRow {
+    /// Writes a row, which adds to the time that writing has taken.
+    fn write(output: Output, writing_time: &mut Duration) -> Self {
+        let started = Instant::now();
+        let text = output.value.to_json();
+        *writing_time += started.elapsed();
+        Self { text, position: output.position }
+    }
+}
+
 /// The rows of a page and where the next one begins.
-pub(super) type PageRows = (Vec<Output>, Option<Position>);
+pub(super) type PageRows = (Vec<PageRow>, Option<Position>);
 
 /// How the items of a page are found.
 pub(super) enum Path {
@@ -114,7 +131,7 @@ impl Run<'_> {
                 if from.is_none()
                     && let Some(output) = self.answer_by_index(trace, query, &program, &offers).await?
                 {
-                    return Ok((vec![output], None));
+                    return Ok((vec![PageRow::write(output, &mut self.metrics.output_time)], None));
                 }
                 let is_ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
                 self.collect(trace, program, from, offers, is_ranked).await
@@ -156,12 +173,12 @@ impl Run<'_> {
         let filter_holds = path.filter_holds();
         let options = Options { passed, skip_rows, filter_holds, ..Options::default() };
         let mut pipeline = Pipeline::new(program, options);
-        let mut outputs: Vec<Output> = Vec::new();
+        let mut rows: Vec<PageRow> = Vec::new();
         let mut next = None;
         if pipeline.is_done() {
-            return Ok((outputs, None));
+            return Ok((rows, None));
         }
-        let mut bytes = 0;
+        let (mut bytes, mut writing_time) = (0, Duration::ZERO);
         let (mut looked_ahead, mut stopped) = (0, false);
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
         let by_entries = matches!(path, Path::Entries(..));
@@ -175,19 +192,20 @@ impl Run<'_> {
             let new = pipeline.take();
             let before = pipeline.passed() - new.len() as u64;
             for (passed, output) in (before..).zip(new) {
-                if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
+                if rows.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
                     let (key, skip_rows) = (found.mark.clone(), output.row);
                     next = Some(position(key, skip_rows, passed));
                     stopped = true;
                     return Flow::Stop;
                 }
-                bytes += output.value.to_json().len();
-                outputs.push(output);
+                let row = PageRow::write(output, &mut writing_time);
+                bytes += row.text.len();
+                rows.push(row);
             }
             if pipeline.is_done() {
                 return Flow::Stop;
             }
-            let is_full = outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX;
+            let is_full = rows.len() >= rows_max || bytes >= PAGE_BYTES_MAX;
             let is_late = started.elapsed() > PAGE_TIME_MAX;
             if is_full || is_late {
                 let key = [found.mark.as_slice(), &[0]].concat();
@@ -202,7 +220,8 @@ impl Run<'_> {
             Flow::GoOn
         });
         feed.await?;
-        Ok((outputs, next.filter(|_| stopped)))
+        self.metrics.output_time += writing_time;
+        Ok((rows, next.filter(|_| stopped)))
     }
 
     /// Only one page of rows is kept, and if the index has the order only a page of items is read.
@@ -242,11 +261,11 @@ impl Run<'_> {
         self.finish(&mut pipeline)?;
         let all = pipeline.take();
         let total = all.len();
-        let (outputs, _) = cut_page(all.into_iter().skip(skipped), self.rows_max);
-        let cut = total - skipped.min(total) - outputs.len();
+        let (rows, _) = cut_page(all.into_iter().skip(skipped), self.rows_max, &mut self.metrics.output_time);
+        let cut = total - skipped.min(total) - rows.len();
         let next = (cut > 0 || pipeline.has_more()).then(|| {
-            let counted = Position::Counted { returned: returned + outputs.len() as u64, path: None };
-            let last = outputs.last().and_then(|output| output.position.clone());
+            let counted = Position::Counted { returned: returned + rows.len() as u64, path: None };
+            let last = rows.last().and_then(|row| row.position.clone());
             let sorted = last.filter(|_| returned == 0).map(|point| Position::Sorted {
                 point: ResumePoint { exclude: true, ..point },
                 passed: pipeline.passed() - cut as u64,
@@ -255,7 +274,7 @@ impl Run<'_> {
             let token_max = self.options.token_bytes_max.unwrap_or(4096);
             sorted.filter(|position| position.encode().len() * 4 / 3 + 32 <= token_max).unwrap_or(counted)
         });
-        Ok((outputs, next))
+        Ok((rows, next))
     }
 
     /// All rows are made, and those of earlier pages left out.
@@ -309,10 +328,9 @@ impl Run<'_> {
         // Ranked rows come in one page: clients that merge them look at the first page only.
         let rows_max = if is_ranked { usize::MAX } else { self.rows_max };
         let all = pipeline.take().into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX));
-        let (outputs, more) = cut_page(all, rows_max);
-        let next =
-            more.then(|| Position::Counted { returned: returned + outputs.len() as u64, path: number });
-        Ok((outputs, next))
+        let (rows, more) = cut_page(all, rows_max, &mut self.metrics.output_time);
+        let next = more.then(|| Position::Counted { returned: returned + rows.len() as u64, path: number });
+        Ok((rows, next))
     }
 
     /// How far a page will read that may end at any item.
@@ -337,17 +355,22 @@ impl Run<'_> {
 }
 
 /// The rows that fit a page, and whether some were left.
-fn cut_page(all: impl Iterator<Item = Output>, rows_max: usize) -> (Vec<Output>, bool) {
-    let mut outputs: Vec<Output> = Vec::new();
+fn cut_page(
+    all: impl Iterator<Item = Output>,
+    rows_max: usize,
+    writing_time: &mut Duration,
+) -> (Vec<PageRow>, bool) {
+    let mut rows: Vec<PageRow> = Vec::new();
     let mut bytes = 0;
     for output in all {
-        if outputs.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
-            return (outputs, true);
+        if rows.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
+            return (rows, true);
         }
-        bytes += output.value.to_json().len();
-        outputs.push(output);
+        let row = PageRow::write(output, writing_time);
+        bytes += row.text.len();
+        rows.push(row);
     }
-    (outputs, false)
+    (rows, false)
 }
 
 fn resume_point(filter: Option<&Value>) -> Result<Option<ResumePoint>> {

@@ -274,15 +274,10 @@ impl<'a> Follower<'a> {
         let positions: Vec<(u32, Lsn)> = ids.zip(self.positions.iter().copied()).collect();
         self.unrecorded = 0;
         let counted = self.database.repartitions.get(self.path).unwrap_or_default();
-        let run = self.run.name;
+        let run = self.run;
         self.database
             .edit_repartition(self.source.rid, |own| {
-                if own.run != run {
-                    return Err(Error::new(
-                        ErrorKind::RetryWith,
-                        "Another server goes on with the repartitioning.",
-                    ));
-                }
+                run.check_own(own)?;
                 (own.positions, own.copied, own.removed) = (positions, counted.copied, counted.removed);
                 Ok(())
             })

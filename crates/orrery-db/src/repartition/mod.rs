@@ -88,11 +88,17 @@ impl Run {
     }
 
     fn own(&self, source: &Container) -> Result<Repartition> {
-        let Some(own) = &source.repartition else { return Err(given_up()) };
-        if own.run != self.name {
-            return Err(Error::new(ErrorKind::RetryWith, "Another server goes on with the repartitioning."));
-        }
+        let own = source.repartition.as_ref().ok_or_else(given_up)?;
+        self.check_own(own)?;
         Ok(own.clone())
+    }
+
+    fn check_own(&self, own: &Repartition) -> Result<()> {
+        if own.run == self.name {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::RetryWith, "Another server goes on with the repartitioning."))
+        }
     }
 }
 

@@ -291,34 +291,36 @@ impl Call<'_> {
 
     /// The operations of a bulk request, each of which stands for itself; none if the request is a transaction.
     pub(crate) fn bulk_operations(&self) -> Option<Vec<BatchOperation>> {
-        let headers = &self.parts.headers;
-        let atomic = match self.header(headers::BATCH_ATOMIC) {
-            Some(_) => headers::flag(headers, headers::BATCH_ATOMIC),
-            None => headers::partition_key(headers).ok()?.is_some(),
-        };
-        if atomic {
+        let has_key = headers::partition_key(&self.parts.headers).ok()?.is_some();
+        if self.is_atomic(has_key) {
             return None;
         }
-        let parsed = if hybrid_row::is_hybrid_row(&self.body) {
-            parse_rows(&self.body).ok()?
+        Some(self.batch_operations().ok()?.into_iter().map(|parsed| parsed.operation).collect())
+    }
+
+    fn batch_operations(&self) -> Result<Vec<ParsedOperation>> {
+        if hybrid_row::is_hybrid_row(&self.body) {
+            parse_rows(&self.body)
         } else {
-            batch_json::parse(&json_text(&self.body).ok()?).ok()?
-        };
-        Some(parsed.into_iter().map(|parsed| parsed.operation).collect())
+            batch_json::parse(&json_text(&self.body)?)
+        }
+    }
+
+    /// Whether a batch is a transaction. Clients that do not say send the key of a transaction in the header.
+    fn is_atomic(&self, has_key: bool) -> bool {
+        match self.header(headers::BATCH_ATOMIC) {
+            Some(_) => headers::flag(&self.parts.headers, headers::BATCH_ATOMIC),
+            None => has_key,
+        }
     }
 
     async fn batch(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
         let options = self.item_options()?;
         let is_row = hybrid_row::is_hybrid_row(&self.body);
-        let parsed =
-            if is_row { parse_rows(&self.body)? } else { batch_json::parse(&json_text(&self.body)?)? };
+        let parsed = self.batch_operations()?;
         let minimal: Vec<bool> = parsed.iter().map(|operation| operation.minimal).collect();
         let operations: Vec<BatchOperation> = parsed.into_iter().map(|parsed| parsed.operation).collect();
-        let atomic = match self.header(headers::BATCH_ATOMIC) {
-            Some(_) => headers::flag(&self.parts.headers, headers::BATCH_ATOMIC),
-            None => options.partition_key.is_some(),
-        };
-        let results = if atomic {
+        let results = if self.is_atomic(options.partition_key.is_some()) {
             self.database.execute_batch(trace, at.pair(), &options, &operations).await?
         } else {
             let goes_on = self

@@ -210,8 +210,8 @@
     }));
   }
 
-  // Numbers of any size: one operator on large ones takes seconds, and nothing can stop it. The service's language has
-  // none either. Literals are refused where text becomes code, which is also here.
+  // Numbers of any size: one operator on large ones takes seconds, and nothing can stop it. No documentation
+  // of the service's scripts names them. Literals are refused where text becomes code, which is also here.
   for (const name of ["BigInt", "BigInt64Array", "BigUint64Array"]) {
     delete globalThis[name];
   }
