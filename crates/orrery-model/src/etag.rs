@@ -19,6 +19,24 @@ impl Etag {
         Self { unique, seconds }
     }
 
+    /// The text between the quotes.
+    pub fn to_bytes(self) -> [u8; 36] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = *b"00000000-0000-0200-0000-000000000000";
+        let mut put = |at: usize, digits: usize, number: u64| {
+            for place in 0..digits {
+                text[at + place] = DIGITS[(number >> (4 * (digits - 1 - place)) & 0xF) as usize];
+            }
+        };
+        let seconds = self.seconds.cast_unsigned();
+        put(0, 8, self.unique);
+        put(9, 4, self.unique >> 32);
+        put(19, 4, self.unique >> 48);
+        put(24, 8, seconds);
+        put(32, 4, seconds >> 32);
+        text
+    }
+
     /// Whether a client means this version. Some send the text without its quotes.
     pub fn matches(self, text: &str) -> bool {
         same(&self.to_string(), text)
@@ -36,16 +54,9 @@ fn unquoted(text: &str) -> &str {
 
 impl fmt::Display for Etag {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unique, seconds) = (self.unique, self.seconds);
-        write!(
-            formatter,
-            "\"{:08x}-{:04x}-0200-{:04x}-{:08x}{:04x}\"",
-            unique & 0xFFFF_FFFF,
-            unique >> 32 & 0xFFFF,
-            unique >> 48,
-            seconds & 0xFFFF_FFFF,
-            seconds >> 32 & 0xFFFF,
-        )
+        formatter.write_str("\"")?;
+        formatter.write_str(str::from_utf8(&self.to_bytes()).unwrap_or_default())?;
+        formatter.write_str("\"")
     }
 }
 

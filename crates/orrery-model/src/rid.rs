@@ -14,7 +14,18 @@
 use std::fmt;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet::Alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, PAD};
+
+/// Base64 in which `-` stands for `/`: resource ids are parts of paths.
+const TEXT: GeneralPurpose = GeneralPurpose::new(&ALPHABET, PAD);
+const ALPHABET: Alphabet =
+    match Alphabet::new("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-") {
+        Ok(alphabet) => alphabet,
+        Err(_) => panic!("the alphabet has 64 different letters"),
+    };
+/// The longest text of a resource id.
+const TEXT_BYTES_MAX: usize = 28;
 
 /// Set in the second word of a container, clear in that of a user.
 const CONTAINER_BIT: u32 = 1 << 31;
@@ -273,6 +284,17 @@ impl ItemRid {
     pub fn self_link(self) -> String {
         self.as_child().self_link()
     }
+
+    /// Appends the same as bytes.
+    pub fn write_self_link(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"dbs/");
+        self.container.database.write_text(out);
+        out.extend_from_slice(b"/colls/");
+        self.container.write_text(out);
+        out.extend_from_slice(b"/docs/");
+        self.write_text(out);
+        out.push(b'/');
+    }
 }
 
 impl PermissionRid {
@@ -357,7 +379,19 @@ macro_rules! text_form {
 
         impl fmt::Display for $rid {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str(&STANDARD.encode(self.to_bytes()).replace('/', "-"))
+                let mut text = Vec::with_capacity(TEXT_BYTES_MAX);
+                self.write_text(&mut text);
+                formatter.write_str(str::from_utf8(&text).unwrap_or_default())
+            }
+        }
+
+        impl $rid {
+            /// Appends the text form.
+            pub fn write_text(self, out: &mut Vec<u8>) {
+                let mut text = [0; TEXT_BYTES_MAX];
+                // There is room for the longest.
+                let length = TEXT.encode_slice(self.to_bytes(), &mut text).unwrap_or(0);
+                out.extend_from_slice(&text[..length]);
             }
         }
     )+};
@@ -376,11 +410,10 @@ text_form!(
 
 /// The longest id is that of an attachment, which we do not have; longer text is no id.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    // `/` is not in the alphabet: it would end a path segment.
-    if text.len() > 28 || !text.len().is_multiple_of(4) || text.contains('/') {
+    if text.len() > TEXT_BYTES_MAX || !text.len().is_multiple_of(4) {
         return None;
     }
-    STANDARD.decode(text.replace('-', "/")).ok()
+    TEXT.decode(text).ok()
 }
 
 const fn mask(ordinal: u64) -> u64 {
@@ -413,6 +446,9 @@ mod tests {
         let item = ItemRid::parse("K4dvAIClggAEAAAAAAAAAA==").unwrap();
         assert_eq!((item.container, item.ordinal()), (container, 4));
         assert_eq!(item.self_link(), "dbs/K4dvAA==/colls/K4dvAIClggA=/docs/K4dvAIClggAEAAAAAAAAAA==/");
+        let mut bytes = Vec::new();
+        item.write_self_link(&mut bytes);
+        assert_eq!(bytes, item.self_link().as_bytes());
         let procedure = ChildRid::parse("hLEEAI1YjgcBAAAAAAAAgA==").unwrap();
         assert_eq!((procedure.kind, procedure.ordinal()), (ChildKind::StoredProcedure, 1));
         assert_eq!(procedure.to_string(), "hLEEAI1YjgcBAAAAAAAAgA==");

@@ -112,7 +112,7 @@ fn pipelines(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let mut pipeline = Pipeline::new(Arc::clone(&program), Options::default());
                 for (ordinal, document) in (0..).zip(&documents) {
-                    pipeline.feed(Row { document, ordinal }, &context).unwrap();
+                    pipeline.feed(Row { document, ordinal, text_bytes: 0 }, &context).unwrap();
                 }
                 pipeline.finish(&context).unwrap();
                 pipeline.take()

@@ -13,7 +13,7 @@ impl Program {
     /// With `documents_by_reference`, as in [`crate::pipeline::Options`], returning a document is not looking at it.
     pub fn roots(&self, documents_by_reference: bool) -> Option<BTreeSet<&str>> {
         let mut roots = BTreeSet::new();
-        let is_whole = documents_by_reference && self.returns_documents() && self.block.order.is_empty();
+        let is_whole = documents_by_reference && self.returns_documents();
         let known = of_block(&self.block, &mut roots, !is_whole) && {
             let components = self.rank.iter().flat_map(|ranking| &ranking.components);
             components.into_iter().all(|component| match component {
@@ -132,7 +132,7 @@ mod tests {
         }
         assert_eq!(roots("SELECT * FROM c WHERE c.a = 1", true).as_deref(), Some("a"));
         assert_eq!(roots("SELECT * FROM c WHERE c = 1", true), None);
-        assert_eq!(roots("SELECT * FROM c ORDER BY c.a", true), None);
+        assert_eq!(roots("SELECT * FROM c WHERE c.b = 1 ORDER BY c.a", true).as_deref(), Some("a b"));
         assert_eq!(roots("SELECT VALUE c FROM c", true), None);
     }
 }

@@ -81,7 +81,7 @@ fn pages(query: &str, documents: &[Value], page_rows: usize) -> Vec<Value> {
     for _ in 0..100 {
         let mut pipeline = Pipeline::new(program.clone(), options);
         for (ordinal, document) in documents.iter().enumerate() {
-            pipeline.feed(Row { document, ordinal: ordinal as u64 }, &context).unwrap();
+            pipeline.feed(Row { document, ordinal: ordinal as u64, text_bytes: 0 }, &context).unwrap();
         }
         pipeline.finish(&context).unwrap();
         let more = pipeline.has_more();
@@ -238,7 +238,9 @@ fn state_is_bounded() {
             let mut object = Object::new();
             object.set("x", Value::from(number));
             let document = Value::from(object);
-            if let Err(error) = pipeline.feed(Row { document: &document, ordinal: 0 }, &context) {
+            if let Err(error) =
+                pipeline.feed(Row { document: &document, ordinal: 0, text_bytes: 0 }, &context)
+            {
                 failed = Some(error);
                 break;
             }
@@ -260,7 +262,7 @@ fn work_is_bounded() {
     let document = parse(&format!(r#"{{"a":[{}]}}"#, vec!["1"; 1000].join(",")));
     let mut pipeline = Pipeline::new(program, Options::default());
     assert_eq!(
-        pipeline.feed(Row { document: &document, ordinal: 0 }, &context),
+        pipeline.feed(Row { document: &document, ordinal: 0, text_bytes: 0 }, &context),
         Err(EvalError::WorkExceeded)
     );
 }
@@ -280,7 +282,7 @@ fn top_stops_early_and_keeps_little() {
         if pipeline.is_done() {
             break;
         }
-        pipeline.feed(Row { document, ordinal: 0 }, &context).unwrap();
+        pipeline.feed(Row { document, ordinal: 0, text_bytes: 0 }, &context).unwrap();
         fed += 1;
     }
     assert_eq!((fed, pipeline.ready()), (2, 2));
@@ -471,6 +473,33 @@ fn runs_can_move_between_threads() {
     check::<Pipeline>();
     share::<orrery_query::Program>();
     share::<Context<'_>>();
+}
+
+/// The caller keeps the documents of rows that are being sorted: it hears which, and they count as what they are.
+#[test]
+fn sorted_documents_left_to_the_caller_have_a_bound() {
+    let (documents, setup, random) = (documents(), no_setup(), Random::new(1));
+    let context = Context::new(NOW_MS, &random, &setup.policies);
+    let program =
+        compile("SELECT * FROM c ORDER BY c.id", &setup).map_err(|failure| failure.message()).unwrap();
+    let options = Options { documents_by_reference: true, page_rows: Some(10), ..Options::default() };
+    let text_bytes = orrery_query::limits::SORTED_PAGE_BYTES_MAX / 3;
+    let mut pipeline = Pipeline::new(program, options);
+    for (ordinal, document) in documents.iter().enumerate().rev() {
+        pipeline.feed(Row { document, ordinal: ordinal as u64, text_bytes }, &context).unwrap();
+        let is_kept = pipeline.kept_inputs().any(|input| input + 1 == pipeline.fed());
+        assert_eq!(pipeline.keeps_last(), is_kept);
+        assert!(pipeline.kept_inputs().count() <= 3);
+    }
+    let mut kept: Vec<u64> = pipeline.kept_inputs().collect();
+    pipeline.finish(&context).unwrap();
+    assert!(pipeline.has_more());
+    let rows = pipeline.take();
+    assert!(rows.len() < 10 && rows.iter().all(|row| row.value == Value::Null));
+    let mut inputs: Vec<u64> = rows.iter().map(|row| row.input).collect();
+    kept.sort_unstable();
+    inputs.sort_unstable();
+    assert_eq!(inputs, kept);
 }
 
 #[test]

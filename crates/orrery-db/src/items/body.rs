@@ -27,6 +27,8 @@ pub(crate) struct PreparedItem {
     pub value: Value,
     /// The text to store: as the client wrote it, without system properties.
     pub body: Bytes,
+    /// Whether the value prints as this very text: no spaces, no other form of a number or a string.
+    pub is_plain: bool,
     pub ttl: Option<i32>,
     /// For each unique key of the container: the hash of this item's values.
     pub unique_hashes: Vec<[u8; 32]>,
@@ -80,7 +82,8 @@ impl PreparedItem {
         let id = ItemId::from_body(value.as_object().ok_or_else(not_an_object)?)?;
         let ttl = item_ttl(&value)?;
         let unique_hashes = unique_hashes(definition, &value)?;
-        Ok(Self { id, value, body, ttl, unique_hashes })
+        let is_plain = value.to_json().as_bytes() == body;
+        Ok(Self { id, value, body, is_plain, ttl, unique_hashes })
     }
 }
 
@@ -277,6 +280,27 @@ mod tests {
         check(" {\"id\": \"a\", \"n\": 1.50 }\n", "{\"id\": \"a\", \"n\": 1.50 }");
         check(r#"{"_ts":1,"id":"a","n":1.50,"_etag":"x","_rid":"r"}"#, r#"{"id":"a","n":1.50}"#);
         check(r#"{"id":"a","deep":{"_ts":1}}"#, r#"{"id":"a","deep":{"_ts":1}}"#);
+    }
+
+    /// What queries print otherwise must not be sent as it is stored.
+    #[test]
+    fn text_is_plain_only_if_it_prints_alike() {
+        let check = |text: &str, plain: bool| assert_eq!(prepare(text).unwrap().is_plain, plain, "{text}");
+        check(r#"{"id":"a","n":1.5,"x":[1,-2,null,true,{"é":"\n\""}]}"#, true);
+        check(r#" {"id":"a","_ts":5,"n":1} "#, true);
+        for text in [
+            r#"{"id":"a","n": 1}"#,
+            r#"{"id":"a","n":1.0}"#,
+            r#"{"id":"a","n":1.50}"#,
+            r#"{"id":"a","n":1e2}"#,
+            r#"{"id":"a","n":-0}"#,
+            r#"{"id":"a","n":12345678901234567890}"#,
+            r#"{"id":"\u0061"}"#,
+            r#"{"id":"a","n":"\/"}"#,
+            r#"{"id":"a","n":1,"n":2}"#,
+        ] {
+            check(text, false);
+        }
     }
 
     #[test]

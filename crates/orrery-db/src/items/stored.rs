@@ -5,7 +5,8 @@
 //! etag is made of; then the body, the UTF-8 text of a JSON object without system properties. Integers are big-endian.
 //!
 //! The body is kept as the client wrote it. A point read splices the system properties onto its end and
-//! parses nothing.
+//! parses nothing. Bit 2 of the flags tells that queries would print the body just so: then a row that is the whole
+//! item is made like that too.
 
 use bytes::Bytes;
 use orrery_model::etag::Etag;
@@ -16,6 +17,7 @@ const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 2 + 8 + 2 + 8 + 8 + 4;
 const HAS_TTL: u8 = 1;
 const HAS_VERSION: u8 = 2;
+const IS_PLAIN: u8 = 4;
 
 /// Names that the server owns at the top level of an item, whatever a client writes there.
 pub(crate) const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
@@ -35,6 +37,8 @@ pub(crate) struct StoredItem {
     pub ttl: Option<i32>,
     /// What the etag is made of if not of the place: a script learns the etags of what it writes before it has one.
     pub version: Option<u64>,
+    /// Whether the body is the text that its value prints as.
+    pub is_plain: bool,
     pub body: Bytes,
 }
 
@@ -42,8 +46,9 @@ impl StoredItem {
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 8 + self.body.len());
         bytes.push(FORMAT);
-        let ttl_flag = if self.ttl.is_some() { HAS_TTL } else { 0 };
-        bytes.push(ttl_flag | if self.version.is_some() { HAS_VERSION } else { 0 });
+        let flags =
+            [(self.ttl.is_some(), HAS_TTL), (self.version.is_some(), HAS_VERSION), (self.is_plain, IS_PLAIN)];
+        bytes.push(flags.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag));
         bytes.extend_from_slice(&self.lsn.to_be_bytes());
         bytes.extend_from_slice(&self.position.to_be_bytes());
         bytes.extend_from_slice(&self.timestamp.to_be_bytes());
@@ -77,6 +82,7 @@ impl StoredItem {
             ordinal: u64::from_be_bytes(eight(20)),
             ttl: (header[1] & HAS_TTL != 0).then_some(ttl),
             version,
+            is_plain: header[1] & IS_PLAIN != 0,
             body: bytes.slice(body_at..),
         })
     }
@@ -103,18 +109,20 @@ impl StoredItem {
     pub(crate) fn write_document(&self, container: ContainerRid, out: &mut Vec<u8>) {
         let rid = ItemRid::new(container, self.ordinal);
         let body = self.body.strip_suffix(b"}").unwrap_or(&self.body);
-        out.reserve(body.len() + 192);
+        out.reserve(body.len() + 240);
         out.extend_from_slice(body);
-        let tail = format!(
-            "\"_rid\":\"{rid}\",\"_self\":\"{}\",\"_etag\":\"\\{}\\\"\",\"_attachments\":\"attachments/\",\"_ts\":{}}}",
-            rid.self_link(),
-            self.etag().to_string().trim_end_matches('"'),
-            self.timestamp,
-        );
         if body != b"{" {
             out.push(b',');
         }
-        out.extend_from_slice(tail.as_bytes());
+        out.extend_from_slice(br#""_rid":""#);
+        rid.write_text(out);
+        out.extend_from_slice(br#"","_self":""#);
+        rid.write_self_link(out);
+        out.extend_from_slice(br#"","_etag":"\""#);
+        out.extend_from_slice(&self.etag().to_bytes());
+        out.extend_from_slice(br#"\"","_attachments":"attachments/","_ts":"#);
+        out.extend_from_slice(self.timestamp.to_string().as_bytes());
+        out.push(b'}');
     }
 }
 
@@ -142,6 +150,7 @@ mod tests {
             ordinal: ordinal(5, 1, 0),
             ttl: None,
             version: None,
+            is_plain: false,
             body: Bytes::from_static(b"{\"id\":\"a\"}"),
         }
     }
@@ -155,6 +164,9 @@ mod tests {
         assert_eq!(StoredItem::decode(&with_ttl.encode()), Some(with_ttl));
         let versioned = StoredItem { version: Some(7 << 60), ..item() };
         assert_eq!(StoredItem::decode(&versioned.encode()), Some(versioned));
+        let plain = StoredItem { is_plain: true, ttl: Some(7), ..item() };
+        assert_eq!(plain.encode()[1], 5);
+        assert_eq!(StoredItem::decode(&plain.encode()), Some(plain));
         assert_eq!(StoredItem::decode(&Bytes::from_static(b"\x02short")), None);
     }
 

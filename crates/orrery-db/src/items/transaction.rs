@@ -512,6 +512,7 @@ impl<'a> Working<'a> {
             ordinal,
             ttl: new.ttl,
             version: self.transaction.script.map(|script| script.version(position)),
+            is_plain: new.is_plain,
             body: new.body.clone(),
         };
         self.writes.insert(keys::feed(self.lsn, position), Some(Bytes::copy_from_slice(&item_key)));

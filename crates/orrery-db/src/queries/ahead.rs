@@ -51,8 +51,10 @@ enum Source<'a> {
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn items(partition: &'a Partition, range: KeyRange) -> Self {
-        Self::new(partition, Source::Items(VecDeque::from([range])))
+    /// `rows` is how many a page has at most.
+    pub(super) fn items(partition: &'a Partition, range: KeyRange, rows: usize) -> Self {
+        let place = Self::new(partition, Source::Items(VecDeque::from([range])));
+        Self { fetch: Fetch::of_rows(rows), ..place }
     }
 
     pub(super) fn entries(

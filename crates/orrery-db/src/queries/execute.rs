@@ -14,7 +14,6 @@ use orrery_query::{Context, Program};
 
 use super::access::{self, Offers};
 use super::client_merge::{self, ClientMerge};
-use super::feed::beside_requests;
 use super::index_metrics::index_metrics;
 use super::metrics::QueryMetrics;
 use super::plan::plan_in;
@@ -22,6 +21,7 @@ use super::points::Points;
 use super::position::Position;
 use super::reader::{Reader, Timing};
 use super::request::{QueryRequest, policies};
+use super::rows::Rows;
 use super::run::{PAGE_ROWS_MAX, Run};
 use crate::catalog::Container;
 use crate::items::feed::FeedScope;
@@ -146,8 +146,12 @@ impl Database {
         let random = Random::new(self.env.random_u64());
         let definition = &container.definition.partition_key;
         let timing = Timing::default();
+        let wanted = program
+            .rows_max()
+            .map_or(rows_max, |rows| rows_max.min(usize::try_from(rows).unwrap_or(rows_max)));
         let reader = Reader {
             timing: &timing,
+            rows_wanted: wanted,
             database: self,
             container,
             overlay,
@@ -156,12 +160,13 @@ impl Database {
             only: options.scope.partition_key.as_ref().filter(|key| definition.may_collide(key)),
         };
         let now_ms = self.env.now_ms();
-        // Compiling runs a script's text, which may do anything for as long as it is let.
-        let functions = beside_requests(|| QueryFunctions::of(self, container, &query, now_ms))?;
-        let roots = program.roots(false).map(|roots| roots.into_iter().map(Box::from).collect());
+        let functions = QueryFunctions::of(self, container, &query, now_ms)?;
+        let roots = program.roots(true).map(|roots| roots.into_iter().map(Box::from).collect());
         let mut run = Run {
             reader,
             roots,
+            returns_items: program.returns_documents(),
+            kept: None,
             options,
             now_ms,
             functions: functions.as_ref(),
@@ -187,19 +192,12 @@ impl Database {
             Offers { points: Points::find(container, options, &program, ranges), ..offers }
         };
         run.metrics.plan_time = planning.elapsed();
-        let (rows, next) = run.page(trace, &query, program, from, offers, request).await?;
-        let mut page = QueryPage { is_sorted: query.order_by.is_some(), ..QueryPage::default() };
-        let writing = Instant::now();
-        for row in &rows {
-            if page.count > 0 {
-                page.rows.push(b',');
-            }
-            page.rows.extend_from_slice(row.text.as_bytes());
-            page.count += 1;
-        }
+        let (Rows { text: rows, count, time: output_time, .. }, next) =
+            run.page(trace, &query, program, from, offers, request).await?;
+        let mut page = QueryPage { is_sorted: query.order_by.is_some(), rows, count, ..QueryPage::default() };
         let metrics = &mut run.metrics;
         (metrics.output_items, metrics.output_bytes) = (page.count as u64, page.rows.len() as u64);
-        metrics.output_time += writing.elapsed();
+        metrics.output_time = output_time;
         (metrics.index_time, metrics.load_time) = (timing.index_time(), timing.load_time());
         metrics.entries_read = timing.entries_read();
         if options.index_metrics {

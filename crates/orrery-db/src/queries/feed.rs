@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use orrery_model::{Error, ErrorKind, Result};
+use orrery_model::{Error, ErrorKind, Object, Result, Value};
 use orrery_query::context::Work;
 use orrery_query::pipeline::{Pipeline, ResumePoint, ResumeValue, Row};
 use orrery_storage::{Direction, Key, KeyRange};
@@ -24,8 +24,10 @@ const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
 const WORK_ROWS_MAX: u64 = 20_000_000;
 /// Items without a property that are loaded at once.
 const LACKING_ITEMS: usize = 256;
-/// From so many items on, evaluating them is no longer a short piece of work.
-const LONG_BATCH: usize = 64;
+/// A query that has read so many items is no longer a short one.
+const SHORT_ITEMS_MAX: u64 = 1000;
+/// Nor is it a short piece of work to go through so many bytes of items.
+const SHORT_BYTES_MAX: usize = 256 << 10;
 
 impl Run<'_> {
     /// Reads items along the path and feeds them, until `after_each` has enough.
@@ -35,7 +37,7 @@ impl Run<'_> {
         pipeline: &mut Pipeline,
         path: &Path,
         (start, extent): (&StreamStart, Extent),
-        mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Flow,
+        mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Result<Flow>,
     ) -> Result<()> {
         let (reader, partitions) = (self.reader, self.reader.partitions());
         let places = partitions.iter().flat_map(|partition| places(&reader, path, start, partition));
@@ -150,7 +152,7 @@ impl Run<'_> {
                         without.push(Found { item, mark: mark.clone(), run: Vec::new() });
                     }
                 }
-                self.feed_batch(pipeline, without, |_, _| Flow::GoOn).await?;
+                self.feed_batch(pipeline, without, |_, _| Ok(Flow::GoOn)).await?;
                 tokio::task::yield_now().await;
             }
             return Ok(());
@@ -166,7 +168,7 @@ impl Run<'_> {
                         without.push(found);
                     }
                 }
-                self.feed_batch(pipeline, without, |_, _| Flow::GoOn).await?;
+                self.feed_batch(pipeline, without, |_, _| Ok(Flow::GoOn)).await?;
                 tokio::task::yield_now().await;
             }
         }
@@ -178,11 +180,11 @@ impl Run<'_> {
         &mut self,
         pipeline: &mut Pipeline,
         found: Vec<Found>,
-        mut after_each: impl FnMut(&mut Pipeline, &Found) -> Flow,
+        mut after_each: impl FnMut(&mut Pipeline, &Found) -> Result<Flow>,
     ) -> Result<Flow> {
         self.evaluate(found, |run, found, work| {
             run.feed_one(pipeline, &found, work)?;
-            Ok(after_each(pipeline, &found))
+            after_each(pipeline, &found)
         })
         .await
     }
@@ -205,13 +207,15 @@ impl Run<'_> {
     }
 
     /// Goes through some items. What may take long runs beside the threads that serve requests, and only as
-    /// many at once as there are processors: a runaway query slows its like, not point reads.
+    /// many at once as there are processors: a runaway query slows its like, not point reads. What is short stays
+    /// where it is: going over to another thread would take longer than most pages.
     async fn evaluate(
         &mut self,
         found: Vec<Found>,
         mut each: impl FnMut(&mut Self, Found, &Work) -> Result<Flow>,
     ) -> Result<Flow> {
-        let is_long = self.multiplies || found.len() >= LONG_BATCH;
+        let bytes: usize = found.iter().map(|found| found.item.body.len()).sum();
+        let is_long = self.multiplies || bytes > SHORT_BYTES_MAX || self.metrics.items_read > SHORT_ITEMS_MAX;
         let work = Work::new(WORK_ROWS_MAX);
         let go_through = |run: &mut Self| {
             let started = Instant::now();
@@ -242,13 +246,19 @@ impl Run<'_> {
             pipeline.forget_skipped_rows();
         }
         let document = match &self.roots {
+            // Nothing of it is looked at.
+            Some(roots) if roots.is_empty() => Value::Object(Object::default()),
             Some(roots) => document_members(&found.item, self.reader.container.rid, roots)?,
             None => document_value(&found.item, self.reader.container.rid)?,
         };
         self.metrics.items_read += 1;
         self.metrics.bytes_read += found.item.body.len() as u64;
-        let row = Row { document: &document, ordinal: found.item.ordinal };
-        pipeline.feed(row, &self.context(Some(work))).map_err(evaluation_failure)
+        let row = Row { document: &document, ordinal: found.item.ordinal, text_bytes: found.item.body.len() };
+        pipeline.feed(row, &self.context(Some(work))).map_err(evaluation_failure)?;
+        if let Some(kept) = &mut self.kept {
+            kept.after_feed(pipeline, &found.item);
+        }
+        Ok(())
     }
 
     /// Ends the pipeline. Rows of groups are made here, so functions in JavaScript may be called.
@@ -267,7 +277,7 @@ impl Run<'_> {
 }
 
 /// Does something that may take long without holding up the requests that this thread serves.
-pub(super) fn beside_requests<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn beside_requests<T>(work: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::current().runtime_flavor() {
         tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
         _ => work(),
@@ -341,7 +351,7 @@ fn places<'a>(
         Path::Points(points) => vec![Place::points(partition, points, resumed)],
         Path::Items | Path::Sequence(_) => {
             let ranges = reader.item_ranges(partition, resumed).into_iter();
-            ranges.map(|range| Place::items(partition, range)).collect()
+            ranges.map(|range| Place::items(partition, range, reader.rows_wanted)).collect()
         }
     }
 }

@@ -34,7 +34,7 @@ impl Database {
         let context = Context::new(self.env.now_ms(), &random, &policies);
         let failed = |error: orrery_query::EvalError| Error::bad_request(error.to_string());
         for (ordinal, document) in (0u64..).zip(&feed.resources) {
-            pipeline.feed(Row { document, ordinal }, &context).map_err(failed)?;
+            pipeline.feed(Row { document, ordinal, text_bytes: 0 }, &context).map_err(failed)?;
         }
         pipeline.finish(&context).map_err(failed)?;
         let mut rows: Vec<_> =

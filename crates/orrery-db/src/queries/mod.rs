@@ -18,9 +18,11 @@ mod points;
 mod position;
 mod reader;
 mod request;
+mod rows;
 mod run;
 mod shortcut;
 
+pub(crate) use feed::beside_requests;
 pub(crate) use lacking::LackingItems;
 
 pub use client_merge::ClientMerge;

@@ -76,6 +76,8 @@ pub(crate) struct Reader<'a> {
     /// The one key that is meant, where other keys may share its place.
     pub only: Option<&'a PartitionKey>,
     pub timing: &'a Timing,
+    /// How many rows a page has at most.
+    pub rows_wanted: usize,
     /// What a script sees, if one asks.
     pub overlay: Option<&'a Overlay>,
 }
@@ -99,6 +101,12 @@ impl Default for Fetch {
 }
 
 impl Fetch {
+    /// For items that nothing else is known of: as many as a page of rows if all of them match, and one to see
+    /// whether another page follows.
+    pub(crate) fn of_rows(rows: usize) -> Self {
+        Self(rows.saturating_add(1).clamp(FETCH_ENTRIES / 8, FETCH_ENTRIES / 2))
+    }
+
     /// For looking at the first entry.
     pub(crate) fn one() -> Self {
         Self(1)

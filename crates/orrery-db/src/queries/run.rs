@@ -11,7 +11,7 @@ use orrery_model::rid::ItemRid;
 use orrery_model::{Error, Result, Value};
 use orrery_query::ast::Query;
 use orrery_query::context::{Context, Policies, Random, UdfCaller, Work};
-use orrery_query::pipeline::{Options, Output, Pipeline, ResumePoint, Shape};
+use orrery_query::pipeline::{Options, Pipeline, ResumePoint, Shape};
 use orrery_query::{EvalError, Program};
 use orrery_storage::{Key, ReadRequest};
 
@@ -25,6 +25,7 @@ use super::points::Points;
 use super::position::Position;
 use super::reader::{Flow, Reader};
 use super::request::QueryRequest;
+use super::rows::{KeptItems, Rows};
 use crate::scripts::QueryFunctions;
 use crate::{Trace, continuation};
 
@@ -54,29 +55,16 @@ pub(super) struct Run<'a> {
     pub(super) functions: Option<&'a QueryFunctions>,
     /// The properties of items that the program looks at; `None` = all.
     pub(super) roots: Option<Vec<Box<str>>>,
+    /// Whether rows are whole items: then the program makes no values of them.
+    pub(super) returns_items: bool,
+    /// The items whose rows are being sorted, if rows are whole items.
+    pub(super) kept: Option<KeptItems>,
     /// The windows are keys that the filter names.
     pub(super) by_keys: bool,
 }
 
-/// A row as clients get it.
-pub(super) struct PageRow {
-    pub(super) text: String,
-    /// Where a sorted row stands.
-    position: Option<ResumePoint>,
-}
-
-impl PageRow {
-    /// Writes a row, which adds to the time that writing has taken.
-    fn write(output: Output, writing_time: &mut Duration) -> Self {
-        let started = Instant::now();
-        let text = output.value.to_json();
-        *writing_time += started.elapsed();
-        Self { text, position: output.position }
-    }
-}
-
-/// The rows of a page and where the next one begins.
-pub(super) type PageRows = (Vec<PageRow>, Option<Position>);
+/// A page and where the next one begins.
+pub(super) type Page = (Rows, Option<Position>);
 
 /// How the items of a page are found.
 pub(super) enum Path {
@@ -120,7 +108,7 @@ impl Run<'_> {
         from: Option<Position>,
         offers: Offers,
         request: &QueryRequest,
-    ) -> Result<PageRows> {
+    ) -> Result<Page> {
         if offers.is_empty {
             self.reader = Reader { windows: &[], ..self.reader };
         }
@@ -131,7 +119,9 @@ impl Run<'_> {
                 if from.is_none()
                     && let Some(output) = self.answer_by_index(trace, query, &program, &offers).await?
                 {
-                    return Ok((vec![PageRow::write(output, &mut self.metrics.output_time)], None));
+                    let mut rows = Rows::default();
+                    rows.push(output, None, self.reader.container.rid)?;
+                    return Ok((rows, None));
                 }
                 let is_ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
                 self.collect(trace, program, from, offers, is_ranked).await
@@ -146,7 +136,7 @@ impl Run<'_> {
         program: Arc<Program>,
         from: Option<Position>,
         offers: Offers,
-    ) -> Result<PageRows> {
+    ) -> Result<Page> {
         let start = match from {
             None => StreamStart::default(),
             Some(Position::Stream { key, skip_rows, passed, path, areas }) => {
@@ -171,14 +161,16 @@ impl Run<'_> {
         let (skip_rows, passed) = (start.skip_rows, start.passed);
         self.resumed_in = (skip_rows > 0).then(|| start.key.clone());
         let filter_holds = path.filter_holds();
-        let options = Options { passed, skip_rows, filter_holds, ..Options::default() };
+        let documents_by_reference = self.returns_items;
+        let options =
+            Options { passed, skip_rows, filter_holds, documents_by_reference, ..Options::default() };
         let mut pipeline = Pipeline::new(program, options);
-        let mut rows: Vec<PageRow> = Vec::new();
+        let mut rows = Rows::default();
+        let rid = self.reader.container.rid;
         let mut next = None;
         if pipeline.is_done() {
             return Ok((rows, None));
         }
-        let (mut bytes, mut writing_time) = (0, Duration::ZERO);
         let (mut looked_ahead, mut stopped) = (0, false);
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
         let by_entries = matches!(path, Path::Entries(..));
@@ -192,20 +184,18 @@ impl Run<'_> {
             let new = pipeline.take();
             let before = pipeline.passed() - new.len() as u64;
             for (passed, output) in (before..).zip(new) {
-                if rows.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
+                if rows.is_full(rows_max) {
                     let (key, skip_rows) = (found.mark.clone(), output.row);
                     next = Some(position(key, skip_rows, passed));
                     stopped = true;
-                    return Flow::Stop;
+                    return Ok(Flow::Stop);
                 }
-                let row = PageRow::write(output, &mut writing_time);
-                bytes += row.text.len();
-                rows.push(row);
+                rows.push(output, documents_by_reference.then_some(&found.item), rid)?;
             }
             if pipeline.is_done() {
-                return Flow::Stop;
+                return Ok(Flow::Stop);
             }
-            let is_full = rows.len() >= rows_max || bytes >= PAGE_BYTES_MAX;
+            let is_full = rows.is_full(rows_max);
             let is_late = started.elapsed() > PAGE_TIME_MAX;
             if is_full || is_late {
                 let key = [found.mark.as_slice(), &[0]].concat();
@@ -213,14 +203,13 @@ impl Run<'_> {
                 // A look at what follows spares clients an empty last page.
                 if is_late || looked_ahead == LOOK_AHEAD_ITEMS {
                     stopped = true;
-                    return Flow::Stop;
+                    return Ok(Flow::Stop);
                 }
                 looked_ahead += 1;
             }
-            Flow::GoOn
+            Ok(Flow::GoOn)
         });
         feed.await?;
-        self.metrics.output_time += writing_time;
         Ok((rows, next.filter(|_| stopped)))
     }
 
@@ -232,7 +221,7 @@ impl Run<'_> {
         from: Option<Position>,
         offers: Offers,
         resume_filter: Option<&Value>,
-    ) -> Result<PageRows> {
+    ) -> Result<Page> {
         let (resume, passed, returned) = match from {
             None => (resume_point(resume_filter)?, 0, 0),
             Some(Position::Sorted { point, passed }) => (Some(point), passed, 0),
@@ -245,7 +234,10 @@ impl Run<'_> {
         let skipped = usize::try_from(returned).unwrap_or(usize::MAX);
         let page_rows = Some(self.rows_max.saturating_add(skipped));
         let (resume_at, filter_holds) = (resume.clone(), path.filter_holds());
-        let options = Options { passed, page_rows, resume: resume_at, filter_holds, ..Options::default() };
+        let documents_by_reference = self.returns_items;
+        self.kept = documents_by_reference.then(KeptItems::default);
+        let resume_options = Options { passed, page_rows, resume: resume_at, ..Options::default() };
+        let options = Options { filter_holds, documents_by_reference, ..resume_options };
         let mut pipeline = Pipeline::new(program, options);
         if !pipeline.is_done() {
             match &path {
@@ -254,19 +246,19 @@ impl Run<'_> {
                 }
                 path => {
                     let all = (&StreamStart::default(), Extent::Everything);
-                    self.feed(trace, &mut pipeline, path, all, |_, _, _| Flow::GoOn).await?;
+                    self.feed(trace, &mut pipeline, path, all, |_, _, _| Ok(Flow::GoOn)).await?;
                 }
             }
         }
         self.finish(&mut pipeline)?;
         let all = pipeline.take();
         let total = all.len();
-        let (rows, _) = cut_page(all.into_iter().skip(skipped), self.rows_max, &mut self.metrics.output_time);
-        let cut = total - skipped.min(total) - rows.len();
+        let (mut rows, rid) = (Rows::default(), self.reader.container.rid);
+        rows.fill(all.into_iter().skip(skipped), self.rows_max, self.kept.as_ref(), rid)?;
+        let cut = total - skipped.min(total) - rows.count;
         let next = (cut > 0 || pipeline.has_more()).then(|| {
-            let counted = Position::Counted { returned: returned + rows.len() as u64, path: None };
-            let last = rows.last().and_then(|row| row.position.clone());
-            let sorted = last.filter(|_| returned == 0).map(|point| Position::Sorted {
+            let counted = Position::Counted { returned: returned + rows.count as u64, path: None };
+            let sorted = rows.last.clone().filter(|_| returned == 0).map(|point| Position::Sorted {
                 point: ResumePoint { exclude: true, ..point },
                 passed: pipeline.passed() - cut as u64,
             });
@@ -285,7 +277,7 @@ impl Run<'_> {
         from: Option<Position>,
         offers: Offers,
         is_ranked: bool,
-    ) -> Result<PageRows> {
+    ) -> Result<Page> {
         let (returned, from_path) = match from {
             None => (0, None),
             Some(Position::Counted { returned, path }) => (returned, Some(path)),
@@ -317,7 +309,7 @@ impl Run<'_> {
             let all = (&StreamStart::default(), extent);
             self.feed(trace, &mut pipeline, &path, all, |pipeline, _, _| {
                 let has_enough = incremental && (pipeline.ready() > enough || pipeline.is_done());
-                if has_enough { Flow::Stop } else { Flow::GoOn }
+                Ok(if has_enough { Flow::Stop } else { Flow::GoOn })
             })
             .await?;
         }
@@ -328,8 +320,9 @@ impl Run<'_> {
         // Ranked rows come in one page: clients that merge them look at the first page only.
         let rows_max = if is_ranked { usize::MAX } else { self.rows_max };
         let all = pipeline.take().into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX));
-        let (rows, more) = cut_page(all, rows_max, &mut self.metrics.output_time);
-        let next = more.then(|| Position::Counted { returned: returned + rows.len() as u64, path: number });
+        let mut rows = Rows::default();
+        let more = rows.fill(all, rows_max, None, self.reader.container.rid)?;
+        let next = more.then(|| Position::Counted { returned: returned + rows.count as u64, path: number });
         Ok((rows, next))
     }
 
@@ -352,25 +345,6 @@ impl Run<'_> {
         let udf = self.functions.map(|functions| functions as &dyn UdfCaller);
         Context { work, udf, ..Context::new(self.now_ms, self.random, self.policies) }
     }
-}
-
-/// The rows that fit a page, and whether some were left.
-fn cut_page(
-    all: impl Iterator<Item = Output>,
-    rows_max: usize,
-    writing_time: &mut Duration,
-) -> (Vec<PageRow>, bool) {
-    let mut rows: Vec<PageRow> = Vec::new();
-    let mut bytes = 0;
-    for output in all {
-        if rows.len() >= rows_max || bytes >= PAGE_BYTES_MAX {
-            return (rows, true);
-        }
-        let row = PageRow::write(output, writing_time);
-        bytes += row.text.len();
-        rows.push(row);
-    }
-    (rows, false)
 }
 
 fn resume_point(filter: Option<&Value>) -> Result<Option<ResumePoint>> {

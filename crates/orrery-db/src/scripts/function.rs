@@ -9,6 +9,7 @@ use orrery_script::{FunctionError, Functions, Limits};
 use super::failure;
 use crate::Database;
 use crate::catalog::{Container, ScriptKind};
+use crate::queries::beside_requests;
 use crate::queries::checks::functions_of;
 
 /// What the functions of one page of a query may hold.
@@ -44,7 +45,8 @@ impl QueryFunctions {
         let limits =
             Limits { memory_bytes: MEMORY_BYTES, ..Limits::for_time(database.options.script_time_max) };
         let sources = found.iter().map(|script| (&*script.id, &*script.body));
-        let made = Functions::new(sources, &limits, now_ms, database.env.random_u64());
+        // Compiling runs a script's text, which may do anything for as long as it is let.
+        let made = beside_requests(|| Functions::new(sources, &limits, now_ms, database.env.random_u64()));
         made.map(|functions| Some(Self(functions))).map_err(failure)
     }
 }

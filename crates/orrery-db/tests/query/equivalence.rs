@@ -303,7 +303,9 @@ pub fn in_memory(text: &str, documents: &[(Value, u64)]) -> Result<Vec<Value>, S
     let context = Context::new(0, &random, &policies);
     let mut pipeline = Pipeline::new(program, Options::default());
     for (document, ordinal) in documents {
-        pipeline.feed(Row { document, ordinal: *ordinal }, &context).map_err(|error| error.to_string())?;
+        pipeline
+            .feed(Row { document, ordinal: *ordinal, text_bytes: 0 }, &context)
+            .map_err(|error| error.to_string())?;
     }
     pipeline.finish(&context).map_err(|error| error.to_string())?;
     Ok(pipeline.take().into_iter().map(|output| output.value).collect())

@@ -93,7 +93,9 @@ const STREAMS: [&str; 15] = [
 ];
 
 /// Rows in an order that the query gives.
-const SORTED: [&str; 11] = [
+const SORTED: [&str; 13] = [
+    "SELECT * FROM c ORDER BY c.n",
+    "SELECT * FROM c WHERE c.deep.m > 20 ORDER BY c.kind ASC, c.n DESC OFFSET 2 LIMIT 9",
     "SELECT VALUE c.id FROM c ORDER BY c.n",
     "SELECT VALUE c.id FROM c ORDER BY c.n DESC",
     "SELECT VALUE c.id FROM c ORDER BY c.mixed",
@@ -106,6 +108,47 @@ const SORTED: [&str; 11] = [
     "SELECT c.id, t FROM c JOIN t IN c.tags ORDER BY c.n",
     "SELECT VALUE c.id FROM c ORDER BY c._ts DESC",
 ];
+
+/// A row that is a whole item is sent as the item is stored only where it would be printed just so: clients see
+/// numbers and texts in one form, whoever wrote the item.
+#[tokio::test]
+async fn whole_items_print_as_their_values_do() {
+    for engine in ENGINES {
+        let world = World::with_partitions(engine, 1).await;
+        world.create_container(BY_PK).await;
+        for (id, rest) in [
+            ("a", r#""n":1,"x":[1.5,"é",{"y":null}]"#),
+            ("b", r#" "n" : 2.0, "x": [1.50, "\u00e9", {"y" : null}] "#),
+            ("c", r#""n":3e0,"x":"a\/b","x":"c""#),
+        ] {
+            world.create(&format!(r#"{{"id":"{id}","pk":"p",{rest}}}"#)).await;
+        }
+        for text in ["SELECT * FROM c", "SELECT * FROM c ORDER BY c.n", "SELECT * FROM c WHERE c.n > 0"] {
+            let page = page(&world, &everywhere(), &request(text)).await.unwrap();
+            let printed: Vec<String> = rows(&page).iter().map(Value::to_json).collect();
+            assert_eq!(String::from_utf8(page.rows).unwrap(), printed.join(","), "{text}");
+            assert!(printed[1].starts_with(r#"{"id":"b","pk":"p","n":2,"x":[1.5,"é",{"y":null}],"_rid":"#));
+            assert!(printed[2].starts_with(r#"{"id":"c","pk":"p","n":3,"x":"c","_rid":"#));
+        }
+    }
+}
+
+/// Items whose rows wait to be sorted are kept, those whose rows fall out are not, however many come.
+#[tokio::test]
+async fn whole_items_are_sorted_among_many() {
+    let world = World::with_partitions(Engine::Memory, 1).await;
+    world.create_container(BY_PK).await;
+    for n in 0..700 {
+        world.create(&format!(r#"{{"id":"{n:03}","pk":"p","n":{}}}"#, 700 - n)).await;
+    }
+    let options = QueryOptions { without_index: true, ..everywhere() };
+    for size in [7, 300] {
+        let found = all(&world, &options, &request("SELECT * FROM c ORDER BY c.n"), size).await;
+        let numbers: Vec<i64> = found.iter().filter_map(|row| row.get("n")?.as_i64()).collect();
+        assert_eq!(numbers, (1..=700).collect::<Vec<i64>>());
+        assert!(found.iter().all(|row| row.get("_etag").is_some()));
+    }
+}
 
 /// Rows that only the whole tells.
 const COLLECTED: [&str; 12] = [

@@ -44,6 +44,9 @@ pub struct Row<'a> {
     /// unique among the rows of a run, over all partitions that are fed, or a page that resumes after
     /// a tie could lose rows.
     pub ordinal: u64,
+    /// The bytes of the document's text, where the caller keeps it for its row
+    /// ([`Options::documents_by_reference`]): they count against what a sort may hold.
+    pub text_bytes: usize,
 }
 
 /// A result row.
@@ -87,8 +90,8 @@ pub struct Options {
     pub page_rows: Option<usize>,
     /// Sorted rows before this place are left out.
     pub resume: Option<ResumePoint>,
-    /// Where a streamed row is the document as it was fed ([`Program::returns_documents`]), leave its
-    /// value null: the caller has the document, and its text, under [`Output::input`].
+    /// Where a row is the document as it was fed ([`Program::returns_documents`]), leave its value
+    /// null: the caller has the document, and its text, under [`Output::input`].
     pub documents_by_reference: bool,
     /// Every document that is fed is known to satisfy the filter, as where
     /// [`crate::filter::NamedItems::is_exact`] says so: it is not evaluated.
@@ -223,7 +226,7 @@ impl Pipeline {
             if row_number < skip {
                 return Ok(true);
             }
-            self.matched(&program, env, context, (input, row.ordinal, row_number))
+            self.matched(&program, env, context, (input, row.ordinal, row_number), row.text_bytes)
         })?;
         Ok(())
     }
@@ -235,8 +238,10 @@ impl Pipeline {
         env: Env<'_>,
         context: &Context<'_>,
         (input, ordinal, row): (u64, u64, u32),
+        text_bytes: usize,
     ) -> Result<bool, EvalError> {
         let block = &program.block;
+        let by_reference = self.options.documents_by_reference && program.returns_documents();
         match &mut self.stage.state {
             State::Group(table) => {
                 if let (Some(grouping), Some(table)) = (&block.grouping, table) {
@@ -245,7 +250,7 @@ impl Pipeline {
                 Ok(true)
             }
             State::Sort(sorter) => {
-                sorter.add(block, env, context, (input, ordinal, row))?;
+                sorter.add(block, env, context, (input, ordinal, row), by_reference.then_some(text_bytes))?;
                 Ok(true)
             }
             State::Rank(ranked) => {
@@ -258,7 +263,7 @@ impl Pipeline {
                 if self.window.is_full() {
                     return Ok(false);
                 }
-                if self.options.documents_by_reference && program.returns_documents() {
+                if by_reference {
                     self.emit(block, Value::Null, (input, row), None)?;
                 } else if let Some(value) = project(&block.projection, env, context)? {
                     self.emit(block, value, (input, row), None)?;
@@ -292,7 +297,7 @@ impl Pipeline {
         let block = &program.block;
         if !program.reads_documents {
             for_each_match(block, Env::default(), context, &mut |env| {
-                self.matched(&program, env, context, (0, 0, 0))
+                self.matched(&program, env, context, (0, 0, 0), 0)
             })?;
         }
         if let (Some(inner), Some(inner_block)) = (self.inner.take(), collected_source(block)) {
@@ -372,7 +377,7 @@ impl Pipeline {
                 {
                     return Ok(true);
                 }
-                self.matched(program, env, context, (index as u64, index as u64, number - 1))
+                self.matched(program, env, context, (index as u64, index as u64, number - 1), 0)
             })?;
             if !go_on {
                 break;
@@ -405,6 +410,25 @@ impl Pipeline {
         matches!(&self.stage.state, State::Sort(sorter) if sorter.is_settled())
     }
 
+    /// How many documents were fed.
+    pub fn fed(&self) -> u64 {
+        self.fed
+    }
+
+    /// Whether the document that was fed last has a row that is kept to be sorted.
+    pub fn keeps_last(&self) -> bool {
+        matches!(&self.stage.state, State::Sort(sorter) if sorter.last_kept.is_some_and(|input| input + 1 == self.fed))
+    }
+
+    /// The documents, counted from 0, whose rows are kept to be sorted.
+    pub fn kept_inputs(&self) -> impl Iterator<Item = u64> {
+        let sorter = match &self.stage.state {
+            State::Sort(sorter) => Some(sorter),
+            _ => None,
+        };
+        sorter.into_iter().flat_map(Sorter::inputs)
+    }
+
     /// How many rows came too late in the order to enter this page. Input that comes in order can stop
     /// after one of them.
     pub fn rows_lost(&self) -> u64 {
@@ -429,6 +453,11 @@ impl Program {
             && !block.distinct
             && block.grouping.is_none()
             && self.rank.is_none()
+    }
+
+    /// How many rows the query wants at most, those that it passes over included.
+    pub fn rows_max(&self) -> Option<u64> {
+        self.block.rows_max()
     }
 
     /// How the results of this program come out.

@@ -106,6 +106,8 @@ pub(super) struct Sorter {
     dropped: bool,
     /// Rows that came too late in the order to enter the page.
     pub(super) lost: u64,
+    /// The document whose row was kept last.
+    pub(super) last_kept: Option<u64>,
     resume: Option<ResumePoint>,
     bytes: usize,
     /// Whether there are pages: then rows that take too much memory are left to the next one.
@@ -134,18 +136,26 @@ impl Sorter {
             capacity_is_page: page.is_some_and(|page| page < wanted),
             dropped: false,
             lost: 0,
+            last_kept: None,
             resume,
             bytes: 0,
             paged: page.is_some(),
         }
     }
 
+    /// The documents whose rows are kept.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = u64> {
+        self.heap.iter().map(|entry| entry.input)
+    }
+
+    /// Takes a row. `by_reference`: it is the document itself, which the caller keeps, and has so many bytes.
     pub(super) fn add(
         &mut self,
         block: &Block,
         env: Env<'_>,
         context: &Context<'_>,
         (input, ordinal, row): (u64, u64, u32),
+        by_reference: Option<usize>,
     ) -> Result<(), EvalError> {
         if self.capacity == 0 {
             return Ok(());
@@ -165,13 +175,18 @@ impl Sorter {
             self.lost += 1;
             return Ok(());
         }
-        let Some(value) = project(&block.projection, env, context)? else {
+        let (value, bytes) = if let Some(bytes) = by_reference {
+            (Value::Null, bytes + size_of::<Entry>())
+        } else if let Some(value) = project(&block.projection, env, context)? {
+            let bytes = order::bytes(&value);
+            (value, bytes)
+        } else {
             return Ok(());
         };
         if full {
             self.drop_worst();
         }
-        let bytes = order::bytes(&value);
+        self.last_kept = Some(input);
         self.bytes += bytes;
         let keys = keys.into_iter().map(operand::into_value).collect();
         let rules = Arc::clone(&self.rules);

@@ -127,7 +127,9 @@ pub fn run_with(
         if pipeline.is_done() {
             break;
         }
-        pipeline.feed(Row { document, ordinal: ordinal as u64 }, &context).map_err(Failure::Eval)?;
+        pipeline
+            .feed(Row { document, ordinal: ordinal as u64, text_bytes: 0 }, &context)
+            .map_err(Failure::Eval)?;
     }
     pipeline.finish(&context).map_err(Failure::Eval)?;
     Ok(pipeline.take())

@@ -1,11 +1,14 @@
 //! Reads: where they run, and what a snapshot is.
 //!
-//! A few keys are read on the calling thread: nearly always they are in the memtable, in the block cache or
-//! in the page cache, which takes a few microseconds, less than the way to another thread and back. The rare
-//! read that goes to the disk costs a fraction of a millisecond there. Scans and long lists of keys run on a
-//! bounded number of blocking threads.
+//! A page of keys or entries is read on the calling thread: nearly always it is in the memtable, in the block cache or
+//! in the page cache, which takes some microseconds, less than the way to another thread and back. The rare
+//! read that goes to the disk costs a fraction of a millisecond there. Larger ones run on a bounded number of blocking
+//! threads, and so do all scans for a while after one that took long: it may have passed over any number of removed
+//! entries, and the next one may have to do that again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
@@ -14,8 +17,30 @@ use super::shared::{Partition, Shared};
 use super::tree::{Fault, LeaseId, Pin};
 use crate::contract::{BoxFuture, Lsn, ReadPage, ReadRequest, Snapshot, StoreError};
 
-/// Up to this many keys are read on the calling thread.
-const INLINE_KEYS_MAX: usize = 16;
+/// Up to this many keys or entries are read on the calling thread.
+const INLINE_ENTRIES_MAX: usize = 128;
+/// A scan that takes so long did not only read a page. Well above what a thread may be kept waiting for a processor.
+const LONG_SCAN: Duration = Duration::from_millis(10);
+/// Scans that do not run on the calling thread after a long one.
+const WARY_SCANS: usize = 32;
+
+/// How many scans are to run elsewhere.
+#[derive(Default)]
+pub(super) struct Wariness(AtomicUsize);
+
+impl Wariness {
+    fn is_over(&self) -> bool {
+        let less = |left: usize| left.checked_sub(1);
+        self.0.load(Ordering::Relaxed) == 0
+            || self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
+    }
+
+    fn note(&self, scan_time: Duration) {
+        if scan_time >= LONG_SCAN {
+            self.0.store(WARY_SCANS, Ordering::Relaxed);
+        }
+    }
+}
 
 pub(super) enum ReadError {
     Store(StoreError),
@@ -34,10 +59,10 @@ impl From<Fault> for ReadError {
     }
 }
 
-pub(super) fn is_slow(request: &ReadRequest) -> bool {
+pub(super) fn is_slow(shared: &Shared, request: &ReadRequest) -> bool {
     match request {
-        ReadRequest::Get(keys) => keys.len() > INLINE_KEYS_MAX,
-        ReadRequest::Scan(_) => true,
+        ReadRequest::Get(keys) => keys.len() > INLINE_ENTRIES_MAX,
+        ReadRequest::Scan(scan) => scan.entries_max > INLINE_ENTRIES_MAX || !shared.wariness.is_over(),
     }
 }
 
@@ -76,7 +101,15 @@ pub(super) fn read_pinned(
     request: &ReadRequest,
 ) -> Result<ReadPage, ReadError> {
     match request {
-        ReadRequest::Scan(scan) => Ok(pin.scan(slot, scan)?),
+        ReadRequest::Scan(scan) => {
+            let started = Instant::now();
+            let page = pin.scan(slot, scan)?;
+            // A large page has a right to its time.
+            if scan.entries_max <= INLINE_ENTRIES_MAX {
+                shared.wariness.note(started.elapsed());
+            }
+            Ok(page)
+        }
         ReadRequest::Get(keys) => {
             // Nothing longer was ever written.
             let storable = |key: &&Vec<u8>| key.len() <= shared.options.limits.key_bytes_max;
@@ -136,7 +169,7 @@ impl Snapshot for EmbeddedSnapshot {
         Box::pin(async move {
             self.shared.health.check().map_err(StoreError::Unavailable)?;
             let (partition, lease, lsn) = (Arc::clone(&self.partition), self.lease, self.lsn);
-            let slow = is_slow(&request);
+            let slow = is_slow(&self.shared, &request);
             run(&self.shared, &self.slow_reads, slow, move |shared| {
                 let pin = shared.tree.pin_lease(lease)?;
                 partition.check_present()?;

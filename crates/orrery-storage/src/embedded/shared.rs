@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use super::EmbeddedOptions;
 use super::background::Background;
 use super::layout::{PartitionRecord, Slot};
+use super::read::Wariness;
 use super::tree::{Fault, Tree};
 use super::verify;
 use crate::contract::{
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     pub(super) health: Health,
     pub(super) queue: Queue,
     pub(super) background: Background,
+    pub(super) wariness: Wariness,
     partitions: RwLock<HashMap<PartitionId, Arc<Partition>>>,
     /// The table that was found damaged, so that later faults need not search again.
     damaged_table: Mutex<Option<(PathBuf, String)>>,
@@ -124,6 +126,7 @@ impl Shared {
             health: Health::default(),
             queue: Queue::default(),
             background: Background::default(),
+            wariness: Wariness::default(),
             partitions: RwLock::default(),
             damaged_table: Mutex::default(),
         }

@@ -108,7 +108,7 @@ impl Embedded {
 
     async fn read_page(&self, partition: PartitionRef, request: ReadRequest) -> Result<ReadPage, StoreError> {
         let found = self.shared.partition(partition.id)?;
-        let slow = read::is_slow(&request);
+        let slow = read::is_slow(&self.shared, &request);
         read::run(&self.shared, &self.slow_reads, slow, move |shared| {
             // A lower bound of what is seen, so it is taken first.
             let lsn = found.lsn();
