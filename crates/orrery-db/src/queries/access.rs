@@ -7,6 +7,7 @@
 use orrery_model::Value;
 use orrery_model::container::{self, CompositePath, ContainerDefinition};
 use orrery_model::partition_key::{EffectiveKey, EpkRange};
+use orrery_model::path::KeyPath;
 use orrery_query::ast::{Collection, Direction as Order, Query};
 use orrery_query::check::indexes;
 use orrery_query::filter::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest};
@@ -38,6 +39,8 @@ pub(crate) struct Candidate {
     pub is_selective: bool,
     /// The ranges hold entries of the wanted keys only.
     pub is_narrow: bool,
+    /// It only repeats what the windows are: the key that all items in them have.
+    pub names_key: bool,
     /// For entries of a composite index: which of its values are inverted.
     pub composite: Option<Vec<bool>>,
     /// For the explanation: `/path = …`.
@@ -55,6 +58,7 @@ impl Candidate {
             is_exact: false,
             is_selective: true,
             is_narrow: true,
+            names_key: false,
             composite: None,
             label,
         }
@@ -221,6 +225,7 @@ impl Finder<'_> {
                     is_exact: false,
                     is_selective,
                     is_narrow,
+                    names_key: false,
                     composite,
                     label,
                 })
@@ -264,10 +269,20 @@ impl Finder<'_> {
             repeats: in_array && !matches!(test, Test::Equal(_)),
             is_exact: is_exact && !in_array && encode::is_exact(test),
             is_narrow: is_narrowed || !self.points,
+            names_key: self.points && matches!(test, Test::Equal(_)) && self.is_key(path),
             is_selective,
             composite: None,
             label: format!("{path} {}", describe(test)),
         })
+    }
+
+    /// Whether the path is one of the partition key's.
+    fn is_key(&self, path: &IndexPath) -> bool {
+        let is_same = |key: &KeyPath| {
+            let names = key.segments().iter().map(|name| PathStep::Name(name.clone()));
+            names.eq(path.0.iter().cloned())
+        };
+        self.definition.partition_key.paths().iter().any(is_same)
     }
 
     fn sequence(
@@ -450,6 +465,7 @@ impl Finder<'_> {
                 is_exact: false,
                 is_selective: true,
                 is_narrow: true,
+                names_key: false,
                 composite: Some(descending),
                 label: format!("composite index {number} {}", describe_composite(paths)),
             })

@@ -27,6 +27,7 @@ impl Run<'_> {
             return Ok(Path::Points(points));
         }
         let mut candidates = offers.candidates;
+        candidates.retain(|candidate| !candidate.names_key);
         let Some(partition) = self.reader.partitions().into_iter().next() else { return Ok(Path::Items) };
         let mut best: Option<(usize, Candidate)> = None;
         let several = candidates.len() > 1 || sequence.is_some();

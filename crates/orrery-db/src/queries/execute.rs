@@ -179,6 +179,8 @@ impl Database {
             // Functions in JavaScript take their time too.
             multiplies: functions.is_some() || multiplies(&query, &request.text),
             by_keys: windows.are_points,
+            names_key: false,
+            stands_for_entries: false,
         };
         let planning = Instant::now();
         let condition = index_condition(&program, &run.context(None));
@@ -191,6 +193,7 @@ impl Database {
                 access::offers(serving, &container.definition, &query, &condition, ranges, are_points);
             Offers { points: Points::find(container, options, &program, ranges), ..offers }
         };
+        run.names_key = offers.candidates.iter().any(|candidate| candidate.names_key);
         run.metrics.plan_time = planning.elapsed();
         let (Rows { text: rows, count, time: output_time, .. }, next) =
             run.page(trace, &query, program, from, offers, request).await?;
@@ -199,7 +202,8 @@ impl Database {
         (metrics.output_items, metrics.output_bytes) = (page.count as u64, page.rows.len() as u64);
         metrics.output_time = output_time;
         (metrics.index_time, metrics.load_time) = (timing.index_time(), timing.load_time());
-        metrics.entries_read = timing.entries_read();
+        let unread_entries = if run.stands_for_entries { metrics.items_read } else { 0 };
+        metrics.entries_read = timing.entries_read() + unread_entries;
         if options.index_metrics {
             page.index_metrics = Some(index_metrics(&query, &condition, serving, &container.definition));
         }

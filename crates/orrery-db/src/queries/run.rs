@@ -39,6 +39,7 @@ const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
 const LOOK_AHEAD_ITEMS: usize = 64;
 
 /// One page of one query.
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct Run<'a> {
     pub(super) reader: Reader<'a>,
     pub(super) options: &'a QueryOptions,
@@ -61,6 +62,11 @@ pub(super) struct Run<'a> {
     pub(super) kept: Option<KeptItems>,
     /// The windows are keys that the filter names.
     pub(super) by_keys: bool,
+    /// Whether the filter also says which key the items have.
+    pub(super) names_key: bool,
+    /// Whether each item stands for an index entry that would have led to it: to scan a key's items is cheaper than
+    /// following its entries, but what is paid for is the same.
+    pub(super) stands_for_entries: bool,
 }
 
 /// A page and where the next one begins.
@@ -157,7 +163,7 @@ impl Run<'_> {
                 }
             }
         };
-        self.metrics.note(&path.label());
+        self.take(&path);
         let (skip_rows, passed) = (start.skip_rows, start.passed);
         self.resumed_in = (skip_rows > 0).then(|| start.key.clone());
         let filter_holds = path.filter_holds();
@@ -230,7 +236,7 @@ impl Run<'_> {
         };
         let sequence = offers.sequence.clone();
         let path = self.choose(trace, offers, sequence).await?;
-        self.metrics.note(&path.label());
+        self.take(&path);
         let skipped = usize::try_from(returned).unwrap_or(usize::MAX);
         let page_rows = Some(self.rows_max.saturating_add(skipped));
         let (resume_at, filter_holds) = (resume.clone(), path.filter_holds());
@@ -301,7 +307,7 @@ impl Run<'_> {
             if path.filter_holds() {
                 pipeline = Pipeline::new(program, Options { filter_holds: true, ..Options::default() });
             }
-            self.metrics.note(&path.label());
+            self.take(&path);
             number = path.number();
             // Distinct rows come as items do; no more are needed than this page and a sign of the next.
             let enough = usize::try_from(returned).unwrap_or(usize::MAX).saturating_add(self.rows_max);
@@ -324,6 +330,12 @@ impl Run<'_> {
         let more = rows.fill(all, rows_max, None, self.reader.container.rid)?;
         let next = more.then(|| Position::Counted { returned: returned + rows.count as u64, path: number });
         Ok((rows, next))
+    }
+
+    /// Notes the path that is taken.
+    fn take(&mut self, path: &Path) {
+        self.metrics.note(&path.label());
+        self.stands_for_entries = self.names_key && matches!(path, Path::Items);
     }
 
     /// How far a page will read that may end at any item.
