@@ -150,6 +150,25 @@ async fn whole_items_are_sorted_among_many() {
     }
 }
 
+/// The items of a key lie together: a filter that only says which key it is needs no index to find them, but costs as
+/// much as if it did. Another condition is still looked up.
+#[tokio::test]
+async fn the_items_of_one_key_are_read_in_one_go() {
+    for engine in ENGINES {
+        let world = filled(engine, 2).await;
+        let by_key = page(&world, &everywhere(), &request("SELECT * FROM c WHERE c.pk = '2'")).await.unwrap();
+        assert_eq!((by_key.metrics.access.as_str(), by_key.count), ("all items", 4));
+        assert_eq!((by_key.metrics.items_read, by_key.metrics.entries_read), (4, 4));
+        let text = "SELECT * FROM c WHERE c.pk = '2' AND c.deep.m = 70";
+        let by_value = page(&world, &everywhere(), &request(text)).await.unwrap();
+        assert_eq!((by_value.metrics.access.as_str(), by_value.count), ("/deep/m = 70", 1));
+        let count =
+            page(&world, &everywhere(), &request("SELECT VALUE COUNT(1) FROM c WHERE c.pk = '2'")).await;
+        let count = count.unwrap();
+        assert_eq!((count.metrics.items_read, rows(&count)), (0, vec![Value::from(4)]));
+    }
+}
+
 /// Rows that only the whole tells.
 const COLLECTED: [&str; 12] = [
     "SELECT DISTINCT VALUE c.kind FROM c",
