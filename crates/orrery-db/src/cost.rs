@@ -55,6 +55,8 @@ const TERM: u64 = 20;
 /// Bytes of a string that make one term, and the most terms that it makes.
 const TERM_STRING_BYTES: usize = 16;
 const STRING_TERMS_MAX: usize = 3;
+/// Longer strings make no more terms.
+pub const STRING_BYTES_MAX: usize = TERM_STRING_BYTES * STRING_TERMS_MAX;
 
 /// How many index terms a string of this many bytes makes.
 pub fn string_terms(bytes: usize) -> usize {

@@ -30,6 +30,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::coordination::Coordination;
+use crate::packed::PackedKeys;
 
 /// A key inside a partition. Byte order is scan order.
 pub type Key = Vec<u8>;
@@ -118,6 +119,9 @@ pub enum Decision<T> {
 pub struct WriteSet {
     pub puts: Vec<(Key, Bytes)>,
     pub deletes: Vec<Key>,
+    /// Keys that no operation ever names to look at, with the value that all of a set get; `None` deletes them.
+    /// Stores need not find them for later operations of a group.
+    pub unread: Vec<(PackedKeys, Option<Bytes>)>,
 }
 
 impl WriteSet {
@@ -129,10 +133,35 @@ impl WriteSet {
         self.deletes.push(key);
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.puts.is_empty() && self.deletes.is_empty() && self.unread.iter().all(|(keys, _)| keys.is_empty())
+    }
+
     /// Keys and values together, the measure of [`Limits::commit_bytes_max`].
     pub fn bytes(&self) -> usize {
         let puts: usize = self.puts.iter().map(|(key, value)| key.len() + value.len()).sum();
-        puts + self.deletes.iter().map(Vec::len).sum::<usize>()
+        let deletes: usize = self.deletes.iter().map(Vec::len).sum();
+        let unread = self.unread.iter().map(|(keys, value)| {
+            keys.iter().map(<[u8]>::len).sum::<usize>() + keys.len() * value.as_ref().map_or(0, Bytes::len)
+        });
+        puts + deletes + unread.sum::<usize>()
+    }
+
+    /// All keys that are written or deleted.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let puts = self.puts.iter().map(|(key, _)| key.as_slice());
+        let deletes = self.deletes.iter().map(Vec::as_slice);
+        puts.chain(deletes).chain(self.unread.iter().flat_map(|(keys, _)| keys.iter()))
+    }
+
+    /// All changes; `None` deletes.
+    pub fn into_changes(self) -> impl Iterator<Item = (Key, Option<Bytes>)> {
+        let deletes = self.deletes.into_iter().map(|key| (key, None));
+        let puts = self.puts.into_iter().map(|(key, value)| (key, Some(value)));
+        let unread = self.unread.into_iter().flat_map(|(keys, value)| {
+            keys.iter().map(|key| (key.to_vec(), value.clone())).collect::<Vec<_>>()
+        });
+        deletes.chain(puts).chain(unread)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod contract;
 mod coordination;
 mod embedded;
 mod memory;
+mod packed;
 mod postgres;
 mod transaction;
 
@@ -19,6 +20,7 @@ pub use contract::{
 pub use coordination::{Coordination, Duty};
 pub use embedded::{Durability, Embedded, EmbeddedOptions, OpenError};
 pub use memory::Memory;
+pub use packed::{KeyPacker, PackedKeys};
 pub use postgres::{
     InvalidStoreUrl, NodeStatus, Postgres, PostgresError, PostgresOptions, StandbyStatus, StoreStatus,
 };

@@ -29,7 +29,7 @@ impl Op for Put {
     fn reads(&self, _: &mut Vec<Key>) {}
 
     fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
-        Decision::Write(WriteSet { puts: self.0.clone(), deletes: Vec::new() }, ())
+        Decision::Write(WriteSet { puts: self.0.clone(), ..Default::default() }, ())
     }
 }
 

@@ -8,6 +8,8 @@
 //! instead, so candidates must be looked at. Arrays and objects are known by hash. The entry's value is
 //! the item's ordinal, so that ties can be ordered without loading items.
 
+use std::sync::LazyLock;
+
 use orrery_model::Value;
 use orrery_model::partition_key::EffectiveKey;
 use orrery_query::filter::{Bound, IndexPath, PathStep, Test, TypeTest};
@@ -71,31 +73,22 @@ impl PathHash {
 
 /// The part of an entry's key before its effective key.
 pub(crate) fn term(generation: u32, path: PathHash, value: &Value) -> Key {
-    term_with_room(generation, path, value, 0)
-}
-
-/// The same, with room for what places the item, so that the key need not grow.
-pub(crate) fn term_with_room(generation: u32, path: PathHash, value: &Value, room: usize) -> Key {
-    let value_bytes = match value {
-        Value::String(text) => text.len().min(STRING_BYTES_MAX) + 3,
-        _ => 17,
-    };
-    let mut key = path_prefix(generation, path, value_bytes + room);
-    push_value(&mut key, Some(value));
+    let mut key = Key::new();
+    push_term(&mut key, generation, path, Some(value));
     key
 }
 
 /// The same for an item that lacks the property.
 pub(crate) fn undefined_term(generation: u32, path: PathHash) -> Key {
-    let mut key = path_prefix(generation, path, 64);
-    push_value(&mut key, None);
+    let mut key = Key::new();
+    push_term(&mut key, generation, path, None);
     key
 }
 
-/// The whole key of an entry.
-pub(crate) fn entry(mut term: Key, effective: &EffectiveKey, id: &str) -> Key {
-    keys::push_place(&mut term, effective, id);
-    term
+/// Appends a term of a value, or of an item that lacks the property.
+pub(crate) fn push_term(key: &mut Key, generation: u32, path: PathHash, value: Option<&Value>) {
+    push_path(key, generation, path);
+    push_value(key, value);
 }
 
 /// The part of a composite entry's key before its effective key. Descending parts are inverted.
@@ -104,17 +97,27 @@ pub(crate) fn composite_term<'v>(
     number: u32,
     values: impl Iterator<Item = (Option<&'v Value>, bool)>,
 ) -> Key {
-    let mut key = vec![COMPOSITE];
+    let mut key = Key::new();
+    push_composite_term(&mut key, generation, number, values);
+    key
+}
+
+pub(crate) fn push_composite_term<'v>(
+    key: &mut Key,
+    generation: u32,
+    number: u32,
+    values: impl Iterator<Item = (Option<&'v Value>, bool)>,
+) {
+    key.push(COMPOSITE);
     key.extend_from_slice(&generation.to_be_bytes());
     key.extend_from_slice(&number.to_be_bytes());
     for (value, descending) in values {
         let start = key.len();
-        push_value_cut(&mut key, value, COMPOSITE_STRING_BYTES_MAX);
+        push_value_cut(key, value, COMPOSITE_STRING_BYTES_MAX);
         if descending {
             key[start..].iter_mut().for_each(|byte| *byte = !*byte);
         }
     }
-    key
 }
 
 /// How many terms are paid for an entry: those of the serving generation, except those of `id` and `_ts`, which
@@ -127,21 +130,20 @@ pub(crate) fn charged_terms(key: &[u8], serving: u32) -> usize {
     if key.first() == Some(&COMPOSITE) {
         return 1;
     }
-    let is_free =
-        || ["_ts", "id"].iter().any(|name| key.get(5..13) == Some(&PathHash::ROOT.property(name).finish()));
+    let is_free = || FREE_PATHS.iter().any(|path| key.get(5..13) == Some(path));
     if key.first() != Some(&INDEX) || is_free() {
         return 0;
     }
     match key.get(13) {
-        Some(&STRING) => {
-            // Its type, and what ends it.
-            let around = 3;
-            cost::string_terms(value_length(&key[13..]).map_or(0, |length| length.saturating_sub(around)))
-        }
+        Some(&STRING) => cost::string_terms(text_length(&key[14..], cost::STRING_BYTES_MAX).unwrap_or(0)),
         Some(NULL..=NUMBER) => 1,
         _ => 0,
     }
 }
+
+/// Every item has these, whatever the policy says.
+static FREE_PATHS: LazyLock<[[u8; 8]; 2]> =
+    LazyLock::new(|| ["_ts", "id"].map(|name| PathHash::ROOT.property(name).finish()));
 
 /// All entries of a generation.
 pub(crate) fn generation_ranges(generation: u32) -> [KeyRange; 2] {
@@ -160,13 +162,16 @@ pub(crate) fn in_generation(mut key: Key, generation: u32) -> Key {
     key
 }
 
-/// `room` is for what follows.
-fn path_prefix(generation: u32, path: PathHash, room: usize) -> Key {
-    let mut key = Key::with_capacity(13 + room);
+fn path_prefix(generation: u32, path: PathHash) -> Key {
+    let mut key = Key::with_capacity(13);
+    push_path(&mut key, generation, path);
+    key
+}
+
+fn push_path(key: &mut Key, generation: u32, path: PathHash) {
     key.push(INDEX);
     key.extend_from_slice(&generation.to_be_bytes());
     key.extend_from_slice(&path.finish());
-    key
 }
 
 fn push_value(key: &mut Key, value: Option<&Value>) {
@@ -208,18 +213,23 @@ fn value_length(bytes: &[u8]) -> Option<usize> {
         UNDEFINED | NULL | FALSE | TRUE => Some(1),
         NUMBER => Some(9),
         ARRAY | OBJECT => Some(17),
-        STRING => {
-            let mut at = 1;
-            loop {
-                match bytes.get(at..at + 2)? {
-                    [0, 0xFF] => at += 2,
-                    [0, _] => return Some(at + 2),
-                    _ => at += 1,
-                }
-            }
-        }
+        // Its type, and what ends it.
+        STRING => Some(text_length(&bytes[1..], usize::MAX)? + 3),
         _ => None,
     }
+}
+
+/// The length of an escaped string up to what ends it, or the first length from `enough` on that is seen.
+fn text_length(bytes: &[u8], enough: usize) -> Option<usize> {
+    let mut at = 0;
+    while at < enough {
+        at += bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
+        match bytes.get(at + 1)? {
+            0xFF => at += 2,
+            _ => return Some(at),
+        }
+    }
+    Some(at)
 }
 
 /// The parts of a path index entry: the encoded value, and the key of the item it is about.
@@ -333,7 +343,7 @@ pub(crate) fn item_of_index_key(
 
 /// The ranges of entries that a test selects, disjoint and in order, or `None` if the index cannot tell.
 pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<Vec<KeyRange>> {
-    let prefix = path_prefix(generation, PathHash::of(path), 0);
+    let prefix = path_prefix(generation, PathHash::of(path));
     let with = |suffix: &[u8]| [prefix.as_slice(), suffix].concat();
     let types = |first: u8, last: u8| KeyRange::new(with(&[first]), with(&[last + 1]));
     let exact = |value: &Value| {
@@ -435,14 +445,14 @@ fn between(prefix: &[u8], low: Option<&Bound>, high: Option<&Bound>) -> Option<K
 
 /// The scalar values of a path, and its arrays and objects.
 pub(crate) fn scalars_and_others(generation: u32, path: &IndexPath) -> [KeyRange; 2] {
-    let prefix = path_prefix(generation, PathHash::of(path), 0);
+    let prefix = path_prefix(generation, PathHash::of(path));
     let with = |suffix: u8| [prefix.as_slice(), &[suffix]].concat();
     [KeyRange::new(with(NULL), with(STRING + 1)), KeyRange::new(with(ARRAY), with(OBJECT + 1))]
 }
 
 /// All values of a path, for sorting by it.
 pub(crate) fn path_range(generation: u32, path: &IndexPath) -> KeyRange {
-    KeyRange::prefix(&path_prefix(generation, PathHash::of(path), 0))
+    KeyRange::prefix(&path_prefix(generation, PathHash::of(path)))
 }
 
 /// Narrows a range of one exact value to one logical partition.
@@ -466,6 +476,11 @@ mod tests {
 
     fn encoded(text: &str) -> Key {
         term(1, PathHash::of(&path(&["a"])), &value(text))
+    }
+
+    fn entry(mut term: Key, effective: &EffectiveKey, id: &str) -> Key {
+        keys::push_place(&mut term, effective, id);
+        term
     }
 
     #[test]

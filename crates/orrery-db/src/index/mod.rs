@@ -14,7 +14,7 @@ use std::sync::Arc;
 use orrery_model::container::IndexingPolicy;
 
 pub(crate) use policy::PolicyTree;
-pub(crate) use terms::{entries, named_paths};
+pub(crate) use terms::{named_paths, push_entries};
 
 /// One generation of a container's index.
 #[derive(Clone, Debug)]

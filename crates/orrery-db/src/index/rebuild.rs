@@ -10,10 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orrery_model::Result;
 use orrery_model::rid::ContainerRid;
-use orrery_storage::{Decision, Key, Lsn, Op, ReadRequest, Scan, View, Want, WriteSet};
+use orrery_storage::{Decision, Key, KeyPacker, Lsn, Op, ReadRequest, Scan, View, Want, WriteSet};
 use parking_lot::Mutex;
 
-use super::{Generation, encode, entries};
+use super::{Generation, encode, push_entries};
 use crate::Database;
 use crate::catalog::{Container, Partition};
 use crate::failure::{commit_failure, store_failure};
@@ -224,13 +224,14 @@ impl Op for FillIndex {
             let item = view.get(key).and_then(|bytes| StoredItem::decode(&bytes));
             let (Some(item), Some((effective, id))) = (item, keys::parse_item(key)) else { continue };
             let Ok(value) = parse_object(&item.body) else { continue };
-            let entries = entries(&self.building, &value, item.timestamp, &effective, id);
-            for (number, entry) in entries.into_iter().enumerate().skip(done) {
+            let mut entries = KeyPacker::default();
+            push_entries(&mut entries, &self.building, &value, item.timestamp, &effective, id);
+            for (number, entry) in entries.finish().iter().enumerate().skip(done) {
                 if bytes >= FILL_BYTES_MAX {
                     return Decision::Write(writes, Filled { items: at, entries_of_next: number });
                 }
                 bytes += entry.len();
-                writes.put(entry, Bytes::copy_from_slice(&item.ordinal.to_be_bytes()));
+                writes.put(entry.to_vec(), Bytes::copy_from_slice(&item.ordinal.to_be_bytes()));
             }
         }
         let filled = Filled { items: self.items.len(), entries_of_next: 0 };

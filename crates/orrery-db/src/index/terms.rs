@@ -3,30 +3,32 @@
 use orrery_model::Value;
 use orrery_model::container::{IndexPath, IndexStep, IndexingPolicy, PathEnd};
 use orrery_model::partition_key::EffectiveKey;
-use orrery_storage::Key;
+use orrery_storage::KeyPacker;
 
 use super::Generation;
 use super::encode::{self, PathHash};
 use super::policy::{Place, PolicyTree};
+use crate::items::keys::push_place;
 use crate::items::stored::SYSTEM_PROPERTIES;
 
-/// All keys that the item has in a generation, sorted, each once.
+/// Appends all keys that the item has in a generation.
 ///
 /// `timestamp` is the item's `_ts`, which is indexed though the stored body does not hold it.
-pub(crate) fn entries(
+pub(crate) fn push_entries(
+    keys: &mut KeyPacker,
     generation: &Generation,
     item: &Value,
     timestamp: i64,
     effective: &EffectiveKey,
     id: &str,
-) -> Vec<Key> {
+) {
     let tree = &generation.tree;
     if !tree.is_enabled() {
-        return Vec::new();
+        return;
     }
-    // What follows each term: the effective key, escaped and ended, and the id.
-    let room = effective.as_bytes().len() + 8 + id.len();
-    let mut walk = Walk { number: generation.number, tree, room, terms: Vec::with_capacity(16) };
+    let mut place = Vec::with_capacity(effective.as_bytes().len() + 8 + id.len());
+    push_place(&mut place, effective, id);
+    let mut walk = Walk { number: generation.number, tree, place: &place, keys };
     walk.value(item, PathHash::ROOT, tree.root(), true);
     let timestamp = Value::from(timestamp);
     walk.value(&timestamp, PathHash::ROOT.property("_ts"), tree.property(tree.root(), "_ts"), false);
@@ -35,18 +37,14 @@ pub(crate) fn entries(
         let steps = || path.steps.iter().filter_map(property_name);
         if steps().try_fold(item, |value, name| value.get(name)).is_none() {
             let hash = steps().fold(PathHash::ROOT, PathHash::property);
-            walk.terms.push(encode::undefined_term(generation.number, hash));
+            walk.push(|key| encode::push_term(key, generation.number, hash, None));
         }
     }
     for (number, paths) in (0u32..).zip(&generation.policy.composite) {
         let values =
             paths.iter().map(|path| (composite_value(&path.steps, item, &timestamp), path.descending));
-        walk.terms.push(encode::composite_term(generation.number, number, values));
+        walk.push(|key| encode::push_composite_term(key, generation.number, number, values));
     }
-    let mut keys: Vec<Key> = walk.terms.into_iter().map(|term| encode::entry(term, effective, id)).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
 }
 
 /// The single properties that a policy names one by one, apart from those that the server sets.
@@ -83,14 +81,23 @@ fn composite_value<'v>(steps: &[IndexStep], item: &'v Value, timestamp: &'v Valu
 struct Walk<'a> {
     number: u32,
     tree: &'a PolicyTree,
-    room: usize,
-    terms: Vec<Key>,
+    /// What follows each term: the effective key, escaped and ended, and the id.
+    place: &'a [u8],
+    keys: &'a mut KeyPacker,
 }
 
 impl Walk<'_> {
+    fn push(&mut self, push_term: impl FnOnce(&mut Vec<u8>)) {
+        let key = self.keys.bytes();
+        push_term(key);
+        key.extend_from_slice(self.place);
+        self.keys.end_key();
+    }
+
     fn value(&mut self, value: &Value, path: PathHash, place: Place, is_root: bool) {
         if !is_root && self.tree.indexes(place) {
-            self.terms.push(encode::term_with_room(self.number, path, value, self.room));
+            let number = self.number;
+            self.push(|key| encode::push_term(key, number, path, Some(value)));
         }
         match value {
             Value::Object(object) => {

@@ -42,6 +42,9 @@ pub(crate) fn push_effective_key(key: &mut Key, effective: &EffectiveKey) {
 
 /// Appends bytes in a form that keeps their order whatever follows.
 pub(crate) fn push_escaped(key: &mut Key, bytes: &[u8]) {
+    if !bytes.contains(&0) {
+        return key.extend_from_slice(bytes);
+    }
     for &byte in bytes {
         key.push(byte);
         if byte == 0 {

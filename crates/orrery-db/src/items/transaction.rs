@@ -5,7 +5,6 @@
 //! logical partition) is in the same write set. Actions see the effects of earlier ones; the first that fails ends
 //! the transaction and nothing is written.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use orrery_model::patch::Patch;
 use orrery_model::{Charge, Error, ErrorKind, Value};
 use orrery_query::Condition;
 use orrery_query::context::{Policies, Random};
-use orrery_storage::{Decision, Key, Lsn, Op, View, WriteSet};
+use orrery_storage::{Decision, Key, KeyPacker, Lsn, Op, PackedKeys, View, WriteSet};
 
 use super::body::{PreparedItem, parse_object, unique_hashes};
 use super::history::{self, Version};
@@ -28,12 +27,15 @@ use super::stored::{StoredItem, ordinal};
 use super::{document_value, keys};
 use crate::catalog::Container;
 use crate::cost;
-use crate::index::{self, Generation};
+use crate::index;
 use crate::repartition::tombstone;
 
 /// Bytes of items that the answer to a batch may hold: one that reads more fails as a whole, with 413 for the
 /// operation that went too far (the service's clients test that with ten reads of a megabyte).
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Room for the index entries of an item of a kilobyte.
+const ENTRIES_BYTES: usize = 2500;
 
 /// What to do with one item.
 #[derive(Debug)]
@@ -117,9 +119,17 @@ pub(crate) struct ItemTransaction {
     pub actions: Arc<Vec<Action>>,
     /// The index entries of the items that actions bring, as far as they were made in advance: where decisions are
     /// made, everybody waits.
-    pub entries: Vec<Vec<Key>>,
+    pub entries: Vec<IndexEntries>,
     /// If this is what a script has done.
     pub script: Option<ScriptStamp>,
+}
+
+/// The index entries of a version, in every generation that is kept.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IndexEntries {
+    keys: PackedKeys,
+    /// What is paid for all of them.
+    terms: usize,
 }
 
 /// What ties a script's transaction to the moment it has read, and names what it writes.
@@ -222,24 +232,27 @@ impl ItemTransaction {
                 self.entries_of(&item.value, now, item.id.as_str())
             }
             ActionKind::Patch { .. } | ActionKind::Delete | ActionKind::Sweep | ActionKind::Read => {
-                Vec::new()
+                IndexEntries::default()
             }
         });
         self.entries = entries.collect();
         self
     }
 
-    /// The index entries of a version, in every generation that is kept, sorted.
-    fn entries_of(&self, value: &Value, timestamp: i64, id: &str) -> Vec<Key> {
-        let entries =
-            |generation: &Generation| index::entries(generation, value, timestamp, &self.effective, id);
+    fn entries_of(&self, value: &Value, timestamp: i64, id: &str) -> IndexEntries {
         let index = &self.container.index;
-        let mut keys = entries(&index.serving);
-        if let Some(building) = &index.building {
-            keys.extend(entries(building));
-            keys.sort_unstable();
+        let mut keys = KeyPacker::with_capacity(24, ENTRIES_BYTES);
+        for generation in index.generations() {
+            index::push_entries(&mut keys, generation, value, timestamp, &self.effective, id);
         }
-        keys
+        let keys = keys.finish();
+        IndexEntries { terms: self.terms_of(&keys), keys }
+    }
+
+    /// What is paid for index entries.
+    fn terms_of(&self, keys: &PackedKeys) -> usize {
+        let serving = self.container.index.serving.number;
+        keys.iter().map(|key| index::encode::charged_terms(key, serving)).sum()
     }
 
     /// The keys that an action surely looks at.
@@ -279,6 +292,11 @@ pub(crate) struct Working<'a> {
     /// Every version is kept.
     recording: bool,
     writes: BTreeMap<Key, Option<Bytes>>,
+    /// Index entries that come and go. Those of one item are of no other, so that no two of these meet as long as
+    /// no item is written twice.
+    unread: Vec<(PackedKeys, Option<Bytes>)>,
+    /// An item was written twice: index entries are among the other writes.
+    repeated: bool,
     /// Versions that ended, while the container is repartitioned.
     tombstones: u16,
     /// Keys that turned out to be needed while deciding. They count as absent so that all of them are found in
@@ -301,8 +319,7 @@ impl<'a> Working<'a> {
         let statistics = view.get(&keys::statistics(&transaction.effective));
         let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
         let recording = view.get(&keys::recording(0)).is_some();
-        let (writes, missing) = (BTreeMap::new(), RefCell::default());
-        Self { transaction, view, lsn, statistics, recording, writes, tombstones: 0, missing }
+        Self { recording, ..Self::after(transaction, view, lsn, statistics) }
     }
 
     /// Goes on from what earlier actions have left, which `view` shows.
@@ -312,9 +329,19 @@ impl<'a> Working<'a> {
         lsn: Lsn,
         statistics: Statistics,
     ) -> Self {
-        // What is kept of versions is written when the transaction takes effect.
-        let (writes, missing) = (BTreeMap::new(), RefCell::default());
-        Self { transaction, view, lsn, statistics, recording: false, writes, tombstones: 0, missing }
+        Self {
+            transaction,
+            view,
+            lsn,
+            statistics,
+            // What is kept of versions is written when the transaction takes effect.
+            recording: false,
+            writes: BTreeMap::new(),
+            unread: Vec::new(),
+            repeated: false,
+            tombstones: 0,
+            missing: RefCell::default(),
+        }
     }
 
     /// Keys that turned out to be needed. While there are some, nothing that was decided counts.
@@ -323,7 +350,8 @@ impl<'a> Working<'a> {
     }
 
     /// The counters and the writes as they are now.
-    pub(crate) fn into_changes(self) -> (Statistics, BTreeMap<Key, Option<Bytes>>) {
+    pub(crate) fn into_changes(mut self) -> (Statistics, BTreeMap<Key, Option<Bytes>>) {
+        self.join_index_entries();
         (self.statistics, self.writes)
     }
 
@@ -335,7 +363,7 @@ impl<'a> Working<'a> {
         self.statistics.written_at = self.lsn;
         let statistics = self.statistics.encode(&self.transaction.partition_key);
         self.writes.insert(statistics_key, Some(statistics));
-        let mut writes = WriteSet::default();
+        let mut writes = WriteSet { unread: self.unread, ..WriteSet::default() };
         for (key, value) in self.writes {
             match value {
                 Some(value) => writes.put(key, value),
@@ -343,6 +371,30 @@ impl<'a> Working<'a> {
             }
         }
         Some(writes)
+    }
+
+    /// Writes or deletes index entries of an item.
+    fn write_index(&mut self, keys: PackedKeys, value: Option<&Bytes>) {
+        if !keys.is_empty() {
+            self.unread.push((keys, value.cloned()));
+        }
+        if self.repeated {
+            self.join_index_entries();
+        }
+    }
+
+    /// To be called before an item is written or deleted: where it was written before, the order counts.
+    fn notice_repeated(&mut self, item_key: &[u8]) {
+        if !self.repeated && self.writes.contains_key(item_key) {
+            self.repeated = true;
+            self.join_index_entries();
+        }
+    }
+
+    fn join_index_entries(&mut self) {
+        for (keys, value) in std::mem::take(&mut self.unread) {
+            self.writes.extend(keys.iter().map(|key| (key.to_vec(), value.clone())));
+        }
     }
 
     fn get(&self, key: &[u8]) -> Option<Bytes> {
@@ -487,6 +539,10 @@ impl<'a> Working<'a> {
         }
         let old_entries = self.index_entries(met.map(|met| &met.item), old_value.as_ref(), old_id);
         let item_key = keys::item(&self.transaction.effective, new.id.as_str());
+        self.notice_repeated(&item_key);
+        if old_id != new.id.as_str() {
+            self.notice_repeated(&keys::item(&self.transaction.effective, old_id));
+        }
         let ordinal = match (met, effect) {
             (Some(met), Effect::Replaced) => met.item.ordinal,
             (met, _) => {
@@ -522,24 +578,27 @@ impl<'a> Working<'a> {
         for key in unique_keys {
             self.writes.insert(key, Some(Bytes::copy_from_slice(new.id.as_str().as_bytes())));
         }
-        let made = self.transaction.entries.get(usize::from(position)).filter(|made| !made.is_empty());
+        let made = self.transaction.entries.get(usize::from(position)).filter(|made| !made.keys.is_empty());
         let new_entries = match made {
-            Some(made) => Cow::Borrowed(made.as_slice()),
-            None => Cow::Owned(self.index_entries(Some(&item), Some(&new.value), new.id.as_str())),
+            Some(made) => made.clone(),
+            None => self.index_entries(Some(&item), Some(&new.value), new.id.as_str()),
         };
-        let kept_ordinal = effect == Effect::Replaced;
-        let added = new_entries.iter().filter(|key| !kept_ordinal || old_entries.binary_search(key).is_err());
-        let serving = self.transaction.container.index.serving.number;
         let value = Bytes::copy_from_slice(&ordinal.to_be_bytes());
-        let mut terms = 0;
-        for key in added {
-            terms += index::encode::charged_terms(key, serving);
-            self.writes.insert(key.clone(), Some(value.clone()));
-        }
-        for key in old_entries.into_iter().filter(|key| new_entries.binary_search(key).is_err()) {
-            terms += index::encode::charged_terms(&key, serving);
-            self.writes.insert(key, None);
-        }
+        let terms = if old_entries.keys.is_empty() {
+            self.write_index(new_entries.keys, Some(&value));
+            new_entries.terms
+        } else {
+            let gone = old_entries.keys.filter(|key| !new_entries.keys.contains(key));
+            let kept_ordinal = effect == Effect::Replaced;
+            let added = match kept_ordinal {
+                true => new_entries.keys.filter(|key| !old_entries.keys.contains(key)),
+                false => new_entries.keys,
+            };
+            let terms = self.transaction.terms_of(&added) + self.transaction.terms_of(&gone);
+            self.write_index(added, Some(&value));
+            self.write_index(gone, None);
+            terms
+        };
         let charge = match effect {
             Effect::Replaced => cost::replace(new.body.len(), terms),
             _ => cost::create(new.body.len(), terms),
@@ -598,15 +657,13 @@ impl<'a> Working<'a> {
             .and_then(Value::as_str)
             .unwrap_or_default()
             .to_owned();
+        let item_key = keys::item(&self.transaction.effective, &id);
+        self.notice_repeated(&item_key);
         self.remove_traces(&met.item, value.as_ref(), &id);
-        self.writes.insert(keys::item(&self.transaction.effective, &id), None);
+        self.writes.insert(item_key, None);
         self.writes.insert(keys::rid(met.item.ordinal), None);
-        let serving = self.transaction.container.index.serving.number;
-        let mut terms = 0;
-        for key in self.index_entries(Some(&met.item), value.as_ref(), &id) {
-            terms += index::encode::charged_terms(&key, serving);
-            self.writes.insert(key, None);
-        }
+        let entries = self.index_entries(Some(&met.item), value.as_ref(), &id);
+        self.write_index(entries.keys, None);
         if met.counted {
             self.statistics.items = self.statistics.items.saturating_sub(1);
             self.statistics.bytes = self.statistics.bytes.saturating_sub(met.item.body.len() as u64);
@@ -614,15 +671,15 @@ impl<'a> Working<'a> {
         if self.recording {
             self.record_end(&met, position);
         }
-        let charge = cost::delete(terms);
+        let charge = cost::delete(entries.terms);
         ActionResult { outcome: Ok(ActionSuccess { effect: Effect::Deleted, item: met.item }), charge }
     }
 
-    /// The index entries of a version, in every generation that is kept, sorted.
-    fn index_entries(&self, item: Option<&StoredItem>, value: Option<&Value>, id: &str) -> Vec<Key> {
+    /// The index entries of a version, in every generation that is kept.
+    fn index_entries(&self, item: Option<&StoredItem>, value: Option<&Value>, id: &str) -> IndexEntries {
         match (item, value) {
             (Some(item), Some(value)) => self.transaction.entries_of(value, item.timestamp, id),
-            _ => Vec::new(),
+            _ => IndexEntries::default(),
         }
     }
 

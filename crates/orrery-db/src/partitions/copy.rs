@@ -124,7 +124,7 @@ impl Copy<'_> {
 
     async fn apply(&self, changes: Changes) -> Result<()> {
         let commits = self.children.iter().zip(changes.of_child);
-        let commits = commits.filter(|(_, writes)| !(writes.puts.is_empty() && writes.deletes.is_empty()));
+        let commits = commits.filter(|(_, writes)| !writes.is_empty());
         let commits = commits.map(|(child, writes)| self.database.commit_as_it_is(child.store, writes));
         try_join_all(commits).await?;
         Ok(())

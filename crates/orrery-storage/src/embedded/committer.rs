@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use super::Durability;
 use super::background;
-use super::journal::{Change, Journal};
+use super::journal::Journal;
 use super::layout::{self, PartitionRecord, Slot};
 use super::overlay::Overlay;
 use super::shared::{Partition, Reply, Shared, Task};
@@ -31,17 +31,21 @@ use crate::transaction::{self, panic_text};
 const GROUP_TASKS_MAX: usize = 1024;
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
+/// Room that a group gets in advance, at most.
+const ROOM_BYTES_MAX: usize = 1 << 20;
+
 pub(super) struct Committer {
     shared: Arc<Shared>,
     journal: Journal,
     next_slot: u32,
     short_keys: ShortKeys,
+    /// The size of the last group's record: the next is likely to need as much.
+    last_bytes: usize,
     /// When the oldest write that is not flushed yet was made, if flushing is relaxed.
     unflushed_since: Option<Instant>,
 }
 
 /// One group in the making.
-#[derive(Default)]
 struct Group {
     overlay: Overlay,
     /// Partitions whose record changes.
@@ -65,7 +69,8 @@ impl ShortKeys {
     const KEYS_MAX: usize = 4096;
     const VALUE_BYTES_MAX: usize = 256;
 
-    fn remember(&mut self, key: &Bytes, value: Option<&Bytes>) {
+    /// `key` with its slot.
+    fn remember(&mut self, key: &[u8], value: Option<&[u8]>) {
         if key.len() > Self::BYTES_MAX {
             return;
         }
@@ -76,7 +81,7 @@ impl ShortKeys {
                 self.0.clear();
             }
             // Copies, so that nothing large is kept for them.
-            self.0.insert(Bytes::copy_from_slice(key), value.map(|value| Bytes::copy_from_slice(value)));
+            self.0.insert(Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
         }
     }
 }
@@ -92,7 +97,14 @@ enum Answer {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, journal: Journal, next_slot: u32) -> Self {
-        Self { shared, journal, next_slot, short_keys: ShortKeys::default(), unflushed_since: None }
+        Self {
+            shared,
+            journal,
+            next_slot,
+            short_keys: ShortKeys::default(),
+            last_bytes: 0,
+            unflushed_since: None,
+        }
     }
 
     /// The life of the thread.
@@ -144,7 +156,7 @@ impl Committer {
 
     /// Runs one group from the tasks given; answers the request to close, if one is met.
     fn run_group(&mut self, tasks: &mut std::vec::IntoIter<Task>) -> Option<Reply<()>> {
-        let mut group = Group::default();
+        let mut group = Group::with_room(self.last_bytes.min(ROOM_BYTES_MAX));
         let mut close = None;
         let mut collect = false;
         while group.overlay.bytes() < GROUP_BYTES_MAX {
@@ -197,7 +209,7 @@ impl Committer {
             Task::Load { partition, entries, reply } => {
                 let result = group.find(&shared, partition).map(|(found, _)| {
                     for entry in entries {
-                        group.overlay.put(found.slot.key(&entry.key), Some(entry.value));
+                        group.overlay.put(found.slot, &entry.key, Some(&entry.value));
                     }
                 });
                 Answer::Done(reply, result)
@@ -209,7 +221,7 @@ impl Committer {
             }
             Task::Sweep { keys, reply } => {
                 for key in keys {
-                    group.overlay.put(key, None);
+                    group.overlay.put_full(&key, None);
                 }
                 Answer::Done(reply, Ok(()))
             }
@@ -241,7 +253,7 @@ impl Committer {
     fn complete(&mut self, mut group: Group) {
         group.write_records();
         if !group.overlay.is_empty()
-            && let Err(error) = self.write(group.overlay.into_changes())
+            && let Err(error) = self.write(group.overlay)
         {
             let reason = format!("writing the journal failed: {error}");
             self.shared.fail(&reason);
@@ -266,23 +278,23 @@ impl Committer {
         }
     }
 
-    fn write(&mut self, mut changes: Vec<Change>) -> std::io::Result<()> {
+    fn write(&mut self, mut overlay: Overlay) -> std::io::Result<()> {
         if self.journal.is_empty() {
-            let number = Bytes::copy_from_slice(&self.journal.number().to_be_bytes());
-            changes.push(Change { key: layout::journal_key(), value: Some(number) });
+            overlay.put_full(&layout::journal_key(), Some(&self.journal.number().to_be_bytes()));
         }
-        for change in &changes {
-            self.short_keys.remember(&change.key, change.value.as_ref());
+        for (key, value) in overlay.changes() {
+            self.short_keys.remember(key, value);
         }
+        self.last_bytes = overlay.bytes();
         let sequence = self.shared.tree.next_sequence();
-        self.journal.append(sequence, &changes)?;
+        self.journal.append(sequence, overlay.draft())?;
         match self.shared.options.durability {
             Durability::Always => self.journal.sync()?,
             Durability::Relaxed { .. } => {
                 self.unflushed_since.get_or_insert_with(Instant::now);
             }
         }
-        self.shared.tree.apply(sequence, changes);
+        self.shared.tree.apply(sequence, overlay.into_sorted_changes());
         self.shared.tree.publish(sequence);
         Ok(())
     }
@@ -338,6 +350,17 @@ impl Committer {
 }
 
 impl Group {
+    fn with_room(bytes: usize) -> Self {
+        Self {
+            overlay: Overlay::with_room(bytes),
+            records: HashMap::new(),
+            created: Vec::new(),
+            destroyed: Vec::new(),
+            next_slot: None,
+            answers: Vec::new(),
+        }
+    }
+
     /// The partition as this group leaves it so far.
     fn current(&self, shared: &Shared, id: PartitionId) -> Option<(Arc<Partition>, PartitionRecord)> {
         if let Some((partition, record)) = self.records.get(&id) {
@@ -381,11 +404,16 @@ impl Group {
         })?;
         let Some(writes) = writes else { return Ok((record.lsn, false)) };
         partition.count_written(writes.bytes());
-        for key in writes.deletes {
-            self.overlay.put(slot.key(&key), None);
+        for key in &writes.deletes {
+            self.overlay.put(slot, key, None);
         }
-        for (key, value) in writes.puts {
-            self.overlay.put(slot.key(&key), Some(value));
+        for (key, value) in &writes.puts {
+            self.overlay.put(slot, key, Some(value));
+        }
+        for (keys, value) in &writes.unread {
+            for key in keys.iter() {
+                self.overlay.put_unread(slot, key, value.as_deref());
+            }
         }
         self.records.insert(partition.id, (found, PartitionRecord { lsn, ..record }));
         Ok((lsn, true))
@@ -396,15 +424,16 @@ impl Group {
         self.records.remove(&id);
         self.created.retain(|created| created.id != id);
         self.destroyed.push((partition.id, record.slot));
-        self.overlay.put(layout::partition_key(id), None);
-        self.overlay.put(layout::dead_slot_key(record.slot), Some(Bytes::new()));
+        self.overlay.put_full(&layout::partition_key(id), None);
+        self.overlay.put_full(&layout::dead_slot_key(record.slot), Some(&[]));
     }
 
     fn delete_present(&mut self, shared: &Shared, slot: Slot, keys: &[Vec<u8>]) -> Result<usize, StoreError> {
         let mut deleted = 0;
+        self.overlay.find_unread();
         for key in keys {
             if read_current(shared, &self.overlay, None, slot, key)?.is_some() {
-                self.overlay.put(slot.key(key), None);
+                self.overlay.put(slot, key, None);
                 deleted += 1;
             }
         }
@@ -414,11 +443,10 @@ impl Group {
     /// Adds the numbers of all partitions that changed. They are durable with the writes they count.
     fn write_records(&mut self) {
         for (id, (_, record)) in &self.records {
-            self.overlay.put(layout::partition_key(*id), Some(record.encode()));
+            self.overlay.put_full(&layout::partition_key(*id), Some(&record.encode()));
         }
         if let Some(next_slot) = self.next_slot {
-            let value = Bytes::copy_from_slice(&next_slot.to_be_bytes());
-            self.overlay.put(layout::next_slot_key(), Some(value));
+            self.overlay.put_full(&layout::next_slot_key(), Some(&next_slot.to_be_bytes()));
         }
     }
 }
@@ -462,16 +490,16 @@ fn read_current(
     if key.len() > shared.options.limits.key_bytes_max {
         return Ok(None);
     }
-    let key = slot.key(key);
-    if let Some(change) = overlay.get(&key) {
-        return Ok(change.value.clone());
+    if let Some(value) = overlay.get(slot, key) {
+        return Ok(value);
     }
+    let key = slot.key(key);
     if let Some(value) = known.as_ref().and_then(|known| known.0.get(&key)) {
         return Ok(value.clone());
     }
     let value = shared.tree.get_newest(&key).map_err(|fault| shared.explain(fault))?;
     if let Some(known) = known {
-        known.remember(&key, value.as_ref());
+        known.remember(&key, value.as_deref());
     }
     Ok(value)
 }

@@ -27,13 +27,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::error::OpenError;
-use super::layout;
+use super::layout::{self, Slot};
 
 const MAGIC: &[u8; 8] = b"ORRERYJ1";
 const FILE_HEADER_BYTES: usize = 24;
@@ -53,6 +54,118 @@ pub(super) struct Change {
     pub(super) value: Option<Bytes>,
 }
 
+/// A record in the making: changes one after the other, and room for what is to stand before them.
+pub(super) struct Draft {
+    bytes: Vec<u8>,
+    /// Something did not fit into the format.
+    too_large: bool,
+}
+
+/// Where a change is in a draft.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    key_at: usize,
+    key_bytes: u32,
+    /// `DELETED` where there is none.
+    value_bytes: u32,
+}
+
+impl Draft {
+    pub(super) fn with_room(bytes: usize) -> Self {
+        let mut draft = Vec::with_capacity(RECORD_HEADER_BYTES + bytes);
+        draft.resize(RECORD_HEADER_BYTES, 0);
+        Self { bytes: draft, too_large: false }
+    }
+
+    pub(super) fn push(&mut self, slot: Slot, key: &[u8], value: Option<&[u8]>) -> Place {
+        let slot = slot.0.to_be_bytes();
+        let key_bytes = u16::try_from(slot.len() + key.len());
+        let value_bytes = value.map_or(Ok(DELETED), |value| u32::try_from(value.len()));
+        let (Ok(key_bytes), Ok(value_bytes)) = (key_bytes, value_bytes) else {
+            self.too_large = true;
+            return Place { key_at: self.bytes.len(), key_bytes: 0, value_bytes: DELETED };
+        };
+        self.bytes.extend_from_slice(&key_bytes.to_le_bytes());
+        self.bytes.extend_from_slice(&value_bytes.to_le_bytes());
+        let key_at = self.bytes.len();
+        self.bytes.extend_from_slice(&slot);
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        Place { key_at, key_bytes: key_bytes.into(), value_bytes }
+    }
+
+    /// Changes the value of a change, if the new one is of the same length.
+    pub(super) fn overwrite(&mut self, place: &Place, value: Option<&[u8]>) -> bool {
+        match (place.value(), value) {
+            (None, None) => true,
+            (Some(range), Some(value)) if range.len() == value.len() => {
+                self.bytes[range].copy_from_slice(value);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether this is a change of the key.
+    pub(super) fn is_of(&self, place: &Place, slot: Slot, key: &[u8]) -> bool {
+        self.key(place).split_first_chunk() == Some((&slot.0.to_be_bytes(), key))
+    }
+
+    /// The key of a change, with its slot.
+    pub(super) fn key(&self, place: &Place) -> &[u8] {
+        &self.bytes[place.key()]
+    }
+
+    pub(super) fn value(&self, place: &Place) -> Option<&[u8]> {
+        Some(&self.bytes[place.value()?])
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Fills in what stands before the changes.
+    fn complete(&mut self, number: u64, index: u32, synced: u32, sequence: u64) -> io::Result<&[u8]> {
+        let payload_bytes = u32::try_from(self.bytes.len() - RECORD_HEADER_BYTES);
+        let (Ok(payload_bytes), false) = (payload_bytes, self.too_large) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a journal record is too large"));
+        };
+        let record = &mut self.bytes;
+        record[..4].copy_from_slice(&payload_bytes.to_le_bytes());
+        record[4..8].copy_from_slice(&index.to_le_bytes());
+        record[8..12].copy_from_slice(&synced.to_le_bytes());
+        record[12..20].copy_from_slice(&sequence.to_le_bytes());
+        let check = check(number, &record[..CHECKED_HEADER_BYTES], &record[RECORD_HEADER_BYTES..]);
+        record[20..28].copy_from_slice(&check.to_le_bytes());
+        Ok(record)
+    }
+
+    /// The memory that places refer to, for all who share it.
+    pub(super) fn into_memory(mut self) -> Bytes {
+        // It stays as long as the memtable does.
+        if self.bytes.capacity() - self.bytes.len() > self.bytes.len() / 4 {
+            self.bytes.shrink_to_fit();
+        }
+        Bytes::from(self.bytes)
+    }
+}
+
+impl Place {
+    fn key(&self) -> Range<usize> {
+        self.key_at..self.key_at + self.key_bytes as usize
+    }
+
+    fn value(&self) -> Option<Range<usize>> {
+        let at = self.key_at + self.key_bytes as usize;
+        (self.value_bytes != DELETED).then(|| at..at + self.value_bytes as usize)
+    }
+
+    /// The change, in the memory that its draft has become.
+    pub(super) fn change(&self, memory: &Bytes) -> Change {
+        Change { key: memory.slice(self.key()), value: self.value().map(|range| memory.slice(range)) }
+    }
+}
+
 /// A journal that is being written.
 pub(super) struct Journal {
     file: File,
@@ -64,7 +177,6 @@ pub(super) struct Journal {
     end: u64,
     /// The length of the file, beyond the end.
     length: u64,
-    buffer: Vec<u8>,
 }
 
 impl Journal {
@@ -90,7 +202,7 @@ impl Journal {
 
     fn at_header(file: File, path: PathBuf, number: u64) -> Self {
         let end = FILE_HEADER_BYTES as u64;
-        Self { file, path, number, records: 0, synced: 0, end, length: end, buffer: Vec::new() }
+        Self { file, path, number, records: 0, synced: 0, end, length: end }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -110,20 +222,16 @@ impl Journal {
     }
 
     /// Writes one record. It is durable only after [`Journal::sync`].
-    pub(super) fn append(&mut self, sequence: u64, changes: &[Change]) -> io::Result<()> {
+    pub(super) fn append(&mut self, sequence: u64, draft: &mut Draft) -> io::Result<()> {
         let index = self.records + 1;
-        encode_record(&mut self.buffer, self.number, index, self.synced, sequence, changes)?;
-        let end = self.end + self.buffer.len() as u64;
+        let record = draft.complete(self.number, index, self.synced, sequence)?;
+        let end = self.end + record.len() as u64;
         if end > self.length {
             self.grow(end)?;
         }
-        self.file.write_all(&self.buffer)?;
+        self.file.write_all(record)?;
         self.end = end;
         self.records = index;
-        // One large commit must not keep its memory for ever.
-        if self.buffer.capacity() > (4 << 20) {
-            self.buffer = Vec::new();
-        }
         Ok(())
     }
 
@@ -273,37 +381,6 @@ fn check(number: u64, header: &[u8], payload: &[u8]) -> u64 {
     hasher.digest()
 }
 
-fn encode_record(
-    buffer: &mut Vec<u8>,
-    number: u64,
-    index: u32,
-    synced: u32,
-    sequence: u64,
-    changes: &[Change],
-) -> io::Result<()> {
-    let too_large = |_| io::Error::new(io::ErrorKind::InvalidInput, "a journal record is too large");
-    buffer.clear();
-    buffer.resize(RECORD_HEADER_BYTES, 0);
-    for Change { key, value } in changes {
-        buffer.extend_from_slice(&u16::try_from(key.len()).map_err(too_large)?.to_le_bytes());
-        let value_bytes = match value {
-            Some(value) => u32::try_from(value.len()).map_err(too_large)?,
-            None => DELETED,
-        };
-        buffer.extend_from_slice(&value_bytes.to_le_bytes());
-        buffer.extend_from_slice(key);
-        buffer.extend_from_slice(value.as_deref().unwrap_or_default());
-    }
-    let payload_bytes = u32::try_from(buffer.len() - RECORD_HEADER_BYTES).map_err(too_large)?;
-    buffer[..4].copy_from_slice(&payload_bytes.to_le_bytes());
-    buffer[4..8].copy_from_slice(&index.to_le_bytes());
-    buffer[8..12].copy_from_slice(&synced.to_le_bytes());
-    buffer[12..20].copy_from_slice(&sequence.to_le_bytes());
-    let check = check(number, &buffer[..CHECKED_HEADER_BYTES], &buffer[RECORD_HEADER_BYTES..]);
-    buffer[20..28].copy_from_slice(&check.to_le_bytes());
-    Ok(())
-}
-
 fn decode_changes(payload: &Bytes) -> Option<Vec<Change>> {
     let mut changes = Vec::new();
     let mut at = 0;
@@ -331,7 +408,7 @@ mod tests {
     use super::*;
 
     fn changes(record: u8) -> Vec<Change> {
-        let key = |name: &str| Bytes::from(format!("{name}{record}"));
+        let key = |name: &str| Slot(1).key(format!("{name}{record}").as_bytes());
         vec![
             Change { key: key("put"), value: Some(Bytes::from(vec![record; 100])) },
             Change { key: key("empty"), value: Some(Bytes::new()) },
@@ -339,11 +416,21 @@ mod tests {
         ]
     }
 
+    fn draft(changes: &[Change]) -> Draft {
+        let mut draft = Draft::with_room(10);
+        for Change { key, value } in changes {
+            let (slot, key) = Slot::split(key);
+            let place = draft.push(slot, key, value.as_deref());
+            assert!(draft.is_of(&place, slot, key) && draft.value(&place) == value.as_deref());
+        }
+        draft
+    }
+
     fn write_journal(directory: &Path, records: u8) -> PathBuf {
         fs::create_dir_all(layout::journals_path(directory)).unwrap();
         let mut journal = Journal::create(directory, 7).unwrap();
         for record in 1..=records {
-            journal.append(u64::from(record) * 10, &changes(record)).unwrap();
+            journal.append(u64::from(record) * 10, &mut draft(&changes(record))).unwrap();
             journal.sync().unwrap();
         }
         journal.seal().unwrap();
@@ -414,7 +501,7 @@ mod tests {
         fs::create_dir_all(layout::journals_path(directory.path())).unwrap();
         let mut journal = Journal::create(directory.path(), 7).unwrap();
         for record in 1..=3 {
-            journal.append(u64::from(record) * 10, &changes(record)).unwrap();
+            journal.append(u64::from(record) * 10, &mut draft(&changes(record))).unwrap();
         }
         journal.seal().unwrap();
         let mut content = fs::read(journal.path()).unwrap();
@@ -433,7 +520,7 @@ mod tests {
         fs::create_dir_all(layout::journals_path(directory.path())).unwrap();
         let mut journal = Journal::create(directory.path(), 7).unwrap();
         for record in 1..=3 {
-            journal.append(u64::from(record) * 10, &changes(record)).unwrap();
+            journal.append(u64::from(record) * 10, &mut draft(&changes(record))).unwrap();
             journal.sync().unwrap();
         }
         let content = fs::read(journal.path()).unwrap();
@@ -461,9 +548,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(layout::journals_path(directory.path())).unwrap();
         let mut journal = Journal::create(directory.path(), 7).unwrap();
-        let large = vec![Change { key: Bytes::from("k"), value: Some(Bytes::from(vec![7; 3 << 20])) }];
-        journal.append(1, &large).unwrap();
-        journal.append(2, &changes(1)).unwrap();
+        let large = vec![Change { key: Slot(1).key(b"k"), value: Some(Bytes::from(vec![7; 3 << 20])) }];
+        journal.append(1, &mut draft(&large)).unwrap();
+        journal.append(2, &mut draft(&changes(1))).unwrap();
         let (replayed, records) = read_back(journal.path(), true).unwrap();
         assert_eq!((replayed.records, replayed.torn_bytes), (2, 0));
         assert_eq!(records, [(1, large), (2, changes(1))]);

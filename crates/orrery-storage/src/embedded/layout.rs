@@ -56,6 +56,12 @@ impl Slot {
         (self.key(&range.start), end)
     }
 
+    /// The slot and the partition's own part of a key of the tree.
+    pub(super) fn split(full: &[u8]) -> (Self, &[u8]) {
+        let (slot, key) = full.split_first_chunk().expect("every key of the tree begins with a slot");
+        (Self(u32::from_be_bytes(*slot)), key)
+    }
+
     /// The partition's own part of a key of the tree.
     pub(super) fn strip(full: &[u8]) -> Key {
         full[4..].to_vec()

@@ -1,93 +1,203 @@
-//! What a group of commits has written so far. A key that several members write is written once, with its last
-//! value.
+//! What a group of commits has written so far, and the memory that it stays in.
 //!
-//! A commit writes some twenty keys of a hundred bytes, and each is looked up here once, by the one thread that
-//! writes. So the table holds places in the list of changes instead of keys, and keys are hashed in one go.
+//! Changes are written down once, in the form that the journal keeps: the group's record is complete when the last
+//! of its members has decided. The memtable then refers to keys and values inside the record, so that some twenty
+//! entries of a commit are copied once and allocated not at all.
+//!
+//! A later change of a key overwrites the earlier one where it fits, and follows it otherwise; the last one counts,
+//! in the memtable as in a replayed journal. Keys that later members may look at are found by a table of places.
+//! Those that nobody looks at, most of them by far, are not in it.
 
 use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::journal::Change;
+use super::journal::{Change, Draft, Place};
+use super::layout::Slot;
 
 pub(super) struct Overlay {
-    changes: Vec<Change>,
-    places: HashTable<usize>,
-    bytes: usize,
+    draft: Draft,
+    places: Vec<Place>,
+    /// Hashes of keys, and where the last change of the key is in the list.
+    table: HashTable<(u64, usize)>,
+    /// Changes that are not in the table.
+    unread: Vec<usize>,
     /// Drawn anew for every group: nobody can choose keys that meet.
     seed: u64,
 }
 
-impl Default for Overlay {
-    fn default() -> Self {
+impl Overlay {
+    /// With room for a record of this size.
+    pub(super) fn with_room(bytes: usize) -> Self {
         Self {
-            changes: Vec::new(),
-            places: HashTable::new(),
-            bytes: 0,
+            draft: Draft::with_room(bytes),
+            places: Vec::new(),
+            table: HashTable::new(),
+            unread: Vec::new(),
             seed: RandomState::new().hash_one(0_u8),
         }
     }
-}
 
-impl Overlay {
-    pub(super) fn put(&mut self, key: Bytes, value: Option<Bytes>) {
-        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
-        let (changes, seed) = (&mut self.changes, self.seed);
-        let is_it = |place: &usize| changes[*place].key == key;
-        let hash = |place: &usize| xxh3_64_with_seed(&changes[*place].key, seed);
-        match self.places.entry(xxh3_64_with_seed(&key, seed), is_it, hash) {
-            Entry::Occupied(place) => changes[*place.get()].value = value,
-            Entry::Vacant(place) => {
-                place.insert(changes.len());
-                changes.push(Change { key, value });
+    pub(super) fn put(&mut self, slot: Slot, key: &[u8], value: Option<&[u8]>) {
+        let hash = self.hash(slot, key);
+        let (draft, places) = (&mut self.draft, &mut self.places);
+        let found = self.table.find_mut(hash, |(_, at)| draft.is_of(&places[*at], slot, key));
+        if let Some((_, at)) = found {
+            if !draft.overwrite(&places[*at], value) {
+                *at = places.len();
+                places.push(draft.push(slot, key, value));
+            }
+            return;
+        }
+        self.table.insert_unique(hash, (hash, places.len()), |(hash, _)| *hash);
+        places.push(draft.push(slot, key, value));
+    }
+
+    /// The same for a key that is given with its slot.
+    pub(super) fn put_full(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let (slot, key) = Slot::split(key);
+        self.put(slot, key, value);
+    }
+
+    /// The same for a key that no operation looks at.
+    pub(super) fn put_unread(&mut self, slot: Slot, key: &[u8], value: Option<&[u8]>) {
+        self.unread.push(self.places.len());
+        self.places.push(self.draft.push(slot, key, value));
+    }
+
+    /// The group's change of the key, if it has one. `None` inside: it was deleted.
+    pub(super) fn get(&self, slot: Slot, key: &[u8]) -> Option<Option<Bytes>> {
+        let is_it = |(_, at): &(u64, usize)| self.draft.is_of(&self.places[*at], slot, key);
+        let (_, at) = self.table.find(self.hash(slot, key), is_it)?;
+        Some(self.draft.value(&self.places[*at]).map(Bytes::copy_from_slice))
+    }
+
+    /// Makes all keys findable, for those who look at keys that no operation looks at.
+    pub(super) fn find_unread(&mut self) {
+        for at in std::mem::take(&mut self.unread) {
+            let (slot, key) = Slot::split(self.draft.key(&self.places[at]));
+            let hash = self.hash(slot, key);
+            let (draft, places) = (&self.draft, &self.places);
+            match self.table.find_mut(hash, |(_, other)| draft.is_of(&places[*other], slot, key)) {
+                Some((_, other)) => *other = at.max(*other),
+                None => drop(self.table.insert_unique(hash, (hash, at), |(hash, _)| *hash)),
             }
         }
     }
 
-    /// The group's change of the key, if it has one.
-    pub(super) fn get(&self, key: &[u8]) -> Option<&Change> {
-        let hash = xxh3_64_with_seed(key, self.seed);
-        let place = self.places.find(hash, |place| self.changes[*place].key == key)?;
-        Some(&self.changes[*place])
-    }
-
-    /// Keys and values of all writes, those that were written again included.
+    /// The size of the record so far.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.draft.bytes()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.places.is_empty()
     }
 
-    pub(super) fn into_changes(self) -> Vec<Change> {
-        self.changes
+    pub(super) fn draft(&mut self) -> &mut Draft {
+        &mut self.draft
     }
+
+    /// Keys with their slots and values, in the order in which they were written.
+    pub(super) fn changes(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.places.iter().map(|place| (self.draft.key(place), self.draft.value(place)))
+    }
+
+    /// The changes by key: whoever looks for their places in an ordered structure comes along the same way again and
+    /// again, and finds it in the processor's cache. Of several changes of one key the last comes last.
+    pub(super) fn into_sorted_changes(self) -> impl Iterator<Item = Change> {
+        let draft = self.draft;
+        let mut ordered: Vec<(Beginning, Place)> =
+            self.places.into_iter().map(|place| (beginning(draft.key(&place)), place)).collect();
+        // Each commit's keys are in order already, which this sort makes use of.
+        ordered.sort_by(|(beginning, place), (other_beginning, other)| {
+            beginning.cmp(other_beginning).then_with(|| draft.key(place).cmp(draft.key(other)))
+        });
+        let memory = draft.into_memory();
+        ordered.into_iter().map(move |(_, place)| place.change(&memory))
+    }
+
+    fn hash(&self, slot: Slot, key: &[u8]) -> u64 {
+        xxh3_64_with_seed(key, self.seed ^ u64::from(slot.0) << 16)
+    }
+}
+
+/// What most keys are told apart by: slot, kind, generation, path, and the beginning of the value.
+type Beginning = [u64; 3];
+
+fn beginning(key: &[u8]) -> Beginning {
+    let mut bytes = [0; 24];
+    let length = key.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&key[..length]);
+    let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|offset| bytes[at + offset]));
+    [word(0), word(8), word(16)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn key(number: u32) -> String {
+        format!("a key that is longer than its beginning {number}")
+    }
+
+    fn sorted(overlay: Overlay) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let changes = overlay.into_sorted_changes();
+        changes.map(|change| (change.key.to_vec(), change.value.map(|value| value.to_vec()))).collect()
+    }
+
     #[test]
     fn the_last_value_counts() {
-        let mut overlay = Overlay::default();
-        let key = |number: u32| Bytes::from(format!("key {number}"));
-        for round in 0..3_u32 {
+        let mut overlay = Overlay::with_room(0);
+        let slots = [Slot(1), Slot(2)];
+        // Values of one length replace each other in place, others do not.
+        for value in ["0", "1", "long", "2"] {
             for number in 0..200 {
-                let value = (number % 3 != round).then(|| Bytes::from(round.to_string()));
-                overlay.put(key(number), value);
+                for slot in slots {
+                    let value = (number % 3 != slot.0 || value != "2").then_some(value.as_bytes());
+                    overlay.put(slot, key(number).as_bytes(), value);
+                }
             }
         }
-        for number in 0..200 {
-            let expected = (number % 3 != 2).then(|| Bytes::from("2"));
-            assert_eq!(overlay.get(&key(number)).map(|change| &change.value), Some(&expected));
+        let expected = |slot: Slot, number: u32| (number % 3 != slot.0).then(|| b"2".to_vec());
+        for slot in slots {
+            for number in 0..200 {
+                let found = overlay.get(slot, key(number).as_bytes()).unwrap();
+                assert_eq!(found.map(|value| value.to_vec()), expected(slot, number));
+            }
+            assert!(overlay.get(slot, key(200).as_bytes()).is_none());
         }
-        assert!(overlay.get(&key(200)).is_none());
-        let keys: Vec<Bytes> = overlay.into_changes().into_iter().map(|change| change.key).collect();
-        assert_eq!(keys, (0..200).map(key).collect::<Vec<_>>());
+        let changes = sorted(overlay);
+        assert!(changes.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+        let last: std::collections::BTreeMap<_, _> = changes.into_iter().collect();
+        assert_eq!(last.len(), 400);
+        for slot in slots {
+            for number in 0..200 {
+                assert_eq!(last[&slot.key(key(number).as_bytes())[..]], expected(slot, number));
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_looks_at_is_there_all_the_same() {
+        let mut overlay = Overlay::with_room(100);
+        overlay.put_unread(Slot(1), b"a", Some(b"1"));
+        overlay.put(Slot(1), b"b", Some(b"1"));
+        overlay.put_unread(Slot(1), b"b", None);
+        overlay.put_unread(Slot(1), b"a", Some(b"22"));
+        assert!(overlay.get(Slot(1), b"a").is_none());
+        overlay.find_unread();
+        assert_eq!(overlay.get(Slot(1), b"a"), Some(Some(Bytes::from("22"))));
+        assert_eq!(overlay.get(Slot(1), b"b"), Some(None));
+        let key = |name: &str| Slot(1).key(name.as_bytes()).to_vec();
+        let expected = [
+            (key("a"), Some(b"1".to_vec())),
+            (key("a"), Some(b"22".to_vec())),
+            (key("b"), Some(b"1".to_vec())),
+            (key("b"), None),
+        ];
+        assert_eq!(sorted(overlay), expected);
     }
 }

@@ -107,7 +107,8 @@ impl Tree {
     }
 
     /// Puts a batch into the memtable. Nobody sees it before [`Tree::publish`]. Answers the memtable's size.
-    pub(super) fn apply(&self, sequence: SeqNo, changes: Vec<Change>) -> u64 {
+    /// Of several changes of one key the last counts.
+    pub(super) fn apply(&self, sequence: SeqNo, changes: impl Iterator<Item = Change>) -> u64 {
         // Only the committer seals memtables, so this one stays the active one meanwhile.
         let memtable = self.lsm.active_memtable();
         for Change { key, value } in changes {
@@ -125,9 +126,11 @@ impl Tree {
     }
 
     /// For replaying a journal: as if the batch were committed now, under its old number.
-    pub(super) fn replay(&self, sequence: SeqNo, changes: Vec<Change>) {
+    pub(super) fn replay(&self, sequence: SeqNo, mut changes: Vec<Change>) {
         self.sequence.fetch_max(sequence + 1);
-        self.apply(sequence, changes);
+        // As the committer does. The order among changes of one key stays.
+        changes.sort_by(|one, other| one.key.cmp(&other.key));
+        self.apply(sequence, changes.into_iter());
         self.publish(sequence);
     }
 

@@ -83,11 +83,11 @@ impl Memory {
         let Some(writes) = writes else { return Ok(state.lsn) };
         let mut state = RwLockUpgradableReadGuard::upgrade(state);
         state.table.begin_change(Instant::now(), self.limits.snapshot_age_max);
-        for key in writes.deletes {
-            state.table.delete(key);
-        }
-        for (key, value) in writes.puts {
-            state.table.put(key, value);
+        for (key, value) in writes.into_changes() {
+            match value {
+                Some(value) => state.table.put(key, value),
+                None => state.table.delete(key),
+            }
         }
         state.lsn = lsn;
         // Under the lock, so that waiters see numbers in order.

@@ -380,12 +380,7 @@ impl Transaction<'_> {
                 Ok(Step::Final(None)) => return Ok(Ok(false)),
                 Ok(Step::Final(Some(writes))) => {
                     self.overlay.bytes += writes.bytes();
-                    for key in writes.deletes {
-                        self.overlay.written.insert(key, None);
-                    }
-                    for (key, value) in writes.puts {
-                        self.overlay.written.insert(key, Some(value));
-                    }
+                    self.overlay.written.extend(writes.into_changes());
                     return Ok(Ok(true));
                 }
             }

@@ -103,7 +103,10 @@ pub(crate) fn write(puts: &[(&[u8], &[u8])], deletes: &[&[u8]]) -> TestOp<Lsn> {
     let puts: Vec<(Key, Bytes)> =
         puts.iter().map(|(key, value)| (key.to_vec(), Bytes::copy_from_slice(value))).collect();
     let deletes: Vec<Key> = deletes.iter().map(|key| key.to_vec()).collect();
-    op(&[], move |_, lsn| Decision::Write(WriteSet { puts: puts.clone(), deletes: deletes.clone() }, lsn))
+    op(&[], move |_, lsn| {
+        let writes = WriteSet { puts: puts.clone(), deletes: deletes.clone(), ..Default::default() };
+        Decision::Write(writes, lsn)
+    })
 }
 
 pub(crate) async fn opened(constructor: Constructor) -> Subject {
