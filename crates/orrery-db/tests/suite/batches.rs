@@ -27,7 +27,12 @@ async fn a_batch_lands_whole_or_not_at_all() {
         # The same id again and again, in one batch.
         batch ["a"] [{"operationType":"Delete","id":"2"},{"operationType":"Create","resourceBody":{"id":"2","pk":"a"}},{"operationType":"Delete","id":"2"},{"operationType":"Create","resourceBody":{"id":"2","pk":"a","n":9}}] => 204 201 204 201
         read ["a"] 2                           => read {"id":"2","pk":"a","n":9}
+        batch ["a"] [{"operationType":"Create","resourceBody":{"id":"3","pk":"a","n":1}},{"operationType":"Replace","id":"3","resourceBody":{"id":"3","pk":"a","n":2}},{"operationType":"Create","resourceBody":{"id":"4","pk":"a","n":1}},{"operationType":"Delete","id":"4"},{"operationType":"Upsert","resourceBody":{"id":"2","pk":"a","n":8}}] => 201 200 201 204 200
+        query - SELECT VALUE c.id FROM c WHERE c.n IN (1, 7, 9)      => []
+        query - SELECT VALUE c.id FROM c WHERE c.n > 1 ORDER BY c.id => ["2","3"]
+        batch ["a"] [{"operationType":"Delete","id":"3"}] => 204
         restart
+        query - SELECT VALUE c.id FROM c WHERE c.n > 1 ORDER BY c.id => ["2"]
         feed ["a"]                             => 2
     "#;
     check(BY_PK, steps).await;

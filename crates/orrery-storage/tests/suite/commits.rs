@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orrery_storage::{
-    CommitError, Committed, Decision, Limits, PartitionId, PartitionRef, ReadRequest, WriteSet, commit,
+    CommitError, Committed, Decision, KeyPacker, Limits, PartitionId, PartitionRef, ReadRequest, WriteSet,
+    commit,
 };
 
 use super::*;
@@ -179,6 +180,46 @@ pub(crate) async fn writing_a_key_twice_fails(constructor: Constructor) {
     }
     assert!(everything(&subject.store).await.is_empty());
     assert_eq!(put(&subject.store, b"key", b"value").await, 1);
+}
+
+/// Beside each other, so that a store that groups has several in one group.
+pub(crate) async fn keys_that_nobody_reads_are_written(constructor: Constructor) {
+    let subject = opened(constructor).await;
+    let packed = |keys: &[String]| {
+        let mut packer = KeyPacker::default();
+        for key in keys {
+            packer.bytes().extend_from_slice(key.as_bytes());
+            packer.end_key();
+        }
+        packer.finish()
+    };
+    let writers = (0..20_u8).map(|writer| {
+        let keys: Vec<String> = (0..10).map(|number| format!("{writer}/{number}")).collect();
+        let (store, all, odd) = (Arc::clone(&subject.store), packed(&keys), keys[1].clone().into_bytes());
+        tokio::spawn(async move {
+            for value in ["first", "second", "third"] {
+                let unread = vec![(all.clone(), Some(Bytes::from(value)))];
+                let writes = WriteSet { unread, ..Default::default() };
+                run(&store, op(&[], move |_, lsn| Decision::Write(writes.clone(), lsn))).await.unwrap();
+                let mut writes = WriteSet::default();
+                let gone = all.filter(|key| key[key.len() - 1] % 2 == 1 && key != odd);
+                writes.unread.push((gone, None));
+                writes.put(odd.clone(), value);
+                run(&store, op(&[], move |_, lsn| Decision::Write(writes.clone(), lsn))).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    let names = (0..20).flat_map(|writer| [0, 1, 2, 4, 6, 8].map(|number| format!("{writer}/{number}")));
+    let mut expected: Vec<_> = names.map(|name| (name.into_bytes(), Bytes::from("third"))).collect();
+    expected.sort_unstable();
+    assert_eq!(everything(&subject.store).await, expected);
+    let overlong = packed(&["x".repeat(Limits::COMMON.key_bytes_max + 1)]);
+    let writes = WriteSet { unread: vec![(overlong, None)], ..Default::default() };
+    let result = run(&subject.store, op(&[], move |_, lsn| Decision::Write(writes.clone(), lsn))).await;
+    assert!(matches!(result, Err(CommitError::TooLarge(_))), "{result:?}");
 }
 
 pub(crate) async fn limits_are_kept(constructor: Constructor) {

@@ -43,7 +43,7 @@ macro_rules! conformance {
                 later_operations_see_earlier_ones, operations_may_ask_for_further_reads,
                 endless_reads_fail_only_that_operation, a_panic_fails_only_that_operation,
                 looking_at_an_unnamed_key_fails_only_that_operation, writing_a_key_twice_fails,
-                limits_are_kept, counters_are_exact, multi_key_writes_are_whole,
+                keys_that_nobody_reads_are_written, limits_are_kept, counters_are_exact, multi_key_writes_are_whole,
                 an_empty_write_uses_a_number, partitions_share_nothing);
             $crate::conformance!(@ $constructor, reads:
                 gets_answer_in_order, scans_go_both_ways, scans_stop_at_limits, scans_of_keys_only,
