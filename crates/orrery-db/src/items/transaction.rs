@@ -590,9 +590,10 @@ impl<'a> Working<'a> {
         } else {
             let gone = old_entries.keys.filter(|key| !new_entries.keys.contains(key));
             let kept_ordinal = effect == Effect::Replaced;
-            let added = match kept_ordinal {
-                true => new_entries.keys.filter(|key| !old_entries.keys.contains(key)),
-                false => new_entries.keys,
+            let added = if kept_ordinal {
+                new_entries.keys.filter(|key| !old_entries.keys.contains(key))
+            } else {
+                new_entries.keys
             };
             let terms = self.transaction.terms_of(&added) + self.transaction.terms_of(&gone);
             self.write_index(added, Some(&value));

@@ -490,8 +490,8 @@ fn read_current(
     if key.len() > shared.options.limits.key_bytes_max {
         return Ok(None);
     }
-    if let Some(value) = overlay.get(slot, key) {
-        return Ok(value);
+    if let Some(changed) = overlay.get(slot, key) {
+        return Ok(changed.value);
     }
     let key = slot.key(key);
     if let Some(value) = known.as_ref().and_then(|known| known.0.get(&key)) {

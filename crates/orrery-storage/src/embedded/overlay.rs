@@ -28,6 +28,12 @@ pub(super) struct Overlay {
     seed: u64,
 }
 
+/// A key's value after a change; `None` if it was deleted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Changed {
+    pub(super) value: Option<Bytes>,
+}
+
 impl Overlay {
     /// With room for a record of this size.
     pub(super) fn with_room(bytes: usize) -> Self {
@@ -67,11 +73,11 @@ impl Overlay {
         self.places.push(self.draft.push(slot, key, value));
     }
 
-    /// The group's change of the key, if it has one. `None` inside: it was deleted.
-    pub(super) fn get(&self, slot: Slot, key: &[u8]) -> Option<Option<Bytes>> {
+    /// What the group has made of the key, if it has changed it.
+    pub(super) fn get(&self, slot: Slot, key: &[u8]) -> Option<Changed> {
         let is_it = |(_, at): &(u64, usize)| self.draft.is_of(&self.places[*at], slot, key);
         let (_, at) = self.table.find(self.hash(slot, key), is_it)?;
-        Some(self.draft.value(&self.places[*at]).map(Bytes::copy_from_slice))
+        Some(Changed { value: self.draft.value(&self.places[*at]).map(Bytes::copy_from_slice) })
     }
 
     /// Makes all keys findable, for those who look at keys that no operation looks at.
@@ -165,7 +171,7 @@ mod tests {
         for slot in slots {
             for number in 0..200 {
                 let found = overlay.get(slot, key(number).as_bytes()).unwrap();
-                assert_eq!(found.map(|value| value.to_vec()), expected(slot, number));
+                assert_eq!(found.value.map(|value| value.to_vec()), expected(slot, number));
             }
             assert!(overlay.get(slot, key(200).as_bytes()).is_none());
         }
@@ -189,8 +195,8 @@ mod tests {
         overlay.put_unread(Slot(1), b"a", Some(b"22"));
         assert!(overlay.get(Slot(1), b"a").is_none());
         overlay.find_unread();
-        assert_eq!(overlay.get(Slot(1), b"a"), Some(Some(Bytes::from("22"))));
-        assert_eq!(overlay.get(Slot(1), b"b"), Some(None));
+        assert_eq!(overlay.get(Slot(1), b"a"), Some(Changed { value: Some(Bytes::from("22")) }));
+        assert_eq!(overlay.get(Slot(1), b"b"), Some(Changed { value: None }));
         let key = |name: &str| Slot(1).key(name.as_bytes()).to_vec();
         let expected = [
             (key("a"), Some(b"1".to_vec())),
