@@ -24,14 +24,14 @@ mod options {
 
     unsafe extern "C" {
         /// Sets an option, unless the environment has set it.
-        pub safe fn mi_option_set_default(option: c_int, value: c_long);
+        pub(super) safe fn mi_option_set_default(option: c_int, value: c_long);
         #[cfg(test)]
-        pub safe fn mi_option_get(option: c_int) -> c_long;
+        pub(super) safe fn mi_option_get(option: c_int) -> c_long;
     }
 }
 
 /// Is to be called early. What the environment says (`MIMALLOC_PURGE_DELAY`, `MIMALLOC_ALLOW_THP`) goes first.
-pub fn keep_free_memory() {
+pub(crate) fn keep_free_memory() {
     options::mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MS);
     options::mi_option_set_default(ALLOW_THP, WHOLE_HUGE_PAGES);
 }
