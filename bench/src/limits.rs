@@ -18,8 +18,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey, SignedRequest, authenticate};
 use orrery_storage::{
-    Decision, Embedded, EmbeddedOptions, Key, Lsn, Op, PartitionId, PartitionRef, PartitionStore, View,
-    WriteSet, commit,
+    Decision, Embedded, EmbeddedOptions, Key, KeyPacker, Lsn, Op, PartitionId, PartitionRef, PartitionStore,
+    View, WriteSet, commit,
 };
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -159,11 +159,17 @@ impl Op for WriteItems {
             let item_key = item_key(number);
             let old = view.get(&item_key);
             let first = if old.is_some() { FIRST_CHANGED } else { 0 };
-            for entry in first..ENTRIES {
-                writes.put(entry_key(number, self.version, entry), Bytes::from_static(&[0; 8]));
-                if old.is_some() {
-                    writes.delete(entry_key(number, self.version - 1, entry));
+            let entries = |version| {
+                let mut packer = KeyPacker::with_capacity(ENTRIES as usize, 2048);
+                for entry in first..ENTRIES {
+                    packer.bytes().extend_from_slice(&entry_key(number, version, entry));
+                    packer.end_key();
                 }
+                packer.finish()
+            };
+            writes.unread.push((entries(self.version), Some(Bytes::from_static(&[0; 8]))));
+            if old.is_some() {
+                writes.unread.push((entries(self.version - 1), None));
             }
             let position = number - self.numbers.start;
             let feed = |lsn: &[u8]| [&[0x30], lsn, &position.to_be_bytes()[6..]].concat();

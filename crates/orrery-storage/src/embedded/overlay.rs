@@ -51,7 +51,9 @@ impl Overlay {
         let (draft, places) = (&mut self.draft, &mut self.places);
         let found = self.table.find_mut(hash, |(_, at)| draft.is_of(&places[*at], slot, key));
         if let Some((_, at)) = found {
-            if !draft.overwrite(&places[*at], value) {
+            // A change that is not in the table may be of this key: what comes after it must stand after it.
+            let may_be_older = self.unread.last().is_some_and(|unread| unread > at);
+            if may_be_older || !draft.overwrite(&places[*at], value) {
                 *at = places.len();
                 places.push(draft.push(slot, key, value));
             }
@@ -193,6 +195,9 @@ mod tests {
         overlay.put(Slot(1), b"b", Some(b"1"));
         overlay.put_unread(Slot(1), b"b", None);
         overlay.put_unread(Slot(1), b"a", Some(b"22"));
+        overlay.put(Slot(1), b"c", Some(b"1"));
+        overlay.put_unread(Slot(1), b"c", None);
+        overlay.put(Slot(1), b"c", Some(b"3"));
         assert!(overlay.get(Slot(1), b"a").is_none());
         overlay.find_unread();
         assert_eq!(overlay.get(Slot(1), b"a"), Some(Changed { value: Some(Bytes::from("22")) }));
@@ -203,6 +208,9 @@ mod tests {
             (key("a"), Some(b"22".to_vec())),
             (key("b"), Some(b"1".to_vec())),
             (key("b"), None),
+            (key("c"), Some(b"1".to_vec())),
+            (key("c"), None),
+            (key("c"), Some(b"3".to_vec())),
         ];
         assert_eq!(sorted(overlay), expected);
     }
