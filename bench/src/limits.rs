@@ -18,8 +18,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey, SignedRequest, authenticate};
 use orrery_storage::{
-    Decision, Embedded, EmbeddedOptions, Key, KeyPacker, Lsn, Op, PartitionId, PartitionRef, PartitionStore,
-    View, WriteSet, commit,
+    Decision, Embedded, EmbeddedOptions, Key, KeyPacker, Lsn, Op, PackedKeys, PartitionId, PartitionRef,
+    PartitionStore, View, WriteSet, commit,
 };
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -101,8 +101,9 @@ const UPDATED_ITEMS: u64 = 100;
 /// in the feed, its RID, and the counters of the key. An update removes what the version before has left.
 struct WriteItems {
     numbers: std::ops::Range<u64>,
-    version: u64,
     bodies: Vec<Bytes>,
+    /// Index entries, and those of the version before; made before the committer's turn, as in the product.
+    entries: Vec<(PackedKeys, PackedKeys)>,
 }
 
 fn place(number: u64) -> Vec<u8> {
@@ -128,10 +129,24 @@ fn entry_key(number: u64, version: u64, entry: u8) -> Key {
     key
 }
 
+fn entries(number: u64, version: u64, first: u8) -> PackedKeys {
+    let mut packer = KeyPacker::with_capacity(usize::from(ENTRIES), 2048);
+    for entry in first..ENTRIES {
+        packer.bytes().extend_from_slice(&entry_key(number, version, entry));
+        packer.end_key();
+    }
+    packer.finish()
+}
+
 impl WriteItems {
     fn new(numbers: std::ops::Range<u64>, version: u64) -> Self {
         let bodies = numbers.clone().map(|number| Bytes::from(documents::item(number, version)));
-        Self { bodies: bodies.collect(), numbers, version }
+        let first = if version > 0 { FIRST_CHANGED } else { 0 };
+        let entries = numbers.clone().map(|number| {
+            let before = version.checked_sub(1).map(|before| entries(number, before, first));
+            (entries(number, version, first), before.unwrap_or_default())
+        });
+        Self { bodies: bodies.collect(), entries: entries.collect(), numbers }
     }
 
     fn counters_key(&self) -> Key {
@@ -155,21 +170,13 @@ impl Op for WriteItems {
 
     fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<Lsn> {
         let mut writes = WriteSet::default();
-        for (number, body) in self.numbers.clone().zip(&self.bodies) {
+        let made = self.bodies.iter().zip(&self.entries);
+        for (number, (body, (new_entries, old_entries))) in self.numbers.clone().zip(made) {
             let item_key = item_key(number);
             let old = view.get(&item_key);
-            let first = if old.is_some() { FIRST_CHANGED } else { 0 };
-            let entries = |version| {
-                let mut packer = KeyPacker::with_capacity(ENTRIES as usize, 2048);
-                for entry in first..ENTRIES {
-                    packer.bytes().extend_from_slice(&entry_key(number, version, entry));
-                    packer.end_key();
-                }
-                packer.finish()
-            };
-            writes.unread.push((entries(self.version), Some(Bytes::from_static(&[0; 8]))));
+            writes.unread.push((new_entries.clone(), Some(Bytes::from_static(&[0; 8]))));
             if old.is_some() {
-                writes.unread.push((entries(self.version - 1), None));
+                writes.unread.push((old_entries.clone(), None));
             }
             let position = number - self.numbers.start;
             let feed = |lsn: &[u8]| [&[0x30], lsn, &position.to_be_bytes()[6..]].concat();
