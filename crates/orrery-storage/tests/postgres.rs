@@ -9,6 +9,8 @@ mod suite;
 mod access;
 #[path = "postgres/durability.rs"]
 mod durability;
+#[path = "postgres/migrations.rs"]
+mod migrations;
 #[path = "postgres/statements.rs"]
 mod statements;
 
@@ -169,11 +171,11 @@ mod shared {
         assert!(matches!(error, PostgresError::Unreachable { .. }), "{error}");
         // Tables of a later version.
         let (before, version) = Postgres::initialise(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
-        assert_eq!((before, version), (0, 1));
+        assert!(before == 0 && version > 1, "{before} to {version}");
         let again = Postgres::initialise(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
-        assert_eq!(again, (1, 1));
+        assert_eq!(again, (version, version));
         let status = Postgres::status(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
-        assert_eq!((status.schema_version, status.gateways), (1, 0));
+        assert_eq!((status.schema_version, status.gateways), (version, 0));
         assert!(!status.nodes.is_empty());
         let schema = url.rsplit("schema=").next().unwrap();
         let admin = admin().await;

@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::{OptionFuture, join3, join5};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::fault::{Fault, leaves_doubt};
 use super::pool::Session;
 use super::shared::Shared;
+use super::turns::Turn;
 use super::{key, sql};
 use crate::contract::{CommitError, ErasedOp, Key, Lsn, PartitionRef};
 use crate::transaction::{Running, Step};
@@ -43,6 +44,7 @@ struct Waiting {
 pub(super) struct Lane {
     partition: PartitionRef,
     queue: Mutex<Queue>,
+    gathered: Notify,
     /// Bytes written that the partition's row does not count yet.
     pub(super) uncounted: AtomicI64,
 }
@@ -51,7 +53,12 @@ pub(super) struct Lane {
 struct Queue {
     waiting: VecDeque<Waiting>,
     running: bool,
+    /// Whoever works on the queue wants to be told when so many wait.
+    wanted: Option<usize>,
 }
+
+/// How long a lane lets a group gather, as a part of the time that the last one took.
+struct Patience(f64);
 
 /// What became of one try.
 enum Attempt {
@@ -85,7 +92,7 @@ struct Overlay {
 
 impl Lane {
     pub(super) fn new(partition: PartitionRef) -> Self {
-        Self { partition, queue: Mutex::default(), uncounted: AtomicI64::new(0) }
+        Self { partition, queue: Mutex::default(), gathered: Notify::new(), uncounted: AtomicI64::new(0) }
     }
 
     /// Queues an operation and sees to it that somebody works on the queue.
@@ -99,13 +106,17 @@ impl Lane {
         if shared.options.group_operations_max == 1 {
             // For measuring: no lane, every operation for itself.
             let (lane, shared) = (Arc::clone(self), Arc::clone(shared));
-            tokio::spawn(async move { lane.run_group(&shared, vec![waiting]).await });
+            tokio::spawn(async move { lane.run_group(&shared, vec![waiting], None).await });
         } else {
             let mut queue = self.queue.lock();
             if queue.waiting.len() >= WAITING_MAX {
                 return Err(CommitError::Busy);
             }
             queue.waiting.push_back(waiting);
+            if queue.wanted.is_some_and(|wanted| queue.waiting.len() >= wanted) {
+                queue.wanted = None;
+                self.gathered.notify_one();
+            }
             if !queue.running {
                 queue.running = true;
                 let (lane, shared) = (Arc::clone(self), Arc::clone(shared));
@@ -117,7 +128,10 @@ impl Lane {
 
     /// Commits group after group until nothing waits.
     async fn work(self: Arc<Self>, shared: &Arc<Shared>) {
+        let mut patience = Patience::new();
+        let _busy = shared.turns.busy();
         loop {
+            let turn = shared.turns.turn().await;
             let group: Vec<Waiting> = {
                 let mut queue = self.queue.lock();
                 let take = queue.waiting.len().min(shared.options.group_operations_max);
@@ -127,11 +141,35 @@ impl Lane {
                 }
                 queue.waiting.drain(..take).collect()
             };
-            self.run_group(shared, group).await;
+            let (operations, began) = (group.len(), Instant::now());
+            self.run_group(shared, group, Some(turn)).await;
+            self.gather(shared, operations, began.elapsed(), &mut patience).await;
         }
     }
 
-    async fn run_group(&self, shared: &Shared, mut group: Vec<Waiting>) {
+    /// Those who were just answered are likely to come back at once. Without waiting for them there would be two
+    /// crowds that take turns, in twice as many transactions.
+    async fn gather(&self, shared: &Shared, answered: usize, took: Duration, patience: &mut Patience) {
+        let before = {
+            let mut queue = self.queue.lock();
+            let waiting = queue.waiting.len();
+            let expected = (answered + waiting).min(shared.options.group_operations_max);
+            if expected < 2 || waiting >= expected {
+                return;
+            }
+            queue.wanted = Some(expected);
+            waiting
+        };
+        let all = tokio::time::timeout(patience.of(took), self.gathered.notified()).await;
+        let mut queue = self.queue.lock();
+        // A call that comes too late ends the next wait early, which does no harm.
+        if all.is_err() {
+            queue.wanted = None;
+        }
+        patience.learn(queue.waiting.len() > before);
+    }
+
+    async fn run_group(&self, shared: &Shared, mut group: Vec<Waiting>, mut turn: Option<Turn<'_>>) {
         let _busy = shared.busy.read().await;
         let began = Instant::now();
         let mut pause = Duration::from_millis(5);
@@ -139,7 +177,10 @@ impl Lane {
             if let Err(error) = shared.check_open() {
                 return refuse(group, &CommitError::Unavailable(error.to_string()));
             }
-            let (results, doubt) = match self.attempt(shared, &mut group).await {
+            let attempt = self.attempt(shared, &mut group).await;
+            // Only the first try needs one: those that come after it have waited enough.
+            drop(turn.take());
+            let (results, doubt) = match attempt {
                 Attempt::Done(results) => (results, None),
                 Attempt::Fenced => return refuse(group, &CommitError::Fenced),
                 Attempt::Again(fault) => {
@@ -299,6 +340,27 @@ impl Lane {
     }
 }
 
+impl Patience {
+    const LEAST: f64 = 1.0 / 16.0;
+    const MOST: f64 = 0.5;
+    /// A client should not notice it, however slow the server is.
+    const LONGEST: Duration = Duration::from_millis(20);
+
+    fn new() -> Self {
+        Self(Self::MOST)
+    }
+
+    fn of(&self, took: Duration) -> Duration {
+        took.mul_f64(self.0).min(Self::LONGEST)
+    }
+
+    /// Clients that do not come back are waited for less.
+    fn learn(&mut self, somebody_came: bool) {
+        let share = if somebody_came { self.0 * 2.0 } else { self.0 / 2.0 };
+        self.0 = share.clamp(Self::LEAST, Self::MOST);
+    }
+}
+
 struct Transaction<'a> {
     lane: &'a Lane,
     shared: &'a Shared,
@@ -419,7 +481,10 @@ impl Transaction<'_> {
         let note = name.to_be_bytes();
         let (mut keys, mut values, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
         let mut bytes = 0;
-        for (key, value) in &self.overlay.written {
+        // In order, so that neighbours in the index are met one after the other.
+        let mut written: Vec<_> = self.overlay.written.iter().collect();
+        written.sort_unstable_by_key(|(key, _)| *key);
+        for (key, value) in written {
             let stored = key::stored(id, key);
             match value {
                 Some(value) => {

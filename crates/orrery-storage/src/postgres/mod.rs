@@ -12,6 +12,7 @@ mod fault;
 mod key;
 mod listen;
 mod load;
+mod migrations;
 mod options;
 mod pool;
 mod read;
@@ -21,6 +22,7 @@ mod spread;
 mod sql;
 mod status;
 mod tls;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +30,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::cluster::Cluster;
+use self::migrations::SCHEMA_VERSION;
 use self::pool::Node;
 use self::read::PostgresSnapshot;
-use self::schema::SCHEMA_VERSION;
 use self::shared::Shared;
 use self::tls::Tls;
 use crate::contract::{

@@ -1,13 +1,12 @@
-//! The tables, their version, and what the server must offer.
+//! What the server must offer, and the version of the tables that are there.
 
 use tokio_postgres::error::SqlState;
 
 use super::fault::Fault;
+use super::migrations::{self, SCHEMA_VERSION};
 use super::options::{PostgresOptions, explain};
 use super::pool::{Node, Session};
 
-/// The version of the tables that this program makes and understands.
-pub(super) const SCHEMA_VERSION: i32 = 1;
 /// PostgreSQL 15.
 const SERVER_VERSION_MIN: i32 = 150_000;
 
@@ -186,53 +185,10 @@ pub(super) async fn migrate(
         .await
         .map_err(explain)?;
     let found = version(node, options).await?;
-    if found < 1 {
-        let shards = server.citus.is_some().then_some(options.shards);
-        session.run(&first(schema, shards)).await.map_err(explain)?;
+    for transaction in migrations::from_version(found, options, server) {
+        session.run(&transaction).await.map_err(explain)?;
     }
-    // Later versions follow here, each in a transaction of its own that ends by noting its number.
     // The connection is closed rather than given back: its settings and its lock go with it.
     drop(session);
     Ok(found)
-}
-
-/// Version 1. On Citus the two tables of partitions are spread by partition, and always together; the small
-/// ones lie on every node. A store moves by itself, apart from other tables of the cluster.
-fn first(schema: &str, shards: Option<u32>) -> String {
-    let spread = shards.map_or_else(String::new, |shards| {
-        format!(
-            "SELECT create_distributed_table('part', 'part', shard_count := {shards}, colocate_with := 'none'); \
-             SELECT create_distributed_table('kv', 'part', colocate_with := 'part'); \
-             SELECT create_reference_table('meta'); \
-             SELECT create_reference_table('member');"
-        )
-    });
-    format!(
-        "BEGIN;
-         CREATE SCHEMA IF NOT EXISTS {schema};
-         CREATE TABLE part (
-           part int PRIMARY KEY,
-           epoch bigint NOT NULL DEFAULT 0,
-           lsn bigint NOT NULL DEFAULT 0,
-           written bigint NOT NULL DEFAULT 0,
-           measured bigint NOT NULL DEFAULT 0,
-           measured_at bigint NOT NULL DEFAULT 0
-         ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
-         CREATE TABLE kv (
-           part int NOT NULL,
-           key bytea NOT NULL,
-           value bytea NOT NULL,
-           PRIMARY KEY (key, part)
-         );
-         ALTER TABLE kv ALTER COLUMN value SET STORAGE EXTERNAL;
-         CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL);
-         CREATE TABLE member (
-           id text PRIMARY KEY,
-           seen timestamptz NOT NULL,
-           note bytea NOT NULL
-         );
-         {spread}
-         INSERT INTO meta (name, value) VALUES ('schema_version', '{SCHEMA_VERSION}');
-         COMMIT;"
-    )
 }

@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::key;
 use super::options::PostgresOptions;
 use super::pool::{Node, Session};
+use super::turns::Turns;
 use crate::contract::{BoxFuture, Lsn, PartitionId, PartitionRef, StoreError};
 
 /// How long reads and changes of partitions are tried again while the server is away.
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     closed: AtomicBool,
     /// Read by whoever commits; written by whoever closes.
     pub(super) busy: RwLock<()>,
+    pub(super) turns: Turns,
     lanes: Mutex<HashMap<PartitionRef, Arc<Lane>>>,
     locals: Mutex<HashMap<PartitionId, Arc<Local>>>,
     /// Where changes of the announced partition are told.
@@ -54,6 +56,7 @@ impl Shared {
             groups: AtomicU64::new(1),
             closed: AtomicBool::new(false),
             busy: RwLock::new(()),
+            turns: Turns::default(),
             lanes: Mutex::default(),
             locals: Mutex::default(),
             closing: watch::Sender::new(false),

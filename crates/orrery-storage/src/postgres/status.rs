@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use super::fault::Fault;
+use super::migrations::SCHEMA_VERSION;
 use super::options::PostgresOptions;
 use super::pool::{Node, Session};
-use super::schema::{self, PostgresError, SCHEMA_VERSION};
+use super::schema::{self, PostgresError};
 use super::tls::Tls;
 use super::{Postgres, key, sql};
 use crate::contract::PartitionId;
