@@ -206,22 +206,26 @@ pub(crate) fn is_store_url(text: &str) -> bool {
 /// What every connection of ours has in common. Settings travel with the start-up message, so that they cost
 /// no round trip and hold from the first statement on.
 fn prepare(config: &mut Config, schema: &str) {
-    let mut options = config.get_options().map(|own| format!("{own} ")).unwrap_or_default();
-    for (name, value) in [
-        ("search_path", schema.to_owned()),
-        ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_MS.to_string()),
-        ("lock_timeout", LOCK_TIMEOUT_MS.to_string()),
-        ("statement_timeout", STATEMENT_TIMEOUT_MS.to_string()),
-        // All statements go by the primary key; without statistics of a new partition the planner might not
-        // know that. Plans are made once.
-        ("enable_seqscan", "off".to_owned()),
-        ("enable_bitmapscan", "off".to_owned()),
-        ("plan_cache_mode", "force_generic_plan".to_owned()),
-        ("jit", "off".to_owned()),
-    ] {
+    let mut options = String::new();
+    let mut set = |name: &str, value: &str| {
         use std::fmt::Write;
         write!(options, "-c {name}={value} ").expect("a string takes everything");
+    };
+    set("idle_in_transaction_session_timeout", &IDLE_IN_TRANSACTION_MS.to_string());
+    set("lock_timeout", &LOCK_TIMEOUT_MS.to_string());
+    set("statement_timeout", &STATEMENT_TIMEOUT_MS.to_string());
+    // All statements go by the primary key; without statistics of a new partition the planner might not
+    // know that. Plans are made once.
+    set("enable_seqscan", "off");
+    set("enable_bitmapscan", "off");
+    set("plan_cache_mode", "force_generic_plan");
+    set("jit", "off");
+    // The last one counts: the URL may ask for other limits in time, but not for other tables.
+    if let Some(own) = config.get_options() {
+        options.push_str(own);
+        options.push(' ');
     }
+    options.push_str(&format!("-c search_path={schema}"));
     config.options(options.trim_end());
     if config.get_application_name().is_none() {
         config.application_name("orrery");
@@ -288,6 +292,24 @@ mod tests {
         assert_eq!(plain.config.get_application_name(), Some("orrery"));
         assert_eq!(plain.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
         assert!(plain.config.get_options().unwrap().contains("search_path=orrery"));
+    }
+
+    #[test]
+    fn statements_and_locks_have_a_limit_that_the_url_may_change() {
+        let options = |url: &str| {
+            let parsed = PostgresOptions::parse(url).unwrap();
+            parsed.config.get_options().unwrap().to_owned()
+        };
+        let plain = options("postgres://h/d");
+        for limit in
+            ["lock_timeout=3000", "statement_timeout=10000", "idle_in_transaction_session_timeout=5000"]
+        {
+            assert!(plain.contains(&format!("-c {limit} ")), "{plain}");
+        }
+        let own = options("postgres://h/d?options=-c%20lock_timeout%3D7%20-c%20search_path%3Dother");
+        let at = |text: &str| own.rfind(text).unwrap();
+        assert!(at("lock_timeout=7") > at("lock_timeout=3000"), "{own}");
+        assert!(at("search_path=orrery") > at("search_path=other"), "{own}");
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub(super) const STORE: &str = "INSERT INTO kv (part, key, value) \
      WHERE p.part = $1::int \
      ON CONFLICT (key, part) DO UPDATE SET value = EXCLUDED.value";
 
+/// The same for entries that are most likely not there. If one is, the statement fails.
+pub(super) const INSERT: &str = "INSERT INTO kv (part, key, value) \
+     SELECT p.part, t.k, t.v FROM part p CROSS JOIN unnest($2::bytea[], $3::bytea[]) AS t(k, v) \
+     WHERE p.part = $1::int";
+
 /// Gives back the numbers that rejected operations did not use.
 pub(super) const NUMBER: &str = "UPDATE part SET lsn = $2::bigint WHERE part = $1::int";
 

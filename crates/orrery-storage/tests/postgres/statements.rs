@@ -209,3 +209,45 @@ async fn waits_have_an_end() {
     put(&store, b"key", b"value").await;
     store.close().await.unwrap();
 }
+
+/// A statement that takes too long is ended by the server: the write is refused, nothing of it stays, and
+/// the next one finds everything as it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_takes_too_long_changes_nothing() {
+    let server = Server::start();
+    let url = format!("{}?schema=slow&options=-c%20statement_timeout%3D700", server.url());
+    let mut options = PostgresOptions::parse(&url).unwrap();
+    options.commit_patience = Duration::from_millis(1);
+    let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
+    store.create(PARTITION.id, 0).await.unwrap();
+    put(&store, b"key", b"before").await;
+    let (admin, connection) = tokio_postgres::connect(server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    admin
+        .batch_execute(
+            "CREATE FUNCTION slow.linger() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN PERFORM pg_sleep(3600); RETURN NULL; END $$; \
+             CREATE TRIGGER linger AFTER INSERT ON slow.kv EXECUTE FUNCTION slow.linger()",
+        )
+        .await
+        .unwrap();
+    let write = || {
+        op(&[b"key"], |_, _| {
+            let mut writes = WriteSet::default();
+            writes.put(b"key".to_vec(), b"after".to_vec());
+            writes.put(b"other".to_vec(), b"after".to_vec());
+            Decision::Write(writes, ())
+        })
+    };
+    let error = run(&store, write()).await.unwrap_err();
+    assert!(
+        matches!(&error, CommitError::Unavailable(text) if text.contains("statement timeout")),
+        "{error}"
+    );
+    admin.batch_execute("DROP TRIGGER linger ON slow.kv").await.unwrap();
+    let keys = vec![b"key".to_vec(), b"other".to_vec()];
+    let page = store.read(PARTITION, ReadRequest::Get(keys)).await.unwrap();
+    assert_eq!((page.lsn, page.values[0].as_deref(), &page.values[1]), (1, Some(&b"before"[..]), &None));
+    assert_eq!(run(&store, write()).await.unwrap().lsn, 2);
+    store.close().await.unwrap();
+}

@@ -16,6 +16,7 @@ mod server;
 mod sharing;
 mod statements;
 mod store_move;
+mod timeouts;
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
