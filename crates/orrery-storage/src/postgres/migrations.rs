@@ -14,7 +14,7 @@ pub(super) struct Target<'a> {
     shards: Option<u32>,
 }
 
-type Migration = fn(&Target<'_>) -> String;
+type Migration = fn(&Target<'_>) -> Vec<String>;
 
 /// The migration to version 1, that to version 2, and so on.
 const MIGRATIONS: [Migration; 2] = [first, vacuum_sooner];
@@ -22,26 +22,25 @@ const MIGRATIONS: [Migration; 2] = [first, vacuum_sooner];
 /// The version of the tables that this program makes and understands.
 pub(super) const SCHEMA_VERSION: i32 = MIGRATIONS.len() as i32;
 
-/// The transactions that lead from a version to the newest one.
+/// The statements that lead from a version to the newest one, each to be run by itself: Citus hands changes of
+/// tables on to the nodes with all that came in one message.
 pub(super) fn from_version(found: i32, options: &PostgresOptions, server: &Server) -> Vec<String> {
     let target = Target { schema: &options.schema, shards: server.citus.is_some().then_some(options.shards) };
     let missing = (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found);
-    missing.map(|(version, migration)| transaction(version, &migration(&target))).collect()
+    missing.flat_map(|(version, migration)| transaction(version, migration(&target))).collect()
 }
 
-fn transaction(version: i32, statements: &str) -> String {
-    format!(
-        "BEGIN;
-         {statements}
-         INSERT INTO meta (name, value) VALUES ('schema_version', '{version}')
-           ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value;
-         COMMIT;"
-    )
+fn transaction(version: i32, statements: Vec<String>) -> impl Iterator<Item = String> {
+    let note = format!(
+        "INSERT INTO meta (name, value) VALUES ('schema_version', '{version}') \
+           ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value"
+    );
+    std::iter::once("BEGIN".to_owned()).chain(statements).chain([note, "COMMIT".to_owned()])
 }
 
 /// Version 1. On Citus the two tables of partitions are spread by partition, and always together; the small
 /// ones lie on every node. A store moves by itself, apart from other tables of the cluster.
-fn first(target: &Target<'_>) -> String {
+fn first(target: &Target<'_>) -> Vec<String> {
     let spread = target.shards.map_or_else(String::new, |shards| {
         format!(
             "SELECT create_distributed_table('part', 'part', shard_count := {shards}, colocate_with := 'none'); \
@@ -50,7 +49,7 @@ fn first(target: &Target<'_>) -> String {
              SELECT create_reference_table('member');"
         )
     });
-    format!(
+    vec![format!(
         "CREATE SCHEMA IF NOT EXISTS {schema};
          CREATE TABLE part (
            part int PRIMARY KEY,
@@ -75,19 +74,15 @@ fn first(target: &Target<'_>) -> String {
          );
          {spread}",
         schema = target.schema
-    )
+    )]
 }
 
 /// Version 2. Scans of keys alone are answered by the index for what a vacuum has found visible to all, so
 /// that it must come round before a fifth of the table is new.
-fn vacuum_sooner(target: &Target<'_>) -> String {
+fn vacuum_sooner(target: &Target<'_>) -> Vec<String> {
     // A change of all shards at once and one of a table that lies on every node do not mix in a transaction.
-    let in_order = match target.shards {
-        Some(_) => "SET LOCAL citus.multi_shard_modify_mode = 'sequential';",
-        None => "",
-    };
-    format!(
-        "{in_order} ALTER TABLE kv SET \
-           (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05);"
-    )
+    let in_order = target.shards.map(|_| "SET LOCAL citus.multi_shard_modify_mode = 'sequential'".to_owned());
+    let settings = "ALTER TABLE kv SET \
+         (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05)";
+    in_order.into_iter().chain([settings.to_owned()]).collect()
 }

@@ -185,8 +185,8 @@ pub(super) async fn migrate(
         .await
         .map_err(explain)?;
     let found = version(node, options).await?;
-    for transaction in migrations::from_version(found, options, server) {
-        session.run(&transaction).await.map_err(explain)?;
+    for statement in migrations::from_version(found, options, server) {
+        session.run(&statement).await.map_err(explain)?;
     }
     // The connection is closed rather than given back: its settings and its lock go with it.
     drop(session);

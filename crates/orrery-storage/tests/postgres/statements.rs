@@ -251,3 +251,34 @@ async fn a_statement_that_takes_too_long_changes_nothing() {
     assert_eq!(run(&store, write()).await.unwrap().lsn, 2);
     store.close().await.unwrap();
 }
+
+/// Entries that are most likely new are not looked for first; when one is there after all, it is overwritten as
+/// ever, and the write is counted once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_guess_about_new_entries_does_no_harm() {
+    let watched = Watched::open().await;
+    let store = &watched.store;
+    let write = |from: u8, value: &'static [u8]| {
+        op(&[], move |_, _| {
+            let mut writes = WriteSet::default();
+            for number in from..from + 20 {
+                writes.put(vec![number], value);
+            }
+            Decision::Write(writes, ())
+        })
+    };
+    let log = watched.log_of(async { assert_eq!(run(store, write(0, b"one")).await.unwrap().lsn, 1) }).await;
+    let plain = |text: &&str| text.contains("INSERT INTO kv") && !text.contains("ON CONFLICT");
+    assert!(statements(&log).iter().any(plain), "{log}");
+    // Half of these are there, and nobody has read them.
+    let log = watched.log_of(async { assert_eq!(run(store, write(10, b"two")).await.unwrap().lsn, 2) }).await;
+    assert!(log.contains("duplicate key"), "the test has lost its point: {log}");
+    // For a while no more guesses.
+    let log = watched.log_of(async { assert_eq!(run(store, write(10, b"six")).await.unwrap().lsn, 3) }).await;
+    assert!(!log.contains("duplicate key"), "{log}");
+    let keys = (0..30_u8).map(|number| vec![number]).collect();
+    let page = store.read(PARTITION, ReadRequest::Get(keys)).await.unwrap();
+    let expected: Vec<&[u8]> = (0..30).map(|number| if number < 10 { &b"one"[..] } else { b"six" }).collect();
+    assert_eq!(page.values.iter().map(|value| &value.as_ref().unwrap()[..]).collect::<Vec<_>>(), expected);
+    store.close().await.unwrap();
+}
