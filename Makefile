@@ -80,7 +80,8 @@ test-bench: setup ## Runs the tests of the benchmark itself
 
 bench-stores: build ## Measures the embedded store beside PostgreSQL, and grouped commits; writes bench/stores.md
 	@scripts/setup.sh postgres
-	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- stores --orrery $(abspath $(TARGET_DIR)/release/orrery) $(STORES)
+	$(CARGO) build --release --locked -p orrery-storage --example commit_bench
+	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- stores --orrery $(abspath $(TARGET_DIR)/release/orrery) --commits $(abspath $(TARGET_DIR)/release/examples/commit_bench) $(STORES)
 
 bench-parts: setup ## Measures the query language, admission, the storage engine, and the advisor over 10 million items
 	$(CARGO) bench --locked -p orrery-query --bench language

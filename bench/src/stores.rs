@@ -44,6 +44,10 @@ pub struct Options {
     #[arg(long, default_value_t = 3)]
     rounds: u64,
 
+    /// The program that measures commits of the store alone (`commit_bench` of orrery-storage).
+    #[arg(long, value_name = "FILE")]
+    commits: Option<PathBuf>,
+
     /// How long each measurement lasts.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -307,9 +311,38 @@ pub fn run(options: &Options) -> Result<(), String> {
             measure(options, &mut gateways[1..], &mut cells, &url, (Workload::Create, connections, round));
         }
     }
+    drop(gateways);
+    let mut text = report(options, &cells);
+    if let Some(program) = &options.commits {
+        text.push_str(&store_alone(program, &url)?);
+    }
     fs::create_dir_all(&options.output).map_err(|error| error.to_string())?;
-    let text = report(options, &cells);
     fs::write(options.output.join("stores.md"), text).map_err(|error| error.to_string())
+}
+
+/// Grouped against ungrouped without the gateway and its clients, which need the same processors.
+fn store_alone(program: &Path, url: &str) -> Result<String, String> {
+    let mut text =
+        "\n## The store alone\n\nTasks of one process that commit writes like those of a create, without \
+                    HTTP, indexing and a load generator on the same processors:\n"
+            .to_owned();
+    for (tasks, partitions) in [("64", "8"), ("64", "1")] {
+        say(&format!("commits of the store alone, {tasks} tasks, {partitions} partitions"));
+        let output = Command::new(program)
+            .args([url, "--tasks", tasks, "--partitions", partitions])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let ratio = said.lines().find_map(|line| line.strip_prefix("grouped ÷ the better ungrouped: "));
+        let ratio = ratio.ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        writeln!(
+            text,
+            "\n- {tasks} tasks, {partitions} partitions: grouped ÷ the better ungrouped = {ratio}"
+        )
+        .ok();
+    }
+    Ok(text)
 }
 
 fn measure(
@@ -322,7 +355,13 @@ fn measure(
     say(&format!("round {}: {}, {connections} connections", round + 1, workload.title()));
     for gateway in gateways {
         count(url);
-        let figures = gateway.measure(options, workload, connections, round);
+        let mut figures = gateway.measure(options, workload, connections, round);
+        if figures.failure.is_none() && figures.operations == 0 {
+            // It takes longer than a round: a longer one.
+            let longer = Options { seconds: options.seconds * 8.0, ..options.clone() };
+            count(url);
+            figures = gateway.measure(&longer, workload, connections, round);
+        }
         let counted = if gateway.form == Form::Embedded { None } else { count(url) };
         match &figures.failure {
             Some(failure) => say(&format!("  {:?}: {failure}", gateway.form)),

@@ -206,11 +206,8 @@ pub(crate) fn is_store_url(text: &str) -> bool {
 /// What every connection of ours has in common. Settings travel with the start-up message, so that they cost
 /// no round trip and hold from the first statement on.
 fn prepare(config: &mut Config, schema: &str) {
-    let mut options = String::new();
-    let mut set = |name: &str, value: &str| {
-        use std::fmt::Write;
-        write!(options, "-c {name}={value} ").expect("a string takes everything");
-    };
+    let mut options: Vec<String> = Vec::new();
+    let mut set = |name: &str, value: &str| options.push(format!("-c {name}={value}"));
     set("idle_in_transaction_session_timeout", &IDLE_IN_TRANSACTION_MS.to_string());
     set("lock_timeout", &LOCK_TIMEOUT_MS.to_string());
     set("statement_timeout", &STATEMENT_TIMEOUT_MS.to_string());
@@ -221,12 +218,9 @@ fn prepare(config: &mut Config, schema: &str) {
     set("plan_cache_mode", "force_generic_plan");
     set("jit", "off");
     // The last one counts: the URL may ask for other limits in time, but not for other tables.
-    if let Some(own) = config.get_options() {
-        options.push_str(own);
-        options.push(' ');
-    }
-    options.push_str(&format!("-c search_path={schema}"));
-    config.options(options.trim_end());
+    options.extend(config.get_options().map(str::to_owned));
+    options.push(format!("-c search_path={schema}"));
+    config.options(options.join(" "));
     if config.get_application_name().is_none() {
         config.application_name("orrery");
     }
