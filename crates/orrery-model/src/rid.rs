@@ -379,18 +379,15 @@ macro_rules! text_form {
 
         impl fmt::Display for $rid {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let mut text = Vec::with_capacity(TEXT_BYTES_MAX);
-                self.write_text(&mut text);
-                formatter.write_str(str::from_utf8(&text).unwrap_or_default())
+                let (text, length) = encode(&self.to_bytes());
+                formatter.write_str(str::from_utf8(&text[..length]).unwrap_or_default())
             }
         }
 
         impl $rid {
             /// Appends the text form.
             pub fn write_text(self, out: &mut Vec<u8>) {
-                let mut text = [0; TEXT_BYTES_MAX];
-                // There is room for the longest.
-                let length = TEXT.encode_slice(self.to_bytes(), &mut text).unwrap_or(0);
+                let (text, length) = encode(&self.to_bytes());
                 out.extend_from_slice(&text[..length]);
             }
         }
@@ -407,6 +404,14 @@ text_form!(
     ClientEncryptionKeyRid,
     OfferRid
 );
+
+/// The text form and its length.
+fn encode(bytes: &[u8]) -> ([u8; TEXT_BYTES_MAX], usize) {
+    let mut text = [0; TEXT_BYTES_MAX];
+    // There is room for the longest.
+    let length = TEXT.encode_slice(bytes, &mut text).unwrap_or(0);
+    (text, length)
+}
 
 /// The longest id is that of an attachment, which we do not have; longer text is no id.
 fn decode(text: &str) -> Option<Vec<u8>> {

@@ -4,7 +4,6 @@
 //! Exit codes: 0 done, 1 not found or refused, 2 bad usage, 3 internal.
 
 mod advise;
-mod allocator;
 mod assembly;
 mod banner;
 mod cli;
@@ -34,8 +33,11 @@ use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command, KeyCommand, QueryCommand, StoreCommand};
 use failure::Failure;
 
+/// Requests are made and dropped on different threads, which the system's allocator is slow at (docs/performance.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
-    allocator::keep_free_memory();
     // The message of a panic is printed by the hook; what is left is the exit code.
     let result = std::panic::catch_unwind(run)
         .unwrap_or_else(|_| Err(Failure::internal("orrery stopped through a fault of its own")));
