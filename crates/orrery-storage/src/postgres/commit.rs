@@ -20,6 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_postgres::error::SqlState;
 
 use super::fault::{Fault, leaves_doubt};
+use super::load::entry_bytes;
 use super::pool::Session;
 use super::shared::Shared;
 use super::turns::Turn;
@@ -54,7 +55,7 @@ pub(super) struct Lane {
     gathered: Notify,
     /// Until when entries are looked for before they are inserted.
     careful_until: Mutex<Option<Instant>>,
-    /// Bytes written that the partition's row does not count yet.
+    /// By how many bytes the partition has grown that its row does not count yet.
     pub(super) uncounted: AtomicI64,
 }
 
@@ -502,19 +503,20 @@ impl Transaction<'_> {
         let note = name.to_be_bytes();
         let (mut keys, mut values, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
         let (mut new_keys, mut new_values) = (Vec::new(), Vec::new());
-        let mut bytes = 0;
+        let mut grown = 0;
         // In order, so that neighbours in the index are met one after the other.
         let mut written: Vec<_> = self.overlay.written.iter().collect();
         written.sort_unstable_by_key(|(key, _)| *key);
         let guesses = written.len() >= INSERTED_MIN && self.may_guess();
         for (key, value) in written {
             let stored = key::stored(id, key);
+            let before = self.overlay.stored.get(key);
+            grown += growth(stored.len(), before, value.as_ref());
             let Some(value) = value else {
                 deletes.push(stored);
                 continue;
             };
-            bytes += value.len() + 2 * stored.len() + 60;
-            let exists = self.overlay.stored.get(key).is_some_and(Option::is_some);
+            let exists = before.is_some_and(Option::is_some);
             let (keys, values) =
                 if guesses && !exists { (&mut new_keys, &mut new_values) } else { (&mut keys, &mut values) };
             keys.push(stored);
@@ -582,7 +584,7 @@ impl Transaction<'_> {
         if session.warnings() != warnings {
             return Err((Fault::Lost("the server warned when it committed".to_owned()), Some(name)));
         }
-        self.lane.uncounted.fetch_add(bytes.cast_signed() as i64, Ordering::AcqRel);
+        self.lane.uncounted.fetch_add(grown, Ordering::AcqRel);
         self.session.release();
         Ok(())
     }
@@ -595,6 +597,18 @@ impl Overlay {
             None => self.stored.get(key).cloned().flatten(),
         }
     }
+}
+
+/// By how much an entry's change makes its partition larger. Of an entry that nobody has read (`None`), one that is
+/// stored is taken for new, and one that is deleted for there without a value, as those of an index are.
+fn growth(key_bytes: usize, before: Option<&Option<Bytes>>, after: Option<&Bytes>) -> i64 {
+    let size = |value: &Bytes| entry_bytes(key_bytes, value.len());
+    let before = match before {
+        Some(before) => before.as_ref().map_or(0, size),
+        None if after.is_some() => 0,
+        None => entry_bytes(key_bytes, 0),
+    };
+    after.map_or(0, size).cast_signed() as i64 - before.cast_signed() as i64
 }
 
 fn value(row: &tokio_postgres::Row, column: usize) -> Bytes {
@@ -612,4 +626,21 @@ async fn timed<T>(work: impl Future<Output = T>) -> Result<T, Fault> {
     tokio::time::timeout(ROUND_TRIP_MAX, work)
         .await
         .map_err(|_| Fault::Lost("the server did not answer in time".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_counts_what_was_there() {
+        let (short, long) = (Bytes::from_static(b"1234"), Bytes::from_static(b"12345678"));
+        let (none, some) = (None, Some(short.clone()));
+        assert_eq!(growth(10, Some(&none), Some(&long)), 88);
+        assert_eq!(growth(10, Some(&some), Some(&long)), 4);
+        assert_eq!(growth(10, Some(&some), None), -84);
+        assert_eq!(growth(10, Some(&none), None), 0);
+        assert_eq!(growth(10, None, Some(&short)), 84);
+        assert_eq!(growth(10, None, None), -80);
+    }
 }

@@ -17,8 +17,14 @@ use crate::contract::{Entry, Key, KeyRange, PartitionId, PartitionRef, StoreErro
 const DELETE_AT_ONCE: usize = 5_000;
 /// Bytes stored by one statement.
 const STORE_BYTES: usize = 8 << 20;
-/// A partition is measured anew when it may have grown by a quarter, but not for less than this.
-const MEASURE_BYTES_MIN: i64 = 1 << 20;
+/// A partition is measured anew when its size has doubled since, but not for less than this: going through a partition
+/// costs as much as many writes do, and what they add is counted well.
+const MEASURE_BYTES_MIN: i64 = 64 << 20;
+
+/// An entry takes its value, its key twice (table and index) and about sixty bytes of the engine's.
+pub(super) fn entry_bytes(key_bytes: usize, value_bytes: usize) -> usize {
+    value_bytes + 2 * key_bytes + 60
+}
 
 /// Ends a transaction that must not see its partition retired.
 async fn held(session: &Session, partition: PartitionRef) -> Result<bool, Fault> {
@@ -65,7 +71,7 @@ pub(super) async fn load(
         })
     });
     if loaded.await? {
-        let bytes: usize = entries.iter().map(|(key, value)| 2 * key.len() + value.len() + 60).sum();
+        let bytes: usize = entries.iter().map(|(key, value)| entry_bytes(key.len(), value.len())).sum();
         let lane = shared.lane(partition);
         lane.uncounted.fetch_add(bytes.cast_signed() as i64, std::sync::atomic::Ordering::AcqRel);
         Ok(())
@@ -225,8 +231,8 @@ async fn sweep(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-/// What was measured last, and what was written since: an upper bound that is measured anew before it is far
-/// off. Measuring goes through the partition's entries, without fetching large values.
+/// What was measured last, and what has been added since. Overwriting what nobody has read and deleting ranges
+/// make it too large, so it is measured anew before it is far off. Measuring goes through the partition's entries, without fetching large values.
 pub(super) async fn size_bytes(shared: &Shared, id: PartitionId) -> Result<u64, StoreError> {
     let part = key::column(id);
     let (start, end_key) = key::bounds(id, &KeyRange::all());
@@ -241,7 +247,7 @@ pub(super) async fn size_bytes(shared: &Shared, id: PartitionId) -> Result<u64, 
                 };
                 let (written, measured, at): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
                 let grown = written - at + shared.uncounted(id);
-                if grown <= MEASURE_BYTES_MIN.max(measured / 4) {
+                if grown.abs() <= MEASURE_BYTES_MIN.max(measured) {
                     session.release();
                     return Ok(Some(measured + grown));
                 }

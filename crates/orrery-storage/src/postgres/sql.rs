@@ -113,7 +113,7 @@ pub(super) const COPY: &str = "COPY kv (part, key, value) FROM STDIN (FORMAT bin
 pub(super) const SIZE: &str =
     "SELECT written, measured, measured_at FROM part WHERE part = $1::int AND epoch >= 0";
 
-/// An entry takes its value, its key twice (table and index) and about sixty bytes of the engine's.
+/// As [`super::load::entry_bytes`] counts.
 pub(super) const MEASURE: &str = "SELECT coalesce(sum(octet_length(value) + 2 * octet_length(key) + 60), 0)::bigint \
      FROM kv WHERE part = $1::int AND key >= $2::bytea AND key < $3::bytea";
 
