@@ -13,6 +13,8 @@ mod durability;
 mod migrations;
 #[path = "postgres/statements.rs"]
 mod statements;
+#[path = "postgres/together.rs"]
+mod together;
 
 use std::sync::Arc;
 

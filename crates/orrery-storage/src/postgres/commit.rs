@@ -1,60 +1,45 @@
-//! Commits: whatever waits for a partition in this process shares one transaction of two round trips.
+//! Commits: whatever waits in this process shares transactions, which `group.rs` runs.
 //!
-//! 1. `BEGIN`, take the partition's row (its lock, numbers and fence), read all keys the group asked for.
-//! 2. Here: the decisions, in order, over one overlay.
-//! 3. Delete, store, `COMMIT`.
-//!
-//! A partition has one lane, and a lane has one transaction under way, so a process has at most one commit in
-//! doubt per partition. Each transaction also writes its own number under the process's own key; a
-//! commit whose answer was lost is resolved by waiting for the partition's lock and comparing that number.
+//! A partition has one lane, and a lane takes part in one transaction at a time, so a process has at most one commit
+//! in doubt per partition. A lane that gets its turn to write takes others along that wait for theirs, each
+//! with what waits for it; where the common transaction comes to nothing, each tries again for itself. On Citus
+//! partitions lie on different nodes, and each lane writes for itself.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use futures_util::future::{OptionFuture, join, join3, join5};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use tokio_postgres::error::SqlState;
 
-use super::fault::{Fault, leaves_doubt};
-use super::load::entry_bytes;
-use super::pool::Session;
+use super::fault::Fault;
+use super::group::{self, Attempt, Member, ROUND_TRIP_MAX, Waiting};
 use super::shared::Shared;
-use super::turns::Turn;
+use super::turns::{self, Turn};
 use super::{key, sql};
-use crate::contract::{CommitError, ErasedOp, Key, Lsn, PartitionRef};
-use crate::transaction::{Running, Step};
+use crate::contract::{CommitError, ErasedOp, Lsn, PartitionRef};
 
 /// Operations that may wait for one partition.
 const WAITING_MAX: usize = 4096;
-/// A group that has grown to this is written; the rest of it becomes the next group.
-const GROUP_BYTES_MAX: usize = 4 << 20;
-/// How long the server may take for one round trip, the wait for the disk and for standbys included.
-const ROUND_TRIP_MAX: Duration = Duration::from_secs(30);
+/// Operations of all partitions that share a transaction.
+const OPERATIONS_TOGETHER_MAX: usize = 256;
+/// Partitions that share a transaction.
+const PARTITIONS_TOGETHER_MAX: usize = 16;
 
-/// From so many entries on, those that are not known to exist are inserted by a statement of their own, which does not
-/// look for each of them first. That costs a third less, and a repetition when one does exist.
-const INSERTED_MIN: usize = 8;
-/// How long a partition is written without guessing after a guess was wrong.
-const CAREFUL_FOR: Duration = Duration::from_secs(10);
+/// Whose turn it is to write; those who are taken along are told what became of their groups.
+pub(super) type Turns = turns::Turns<Arc<Lane>, Tried>;
 
-type Reply = oneshot::Sender<Result<Lsn, CommitError>>;
-
-struct Waiting {
-    op: Box<dyn ErasedOp>,
-    reply: Reply,
-}
+/// A group and what became of its first try. No group: there was nothing to write.
+type Tried = Option<(Vec<Waiting>, Attempt)>;
 
 /// The way to one partition.
 pub(super) struct Lane {
-    partition: PartitionRef,
+    pub(super) partition: PartitionRef,
     queue: Mutex<Queue>,
     gathered: Notify,
     /// Until when entries are looked for before they are inserted.
-    careful_until: Mutex<Option<Instant>>,
+    pub(super) careful_until: Mutex<Option<Instant>>,
     /// By how many bytes the partition has grown that its row does not count yet.
     pub(super) uncounted: AtomicI64,
 }
@@ -70,34 +55,10 @@ struct Queue {
 /// How long a lane lets a group gather, as a part of the time that the last one took.
 struct Patience(f64);
 
-/// What became of one try.
-enum Attempt {
-    /// Of each operation that was decided, in order.
-    Done(Vec<Result<Lsn, CommitError>>),
-    Fenced,
-    Again(Fault),
-    /// The answer to COMMIT was lost.
-    Doubt {
-        group: u64,
-        results: Vec<Result<Lsn, CommitError>>,
-        reason: String,
-    },
-}
-
 enum Fate {
     Committed,
     NotCommitted,
     Unknown(String),
-}
-
-/// The group's own view of the partition.
-#[derive(Default)]
-struct Overlay {
-    /// What was read.
-    stored: HashMap<Key, Option<Bytes>>,
-    /// What the group has written.
-    written: HashMap<Key, Option<Bytes>>,
-    bytes: usize,
 }
 
 impl Lane {
@@ -147,20 +108,64 @@ impl Lane {
         let mut patience = Patience::new();
         let _busy = shared.turns.busy();
         loop {
-            let turn = shared.turns.turn().await;
-            let group: Vec<Waiting> = {
+            {
                 let mut queue = self.queue.lock();
-                let take = queue.waiting.len().min(shared.options.group_operations_max);
-                if take == 0 {
+                if queue.waiting.is_empty() {
                     queue.running = false;
                     return;
                 }
-                queue.waiting.drain(..take).collect()
+            }
+            let part = shared.turns.turn(Arc::clone(&self)).await;
+            let began = Instant::now();
+            let tried = match part {
+                turns::Part::Lead(turn) => self.lead(shared, turn).await,
+                turns::Part::Follow(outcome) => outcome.await.ok().flatten(),
             };
-            let (operations, began) = (group.len(), Instant::now());
-            self.run_group(shared, group, Some(turn)).await;
+            let Some((group, attempt)) = tried else { continue };
+            let operations = group.len();
+            self.run_group(shared, group, Some(attempt)).await;
             self.gather(shared, operations, began.elapsed(), &mut patience).await;
         }
+    }
+
+    /// Writes what waits, and with it what waits for others that may come along; tells them what became of it.
+    async fn lead(self: &Arc<Self>, shared: &Shared, turn: Turn<'_, Arc<Self>, Tried>) -> Tried {
+        let _busy = shared.busy.read().await;
+        let own = self.take(shared.options.group_operations_max);
+        let mut operations = own.group.len();
+        let (mut members, mut told) = (vec![own], Vec::new());
+        while !shared.cluster.is_citus()
+            && members.len() < PARTITIONS_TOGETHER_MAX
+            && operations < OPERATIONS_TOGETHER_MAX
+        {
+            let Some((lane, tell)) = turn.take_along() else { break };
+            let room = OPERATIONS_TOGETHER_MAX - operations;
+            let member = lane.take(shared.options.group_operations_max.min(room));
+            operations += member.group.len();
+            members.push(member);
+            told.push(tell);
+        }
+        let attempts = match shared.check_open() {
+            Ok(()) => group::attempt(shared, &mut members).await,
+            // Each finds out for itself.
+            Err(_) => members.iter().map(|_| Attempt::Alone).collect(),
+        };
+        drop(turn);
+        let groups = members.into_iter().map(|member| member.group);
+        let mut tried =
+            groups.zip(attempts).map(|(group, attempt)| (!group.is_empty()).then_some((group, attempt)));
+        let own = tried.next().flatten();
+        for (tell, tried) in told.into_iter().zip(tried) {
+            // Its lane waits for this, unless the process ends.
+            drop(tell.send(tried));
+        }
+        own
+    }
+
+    fn take(self: &Arc<Self>, operations_max: usize) -> Member {
+        let mut queue = self.queue.lock();
+        let take = queue.waiting.len().min(operations_max);
+        Member::new(Arc::clone(self), queue.waiting.drain(..take).collect())
     }
 
     /// Those who were just answered are likely to come back at once. Without waiting for them there would be two
@@ -185,20 +190,33 @@ impl Lane {
         patience.learn(queue.waiting.len() > before);
     }
 
-    async fn run_group(&self, shared: &Shared, mut group: Vec<Waiting>, mut turn: Option<Turn<'_>>) {
+    /// Brings a group to its end, after a first try that others may have shared.
+    async fn run_group(
+        self: &Arc<Self>,
+        shared: &Shared,
+        mut group: Vec<Waiting>,
+        mut tried: Option<Attempt>,
+    ) {
         let _busy = shared.busy.read().await;
         let began = Instant::now();
         let mut pause = Duration::from_millis(5);
         loop {
-            if let Err(error) = shared.check_open() {
-                return refuse(group, &CommitError::Unavailable(error.to_string()));
-            }
-            let attempt = self.attempt(shared, &mut group).await;
-            // Only the first try needs one: those that come after it have waited enough.
-            drop(turn.take());
+            let attempt = if let Some(attempt) = tried.take() {
+                attempt
+            } else {
+                if let Err(error) = shared.check_open() {
+                    return refuse(group, &CommitError::Unavailable(error.to_string()));
+                }
+                let mut alone = [Member::new(Arc::clone(self), group)];
+                let attempt = group::attempt(shared, &mut alone).await.pop();
+                let [member] = alone;
+                group = member.group;
+                attempt.unwrap_or(Attempt::Alone)
+            };
             let (results, doubt) = match attempt {
                 Attempt::Done(results) => (results, None),
                 Attempt::Fenced => return refuse(group, &CommitError::Fenced),
+                Attempt::Alone => continue,
                 Attempt::Again(fault) => {
                     if !fault.may_pass() || began.elapsed() > shared.options.commit_patience {
                         return refuse(group, &CommitError::Unavailable(fault.text().to_owned()));
@@ -242,76 +260,6 @@ impl Lane {
                 drop(waiting.reply.send(result));
             }
             return;
-        }
-    }
-
-    async fn attempt(&self, shared: &Shared, group: &mut [Waiting]) -> Attempt {
-        let session = match shared.session(self.partition.id).await {
-            Ok(session) => session,
-            Err(fault) => return Attempt::Again(fault),
-        };
-        let again = |fault: Fault| {
-            if matches!(fault, Fault::Lost(_)) {
-                shared.forget_route(self.partition.id);
-            }
-            Attempt::Again(fault)
-        };
-        let mut transaction = Transaction { lane: self, shared, session, overlay: Overlay::default() };
-        let mut runs: Vec<Result<Running, CommitError>> =
-            group.iter().map(|waiting| Running::begin(waiting.op.as_ref())).collect();
-        let mut wanted: Vec<Vec<Key>> = Vec::with_capacity(runs.len());
-        for run in &mut runs {
-            wanted.push(run.as_mut().map(Running::take_wanted).unwrap_or_default());
-        }
-        let first = match transaction.begin(group.len(), wanted.iter().flatten()).await {
-            Ok(Some(first)) => first,
-            Ok(None) => {
-                if transaction.session.run("ROLLBACK").await.is_ok() {
-                    transaction.session.release();
-                }
-                return Attempt::Fenced;
-            }
-            Err(fault) => return again(fault),
-        };
-        let mut results = Vec::with_capacity(group.len());
-        let mut lsn = first;
-        for ((waiting, run), wanted) in group.iter_mut().zip(runs).zip(wanted) {
-            if transaction.overlay.bytes >= GROUP_BYTES_MAX {
-                break;
-            }
-            let decided = match run {
-                Err(error) => Err(error),
-                Ok(mut run) => match transaction.decide(waiting, &mut run, wanted, lsn + 1).await {
-                    Ok(decided) => decided,
-                    Err(fault) => return again(fault),
-                },
-            };
-            results.push(match decided {
-                Ok(true) => {
-                    lsn += 1;
-                    Ok(lsn)
-                }
-                Ok(false) => Ok(lsn),
-                Err(error) => Err(error),
-            });
-        }
-        if lsn == first {
-            return match transaction.session.run("ROLLBACK").await {
-                Ok(()) => {
-                    transaction.session.release();
-                    Attempt::Done(results)
-                }
-                Err(fault) => again(fault),
-            };
-        }
-        let reserved = first + group.len() as u64;
-        match transaction.finish(lsn, reserved).await {
-            Ok(()) => Attempt::Done(results),
-            Err((fault, None)) => again(fault),
-            Err((fault, Some(group))) => {
-                shared.forget_route(self.partition.id);
-                Attempt::Doubt { group, results, reason: fault.text().to_owned() }
-            }
         }
     }
 
@@ -377,270 +325,8 @@ impl Patience {
     }
 }
 
-struct Transaction<'a> {
-    lane: &'a Lane,
-    shared: &'a Shared,
-    session: Session,
-    overlay: Overlay,
-}
-
-impl Transaction<'_> {
-    /// The first round trip; answers the partition's number before the group. `None` = fenced.
-    async fn begin(
-        &mut self,
-        operations: usize,
-        wanted: impl Iterator<Item = &Key>,
-    ) -> Result<Option<Lsn>, Fault> {
-        let id = self.lane.partition.id;
-        let part = key::column(id);
-        let count = operations.cast_signed() as i64;
-        let epoch = self.lane.partition.epoch.cast_signed();
-        let uncounted = self.lane.uncounted.swap(0, Ordering::AcqRel);
-        let (mut own, mut stored) = (Vec::new(), Vec::new());
-        for wanted in wanted.filter(|wanted| wanted.len() <= self.shared.options.limits.key_bytes_max) {
-            if !self.overlay.stored.contains_key(wanted) {
-                self.overlay.stored.insert(wanted.clone(), None);
-                stored.push(key::stored(id, wanted));
-                own.push(wanted);
-            }
-        }
-        let result = async {
-            let lock = self.session.prepare_cached(sql::LOCK).await?;
-            let fetch = self.session.prepare_cached(sql::FETCH).await?;
-            let keys: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
-            let lock_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-                [&part, &count, &epoch, &uncounted];
-            let fetch_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&part, &keys];
-            // Polled in this order, they go out together and are answered in one round trip.
-            let client: &tokio_postgres::Client = &self.session;
-            let all = join3(
-                client.batch_execute("BEGIN"),
-                client.query(&lock, &lock_parameters),
-                OptionFuture::from((!keys.is_empty()).then(|| client.query(&fetch, &fetch_parameters))),
-            );
-            let (begun, locked, fetched) = timed(all).await?;
-            begun?;
-            let locked = locked?;
-            Ok::<_, Fault>((locked, fetched.transpose()?.unwrap_or_default()))
-        }
-        .await;
-        let (locked, fetched) = result.inspect_err(|_| {
-            self.lane.uncounted.fetch_add(uncounted, Ordering::AcqRel);
-        })?;
-        for row in &fetched {
-            self.overlay.stored.insert(key::own(row.get(0)), Some(value(row, 1)));
-        }
-        let Some(row) = locked.first() else {
-            self.lane.uncounted.fetch_add(uncounted, Ordering::AcqRel);
-            return Ok(None);
-        };
-        let last = row.get::<_, i64>(0).cast_unsigned();
-        Ok(Some(last - operations as u64))
-    }
-
-    /// Runs one operation's decision to its end. `Ok(true)` = it writes.
-    async fn decide(
-        &mut self,
-        waiting: &mut Waiting,
-        run: &mut Running,
-        mut wanted: Vec<Key>,
-        lsn: Lsn,
-    ) -> Result<Result<bool, CommitError>, Fault> {
-        loop {
-            self.fetch(&wanted).await?;
-            for key in wanted {
-                let value = self.overlay.get(&key);
-                run.supply(key, value);
-            }
-            match run.step(waiting.op.as_mut(), lsn, &self.shared.options.limits) {
-                Err(error) => return Ok(Err(error)),
-                Ok(Step::Wants) => wanted = run.take_wanted(),
-                Ok(Step::Final(None)) => return Ok(Ok(false)),
-                Ok(Step::Final(Some(writes))) => {
-                    self.overlay.bytes += writes.bytes();
-                    self.overlay.written.extend(writes.into_changes());
-                    return Ok(Ok(true));
-                }
-            }
-        }
-    }
-
-    /// Reads what the group has not met yet.
-    async fn fetch(&mut self, wanted: &[Key]) -> Result<(), Fault> {
-        let id = self.lane.partition.id;
-        let key_bytes_max = self.shared.options.limits.key_bytes_max;
-        let unread = wanted.iter().filter(|key| {
-            key.len() <= key_bytes_max
-                && !self.overlay.stored.contains_key(*key)
-                && !self.overlay.written.contains_key(*key)
-        });
-        let stored: Vec<Vec<u8>> = unread.map(|key| key::stored(id, key)).collect();
-        if stored.is_empty() {
-            return Ok(());
-        }
-        let keys: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
-        let rows = timed(self.session.query(sql::FETCH, &[&key::column(id), &keys])).await??;
-        for key in &stored {
-            self.overlay.stored.insert(key::own(key), None);
-        }
-        for row in &rows {
-            self.overlay.stored.insert(key::own(row.get(0)), Some(value(row, 1)));
-        }
-        Ok(())
-    }
-
-    /// On Citus a statement more costs more than looking for the entries does.
-    fn may_guess(&self) -> bool {
-        let careful = self.lane.careful_until.lock().is_some_and(|until| Instant::now() < until);
-        !careful && !self.shared.cluster.is_citus()
-    }
-
-    /// The second round trip. A failure with the group's name leaves it in doubt.
-    async fn finish(self, lsn: Lsn, reserved: Lsn) -> Result<(), (Fault, Option<u64>)> {
-        let id = self.lane.partition.id;
-        let part = key::column(id);
-        let name = self.shared.next_group();
-        let note = name.to_be_bytes();
-        let (mut keys, mut values, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut new_keys, mut new_values) = (Vec::new(), Vec::new());
-        let mut grown = 0;
-        // In order, so that neighbours in the index are met one after the other.
-        let mut written: Vec<_> = self.overlay.written.iter().collect();
-        written.sort_unstable_by_key(|(key, _)| *key);
-        let guesses = written.len() >= INSERTED_MIN && self.may_guess();
-        for (key, value) in written {
-            let stored = key::stored(id, key);
-            let before = self.overlay.stored.get(key);
-            grown += growth(stored.len(), before, value.as_ref());
-            let Some(value) = value else {
-                deletes.push(stored);
-                continue;
-            };
-            let exists = before.is_some_and(Option::is_some);
-            let (keys, values) =
-                if guesses && !exists { (&mut new_keys, &mut new_values) } else { (&mut keys, &mut values) };
-            keys.push(stored);
-            values.push(value.as_ref());
-        }
-        keys.push(key::writer(id, self.shared.writer));
-        values.push(&note);
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let new_keys: Vec<&[u8]> = new_keys.iter().map(Vec::as_slice).collect();
-        let deletes: Vec<&[u8]> = deletes.iter().map(Vec::as_slice).collect();
-        let number = lsn.cast_signed();
-        let announce =
-            (id == Shared::ANNOUNCED).then(|| format!("NOTIFY {}, '{}:{lsn}'", self.shared.channel, id.0));
-        let nothing_yet = |fault: Fault| (fault, None);
-        let session = &self.session;
-        let remove = session.prepare_cached(sql::REMOVE).await.map_err(|error| nothing_yet(error.into()))?;
-        let store = session.prepare_cached(sql::STORE).await.map_err(|error| nothing_yet(error.into()))?;
-        let insert = session.prepare_cached(sql::INSERT).await.map_err(|error| nothing_yet(error.into()))?;
-        let set = session.prepare_cached(sql::NUMBER).await.map_err(|error| nothing_yet(error.into()))?;
-        let remove_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&part, &deletes];
-        let store_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&part, &keys, &values];
-        let insert_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-            [&part, &new_keys, &new_values];
-        let set_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&part, &number];
-        let client: &tokio_postgres::Client = session;
-        let warnings = session.warnings();
-        let all = join5(
-            OptionFuture::from((!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters))),
-            client.execute(&store, &store_parameters),
-            OptionFuture::from((lsn < reserved).then(|| client.execute(&set, &set_parameters))),
-            OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
-            client.batch_execute("COMMIT"),
-        );
-        let inserting =
-            OptionFuture::from((!new_keys.is_empty()).then(|| client.execute(&insert, &insert_parameters)));
-        let (inserted, (removed, stored, set, announced, committed)) = match timed(join(inserting, all)).await
-        {
-            Ok(all) => all,
-            Err(fault) => return Err((fault, Some(name))),
-        };
-        // After a failed statement COMMIT "succeeds" as a roll-back, so each of them counts. The server's own
-        // word on an earlier statement says that nothing was committed; a lost connection says nothing.
-        if let Some(Err(error)) = &inserted
-            && error.code() == Some(&SqlState::UNIQUE_VIOLATION)
-        {
-            *self.lane.careful_until.lock() = Some(Instant::now() + CAREFUL_FOR);
-            return Err(nothing_yet(Fault::Conflict("an entry was there already".to_owned())));
-        }
-        let earlier = [
-            inserted.transpose().err(),
-            removed.transpose().err(),
-            stored.err(),
-            set.transpose().err(),
-            announced.transpose().err(),
-        ];
-        if let Some(error) = earlier.into_iter().flatten().next() {
-            let doubt = error.as_db_error().is_none().then_some(name);
-            return Err((error.into(), doubt));
-        }
-        if let Err(error) = committed {
-            let doubt = leaves_doubt(&error).then_some(name);
-            return Err((error.into(), doubt));
-        }
-        // Perhaps this one's: committed here, and perhaps not on the standby that must have it.
-        if session.warnings() != warnings {
-            return Err((Fault::Lost("the server warned when it committed".to_owned()), Some(name)));
-        }
-        self.lane.uncounted.fetch_add(grown, Ordering::AcqRel);
-        self.session.release();
-        Ok(())
-    }
-}
-
-impl Overlay {
-    fn get(&self, key: &[u8]) -> Option<Bytes> {
-        match self.written.get(key) {
-            Some(value) => value.clone(),
-            None => self.stored.get(key).cloned().flatten(),
-        }
-    }
-}
-
-/// By how much an entry's change makes its partition larger. Of an entry that nobody has read (`None`), one that is
-/// stored is taken for new, and one that is deleted for there without a value, as those of an index are.
-fn growth(key_bytes: usize, before: Option<&Option<Bytes>>, after: Option<&Bytes>) -> i64 {
-    let size = |value: &Bytes| entry_bytes(key_bytes, value.len());
-    let before = match before {
-        Some(before) => before.as_ref().map_or(0, size),
-        None if after.is_some() => 0,
-        None => entry_bytes(key_bytes, 0),
-    };
-    after.map_or(0, size).cast_signed() as i64 - before.cast_signed() as i64
-}
-
-fn value(row: &tokio_postgres::Row, column: usize) -> Bytes {
-    Bytes::copy_from_slice(row.get(column))
-}
-
 fn refuse(group: Vec<Waiting>, error: &CommitError) {
     for waiting in group {
         drop(waiting.reply.send(Err(error.clone())));
-    }
-}
-
-/// A server that does not answer is as good as a connection lost: there is no cancelling a COMMIT.
-async fn timed<T>(work: impl Future<Output = T>) -> Result<T, Fault> {
-    tokio::time::timeout(ROUND_TRIP_MAX, work)
-        .await
-        .map_err(|_| Fault::Lost("the server did not answer in time".to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn growth_counts_what_was_there() {
-        let (short, long) = (Bytes::from_static(b"1234"), Bytes::from_static(b"12345678"));
-        let (none, some) = (None, Some(short.clone()));
-        assert_eq!(growth(10, Some(&none), Some(&long)), 88);
-        assert_eq!(growth(10, Some(&some), Some(&long)), 4);
-        assert_eq!(growth(10, Some(&some), None), -84);
-        assert_eq!(growth(10, Some(&none), None), 0);
-        assert_eq!(growth(10, None, Some(&short)), 84);
-        assert_eq!(growth(10, None, None), -80);
     }
 }

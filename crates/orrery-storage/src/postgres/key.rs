@@ -30,6 +30,11 @@ pub(super) fn own(stored: &[u8]) -> Key {
     stored.get(PREFIX_BYTES..).unwrap_or_default().to_vec()
 }
 
+/// The partition that a stored key belongs to.
+pub(super) fn partition(stored: &[u8]) -> Option<PartitionId> {
+    stored.first_chunk().map(|number| PartitionId(u32::from_be_bytes(*number)))
+}
+
 /// The bounds of a range: from the first, up to but without the second.
 pub(super) fn bounds(id: PartitionId, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
     let end = match &range.end {

@@ -1,14 +1,15 @@
 //! The store on PostgreSQL: the same database for several processes, and with Citus on several machines.
 //!
 //! Two tables hold everything: `part` has one row per partition, which is its lock, its number and its fence;
-//! `kv` has the entries. `commit.rs` tells how writes work, `read.rs` how reads do, `schema.rs` which tables
-//! there are, `coordination.rs` what processes do together. Isolation is READ COMMITTED; every writer takes
-//! exactly one lock, first, so there are no deadlocks.
+//! `kv` has the entries. `commit.rs` and `group.rs` tell how writes work, `read.rs` how reads do, `schema.rs` which
+//! tables there are, `coordination.rs` what processes do together. Isolation is READ COMMITTED; a writer takes its
+//! locks first, and waits for one only if it wants no other, so there are no deadlocks.
 
 mod cluster;
 mod commit;
 mod coordination;
 mod fault;
+mod group;
 mod key;
 mod listen;
 mod load;

@@ -9,12 +9,11 @@ use parking_lot::Mutex;
 use tokio::sync::{RwLock, watch};
 
 use super::cluster::Cluster;
-use super::commit::Lane;
+use super::commit::{Lane, Turns};
 use super::fault::Fault;
 use super::key;
 use super::options::PostgresOptions;
 use super::pool::{Node, Session};
-use super::turns::Turns;
 use crate::contract::{BoxFuture, Lsn, PartitionId, PartitionRef, StoreError};
 
 /// How long reads and changes of partitions are tried again while the server is away.
@@ -48,6 +47,7 @@ impl Shared {
     pub(super) const ANNOUNCED: PartitionId = PartitionId(0);
 
     pub(super) fn new(options: PostgresOptions, cluster: Cluster, writer: u128) -> Self {
+        let turns = if cluster.is_citus() { Turns::each() } else { Turns::shared() };
         Self {
             channel: format!("orrery_{}", options.schema),
             options,
@@ -56,7 +56,7 @@ impl Shared {
             groups: AtomicU64::new(1),
             closed: AtomicBool::new(false),
             busy: RwLock::new(()),
-            turns: Turns::default(),
+            turns,
             lanes: Mutex::default(),
             locals: Mutex::default(),
             closing: watch::Sender::new(false),

@@ -7,9 +7,22 @@
 /// Takes the partition's lock and reserves numbers. No row: the caller's catalog is old. This and [`FETCH`]
 /// are two statements because the second one must see what was committed while the first one waited.
 pub(super) const LOCK: &str = "UPDATE part SET lsn = lsn + $2::bigint, written = written + $4::bigint \
-     WHERE part = $1::int AND epoch = $3::bigint RETURNING lsn";
+     WHERE part = $1::int AND epoch = $3::bigint RETURNING part, lsn";
+
+/// The same for several partitions, as far as nobody else has their locks: waiting for one while others are held could
+/// wait for ever, and would make all of them wait.
+pub(super) const LOCK_SEVERAL: &str = "UPDATE part SET lsn = lsn + t.count, written = written + t.bytes \
+     FROM (SELECT p.part AS id, t.count, t.bytes FROM part p \
+       JOIN unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS t(id, count, epoch, bytes) \
+         ON p.part = t.id AND p.epoch = t.epoch FOR UPDATE OF p SKIP LOCKED) t \
+     WHERE part.part = t.id RETURNING part.part, part.lsn";
 
 pub(super) const FETCH: &str = "SELECT key, value FROM kv WHERE part = $1::int AND key = ANY($2::bytea[])";
+
+/// The partition's number is part of the key.
+pub(super) const FETCH_SEVERAL: &str = "SELECT key, value FROM kv WHERE key = ANY($1::bytea[])";
+
+pub(super) const REMOVE_SEVERAL: &str = "DELETE FROM kv WHERE key = ANY($1::bytea[])";
 
 pub(super) const REMOVE: &str = "DELETE FROM kv WHERE part = $1::int AND key = ANY($2::bytea[])";
 
@@ -19,13 +32,19 @@ pub(super) const STORE: &str = "INSERT INTO kv (part, key, value) \
      WHERE p.part = $1::int \
      ON CONFLICT (key, part) DO UPDATE SET value = EXCLUDED.value";
 
+pub(super) const STORE_SEVERAL: &str = "INSERT INTO kv (part, key, value) \
+     SELECT * FROM unnest($1::int[], $2::bytea[], $3::bytea[]) \
+     ON CONFLICT (key, part) DO UPDATE SET value = EXCLUDED.value";
+
 /// The same for entries that are most likely not there. If one is, the statement fails.
-pub(super) const INSERT: &str = "INSERT INTO kv (part, key, value) \
-     SELECT p.part, t.k, t.v FROM part p CROSS JOIN unnest($2::bytea[], $3::bytea[]) AS t(k, v) \
-     WHERE p.part = $1::int";
+pub(super) const INSERT_SEVERAL: &str =
+    "INSERT INTO kv (part, key, value) SELECT * FROM unnest($1::int[], $2::bytea[], $3::bytea[])";
 
 /// Gives back the numbers that rejected operations did not use.
 pub(super) const NUMBER: &str = "UPDATE part SET lsn = $2::bigint WHERE part = $1::int";
+
+pub(super) const NUMBER_SEVERAL: &str = "UPDATE part SET lsn = t.number \
+     FROM unnest($1::int[], $2::bigint[]) AS t(id, number) WHERE part.part = t.id";
 
 /// Waits until nobody changes the partition.
 pub(super) const SETTLE: &str = "SELECT lsn FROM part WHERE part = $1::int FOR UPDATE";
