@@ -11,6 +11,8 @@
     reason = "tests"
 )]
 
+#[path = "citus/outages.rs"]
+mod outages;
 #[macro_use]
 mod suite;
 
@@ -20,12 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use orrery_storage::{
-    CommitError, Decision, PartitionId, PartitionRef, PartitionStore, Postgres, PostgresOptions, ReadRequest,
-    WriteSet, commit,
+    CommitError, PartitionId, PartitionStore, Postgres, PostgresOptions, ReadRequest, commit,
 };
 use orrery_testing::citus::{self, Citus};
 
-use crate::suite::{TestOp, op};
+use crate::suite::outage::{increment, place};
 
 async fn cluster() -> Option<Citus> {
     let found = Citus::find().await;
@@ -39,21 +40,6 @@ async fn open(url: &str) -> Arc<dyn PartitionStore> {
     let mut options = PostgresOptions::parse(url).unwrap();
     options.connections_max = 6;
     Arc::new(Postgres::open(options).await.unwrap())
-}
-
-fn increment() -> TestOp<u64> {
-    op(&[b"count"], |view, _| {
-        let count =
-            view.get(b"count").map_or(0, |value| u64::from_be_bytes((&value[..]).try_into().unwrap()));
-        let mut writes = WriteSet::default();
-        writes.put(b"count".to_vec(), (count + 1).to_be_bytes().to_vec());
-        writes.put(count.to_be_bytes().to_vec(), vec![7; 300]);
-        Decision::Write(writes, count + 1)
-    })
-}
-
-fn place(id: PartitionId) -> PartitionRef {
-    PartitionRef { id, epoch: 0 }
 }
 
 /// Reads and writes of a partition reach the node that has it, and no other worker hears of them.

@@ -11,6 +11,8 @@ mod access;
 mod durability;
 #[path = "postgres/migrations.rs"]
 mod migrations;
+#[path = "postgres/routes.rs"]
+mod routes;
 #[path = "postgres/statements.rs"]
 mod statements;
 #[path = "postgres/together.rs"]

@@ -121,10 +121,19 @@ impl Citus {
 /// # Panics
 /// If the command fails.
 pub fn restart_worker() -> bool {
-    let Some(command) = std::env::var("ORRERY_TEST_CITUS_RESTART").ok().filter(|text| !text.is_empty())
-    else {
-        return false;
-    };
+    run("ORRERY_TEST_CITUS_RESTART")
+}
+
+/// The same with the coordinator and `ORRERY_TEST_CITUS_RESTART_COORDINATOR`.
+///
+/// # Panics
+/// If the command fails.
+pub fn restart_coordinator() -> bool {
+    run("ORRERY_TEST_CITUS_RESTART_COORDINATOR")
+}
+
+fn run(variable: &str) -> bool {
+    let Some(command) = std::env::var(variable).ok().filter(|text| !text.is_empty()) else { return false };
     let status = Command::new("sh").args(["-c", &command]).status().expect("the command can be run");
     assert!(status.success(), "{command} failed");
     true

@@ -2,6 +2,7 @@
 //! a temporary directory, started on first use and gone with the process.
 
 pub mod citus;
+pub mod proxy;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

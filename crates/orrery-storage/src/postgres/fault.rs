@@ -1,6 +1,6 @@
 //! What a failed statement means: whether trying again helps, and whether the connection is gone.
 
-use deadpool_postgres::PoolError;
+use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::Error;
 
 use super::options::explain;
@@ -59,6 +59,9 @@ impl From<PoolError> for Fault {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => error.into(),
+            PoolError::Timeout(TimeoutType::Create) => {
+                Self::Lost("the server did not take a connection in time".to_owned())
+            }
             PoolError::Timeout(_) => Self::Lost(
                 "no connection became free in time: raise pool_max, or look for a slow server".to_owned(),
             ),

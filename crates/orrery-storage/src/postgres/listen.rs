@@ -42,12 +42,12 @@ async fn listen(shared: &Weak<Shared>, tls: Option<&Tls>) {
     let hearing = async {
         match tls {
             Some(tls) => {
-                if let Ok((client, connection)) = node.config().connect(tls.clone()).await {
+                if let Ok((client, connection)) = node.hosts().connect(tls).await {
                     hear(shared, client, connection).await;
                 }
             }
             None => {
-                if let Ok((client, connection)) = node.config().connect(NoTls).await {
+                if let Ok((client, connection)) = node.hosts().connect(&NoTls).await {
                     hear(shared, client, connection).await;
                 }
             }

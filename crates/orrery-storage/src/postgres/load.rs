@@ -61,7 +61,7 @@ pub(super) async fn load(
                 let parameters: super::pool::Parameters<'_> = &[&part, &first.as_slice(), &last.as_slice()];
                 let rows = session.query(sql::IS_EMPTY, parameters).await?;
                 if rows.first().is_some_and(|row| row.get(0)) {
-                    copy(&session, part, &entries).await?;
+                    session.answered(copy(&session, part, &entries)).await??;
                 } else {
                     store(&session, part, &entries).await?;
                 }
@@ -154,9 +154,12 @@ async fn execute(
     sql: &str,
     parameters: super::pool::Parameters<'_>,
 ) -> Result<usize, Fault> {
-    let statement = session.prepare_cached(sql).await?;
     let client: &tokio_postgres::Client = session;
-    let count = client.execute(&statement, parameters).await?;
+    let executing = async {
+        let statement = session.prepare_cached(sql).await?;
+        client.execute(&statement, parameters).await
+    };
+    let count = session.answered(executing).await??;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
@@ -252,7 +255,7 @@ pub(super) async fn size_bytes(shared: &Shared, id: PartitionId) -> Result<u64, 
                     return Ok(Some(measured + grown));
                 }
                 session.run("BEGIN; SET LOCAL statement_timeout = 0").await?;
-                let rows = session.query(sql::MEASURE, &[&part, &start, &end_key]).await?;
+                let rows = session.query_patiently(sql::MEASURE, &[&part, &start, &end_key]).await?;
                 let measured: i64 = rows.first().map_or(0, |row| row.get(0));
                 session.query(sql::NOTE_SIZE, &[&part, &measured, &written]).await?;
                 end(session, "COMMIT").await?;

@@ -7,6 +7,7 @@
 
 mod cluster;
 mod commit;
+mod connect;
 mod coordination;
 mod fault;
 mod group;

@@ -29,6 +29,9 @@ pub struct PostgresOptions {
     pub commit_patience: Duration,
     /// How long the fate of a commit in doubt is looked for. Longer than a failover takes.
     pub doubt_patience: Duration,
+    /// How long the server may take for one answer. Longer than its own limits in time, so that only one that has gone
+    /// silent is given up.
+    pub answer_patience: Duration,
     /// How often a waiting reader looks for numbers that other processes have handed out.
     pub poll_interval: Duration,
     pub(super) config: Config,
@@ -133,6 +136,7 @@ impl PostgresOptions {
             group_operations_max: if grouped { 64 } else { 1 },
             commit_patience: Duration::from_secs(15),
             doubt_patience: Duration::from_mins(1),
+            answer_patience: Duration::from_secs(30),
             poll_interval: Duration::from_millis(200),
             config,
             tls: TlsChoice { mode: verify, root_certificates },
@@ -168,34 +172,69 @@ impl PostgresOptions {
 
     /// The same options for another node of the cluster.
     pub(super) fn at_node(&self, host: &str, port: u16) -> Config {
-        let mut config = Config::new();
-        let old = &self.config;
-        config.host(host).port(port).ssl_mode(old.get_ssl_mode());
-        config.target_session_attrs(old.get_target_session_attrs());
-        if let Some(options) = old.get_options() {
-            config.options(options);
-        }
-        if let Some(user) = old.get_user() {
-            config.user(user);
-        }
-        if let Some(password) = old.get_password() {
-            config.password(password);
-        }
-        if let Some(database) = old.get_dbname() {
-            config.dbname(database);
-        }
-        if let Some(name) = old.get_application_name() {
-            config.application_name(name);
-        }
-        if let Some(timeout) = old.get_connect_timeout() {
-            config.connect_timeout(*timeout);
-        }
-        if let Some(timeout) = old.get_tcp_user_timeout() {
-            config.tcp_user_timeout(*timeout);
-        }
-        config.keepalives(old.get_keepalives()).keepalives_idle(old.get_keepalives_idle());
+        let mut config = without_host(&self.config);
+        config.host(host).port(port);
         config
     }
+}
+
+/// The same options for each of the hosts alone.
+pub(super) fn each_host(config: &Config) -> Vec<Config> {
+    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let one = |at: usize| {
+        let mut one = without_host(config);
+        match hosts.get(at) {
+            Some(Host::Tcp(name)) => _ = one.host(name),
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => _ = one.host_path(path),
+            None => {}
+        }
+        if let Some(address) = addresses.get(at) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(at).or(ports.first()) {
+            one.port(*port);
+        }
+        one
+    };
+    (0..hosts.len().max(addresses.len())).map(one).collect()
+}
+
+fn without_host(old: &Config) -> Config {
+    let mut config = Config::new();
+    config.ssl_mode(old.get_ssl_mode()).ssl_negotiation(old.get_ssl_negotiation());
+    config.target_session_attrs(old.get_target_session_attrs());
+    config.channel_binding(old.get_channel_binding());
+    config.load_balance_hosts(old.get_load_balance_hosts());
+    if let Some(options) = old.get_options() {
+        config.options(options);
+    }
+    if let Some(user) = old.get_user() {
+        config.user(user);
+    }
+    if let Some(password) = old.get_password() {
+        config.password(password);
+    }
+    if let Some(database) = old.get_dbname() {
+        config.dbname(database);
+    }
+    if let Some(name) = old.get_application_name() {
+        config.application_name(name);
+    }
+    if let Some(timeout) = old.get_connect_timeout() {
+        config.connect_timeout(*timeout);
+    }
+    if let Some(timeout) = old.get_tcp_user_timeout() {
+        config.tcp_user_timeout(*timeout);
+    }
+    config.keepalives(old.get_keepalives()).keepalives_idle(old.get_keepalives_idle());
+    if let Some(interval) = old.get_keepalives_interval() {
+        config.keepalives_interval(interval);
+    }
+    if let Some(retries) = old.get_keepalives_retries() {
+        config.keepalives_retries(retries);
+    }
+    config
 }
 
 /// Whether the text names a store on PostgreSQL.
@@ -231,6 +270,9 @@ fn prepare(config: &mut Config, schema: &str) {
         config.tcp_user_timeout(Duration::from_secs(10));
     }
     config.keepalives(true).keepalives_idle(Duration::from_secs(15));
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_interval(Duration::from_secs(5));
+    }
     // Of several hosts the one that takes writes is the primary.
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
 }
@@ -304,6 +346,25 @@ mod tests {
         let at = |text: &str| own.rfind(text).unwrap();
         assert!(at("lock_timeout=7") > at("lock_timeout=3000"), "{own}");
         assert!(at("search_path=orrery") > at("search_path=other"), "{own}");
+    }
+
+    #[test]
+    fn every_host_has_all_options() {
+        let options = PostgresOptions::parse(
+            "postgres://me:word@a:1,b:2/data?sslmode=require&connect_timeout=3&keepalives_retries=4",
+        )
+        .unwrap();
+        let hosts = each_host(&options.config);
+        let places: Vec<_> = hosts.iter().map(|one| (one.get_hosts(), one.get_ports())).collect();
+        let name = |name: &str| Host::Tcp(name.to_owned());
+        assert_eq!(places, [(&[name("a")][..], &[1][..]), (&[name("b")], &[2])]);
+        // Whatever else there is, is the same.
+        for (mut one, place) in hosts.into_iter().zip([("b", 2), ("a", 1)]) {
+            one.host(place.0).port(place.1);
+            let text = format!("{one:?}").replace("\"b\"", "\"a\"");
+            let whole = format!("{:?}", options.config).replace("\"b\"", "\"a\"");
+            assert_eq!(text.replace("[2, 1]", "[1, 2]"), whole);
+        }
     }
 
     #[test]

@@ -178,7 +178,7 @@ pub(super) async fn migrate(
     let schema = &options.schema;
     // Distributing tables takes its time on a busy cluster.
     session
-        .run(&format!(
+        .run_patiently(&format!(
             "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
              SELECT pg_advisory_lock(hashtextextended('orrery:{schema}:migrate', 0))"
         ))
@@ -186,7 +186,7 @@ pub(super) async fn migrate(
         .map_err(explain)?;
     let found = version(node, options).await?;
     for statement in migrations::from_version(found, options, server) {
-        session.run(&statement).await.map_err(explain)?;
+        session.run_patiently(&statement).await.map_err(explain)?;
     }
     // The connection is closed rather than given back: its settings and its lock go with it.
     drop(session);

@@ -3,10 +3,11 @@
 //! `conformance!(name, constructor)` makes one test per function below. The constructor takes the limits the
 //! store must keep and gives a [`Subject`].
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, clippy::print_stderr, reason = "each test binary uses a part of it")]
 
 pub(crate) mod commits;
 pub(crate) mod lifecycle;
+pub(crate) mod outage;
 pub(crate) mod random;
 pub(crate) mod reads;
 

@@ -1,0 +1,74 @@
+//! Connecting to a node that may have several hosts, of which one takes writes: a primary and its standbys.
+//!
+//! The client library tries one host after the other, each for as long as it likes. A host whose machine has lost its
+//! power answers nothing, so the next one is tried beside it after a moment, and whoever takes writes first is used.
+//! The host that was good last time comes first.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Error, Socket};
+
+use super::options;
+
+/// How long a host may be silent before the next one is tried too.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How long a silent host is waited for when all others have refused: one of them may be promoted meanwhile.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(super) struct Hosts {
+    each: Vec<Config>,
+    /// Which one took writes last.
+    good: AtomicUsize,
+}
+
+impl Hosts {
+    pub(super) fn new(config: &Config) -> Self {
+        Self { each: options::each_host(config), good: AtomicUsize::new(0) }
+    }
+
+    pub(super) async fn connect<T>(&self, tls: &T) -> Result<(Client, Connection<Socket, T::Stream>), Error>
+    where
+        T: MakeTlsConnect<Socket> + Clone,
+    {
+        let began = Instant::now();
+        let first = self.good.load(Ordering::Relaxed);
+        let mut left = (0..self.each.len()).map(|at| (first + at) % self.each.len());
+        let mut trying = FuturesUnordered::new();
+        let mut failed: Option<Error> = None;
+        let mut next = left.next();
+        loop {
+            if let Some(at) = next.take() {
+                let (config, tls) = (&self.each[at], tls.clone());
+                trying.push(async move { (at, config.connect(tls).await) });
+            }
+            tokio::select! {
+                Some((at, result)) = trying.next() => match result {
+                    Ok(connected) => {
+                        self.good.store(at, Ordering::Relaxed);
+                        return Ok(connected);
+                    }
+                    Err(error) => {
+                        // What a server says tells more than that another one cannot be reached.
+                        let known = failed.take().filter(|known| known.as_db_error().is_some());
+                        let error = known.unwrap_or(error);
+                        next = left.next();
+                        if next.is_none() && trying.is_empty() {
+                            return Err(error);
+                        }
+                        failed = Some(error);
+                    }
+                },
+                () = tokio::time::sleep(MOMENT) => {
+                    next = left.next();
+                    if next.is_none() && began.elapsed() >= PATIENCE && let Some(error) = failed.take() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A way to a server that can be closed, cut and made silent, while the server itself goes on.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Open,
+    /// Nothing is passed on, and nobody is told: a machine without power.
+    Silent,
+    /// Connections are cut, and new ones refused: a process that has died.
+    Closed,
+}
+
+/// Passes connections to a port of this machine on to a server's socket.
+pub struct Proxy {
+    port: u16,
+    server: PathBuf,
+    mode: watch::Sender<Mode>,
+    accepting: Mutex<Option<JoinHandle<()>>>,
+    passed: Arc<AtomicU64>,
+}
+
+impl Proxy {
+    /// Starts one on a free port. The server is named by its socket.
+    ///
+    /// # Panics
+    /// If this machine has no free port.
+    pub async fn start(server: PathBuf) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("there is a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let this = Self {
+            port,
+            server,
+            mode: watch::Sender::new(Mode::Open),
+            accepting: Mutex::default(),
+            passed: Arc::default(),
+        };
+        this.accept(listener).await;
+        this
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many connections were passed on so far.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Cuts all connections and refuses new ones.
+    pub async fn close(&self) {
+        if let Some(task) = self.accepting.lock().await.take() {
+            task.abort();
+            drop(task.await);
+        }
+        self.mode.send_replace(Mode::Closed);
+    }
+
+    /// Keeps all connections and accepts new ones, but passes nothing on.
+    pub fn silence(&self) {
+        self.mode.send_replace(Mode::Silent);
+    }
+
+    /// Passes new connections on again. Those of a silent time are cut.
+    ///
+    /// # Panics
+    /// If somebody else has taken the port.
+    pub async fn open(&self) {
+        self.mode.send_replace(Mode::Open);
+        if self.accepting.lock().await.is_some() {
+            return;
+        }
+        let (place, began) = (SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)), Instant::now());
+        let listener = loop {
+            match TcpListener::bind(place).await {
+                Ok(listener) => break listener,
+                Err(error) => assert!(began.elapsed() < Duration::from_secs(30), "{place}: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        self.accept(listener).await;
+    }
+
+    async fn accept(&self, listener: TcpListener) {
+        let (server, mode, passed) = (self.server.clone(), self.mode.subscribe(), Arc::clone(&self.passed));
+        let accepting = async move {
+            while let Ok((client, _)) = listener.accept().await {
+                drop(tokio::spawn(pass(client, server.clone(), mode.clone(), Arc::clone(&passed))));
+            }
+        };
+        *self.accepting.lock().await = Some(tokio::spawn(accepting));
+    }
+}
+
+/// One connection, to its end.
+async fn pass(
+    mut client: TcpStream,
+    server: PathBuf,
+    mut mode: watch::Receiver<Mode>,
+    passed: Arc<AtomicU64>,
+) {
+    if *mode.borrow_and_update() == Mode::Open {
+        let Ok(mut server) = UnixStream::connect(server).await else { return };
+        passed.fetch_add(1, Ordering::Relaxed);
+        tokio::select! {
+            _ = tokio::io::copy_bidirectional(&mut client, &mut server) => return,
+            _ = mode.changed() => {}
+        }
+        // The server's side is held too, so that it does not notice either.
+        while *mode.borrow_and_update() == Mode::Silent && mode.changed().await.is_ok() {}
+        return;
+    }
+    while *mode.borrow_and_update() == Mode::Silent && mode.changed().await.is_ok() {}
+}
