@@ -80,8 +80,9 @@ fn as_json(status: &StoreStatus) -> Value {
         let standbys = node.standbys.iter().map(|standby| {
             let mut object = Object::new();
             object.set("name", Value::from(standby.name.as_str()));
-            object.set("state", Value::from(standby.state.as_str()));
-            object.set("behindBytes", Value::from(standby.behind_bytes));
+            object.set("state", standby.state.as_deref().map(Value::from).unwrap_or_default());
+            object.set("behindBytes", standby.behind_bytes.map(Value::from).unwrap_or_default());
+            object.set("behindMilliseconds", standby.behind_ms.map(Value::from).unwrap_or_default());
             Value::Object(object)
         });
         object.set("standbys", Value::from(standbys.collect::<Vec<_>>()));
@@ -127,10 +128,22 @@ fn as_text(status: &StoreStatus) -> String {
             writeln!(text, "    cannot be asked: {failure}").expect("a String accepts every write");
         }
         for standby in &node.standbys {
-            let StandbyStatus { name, state, behind_bytes } = standby;
-            writeln!(text, "    standby {name}: {state}, {behind_bytes} bytes behind")
-                .expect("a String accepts every write");
+            writeln!(text, "    {}", standby_as_text(standby)).expect("a String accepts every write");
         }
+    }
+    text
+}
+
+fn standby_as_text(standby: &StandbyStatus) -> String {
+    let Some(state) = &standby.state else {
+        return "a standby, of which this user may know no more (grant pg_read_all_stats)".to_owned();
+    };
+    let mut text = format!("standby {}: {state}", standby.name);
+    if let Some(bytes) = standby.behind_bytes {
+        text.push_str(&format!(", {bytes} bytes behind"));
+    }
+    if let Some(ms) = standby.behind_ms {
+        text.push_str(&format!(", {ms} ms"));
     }
     text
 }

@@ -15,7 +15,7 @@ mod client;
 #[path = "crash/server.rs"]
 mod server;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ struct Known {
     acknowledged: Vec<(usize, String)>,
     /// Marks of whose fate nobody told.
     unknown: Vec<(usize, String)>,
-    /// Where each acknowledged write was: the partition key range and the number.
-    positions: Vec<(String, u64)>,
+    /// Where each acknowledged write was, by its mark: the partition key range and the number.
+    positions: BTreeMap<String, (String, u64)>,
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
     let mut other = Client::new(second.port);
     let items = check_items(&mut client, &known);
     assert_eq!(items, check_items(&mut other, &known), "both servers say the same");
-    check_positions(&known);
-    check_feed(&mut client, &items);
+    check_positions(&known, &items);
+    check_feed(&mut client, &items, &known);
     check_queries(&mut other, &items);
     // The same items in a container of their own have as many index entries.
     let body = r#"{"id":"r","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
@@ -200,8 +200,9 @@ fn write(number: usize, port: &AtomicU16, stop: &AtomicBool, done: &AtomicU64) -
             [("x-ms-documentdb-partitionkey", key.as_str()), ("content-type", "application/json_patch+json")];
         match client.send("PATCH", &format!("{DOCS}/i{item}"), &headers, body.as_bytes()) {
             Ok(answer) if answer.status == 200 => {
+                let position = position(answer.header("x-ms-session-token").unwrap());
+                known.positions.insert(mark.clone(), position);
                 known.acknowledged.push((item, mark));
-                known.positions.extend(position(answer.header("x-ms-session-token").unwrap()));
                 done.fetch_add(1, Ordering::Relaxed);
             }
             Ok(answer) if answer.status >= 500 || answer.status == 449 => {
@@ -218,13 +219,10 @@ fn write(number: usize, port: &AtomicU16, stop: &AtomicBool, done: &AtomicU64) -
     known
 }
 
-/// `range:version#lsn`, or several with commas.
-fn position(token: &str) -> Vec<(String, u64)> {
-    let one = |part: &str| {
-        let (range, rest) = part.split_once(':')?;
-        Some((range.to_owned(), rest.rsplit('#').next()?.parse().ok()?))
-    };
-    token.split(',').filter_map(one).collect()
+/// `range:version#lsn`.
+fn position(token: &str) -> (String, u64) {
+    let (range, rest) = token.split_once(':').unwrap();
+    (range.to_owned(), rest.rsplit('#').next().unwrap().parse().unwrap())
 }
 
 /// Every acknowledged mark is there once, and nothing that nobody wrote.
@@ -258,17 +256,38 @@ fn check_items(client: &mut Client, known: &[Known]) -> Vec<Value> {
         .collect()
 }
 
-/// No number was handed out twice.
-fn check_positions(known: &[Known]) {
-    let mut seen = HashSet::new();
-    for position in known.iter().flat_map(|known| &known.positions) {
-        assert!(seen.insert(position), "{position:?} was handed out twice");
+/// No number was handed out twice, those of one item rise with its versions, also over the split, and a number that no
+/// acknowledged write has is that of a write whose answer was lost.
+fn check_positions(known: &[Known], items: &[Value]) {
+    let mut of_ranges: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for (range, number) in known.iter().flat_map(|known| known.positions.values()) {
+        let is_new = of_ranges.entry(range).or_default().insert(*number);
+        assert!(is_new, "{range}:{number} was handed out twice");
     }
-    assert!(seen.iter().any(|(range, _)| range == "0") && seen.iter().any(|(range, _)| range != "0"));
+    assert!(of_ranges.contains_key("0") && of_ranges.len() > 1, "before the split and after it");
+    let position = |mark: &str| known.iter().find_map(|known| known.positions.get(mark));
+    let mut unanswered = 0;
+    for item in items {
+        let mut last = 0;
+        for mark in item.get("log").unwrap().as_array().unwrap() {
+            let Some((range, number)) = position(mark.as_str().unwrap()) else {
+                unanswered += 1;
+                continue;
+            };
+            assert!(*number > last, "{mark:?} is {range}:{number} and follows {last}");
+            last = *number;
+        }
+    }
+    let missing: u64 = of_ranges
+        .values()
+        .map(|numbers| numbers.last().unwrap() - numbers.first().unwrap() + 1 - numbers.len() as u64)
+        .sum();
+    // One is the split's own: it begins with a write to the partition.
+    assert!(missing <= unanswered + 1, "{missing} numbers have no write, {unanswered} writes no answer");
 }
 
-/// Every item once, as it is, in the order of its last write.
-fn check_feed(client: &mut Client, items: &[Value]) {
+/// Every item once, as it is, in the order of its last write, whose number it has.
+fn check_feed(client: &mut Client, items: &[Value], known: &[Known]) {
     let ranges = client.send("GET", "/dbs/db/colls/c/pkranges", &[], b"").unwrap().json();
     let mut found: BTreeMap<String, Value> = BTreeMap::new();
     for range in ranges.get("PartitionKeyRanges").unwrap().as_array().unwrap() {
@@ -281,6 +300,10 @@ fn check_feed(client: &mut Client, items: &[Value]) {
             let lsn = item.get("_lsn").unwrap().as_i64().unwrap();
             assert!(lsn > last);
             last = lsn;
+            let mark = item.get("log").unwrap().as_array().unwrap().last().unwrap().as_str().unwrap();
+            if let Some(position) = known.iter().find_map(|known| known.positions.get(mark)) {
+                assert_eq!((id, lsn), (position.0.as_str(), i64::try_from(position.1).unwrap()));
+            }
             let mut item = item.clone();
             item.as_object_mut().unwrap().remove("_lsn");
             let id = item.get("id").unwrap().as_str().unwrap().to_owned();

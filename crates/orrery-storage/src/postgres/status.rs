@@ -42,16 +42,19 @@ pub struct NodeStatus {
 #[derive(Clone, Debug)]
 pub struct StandbyStatus {
     pub name: String,
-    /// As the server says: `streaming/sync`.
-    pub state: String,
+    /// As the server says: `streaming/sync`. `None` = the user may not know; then nothing else is known either.
+    pub state: Option<String>,
     /// Bytes of the log that it has not replayed yet.
-    pub behind_bytes: i64,
+    pub behind_bytes: Option<i64>,
+    /// How long ago the server wrote what it replays now; nothing while nobody writes.
+    pub behind_ms: Option<i64>,
 }
 
-const STANDBYS: &str = "SELECT coalesce(application_name, ''), \
-       coalesce(state, '') || '/' || coalesce(sync_state, ''), \
-       coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), 0)::bigint \
-     FROM pg_stat_replication WHERE application_name NOT LIKE 'citus\\_shard%' ORDER BY 1";
+/// What only receives the log and replays none is as far as it has written.
+const STANDBYS: &str = "SELECT coalesce(application_name, ''), state || '/' || sync_state, \
+       pg_wal_lsn_diff(pg_current_wal_lsn(), coalesce(replay_lsn, flush_lsn))::bigint, \
+       (extract(epoch FROM replay_lag) * 1000)::bigint \
+     FROM pg_stat_replication WHERE coalesce(application_name, '') NOT LIKE 'citus\\_shard%' ORDER BY 1";
 
 const GATEWAYS: &str = "SELECT count(*) FROM member WHERE seen > now() - interval '10 seconds'";
 
@@ -119,6 +122,7 @@ async fn standbys(session: &Session) -> Result<Vec<StandbyStatus>, Fault> {
         name: row.get(0),
         state: row.get(1),
         behind_bytes: row.get(2),
+        behind_ms: row.get(3),
     };
     Ok(rows.iter().map(standby).collect())
 }

@@ -12,7 +12,7 @@ use orrery_testing::Server;
 
 use crate::client::Client;
 use crate::server::Served;
-use crate::{changes, create_container, ranges, read, sql, text, until, upsert};
+use crate::{changes, create_container, orrery, ranges, read, sql, text, until, upsert};
 
 const CLIENTS: usize = 8;
 
@@ -56,6 +56,28 @@ fn write(number: usize, port: u16, stop: &AtomicBool, done: &AtomicU64) -> Known
     known
 }
 
+/// What `orrery store status` tells of the standby: to an administrator, and to somebody who may not know.
+fn check_status(url: &str, primary: &str) {
+    let (status, listed, failure) = orrery(&["store", "status", "--store", url].map(OsStr::new));
+    assert_eq!(status, 0, "{failure}");
+    let line = listed.lines().find(|line| line.contains("standby")).unwrap_or_else(|| panic!("{listed}"));
+    assert!(
+        line.starts_with("    standby standby: streaming/sync, ") && line.contains(" bytes behind"),
+        "{line}"
+    );
+    let arguments = ["store", "status", "--output", "json", "--store", url].map(OsStr::new);
+    let listed = orrery_model::value::parse(orrery(&arguments).1.as_bytes()).unwrap();
+    let node = &listed.get("nodes").unwrap().as_array().unwrap()[0];
+    let standby = &node.get("standbys").unwrap().as_array().unwrap()[0];
+    assert_eq!(text(standby, "state"), "streaming/sync");
+    assert!(standby.get("behindBytes").unwrap().as_i64().unwrap() >= 0);
+    sql(primary, "CREATE ROLE modest LOGIN; GRANT USAGE ON SCHEMA orrery TO modest");
+    sql(primary, "GRANT SELECT ON ALL TABLES IN SCHEMA orrery TO modest");
+    let modest = url.replacen("postgres@", "modest@", 1);
+    let (status, listed, failure) = orrery(&["store", "status", "--store", &modest].map(OsStr::new));
+    assert!(status == 0 && listed.contains("grant pg_read_all_stats"), "{listed}{failure}");
+}
+
 #[test]
 fn a_failover_loses_nothing() {
     let directory = tempfile::Builder::new().prefix("orrery-ha").tempdir_in("/tmp").unwrap();
@@ -97,6 +119,7 @@ fn a_failover_loses_nothing() {
         until("further writes", || (done.load(Ordering::Relaxed) >= from + count).then_some(()));
     };
     go_on(200);
+    check_status(&url, primary.url());
     let killed = Instant::now();
     primary.kill();
     let at_kill = done.load(Ordering::Relaxed);
