@@ -138,12 +138,8 @@ fn standby_as_text(standby: &StandbyStatus) -> String {
     let Some(state) = &standby.state else {
         return "a standby, of which this user may know no more (grant pg_read_all_stats)".to_owned();
     };
-    let mut text = format!("standby {}: {state}", standby.name);
-    if let Some(bytes) = standby.behind_bytes {
-        text.push_str(&format!(", {bytes} bytes behind"));
-    }
-    if let Some(ms) = standby.behind_ms {
-        text.push_str(&format!(", {ms} ms"));
-    }
-    text
+    let mut parts = vec![format!("standby {}: {state}", standby.name)];
+    parts.extend(standby.behind_bytes.map(|bytes| format!("{bytes} bytes behind")));
+    parts.extend(standby.behind_ms.map(|ms| format!("{ms} ms")));
+    parts.join(", ")
 }
