@@ -21,6 +21,8 @@ pub(super) struct Turns<L, O> {
     /// So many write at once in any case, and of those that are busy one of so many.
     writing_min: usize,
     busy_per_writing: usize,
+    /// A further one does not begin before so many of those that are busy, one of so many, would go along.
+    busy_per_company: usize,
 }
 
 struct State<L, O> {
@@ -51,18 +53,19 @@ pub(super) struct Turn<'a, L, O>(&'a Turns<L, O>);
 impl<L, O> Turns<L, O> {
     /// For lanes that share transactions: the fewer, the larger.
     pub(super) fn shared() -> Self {
-        Self::new(2, 8)
+        Self::new(2, 8, 4)
     }
 
     /// For lanes that write each for itself: half of them at once, so that the others' groups grow while they wait no
     /// longer than a transaction takes.
     pub(super) fn each() -> Self {
-        Self::new(4, 2)
+        Self::new(4, 2, usize::MAX)
     }
 
-    fn new(writing_min: usize, busy_per_writing: usize) -> Self {
+    fn new(writing_min: usize, busy_per_writing: usize, busy_per_company: usize) -> Self {
         let state = State { busy: 0, writing: 0, waiting: VecDeque::new() };
-        Self { state: Mutex::new(state), wait_max: WAIT_MAX, writing_min, busy_per_writing }
+        let state = Mutex::new(state);
+        Self { state, wait_max: WAIT_MAX, writing_min, busy_per_writing, busy_per_company }
     }
 
     pub(super) fn busy(&self) -> Busy<'_, L, O> {
@@ -73,7 +76,8 @@ impl<L, O> Turns<L, O> {
     pub(super) async fn turn(&self, lane: L) -> Part<'_, L, O> {
         let mut called = {
             let mut state = self.state.lock();
-            if state.writing < self.writing_max(&state) {
+            let has_company = state.waiting.len() + 1 >= state.busy / self.busy_per_company;
+            if state.writing < self.writing_max(&state) && (state.writing == 0 || has_company) {
                 state.writing += 1;
                 return Part::Lead(Turn(self));
             }
@@ -180,6 +184,26 @@ mod tests {
         drop(all);
         let state = turns.state.lock();
         assert_eq!((state.writing, state.waiting.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_second_one_begins_with_company() {
+        let turns = Numbers { wait_max: Duration::from_hours(1), ..Numbers::shared() };
+        let _busy: Vec<_> = (0..12).map(|_| turns.busy()).collect();
+        let first = lead(&turns, 1).await;
+        let mut waiting = [2, 3].map(|lane| Box::pin(turns.turn(lane)));
+        for one in &mut waiting {
+            tokio::select! {
+                biased;
+                _ = one => panic!("too few to begin"),
+                () = async {} => {}
+            }
+        }
+        let second = lead(&turns, 4).await;
+        assert_eq!(second.take_along().map(|(lane, _)| lane), Some(2));
+        assert_eq!(second.take_along().map(|(lane, _)| lane), Some(3));
+        drop((first, second));
+        assert_eq!(turns.state.lock().writing, 0);
     }
 
     #[tokio::test]

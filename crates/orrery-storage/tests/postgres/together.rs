@@ -130,7 +130,7 @@ async fn a_partition_in_trouble_is_left_out() {
     let mut answers = Vec::new();
     for writer in held.into_iter().chain(late) {
         answers
-            .push(tokio::time::timeout(Duration::from_secs(60), writer).await.unwrap().unwrap().unwrap().out);
+            .push(tokio::time::timeout(Duration::from_mins(1), writer).await.unwrap().unwrap().unwrap().out);
     }
     answers.sort_unstable();
     assert_eq!(answers, (1..=12).collect::<Vec<u64>>());
