@@ -4,6 +4,8 @@
 #   postgres.sh serve [DIRECTORY]   prints its URL when it is ready and runs until its standard input ends.
 #                                   Without a directory a temporary one is used and removed in the end.
 #   postgres.sh run COMMAND...      runs the command with ORRERY_TEST_STORE_URL naming such a server.
+#   postgres.sh shell DIRECTORY     makes the directory and runs the shell commands of its standard input there, as the
+#                                   server's user and with PostgreSQL's tools.
 #
 # ORRERY_TEST_POSTGRES_PORT makes it listen on that port of this machine as well. ORRERY_TEST_STANDBY_OF names the
 # directory of another such server (with the same port, if it has one, in ORRERY_TEST_STANDBY_OF_PORT) that a new one follows.
@@ -95,8 +97,15 @@ case $verb in
         wait "$SERVER_PID" 2>/dev/null || true
         exit "$status"
         ;;
+    shell)
+        bin=$(find_server)
+        mkdir -p "$1"
+        [[ $(id -u) != 0 ]] || chown postgres "$1"
+        cd "$1"
+        PATH=$bin:$PATH exec "${as_server[@]}" bash -euo pipefail
+        ;;
     *)
-        echo "usage: postgres.sh serve [DIRECTORY] | run COMMAND..." >&2
+        echo "usage: postgres.sh serve [DIRECTORY] | run COMMAND... | shell DIRECTORY" >&2
         exit 2
         ;;
 esac

@@ -4,7 +4,7 @@
 pub mod citus;
 pub mod proxy;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -123,6 +123,30 @@ impl Drop for Server {
         drop(self.input.take());
         drop(self.child.wait());
     }
+}
+
+/// Runs shell commands with PostgreSQL's tools, as the user that servers run as, in a directory that is made for it.
+/// Answers what they print.
+///
+/// # Panics
+/// If one of them fails.
+pub fn shell(directory: &Path, variables: &[(&str, &str)], commands: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/postgres.sh");
+    let mut command = Command::new(script);
+    command.arg("shell").arg(directory).envs(variables.iter().copied());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("scripts/postgres.sh can be started");
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(commands.as_bytes()).expect("the shell reads its commands");
+    drop(input);
+    let output = child.wait_with_output().expect("the shell ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{commands}\n{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
 }
 
 /// A port that nobody listens on right now.

@@ -11,6 +11,7 @@
 #[path = "../crash/client.rs"]
 mod client;
 mod failover;
+mod restore;
 #[path = "../crash/server.rs"]
 mod server;
 mod sharing;
