@@ -40,6 +40,35 @@ fn postgres(limits: Limits) -> Subject {
 
 conformance!(postgres_store, postgres);
 
+async fn admin() -> tokio_postgres::Client {
+    let (client, connection) =
+        tokio_postgres::connect(&orrery_testing::store_url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn is_citus(admin: &tokio_postgres::Client) -> bool {
+    !admin.query("SELECT 1 FROM pg_extension WHERE extname = 'citus'", &[]).await.unwrap().is_empty()
+}
+
+/// Cuts busy connections of this name, on a cluster those to all nodes, until it is done; tells how often.
+async fn cut_until(admin: &tokio_postgres::Client, name: &str, done: impl Fn() -> bool) -> usize {
+    let cutting = if is_citus(admin).await {
+        "SELECT r.result FROM run_command_on_all_nodes(format('SELECT count(pg_terminate_backend(pid)) \
+         FROM pg_stat_activity WHERE application_name = %L AND state <> ''idle''', $1::text)) AS r \
+         WHERE r.result <> '0'"
+    } else {
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE application_name = $1::text AND state <> 'idle'"
+    };
+    let mut cut = 0;
+    while !done() {
+        cut += admin.query(cutting, &[&name]).await.unwrap().len();
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    cut
+}
+
 mod shared {
     //! Two processes on one store, as two stores in this one.
 
@@ -59,13 +88,6 @@ mod shared {
             writes.put(b"count".to_vec(), (count + 1).to_be_bytes().to_vec());
             Decision::Write(writes, count + 1)
         })
-    }
-
-    async fn admin() -> tokio_postgres::Client {
-        let (client, connection) =
-            tokio_postgres::connect(&orrery_testing::store_url(), tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client
     }
 
     /// Writers on two stores, while their connections are cut again and again: every answer is the truth.
@@ -89,23 +111,8 @@ mod shared {
                 })
             })
             .collect();
-        let admin = admin().await;
-        // On a cluster the connections are to all nodes.
-        let extensions =
-            admin.query("SELECT 1 FROM pg_extension WHERE extname = 'citus'", &[]).await.unwrap();
-        let cutting = if extensions.is_empty() {
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-             WHERE application_name = $1::text AND state <> 'idle'"
-        } else {
-            "SELECT r.result FROM run_command_on_all_nodes(format('SELECT count(pg_terminate_backend(pid)) \
-             FROM pg_stat_activity WHERE application_name = %L AND state <> ''idle''', $1::text)) AS r \
-             WHERE r.result <> '0'"
-        };
-        let mut cut = 0;
-        while writers.iter().any(|writer| !writer.is_finished()) {
-            cut += admin.query(cutting, &[&name]).await.unwrap().len();
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let done = || writers.iter().all(tokio::task::JoinHandle::is_finished);
+        let cut = cut_until(&admin().await, &name, done).await;
         let mut answers = Vec::new();
         for writer in writers {
             answers.extend(writer.await.unwrap());

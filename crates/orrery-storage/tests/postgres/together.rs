@@ -33,13 +33,6 @@ async fn counted(store: &Arc<dyn PartitionStore>, number: u32) -> Result<Committ
     commit(store.as_ref(), partition(number), count()).await
 }
 
-async fn admin() -> tokio_postgres::Client {
-    let (client, connection) =
-        tokio_postgres::connect(&orrery_testing::store_url(), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
-}
-
 /// Transactions that have written to more than one partition.
 async fn shared_transactions(admin: &tokio_postgres::Client, url: &str) -> i64 {
     let schema = url.rsplit("schema=").next().unwrap();
@@ -49,15 +42,13 @@ async fn shared_transactions(admin: &tokio_postgres::Client, url: &str) -> i64 {
     admin.query_one(&shared, &[]).await.unwrap().get(0)
 }
 
-async fn is_citus(admin: &tokio_postgres::Client) -> bool {
-    !admin.query("SELECT 1 FROM pg_extension WHERE extname = 'citus'", &[]).await.unwrap().is_empty()
-}
-
-/// Two processes, all partitions, more writers than partitions: every answer is the next number of its partition.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_that_share_transactions_count_each_for_itself() {
+/// Two processes, all partitions, more writers than partitions: every answer is the next number of its partition. With
+/// `cuts` their connections are cut again and again, also where a COMMIT is under way.
+async fn all_count(cuts: bool) {
     let url = orrery_testing::fresh_store_url();
-    let stores = [open(&url, Limits::COMMON), open(&url, Limits::COMMON)];
+    let name = format!("together{}{cuts}", std::process::id());
+    let named = format!("{url}&application_name={name}");
+    let stores = [open(&named, Limits::COMMON), open(&named, Limits::COMMON)];
     for number in 0..PARTITIONS {
         stores[0].create(PartitionId(number), 0).await.unwrap();
     }
@@ -75,6 +66,11 @@ async fn partitions_that_share_transactions_count_each_for_itself() {
             })
         })
         .collect();
+    let admin = admin().await;
+    if cuts {
+        let done = || writers.iter().all(tokio::task::JoinHandle::is_finished);
+        assert!(cut_until(&admin, &name, done).await > 0, "the test has lost its point");
+    }
     let mut answers = Vec::new();
     for writer in writers {
         answers.extend(writer.await.unwrap());
@@ -83,7 +79,6 @@ async fn partitions_that_share_transactions_count_each_for_itself() {
     let expected: Vec<(u32, u64, u64)> =
         (0..PARTITIONS).flat_map(|number| (1..=160).map(move |count| (number, count, count))).collect();
     assert_eq!(answers, expected);
-    let admin = admin().await;
     if !is_citus(&admin).await {
         assert!(shared_transactions(&admin, &url).await > 0, "the test has lost its point");
     }
@@ -95,6 +90,16 @@ async fn partitions_that_share_transactions_count_each_for_itself() {
     for store in stores {
         store.close().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_share_transactions_count_each_for_itself() {
+    all_count(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_connections_lose_and_repeat_nothing_of_any_partition() {
+    all_count(true).await;
 }
 
 /// Somebody has one partition's row, and another one is retired: the rest is written as ever, the one waits, and
