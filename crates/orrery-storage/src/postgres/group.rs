@@ -31,7 +31,7 @@ use super::load::entry_bytes;
 use super::pool::Session;
 use super::shared::Shared;
 use super::{key, sql};
-use crate::contract::{CommitError, ErasedOp, Key, Lsn, PartitionId};
+use crate::contract::{CommitError, ErasedOp, Key, Lsn, PartitionId, PartitionRef};
 use crate::transaction::{Running, Step};
 
 /// How long the server may take for one round trip, the wait for the disk and for standbys included.
@@ -263,9 +263,12 @@ impl Transaction<'_> {
         begun?;
         let (locked, fetched) = (locked?, fetched.transpose()?.unwrap_or_default());
         for row in &locked {
-            let id = key::from_column(row.get(0));
-            if let Some(member) = members.iter_mut().find(|member| member.id() == id) {
-                let first = row.get::<_, i64>(1).cast_unsigned() - member.group.len() as u64;
+            let taken = PartitionRef {
+                id: key::from_column(row.get(0)),
+                epoch: row.get::<_, i64>(1).cast_unsigned(),
+            };
+            if let Some(member) = members.iter_mut().find(|member| member.lane.partition == taken) {
+                let first = row.get::<_, i64>(2).cast_unsigned() - member.group.len() as u64;
                 (member.first, member.lsn) = (Some(first), first);
             }
         }
@@ -492,14 +495,14 @@ impl Overlay {
     }
 }
 
-/// Keeps what was read with those who asked for it.
+/// Keeps what was read with those who asked for it. A partition may be there twice: as it was before it was retired, too.
 fn keep(members: &mut [Member], rows: &[Row]) {
     for row in rows {
         let stored: &[u8] = row.get(0);
         let id = key::partition(stored);
-        if let Some(member) = members.iter_mut().find(|member| Some(member.id()) == id) {
-            let value = Bytes::copy_from_slice(row.get(1));
-            member.overlay.stored.insert(key::own(stored), Some(value));
+        let value = Bytes::copy_from_slice(row.get(1));
+        for member in members.iter_mut().filter(|member| Some(member.id()) == id) {
+            member.overlay.stored.insert(key::own(stored), Some(value.clone()));
         }
     }
 }

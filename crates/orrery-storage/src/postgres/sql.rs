@@ -7,7 +7,7 @@
 /// Takes the partition's lock and reserves numbers. No row: the caller's catalog is old. This and [`FETCH`]
 /// are two statements because the second one must see what was committed while the first one waited.
 pub(super) const LOCK: &str = "UPDATE part SET lsn = lsn + $2::bigint, written = written + $4::bigint \
-     WHERE part = $1::int AND epoch = $3::bigint RETURNING part, lsn";
+     WHERE part = $1::int AND epoch = $3::bigint RETURNING part, epoch, lsn";
 
 /// The same for several partitions, as far as nobody else has their locks: waiting for one while others are held could
 /// wait for ever, and would make all of them wait.
@@ -15,7 +15,7 @@ pub(super) const LOCK_SEVERAL: &str = "UPDATE part SET lsn = lsn + t.count, writ
      FROM (SELECT p.part AS id, t.count, t.bytes FROM part p \
        JOIN unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS t(id, count, epoch, bytes) \
          ON p.part = t.id AND p.epoch = t.epoch FOR UPDATE OF p SKIP LOCKED) t \
-     WHERE part.part = t.id RETURNING part.part, part.lsn";
+     WHERE part.part = t.id RETURNING part.part, part.epoch, part.lsn";
 
 pub(super) const FETCH: &str = "SELECT key, value FROM kv WHERE part = $1::int AND key = ANY($2::bytea[])";
 

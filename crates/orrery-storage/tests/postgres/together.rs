@@ -111,7 +111,9 @@ async fn a_partition_in_trouble_is_left_out() {
     for number in 0..PARTITIONS {
         store.create(PartitionId(number), 0).await.unwrap();
     }
+    // Writers with its old epoch and with its new one.
     store.retire(partition(2)).await.unwrap();
+    let renewed = PartitionRef { id: PartitionId(2), epoch: 1 };
     let mut locking = admin().await;
     let schema = url.rsplit("schema=").next().unwrap();
     let holder = locking.transaction().await.unwrap();
@@ -120,6 +122,12 @@ async fn a_partition_in_trouble_is_left_out() {
         let store = Arc::clone(&store);
         tokio::spawn(async move { counted(&store, number).await })
     };
+    let renewed: Vec<_> = (0..8)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { commit(store.as_ref(), renewed, count()).await })
+        })
+        .collect();
     let held: Vec<_> = (0..4).map(|_| write(1)).collect();
     let writers: Vec<_> = (0..64).map(|writer| (writer % PARTITIONS, write(writer % PARTITIONS))).collect();
     let mut late = Vec::new();
@@ -130,6 +138,12 @@ async fn a_partition_in_trouble_is_left_out() {
             _ => drop(writer.await.unwrap().unwrap()),
         }
     }
+    let mut answers = Vec::new();
+    for writer in renewed {
+        answers.push(writer.await.unwrap().unwrap().out);
+    }
+    answers.sort_unstable();
+    assert_eq!(answers, (1..=8).collect::<Vec<u64>>());
     assert!(held.iter().chain(&late).all(|writer| !writer.is_finished()), "the row was held");
     holder.rollback().await.unwrap();
     let mut answers = Vec::new();
