@@ -4,7 +4,7 @@
 //! the same without the check. For everything that writes, the storage engine alone with the same batches. The
 //! servers are started for each measurement and ended after it, so that they disturb nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,16 +14,18 @@ use std::time::Duration;
 use crate::cosmos;
 use crate::limits::{self, Sample};
 use crate::load::{Plan, Protocol};
+use crate::own::{block_on, load, own_output, say};
 use crate::results::{ByConnections, Limits, median};
-use crate::run::{block_on, load, own_output, say};
+use crate::wire::Answer;
 use crate::workload::Workload;
 
 type Rates = BTreeMap<Workload, BTreeMap<u64, Vec<f64>>>;
 
 /// What the rounds so far have measured.
 pub struct LimitRounds {
-    orrery: String,
     directory: PathBuf,
+    /// Orrery's answers over the stated items.
+    samples: BTreeMap<Workload, Sample>,
     bare: BTreeMap<u64, Vec<f64>>,
     signed: Rates,
     engine: Rates,
@@ -31,16 +33,21 @@ pub struct LimitRounds {
 }
 
 impl LimitRounds {
-    /// `orrery` is the server whose answers are repeated.
-    pub fn new(orrery: &str, directory: &Path) -> Self {
-        Self {
-            orrery: orrery.to_owned(),
+    /// `orrery` is the server whose answers to these workloads are repeated.
+    pub fn new(orrery: &str, directory: &Path, workloads: &BTreeSet<Workload>) -> Result<Self, String> {
+        let mut samples = BTreeMap::new();
+        for workload in workloads.iter().filter(|workload| workload.has_one_answer()) {
+            let answer = block_on(async { cosmos::Session::open(orrery).await?.sample(*workload).await })?;
+            samples.insert(*workload, sample_of(&answer));
+        }
+        Ok(Self {
             directory: directory.to_owned(),
+            samples,
             bare: BTreeMap::new(),
             signed: BTreeMap::new(),
             engine: BTreeMap::new(),
             flushes: Vec::new(),
-        }
+        })
     }
 
     /// The limits that belong to a workload.
@@ -86,13 +93,9 @@ impl LimitRounds {
             // Several workloads write alike.
             if rates.len() as u64 <= round {
                 let folder = self.directory.join(format!("engine-{round}-{connections}"));
-                let arguments = [
-                    "engine".to_owned(),
-                    folder.display().to_string(),
-                    shape.name(),
-                    connections.to_string(),
-                    measure_ms.to_string(),
-                ];
+                let (shown, writers, time) =
+                    (folder.display().to_string(), connections.to_string(), measure_ms.to_string());
+                let arguments = ["engine", &shown, &shape.name(), &writers, &time];
                 let rate = own_output(&arguments, Duration::from_mins(5))?;
                 rates.push(rate.trim().parse().unwrap_or(0.0));
                 fs::remove_dir_all(&folder).ok();
@@ -125,20 +128,20 @@ impl LimitRounds {
 
     /// Starts a server that repeats Orrery's answer to an operation of the workload.
     fn serve(&self, workload: Workload, checks_signature: bool) -> Result<LimitServer, String> {
-        let answer = block_on(async { cosmos::Session::open(&self.orrery).await?.sample(workload).await })?;
-        let headers = answer.head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
-        let headers = headers
-            .filter(|(name, _)| {
-                !["content-length", "date", "connection"].contains(&name.to_lowercase().as_str())
-            })
-            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-        let sample =
-            Sample { headers: headers.collect(), body: String::from_utf8_lossy(&answer.body).into_owned() };
+        let sample = self.samples.get(&workload).ok_or("there is no answer to repeat")?;
         let path = self.directory.join("sample.json");
-        let text = serde_json::to_string(&sample).map_err(|error| error.to_string())?;
+        let text = serde_json::to_string(sample).map_err(|error| error.to_string())?;
         fs::write(&path, text).map_err(|error| error.to_string())?;
         LimitServer::start(&path, checks_signature)
     }
+}
+
+fn sample_of(answer: &Answer) -> Sample {
+    let headers = answer.head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
+    let headers = headers
+        .filter(|(name, _)| !["content-length", "date", "connection"].contains(&name.to_lowercase().as_str()))
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    Sample { headers: headers.collect(), body: String::from_utf8_lossy(&answer.body).into_owned() }
 }
 
 /// A server that only repeats an answer, ended when it is dropped.

@@ -112,18 +112,24 @@ async fn measure(plan: &Plan) -> Result<Figures, String> {
             tokio::spawn(worker.work(Arc::clone(&failed)))
         })
         .collect();
-    let mut histogram = new_histogram();
-    let mut all_operations = 0;
+    let (mut timed, mut whole) = (new_histogram(), new_histogram());
+    let mut last_ended = start;
     for task in tasks {
-        let (own, all) = task.await.map_err(|error| error.to_string())??;
-        all_operations += all;
-        histogram.add(own).map_err(|error| error.to_string())?;
+        let done = task.await.map_err(|error| error.to_string())??;
+        timed.add(&done.timed).map_err(|error| error.to_string())?;
+        whole.add(&done.whole).map_err(|error| error.to_string())?;
+        last_ended = last_ended.max(done.last_ended);
     }
+    let all_operations = whole.len();
+    let measured = Duration::from_millis(plan.measure_ms);
+    // Operations that were under way at the beginning or the end are left out, and so is the time before and after:
+    // few among many. Where there are not many, all count, from the beginning of the first to the end of the last.
+    let is_slow = plan.rate.is_none() && timed.len() < SLOW_OPERATIONS * plan.connections;
+    let (histogram, time) = if is_slow { (whole, last_ended - start) } else { (timed, measured) };
     Ok(Figures {
         operations: histogram.len(),
         all_operations,
-        // Operations that were under way at the end are left out, and so is the time after it.
-        seconds: plan.measure_ms as f64 / 1000.0,
+        seconds: time.as_secs_f64(),
         p50_us: histogram.value_at_quantile(0.5),
         p99_us: histogram.value_at_quantile(0.99),
         p999_us: histogram.value_at_quantile(0.999),
@@ -131,6 +137,9 @@ async fn measure(plan: &Plan) -> Result<Figures, String> {
         failure: None,
     })
 }
+
+/// Operations of each connection below which a closed loop counts everything it has done.
+const SLOW_OPERATIONS: u64 = 4;
 
 fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 120_000_000, 3).expect("the bounds are valid")
@@ -145,10 +154,18 @@ struct Worker {
     end: Instant,
 }
 
+/// What one connection has done.
+struct Done {
+    /// Operations of the measured time.
+    timed: Histogram<u64>,
+    /// All operations, with those of the warm-up and those that ended late.
+    whole: Histogram<u64>,
+    last_ended: Instant,
+}
+
 impl Worker {
-    async fn work(mut self, failed: Arc<AtomicBool>) -> Result<(Histogram<u64>, u64), String> {
-        let mut histogram = new_histogram();
-        let mut all = 0;
+    async fn work(mut self, failed: Arc<AtomicBool>) -> Result<Done, String> {
+        let mut done = Done { timed: new_histogram(), whole: new_histogram(), last_ended: self.start };
         let mut planned = self.start;
         tokio::time::sleep_until(self.start.into()).await;
         while !failed.load(Ordering::Relaxed) {
@@ -169,19 +186,19 @@ impl Worker {
                 failed.store(true, Ordering::Relaxed);
                 return Err(failure);
             }
-            let done = Instant::now();
-            all += 1;
+            done.last_ended = Instant::now();
             let counts = match self.interval {
-                None => begun >= self.measured_from && done <= self.end,
+                None => begun >= self.measured_from && done.last_ended <= self.end,
                 // What was planned counts, however late it ends: leaving it out would hide the stall.
                 Some(_) => begun >= self.measured_from,
             };
+            let taken = u64::try_from((done.last_ended - begun).as_micros()).unwrap_or(u64::MAX).max(1);
+            done.whole.saturating_record(taken);
             if counts {
-                let taken = u64::try_from((done - begun).as_micros()).unwrap_or(u64::MAX);
-                histogram.saturating_record(taken.max(1));
+                done.timed.saturating_record(taken);
             }
         }
-        Ok((histogram, all))
+        Ok(done)
     }
 }
 
@@ -267,6 +284,16 @@ mod tests {
         // The closed loop has one slow operation, the open one some eighty.
         assert!(figures.p99_us > 300_000, "{figures:?}");
         assert!(closed.operations > 100 && closed.max_us >= 400_000, "{closed:?}");
+    }
+
+    /// Operations that take longer than the measured time are counted in the time that they took.
+    #[tokio::test]
+    async fn slow_operations_are_measured_to_their_end() {
+        let address = stalling_server(0, Duration::from_millis(500)).await;
+        let plan = Plan { warm_up_ms: 30, measure_ms: 100, ..plan(address, None) };
+        let figures = run(&plan).await;
+        assert_eq!((figures.failure, figures.operations, figures.all_operations), (None, 1, 1));
+        assert!(figures.seconds >= 0.5 && figures.max_us >= 500_000, "{} s", figures.seconds);
     }
 
     #[tokio::test]

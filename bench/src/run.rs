@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,9 +12,11 @@ use clap::Args;
 use crate::cosmos;
 use crate::limit_rounds::LimitRounds;
 use crate::load::{Figures, Plan};
+use crate::own::{block_on, load, say};
 use crate::process;
 use crate::report;
 use crate::results::{Limits, Machine, Measured, Results, Scale, SystemFigures};
+use crate::service::{First, Service, Terms};
 use crate::systems::{Kind, Programs, Running};
 use crate::workload::Workload;
 
@@ -132,6 +134,7 @@ impl Options {
             };
             cells.extend(connections.iter().map(|connections| (workload, *connections)));
         }
+        cells.sort_by_key(|(workload, _)| workload.turn());
         cells
     }
 
@@ -154,15 +157,9 @@ impl Options {
 
     /// How long a measurement of the workload lasts.
     fn measure_ms(&self, workload: Workload) -> u64 {
-        // Looking at everything takes a second where the rest takes a thousandth.
-        let times = if workload == Workload::GroupBy { 6.0 } else { 1.0 };
+        let times = if workload.looks_at_everything() { 3.0 } else { 1.0 };
         (times * self.seconds.unwrap_or(if self.full { 3.0 } else { 1.0 }) * 1000.0) as u64
     }
-}
-
-#[expect(clippy::print_stderr, reason = "progress")]
-pub fn say(text: &str) {
-    eprintln!("{text}");
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
@@ -226,142 +223,78 @@ fn measure_scale(
 ) -> Result<(Scale, Option<Limits>), String> {
     fs::create_dir_all(directory).map_err(|error| error.to_string())?;
     let mut scale = Scale { items, ..Scale::default() };
-    let mut running: Vec<Running> = Vec::new();
+    let mut services: Vec<Service<'_>> = Vec::new();
+    let load_time_max = Duration::from_secs(options.load_seconds_max);
+    let terms = Terms { items, cache_mb: options.cache_mb, load_time_max };
     for (kind, failure) in ready {
-        let mut figures = SystemFigures {
+        let mut failure = failure.clone();
+        if failure.is_none() && !kind.is_durable() && items > EMULATOR_ITEMS_MAX {
+            failure = Some(format!("not tried with more than {EMULATOR_ITEMS_MAX} items"));
+        }
+        let mut first = First::default();
+        if failure.is_none() {
+            say(&format!("starting {} and loading {items} items", kind.title()));
+            let data = directory.join(kind.title().to_lowercase().replace(' ', "-"));
+            match Service::begin(programs, *kind, terms, data) {
+                Ok((service, found)) => {
+                    first = found;
+                    services.push(service);
+                }
+                Err(reason) => failure = Some(reason),
+            }
+        }
+        if let Some(failure) = &failure {
+            say(&format!("  {} is left out: {failure}", kind.title()));
+        }
+        scale.systems.push(SystemFigures {
             kind: *kind,
-            failure: failure.clone(),
-            start_up_ms: 0.0,
-            idle_memory_mb: 0.0,
-            import_rate: 0.0,
-            bytes_per_item: 0.0,
+            failure,
+            start_up_ms: first.start_up_ms,
+            idle_memory_mb: first.idle_memory_mb,
+            import_rate: first.import_rate,
+            bytes_per_item: first.bytes_per_item,
             memory: process::Memory::default(),
             restart_ms: None,
             split_seconds: None,
-        };
-        if failure.is_none() && !kind.is_durable() && items > EMULATOR_ITEMS_MAX {
-            figures.failure = Some(format!("not tried with more than {EMULATOR_ITEMS_MAX} items"));
-        }
-        if figures.failure.is_none() {
-            say(&format!("starting {} and loading {items} items", kind.title()));
-            match start_and_fill(options, programs, *kind, items, directory, &mut figures) {
-                Ok(system) => running.push(system),
-                Err(failure) => figures.failure = Some(failure),
-            }
-        }
-        if let Some(failure) = &figures.failure {
-            say(&format!("  {} is left out: {failure}", kind.title()));
-        }
-        scale.systems.push(figures);
+        });
     }
-    let mut limits = match running.iter().find(|system| system.kind == Kind::Orrery) {
-        Some(orrery) if with_limits => Some(LimitRounds::new(&orrery.address, directory)),
+    let cells = options.cells(items);
+    let mut limits = match services.iter_mut().find(|service| service.kind == Kind::Orrery) {
+        Some(orrery) if with_limits => {
+            let workloads = cells.iter().map(|(workload, _)| *workload).collect();
+            Some(LimitRounds::new(&orrery.ready()?.address, directory, &workloads)?)
+        }
         _ => None,
     };
     let mut rounds = Rounds { options, items, run: 0, measured: BTreeMap::new(), given_up: BTreeSet::new() };
     for round in 0..options.rounds() {
-        for (workload, connections) in options.cells(items) {
-            rounds.measure(&running, limits.as_mut(), workload, connections, round)?;
+        for (workload, connections) in &cells {
+            rounds.measure(&mut services, limits.as_mut(), *workload, *connections, round)?;
         }
         if let Some(limits) = &mut limits {
             limits.measure_disk()?;
         }
     }
-    rounds.measure_open_loop(&running);
+    rounds.measure_open_loop(&mut services);
     let limits = limits.map(|limits| limits.medians());
     scale.measured = rounds.measured.into_values().collect();
-    for system in running {
-        let kind = system.kind;
+    for mut service in services {
+        let kind = service.kind;
         let Some(figures) = scale.systems.iter_mut().find(|figures| figures.kind == kind) else { continue };
-        figures.memory = process::memory(system.process());
+        figures.memory = service.memory();
+        if !kind.is_durable() {
+            continue;
+        }
+        say(&format!("starting {} again on its data", kind.title()));
+        let address = service.ready().map(|system| system.address.clone());
         // Splitting a million takes minutes, and as long for each item.
         if kind == Kind::Orrery && (items <= SPLIT_ITEMS_MAX || options.full) {
-            figures.split_seconds = split(&system.address).map_err(|failure| say(&failure)).ok();
+            let time = address.and_then(|address| split(&address));
+            figures.split_seconds = time.map_err(|failure| say(&failure)).ok();
         }
-        let data = system.data.clone();
-        system.stop();
-        if kind.is_durable() {
-            match programs.start(kind, &data, options.cache_mb) {
-                Ok(again) => figures.restart_ms = Some(again.start_up.as_secs_f64() * 1000.0),
-                Err(failure) => say(&failure),
-            }
-        }
-        fs::remove_dir_all(&data).ok();
+        figures.restart_ms = service.stop_and_start_again();
     }
     Ok((scale, limits))
-}
-
-fn start_and_fill(
-    options: &Options,
-    programs: &Programs,
-    kind: Kind,
-    items: u64,
-    directory: &Path,
-    figures: &mut SystemFigures,
-) -> Result<Running, String> {
-    let data = directory.join(kind.title().to_lowercase().replace(' ', "-"));
-    let system = programs.start(kind, &data, options.cache_mb)?;
-    figures.start_up_ms = system.start_up.as_secs_f64() * 1000.0;
-    std::thread::sleep(Duration::from_millis(500));
-    figures.idle_memory_mb = process::memory(system.process()).now_mb;
-    let arguments = ["fill", kind.title(), &system.address, &items.to_string()].map(str::to_owned);
-    let limit = Duration::from_secs(options.load_seconds_max);
-    let seconds = own_output(&arguments, limit)?;
-    let seconds: f64 = seconds.trim().parse().map_err(|_| format!("loading gave \"{seconds}\""))?;
-    figures.import_rate = items as f64 / seconds;
-    if kind.is_durable() {
-        figures.bytes_per_item = process::disk_bytes(&data) as f64 / items as f64;
-    }
-    Ok(system)
-}
-
-/// Runs this program as another process and gives back what it prints.
-pub fn own_output(arguments: &[String], limit: Duration) -> Result<String, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| error.to_string())?;
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-            let read = |pipe: Option<&mut dyn Read>| {
-                let mut text = String::new();
-                pipe.and_then(|pipe| pipe.read_to_string(&mut text).ok());
-                text
-            };
-            let output = read(child.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
-            if status.success() {
-                return Ok(output);
-            }
-            let message = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
-            return Err(message.trim().trim_start_matches("orrery-bench: ").to_owned());
-        }
-        if begun.elapsed() > limit {
-            child.kill().ok();
-            child.wait().ok();
-            return Err(format!("not finished after {} seconds", limit.as_secs()));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Waits until a system has done what it put off (merging tables, writing back), for a few seconds at most: that is
-/// part of its own work, and none is to pay for another's.
-fn settle(system: &Running) {
-    const PAUSE: Duration = Duration::from_millis(100);
-    let spent = || process::cpu_seconds(system.process());
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(4) {
-        let before = spent();
-        std::thread::sleep(PAUSE);
-        if spent() - before < 0.1 * PAUSE.as_secs_f64() {
-            return;
-        }
-    }
 }
 
 type Cell = (Workload, u64, Kind, bool);
@@ -380,15 +313,21 @@ impl Rounds<'_> {
     /// One round of a workload: every system, one after the other, and the limits that belong to it.
     fn measure(
         &mut self,
-        running: &[Running],
+        services: &mut [Service<'_>],
         limits: Option<&mut LimitRounds>,
         workload: Workload,
         connections: u64,
         round: u64,
     ) -> Result<(), String> {
-        say(&format!("round {}: {}, {connections} connections", round + 1, workload.title()));
-        for system in running {
-            self.measure_system(system, workload, connections, None, round);
+        say(&format!(
+            "{} items, round {} of {}: {}, {connections} connections",
+            self.items,
+            round + 1,
+            self.options.rounds(),
+            workload.title()
+        ));
+        for service in services {
+            self.measure_system(service, workload, connections, None, round);
         }
         match limits {
             Some(limits) => {
@@ -400,39 +339,40 @@ impl Rounds<'_> {
 
     fn measure_system(
         &mut self,
-        system: &Running,
+        service: &mut Service<'_>,
         workload: Workload,
         connections: u64,
         rate: Option<f64>,
         round: u64,
     ) {
-        let cell = (workload, connections, system.kind, rate.is_some());
+        let kind = service.kind;
+        let cell = (workload, connections, kind, rate.is_some());
         if self.given_up.contains(&cell) {
             return;
         }
         self.run += 1;
-        let plan = Plan {
-            protocol: system.kind.protocol(),
-            address: system.address.clone(),
-            workload,
-            items: self.items,
-            connections,
-            warm_up_ms: self.options.measure_ms(workload) / 3,
-            measure_ms: self.options.measure_ms(workload),
-            // The same operations for every system.
-            seed: round,
-            run: self.run,
-            rate,
+        let (figures, cpu) = match service.ready() {
+            Ok(system) => {
+                let plan = Plan {
+                    protocol: kind.protocol(),
+                    address: system.address.clone(),
+                    workload,
+                    items: self.items,
+                    connections,
+                    warm_up_ms: self.options.measure_ms(workload) / 3,
+                    measure_ms: self.options.measure_ms(workload),
+                    // The same operations for every system.
+                    seed: round,
+                    run: self.run,
+                    rate,
+                };
+                measure_once(system, &plan)
+            }
+            Err(failure) => (Figures { failure: Some(failure), ..Figures::default() }, 0.0),
         };
-        let cpu_before = process::cpu_seconds(system.process());
-        let mut figures = load(&plan);
-        settle(system);
-        let cpu = process::cpu_seconds(system.process()) - cpu_before;
-        if figures.failure.is_none() && figures.operations == 0 {
-            figures.failure = Some(format!("not one operation within {} ms", plan.measure_ms));
-        }
+        service.measured(workload, &figures);
         let measured = self.measured.entry(cell).or_insert_with(|| Measured {
-            kind: system.kind,
+            kind,
             workload,
             connections,
             rate,
@@ -441,11 +381,11 @@ impl Rounds<'_> {
         });
         match &figures.failure {
             Some(failure) => {
-                say(&format!("  {}: {failure}", system.kind.title()));
+                say(&format!("  {}: {failure}", kind.title()));
                 self.given_up.insert(cell);
             }
             None => {
-                say(&format!("  {}: {:.0}/s", system.kind.title(), figures.rate()));
+                say(&format!("  {}: {:.1}/s", kind.title(), figures.rate()));
                 measured.cpu_seconds_per_operation.push(cpu / figures.all_operations.max(1) as f64);
             }
         }
@@ -453,14 +393,15 @@ impl Rounds<'_> {
     }
 
     /// Point reads and creates at planned times, at half of what each system can do: what waiting really is like.
-    fn measure_open_loop(&mut self, running: &[Running]) {
+    fn measure_open_loop(&mut self, services: &mut [Service<'_>]) {
         for workload in [Workload::PointRead, Workload::Create] {
             for round in 0..self.options.rounds() {
-                for system in running {
-                    let cell = (workload, 16, system.kind, false);
+                say(&format!("{} items, open loop: {}", self.items, workload.title()));
+                for service in &mut *services {
+                    let cell = (workload, 16, service.kind, false);
                     let closed = self.measured.get(&cell).and_then(Measured::throughput);
                     if let Some(closed) = closed.filter(|closed| *closed >= 2.0) {
-                        self.measure_system(system, workload, 16, Some(closed / 2.0), round);
+                        self.measure_system(service, workload, 16, Some(closed / 2.0), round);
                     }
                 }
             }
@@ -468,23 +409,17 @@ impl Rounds<'_> {
     }
 }
 
-/// How long operations that were begun in time may take to end.
-const LATE_MAX: Duration = Duration::from_secs(15);
-
-/// Lets a process of its own do a plan.
-pub fn load(plan: &Plan) -> Figures {
-    let failed = |failure: String| Figures { failure: Some(failure), ..Figures::default() };
-    let Ok(text) = serde_json::to_string(plan) else { return failed("the plan is no JSON".to_owned()) };
-    let limit = Duration::from_millis(plan.warm_up_ms + plan.measure_ms) + LATE_MAX;
-    match own_output(&["load".to_owned(), text], limit) {
-        Ok(output) => serde_json::from_str(&output).unwrap_or_else(|error| failed(error.to_string())),
-        Err(failure) => failed(failure),
+/// The figures of a plan, and the processor time that the system has spent on it.
+fn measure_once(system: &Running, plan: &Plan) -> (Figures, f64) {
+    let cpu_before = process::cpu_seconds(system.process());
+    let mut figures = load(plan);
+    if figures.failure.is_none() {
+        system.settle();
     }
-}
-
-pub fn block_on<T>(future: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(future)
+    if figures.failure.is_none() && figures.operations == 0 {
+        figures.failure = Some(format!("not one operation within {} ms", plan.measure_ms));
+    }
+    (figures, process::cpu_seconds(system.process()) - cpu_before)
 }
 
 /// How long a split of the whole container takes, while nobody else asks.

@@ -1,8 +1,10 @@
 //! Orrery on its embedded store and on PostgreSQL, as ratios; what grouping commits gains; how much one statement
 //! brings.
 //!
-//! All servers run at once and are measured in turns, on a container of eight partitions. The ungrouped form has
-//! a transaction for every operation, with as many connections to the server as it likes best: 16 or 64.
+//! All servers run at once and are measured in turns, on a container of eight partitions, first with what only reads,
+//! then with what changes items, then with what creates some; whoever holds a tenth more items than stated is begun
+//! anew. The ungrouped form has a transaction for every operation, with as many connections to the server as it likes
+//! best: 16 or 64.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,13 +12,16 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 use clap::Args;
 use tokio_postgres::NoTls;
 
 use crate::cosmos;
 use crate::load::{Figures, Plan, Protocol};
+use crate::own::{block_on, fill, load, say};
 use crate::results::median;
+use crate::service::Growth;
 use crate::workload::Workload;
 
 #[derive(Args, Clone, Debug)]
@@ -71,19 +76,23 @@ enum Form {
 impl Form {
     const ALL: [Self; 4] = [Self::Embedded, Self::Grouped, Self::Ungrouped16, Self::Ungrouped64];
 
-    fn parameters(self) -> &'static str {
+    /// What its schemas are called, if it has any.
+    fn schema(self) -> Option<&'static str> {
         match self {
-            Self::Embedded => "",
-            Self::Grouped => "schema=bench_grouped",
-            Self::Ungrouped16 => "schema=bench_ungrouped16&grouping=off",
-            Self::Ungrouped64 => "schema=bench_ungrouped64&grouping=off&pool_max=64",
+            Self::Embedded => None,
+            Self::Grouped => Some("bench_grouped"),
+            Self::Ungrouped16 => Some("bench_ungrouped16"),
+            Self::Ungrouped64 => Some("bench_ungrouped64"),
         }
     }
-}
 
-#[expect(clippy::print_stderr, reason = "progress")]
-fn say(text: &str) {
-    eprintln!("{text}");
+    fn parameters(self) -> &'static str {
+        match self {
+            Self::Embedded | Self::Grouped => "",
+            Self::Ungrouped16 => "&grouping=off",
+            Self::Ungrouped64 => "&grouping=off&pool_max=64",
+        }
+    }
 }
 
 /// A PostgreSQL server of this run's own. It ends when its standard input does.
@@ -123,25 +132,137 @@ impl Drop for Server {
     }
 }
 
-/// An Orrery server.
-struct Gateway {
+/// An Orrery server, begun anew when it holds more items than stated, as in `service`.
+struct Gateway<'a> {
     form: Form,
-    address: String,
-    child: Child,
+    program: &'a Path,
+    url: &'a str,
+    /// Where the embedded form keeps its data.
+    data: &'a Path,
+    items: u64,
+    running: Option<Process>,
+    growth: Growth,
+    /// Numbers the beginnings, because each one has a folder or schema of its own.
+    beginnings: u64,
+    /// Numbers the runs, so that new items do not meet.
     runs: u64,
 }
 
-impl Gateway {
-    fn start(form: Form, program: &Path, url: &str, data: &Path) -> Result<Self, String> {
+/// How long loading may take.
+const FILL_TIME_MAX: Duration = Duration::from_mins(10);
+
+impl<'a> Gateway<'a> {
+    fn begin(
+        form: Form,
+        program: &'a Path,
+        url: &'a str,
+        data: &'a Path,
+        items: u64,
+    ) -> Result<Self, String> {
+        let growth = Growth::new(items);
+        let mut gateway =
+            Self { form, program, url, data, items, running: None, growth, beginnings: 0, runs: 0 };
+        gateway.ready()?;
+        Ok(gateway)
+    }
+
+    /// The address of the server with the stated items.
+    fn ready(&mut self) -> Result<&str, String> {
+        if self.running.is_none() {
+            self.remove_data();
+            self.beginnings += 1;
+            let mut arguments = vec!["--data".to_owned(), self.folder().display().to_string()];
+            if let Some(schema) = self.schema() {
+                let joint = if self.url.contains('?') { '&' } else { '?' };
+                let parameters = self.form.parameters();
+                arguments =
+                    vec!["--store".to_owned(), format!("{}{joint}schema={schema}{parameters}", self.url)];
+            }
+            let process = Process::start(self.program, &arguments)?;
+            set_up(&process.address)?;
+            fill("Orrery", &process.address, self.items, FILL_TIME_MAX)?;
+            self.running = Some(process);
+            self.growth = Growth::new(self.items);
+        }
+        self.running
+            .as_ref()
+            .map(|process| process.address.as_str())
+            .ok_or_else(|| "it does not run".to_owned())
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.data.join(self.beginnings.to_string())
+    }
+
+    fn schema(&self) -> Option<String> {
+        Some(format!("{}_{}", self.form.schema()?, self.beginnings))
+    }
+
+    /// Removes what the last beginning has left.
+    fn remove_data(&self) {
+        if self.beginnings == 0 {
+            return;
+        }
+        let Some(schema) = self.schema() else {
+            fs::remove_dir_all(self.folder()).ok();
+            return;
+        };
+        let dropped = block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(self.url, NoTls).await.map_err(|error| error.to_string())?;
+            tokio::spawn(async move { connection.await.ok() });
+            let statement = format!("DROP SCHEMA IF EXISTS {schema} CASCADE");
+            client.batch_execute(&statement).await.map_err(|error| error.to_string())
+        });
+        if let Err(failure) = dropped {
+            say(&format!("  {schema} remains: {failure}"));
+        }
+    }
+
+    fn measure(&mut self, options: &Options, workload: Workload, connections: u64, seed: u64) -> Figures {
+        self.runs += 1;
+        let run = self.runs;
+        let times = if workload.looks_at_everything() { 3.0 } else { 1.0 };
+        let measure_ms = (times * options.seconds * 1000.0) as u64;
+        let figures = match self.ready() {
+            Ok(address) => load(&Plan {
+                protocol: Protocol::Cosmos,
+                address: address.to_owned(),
+                workload,
+                items: options.items,
+                connections,
+                warm_up_ms: measure_ms / 3,
+                measure_ms,
+                seed,
+                run,
+                rate: None,
+            }),
+            Err(failure) => Figures { failure: Some(failure), ..Figures::default() },
+        };
+        self.growth.add(workload, &figures);
+        figures
+    }
+
+    /// Ends the server if it must be begun anew.
+    fn end_if_grown(&mut self) {
+        if self.growth.is_too_much() {
+            self.running = None;
+        }
+    }
+}
+
+/// The process of a server, ended when it is dropped.
+struct Process {
+    address: String,
+    child: Child,
+}
+
+impl Process {
+    fn start(program: &Path, arguments: &[String]) -> Result<Self, String> {
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--no-throttle"]);
-        if form == Form::Embedded {
-            command.arg("--data").arg(data);
-        } else {
-            let joint = if url.contains('?') { '&' } else { '?' };
-            command.arg("--store").arg(format!("{url}{joint}{}", form.parameters()));
-        }
         let mut child = command
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -151,76 +272,35 @@ impl Gateway {
             BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
         }
         let ready: serde_json::Value =
-            serde_json::from_str(&line).map_err(|_| format!("Orrery did not start on {form:?}"))?;
+            serde_json::from_str(&line).map_err(|_| "Orrery did not start".to_owned())?;
         let port = ready["port"].as_u64().ok_or("the server names no port")?;
-        Ok(Self { form, address: format!("127.0.0.1:{port}"), child, runs: 0 })
-    }
-
-    fn fill(&self, items: u64) -> Result<(), String> {
-        block_on(async {
-            let mut session = cosmos::Session::open(&self.address).await?;
-            let json = ("content-type", "application/json");
-            let body = format!("{{\"id\":\"{}\"}}", cosmos::DATABASE);
-            session.send("POST", "/dbs", &[json], &body).await?;
-            let body = format!(
-                "{{\"id\":\"{}\",\"partitionKey\":{{\"paths\":[\"/pk\"],\"kind\":\"Hash\",\"version\":2}}}}",
-                cosmos::CONTAINER
-            );
-            let path = format!("/dbs/{}/colls", cosmos::DATABASE);
-            let throughput = ("x-ms-offer-throughput", THROUGHPUT);
-            session.send("POST", &path, &[json, throughput], &body).await?;
-            Ok(())
-        })?;
-        own_output(&["fill", "Orrery", &self.address, &items.to_string()]).map(|_| ())
-    }
-
-    fn measure(&mut self, options: &Options, workload: Workload, connections: u64, seed: u64) -> Figures {
-        let failed = |failure: String| Figures { failure: Some(failure), ..Figures::default() };
-        self.runs += 1;
-        let measure_ms = (options.seconds * 1000.0) as u64;
-        let plan = Plan {
-            protocol: Protocol::Cosmos,
-            address: self.address.clone(),
-            workload,
-            items: options.items,
-            connections,
-            warm_up_ms: measure_ms / 3,
-            measure_ms,
-            seed,
-            run: self.runs,
-            rate: None,
-        };
-        let Ok(text) = serde_json::to_string(&plan) else { return failed("the plan is no JSON".to_owned()) };
-        match own_output(&["load", &text]) {
-            Ok(output) => serde_json::from_str(&output).unwrap_or_else(|error| failed(error.to_string())),
-            Err(failure) => failed(failure),
-        }
+        Ok(Self { address: format!("127.0.0.1:{port}"), child })
     }
 }
 
-impl Drop for Gateway {
+impl Drop for Process {
     fn drop(&mut self) {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().ok();
         self.child.wait().ok();
     }
 }
 
-fn own_output(arguments: &[&str]) -> Result<String, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-}
-
-fn block_on<T>(future: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(future)
+/// Makes the container, of eight partitions.
+fn set_up(address: &str) -> Result<(), String> {
+    block_on(async {
+        let mut session = cosmos::Session::open(address).await?;
+        let json = ("content-type", "application/json");
+        let body = format!("{{\"id\":\"{}\"}}", cosmos::DATABASE);
+        session.send("POST", "/dbs", &[json], &body).await?;
+        let body = format!(
+            "{{\"id\":\"{}\",\"partitionKey\":{{\"paths\":[\"/pk\"],\"kind\":\"Hash\",\"version\":2}}}}",
+            cosmos::CONTAINER
+        );
+        let path = format!("/dbs/{}/colls", cosmos::DATABASE);
+        let throughput = ("x-ms-offer-throughput", THROUGHPUT);
+        session.send("POST", &path, &[json, throughput], &body).await?;
+        Ok(())
+    })
 }
 
 /// What the server counted during one measurement.
@@ -293,19 +373,20 @@ pub fn run(options: &Options) -> Result<(), String> {
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
     let own = if options.store.is_none() { Some(Server::start()?) } else { None };
     let url = own.as_ref().map_or_else(|| options.store.clone().unwrap_or_default(), |own| own.url.clone());
+    let data = temporary.path().join("data");
     let mut gateways = Vec::new();
     for form in Form::ALL {
         say(&format!("starting Orrery, {form:?}, and loading {} items", options.items));
-        let gateway = Gateway::start(form, &options.orrery, &url, &temporary.path().join("data"))?;
-        gateway.fill(options.items)?;
-        gateways.push(gateway);
+        gateways.push(Gateway::begin(form, &options.orrery, &url, &data, options.items)?);
     }
     let mut cells: Cells = BTreeMap::new();
     let wanted =
         |workload: &Workload| options.workloads.is_empty() || options.workloads.contains(&workload.name());
+    let mut workloads: Vec<Workload> = Workload::ALL.into_iter().filter(wanted).collect();
+    workloads.sort_by_key(|workload| workload.turn());
     for round in 0..options.rounds {
-        for workload in Workload::ALL.into_iter().filter(wanted) {
-            measure(options, &mut gateways[..2], &mut cells, &url, (workload, CONNECTIONS, round));
+        for workload in &workloads {
+            measure(options, &mut gateways[..2], &mut cells, &url, (*workload, CONNECTIONS, round));
         }
         for connections in WRITERS {
             measure(options, &mut gateways[1..], &mut cells, &url, (Workload::Create, connections, round));
@@ -352,22 +433,25 @@ fn measure(
     url: &str,
     (workload, connections, round): (Workload, u64, u64),
 ) {
-    say(&format!("round {}: {}, {connections} connections", round + 1, workload.title()));
+    say(&format!(
+        "round {} of {}: {}, {connections} connections",
+        round + 1,
+        options.rounds,
+        workload.title()
+    ));
     for gateway in gateways {
-        count(url);
-        let mut figures = gateway.measure(options, workload, connections, round);
-        if figures.failure.is_none() && figures.operations == 0 {
-            // It takes longer than a round: a longer one.
-            let longer = Options { seconds: options.seconds * 8.0, ..options.clone() };
-            count(url);
-            figures = gateway.measure(&longer, workload, connections, round);
+        if let Err(failure) = gateway.ready() {
+            say(&format!("  {:?} could not be begun anew: {failure}", gateway.form));
         }
+        count(url);
+        let figures = gateway.measure(options, workload, connections, round);
         let counted = if gateway.form == Form::Embedded { None } else { count(url) };
         match &figures.failure {
             Some(failure) => say(&format!("  {:?}: {failure}", gateway.form)),
-            None => say(&format!("  {:?}: {:.0}/s", gateway.form, figures.rate())),
+            None => say(&format!("  {:?}: {:.1}/s", gateway.form, figures.rate())),
         }
         cells.entry((workload, connections, gateway.form)).or_default().add(&figures, counted);
+        gateway.end_if_grown();
     }
 }
 
@@ -382,8 +466,8 @@ fn over(above: Option<f64>, below: Option<f64>) -> Option<f64> {
 fn report(options: &Options, cells: &Cells) -> String {
     let mut text = format!(
         "# Orrery on its two stores\n\nMedians of {} rounds of {} s each, {} items in eight partitions; the embedded \
-         store, PostgreSQL with fsync on, servers and clients share one machine. Ratios carry over to other \
-         machines better than rates.\n\n",
+         store, PostgreSQL with fsync on, servers and clients share one machine. Every measurement finds that many \
+         items, at most a tenth more. Ratios carry over to other machines better than rates.\n\n",
         options.rounds, options.seconds, options.items
     );
     let get = |workload, connections, form| cells.get(&(workload, connections, form));

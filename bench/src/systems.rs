@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::load::Protocol;
+use crate::process;
 
 /// Versions that are known to install; the registries keep them.
 const COSMIUM: &str = "github.com/pikami/cosmium";
@@ -59,7 +60,6 @@ impl Kind {
 pub struct Running {
     pub kind: Kind,
     pub address: String,
-    pub data: PathBuf,
     pub start_up: Duration,
     child: Child,
 }
@@ -72,6 +72,32 @@ impl Running {
     /// Ends it as an operator would.
     pub fn stop(mut self) {
         self.terminate();
+    }
+
+    /// Ends it without waiting for what it does: nobody needs its data any more.
+    pub fn end_at_once(mut self) {
+        if self.kind == Kind::Postgres {
+            // Its connections are processes of their own, which end with it only if it ends them itself.
+            Command::new("kill").args(["-QUIT", &self.child.id().to_string()]).status().ok();
+        } else {
+            self.child.kill().ok();
+        }
+        self.child.wait().ok();
+    }
+
+    /// Waits until it has done what it put off (merging tables, writing back), for a few seconds at most: that is
+    /// part of its own work, and none is to pay for another's.
+    pub fn settle(&self) {
+        const PAUSE: Duration = Duration::from_millis(100);
+        let spent = || process::cpu_seconds(self.process());
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(4) {
+            let before = spent();
+            std::thread::sleep(PAUSE);
+            if spent() - before < 0.1 * PAUSE.as_secs_f64() {
+                return;
+            }
+        }
     }
 
     fn terminate(&mut self) {
@@ -284,7 +310,7 @@ impl Programs {
             std::thread::sleep(Duration::from_millis(500));
         }
         let address = format!("127.0.0.1:{port}");
-        Ok(Running { kind, address, data: data.to_owned(), start_up, child })
+        Ok(Running { kind, address, start_up, child })
     }
 }
 

@@ -95,6 +95,30 @@ impl Workload {
         }
     }
 
+    /// New items of one operation, on average.
+    pub fn items_created(self) -> f64 {
+        match self {
+            Self::Create => 1.0,
+            Self::Batch50 => 50.0,
+            Self::YcsbD | Self::YcsbE => 0.05,
+            _ => 0.0,
+        }
+    }
+
+    /// Its turn in a round: first what only reads, then what changes items, then what creates some.
+    pub fn turn(self) -> u8 {
+        match (self.writes_like(), self.items_created() > 0.0) {
+            (None, _) => 0,
+            (_, false) => 1,
+            (_, true) => 2,
+        }
+    }
+
+    /// Whether one operation looks at every item and takes as long as thousands of others.
+    pub fn looks_at_everything(self) -> bool {
+        matches!(self, Self::GroupBy | Self::ScanUnindexed)
+    }
+
     /// The workloads it is a mix of, with how often each is done in one operation. For the limit of a workload with
     /// one answer, that is itself.
     pub fn parts(self) -> &'static [(Self, f64)] {
@@ -282,6 +306,24 @@ mod tests {
                 let Operation::Create(number) = stream.next() else { panic!() };
                 assert!(number >= 10_000_000 && seen.insert(number));
             }
+        }
+    }
+
+    /// The number of items that a workload says it creates is what its operations create.
+    #[test]
+    fn what_creates_items_says_how_many() {
+        for workload in Workload::ALL {
+            let created: u32 = operations(workload, 10_000)
+                .iter()
+                .map(|operation| match operation {
+                    Operation::Create(_) => 1,
+                    Operation::Batch(_) => 50,
+                    _ => 0,
+                })
+                .sum();
+            let expected = workload.items_created() * 10_000.0;
+            assert!((f64::from(created) - expected).abs() <= expected / 5.0, "{workload:?}: {created}");
+            assert_eq!(workload.turn() == 2, created > 0, "{workload:?}");
         }
     }
 
