@@ -225,7 +225,11 @@ pub async fn fill(protocol: Protocol, address: &str, items: u64, bulk: bool) -> 
     for task in tasks {
         task.await.map_err(|error| error.to_string())??;
     }
-    Ok(begun.elapsed())
+    let time = begun.elapsed();
+    if protocol == Protocol::Postgres {
+        postgres::Session::open(address).await?.tidy().await?;
+    }
+    Ok(time)
 }
 
 #[cfg(test)]

@@ -51,6 +51,11 @@ impl Session {
         self.client.batch_execute(SET_UP).await.map_err(text)
     }
 
+    /// Lets the server do at once what it would do some time after loading: count, and put the index in order.
+    pub async fn tidy(&mut self) -> Result<(), String> {
+        self.client.batch_execute("VACUUM (ANALYZE) items").await.map_err(text)
+    }
+
     async fn statement(&mut self, sql: &'static str) -> Result<Statement, String> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());

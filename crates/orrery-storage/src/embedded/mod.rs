@@ -50,7 +50,7 @@ pub enum Durability {
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
     pub durability: Durability,
-    /// Blocks of tables kept in memory, at most.
+    /// Memory for blocks of tables, with what they take beyond their content.
     pub cache_bytes: u64,
     /// Size of the memtable. It bounds memory, and the replay after a crash: up to three of them.
     pub memtable_bytes: u64,
@@ -76,10 +76,16 @@ impl Default for EmbeddedOptions {
             limits: Limits::COMMON,
             waiting_max: 16_384,
             partition_waiting_max: 4096,
-            slow_reads_max: 32,
+            slow_reads_max: slow_reads_max(),
             verify_tables: false,
         }
     }
+}
+
+/// Enough to keep processors and disk busy. Each one needs a thread, and each thread keeps memory of its own.
+fn slow_reads_max() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (4 * processors).clamp(8, 32)
 }
 
 /// A store in a directory of the local disk.

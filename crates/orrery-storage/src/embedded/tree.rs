@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 use lsm_tree::compaction::{CompactionStrategy, Leveled};
-use lsm_tree::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
+use lsm_tree::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, InternalValue, SeqNo,
     SequenceNumberCounter, ValueType,
@@ -35,6 +37,16 @@ use crate::transaction::panic_text;
 
 /// Files of tables that stay open. Well below the usual limit of 1,024 per process, which sockets share.
 const OPEN_FILES_MAX: usize = 256;
+
+/// Data blocks end with the entry that reaches this size. With it and what closes the block, a block of index entries
+/// takes 4 KB of memory; a little more would take 5, the allocator's next size.
+const BLOCK_BYTES: u32 = 3840;
+
+/// What the tree's cache may count of the memory that it is given. It counts the content of blocks; with the
+/// allocator's rounding, its own table and what eviction leaves between blocks, they take half as much again.
+fn cache_content_bytes(cache_bytes: u64) -> u64 {
+    cache_bytes / 3 * 2
+}
 
 /// "Input/output error", which has no kind of its own.
 const EIO: i32 = 5;
@@ -78,7 +90,8 @@ impl Tree {
         let stopping = Arc::new(AtomicBool::new(false));
         let bloom = |bits| FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits));
         let tree = Config::new(path, sequence.clone(), SequenceNumberCounter::default())
-            .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
+            .use_cache(Arc::new(Cache::with_capacity_bytes(cache_content_bytes(cache_bytes))))
+            .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
             .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_FILES_MAX))))
             // Young tables live shortly: compressing them costs more than it saves.
             .data_block_compression_policy(CompressionPolicy::new([
