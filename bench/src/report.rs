@@ -75,6 +75,9 @@ fn rate(scale: &Scale, workload: Workload, connections: u64, kind: Kind) -> Opti
     closed(scale, workload, connections, kind).and_then(Measured::throughput)
 }
 
+/// They keep everything in memory and have no index.
+const EMULATORS: [Kind; 2] = [Kind::Cosmium, Kind::Vercel];
+
 /// A target of the project: what, its value here, the bound.
 struct Target {
     what: String,
@@ -136,13 +139,12 @@ fn targets(results: &Results) -> Vec<Target> {
             2.0,
         ),
     ];
-    let emulators = [Kind::Cosmium, Kind::Vercel];
     for (kind, whose) in [
         (Kind::Orrery, "every workload / best emulator that runs it (they keep nothing on disk)"),
         (Kind::OrreryMemory, "the same of Orrery in memory"),
     ] {
         let worst = Workload::ALL.into_iter().filter_map(|workload| {
-            let peer = best(workload, &emulators)?;
+            let peer = best(workload, &EMULATORS)?;
             Some((workload, rate(first, workload, 16, kind)? / peer))
         });
         let worst = worst.min_by(|first, second| first.1.total_cmp(&second.1));
@@ -372,9 +374,11 @@ fn limits(line: &mut Line<'_>, results: &Results) {
     let Some(first) = results.scales.first() else { return };
     line(format_args!("\n## Limits of this machine\n"));
     line(format_args!(
-        "The limit of what reads is a bare hyper server that checks the signature and repeats the same answer; of what writes, the\nstorage engine alone with the same batches and the same group commit, without HTTP; of a mix, its parts one after the other.\n"
+        "The limit of what reads is a bare hyper server that checks the signature and repeats the same answer; of what writes, the\nstorage engine alone with the same batches and the same group commit, without HTTP; of a mix, its parts one after the other.\nThe last columns tell how much faster than its peers Orrery would be at its limit.\n"
     ));
-    line(format_args!("| workload | connections | limit | Orrery | share |\n|---|---|---|---|---|"));
+    line(format_args!(
+        "| workload | connections | limit | Orrery | share | limit / PostgreSQL | limit / best emulator |\n|---|---|---|---|---|---|---|"
+    ));
     let cells: BTreeSet<(Workload, u64)> = first
         .measured
         .iter()
@@ -384,19 +388,25 @@ fn limits(line: &mut Line<'_>, results: &Results) {
     for (workload, connections) in cells {
         let Some(limit) = results.limits.of(workload, connections) else { continue };
         let own = rate(first, workload, connections, Kind::Orrery);
+        let over = |kinds: &[Kind]| {
+            let rates = kinds.iter().filter_map(|kind| rate(first, workload, connections, *kind));
+            rates.reduce(f64::max).map_or_else(|| "–".to_owned(), |peer| short(limit / peer))
+        };
         line(format_args!(
-            "| {} | {connections} | {}/s | {} | {} |",
+            "| {} | {connections} | {}/s | {} | {} | {} | {} |",
             workload.title(),
             short(limit),
             own.map_or_else(|| "fails".to_owned(), |own| short(own) + "/s"),
             own.map_or_else(|| "–".to_owned(), |own| short(own / limit)),
+            over(&[Kind::Postgres]),
+            over(&EMULATORS),
         ));
     }
     for (connections, bare) in &results.limits.bare {
         let signed = results.limits.of(Workload::PointRead, *connections).unwrap_or(0.0);
         let own = rate(first, Workload::PointRead, *connections, Kind::Orrery).unwrap_or(0.0);
         line(format_args!(
-            "| point read, without the check of signatures | {connections} | {}/s ({} with it) | {}/s | {} |",
+            "| point read, without the check of signatures | {connections} | {}/s ({} with it) | {}/s | {} | | |",
             short(*bare),
             short(signed),
             short(own),
@@ -472,7 +482,8 @@ mod tests {
         assert!(text.contains("| point read | 16 | 200/s | 2.5 | fails | – |"), "{text}");
         assert!(text.contains("- Cosmium, point read, 16 connections: status 500"), "{text}");
         assert!(text.contains("- cosmosdb-server: npm is not there"), "{text}");
-        assert!(text.contains("| point read | 64 | 400/s | 300/s | 0.75 |"), "{text}");
+        assert!(text.contains("| point read | 16 | 500/s | 200/s | 0.4 | 6.25 | – |"), "{text}");
+        assert!(text.contains("| point read | 64 | 400/s | 300/s | 0.75 | – | – |"), "{text}");
     }
 
     #[test]

@@ -106,6 +106,18 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// With huge pages its resident memory would be a multiple of what it uses.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_server_takes_no_huge_pages() {
+    let server = Server::start(&["--in-memory"]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    // Kernels before 5.0 do not tell.
+    if let Some(line) = status.lines().find(|line| line.starts_with("THP_enabled:")) {
+        assert_eq!(line.split_whitespace().nth(1), Some("0"), "{line}");
+    }
+}
+
 #[test]
 fn help_tells_what_there_is() {
     let (code, stdout, _) = run(&mut orrery(&["--help"]));
