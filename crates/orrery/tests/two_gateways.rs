@@ -1,6 +1,6 @@
 //! Two servers on one PostgreSQL, thirty-two clients on five items of one partition. In the middle the partition is
 //! split, one server is killed, and PostgreSQL itself is killed, with everything that makes it durable. In the
-//! end acknowledgements, versions, positions, index entries and the change feed agree.
+//! end acknowledgements, versions, positions, index entries and both change feeds agree.
 
 #![allow(
     unreachable_pub,
@@ -14,6 +14,8 @@
 mod client;
 #[path = "crash/server.rs"]
 mod server;
+#[path = "crash/windows.rs"]
+mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -82,7 +84,8 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
     let mut second = start();
     let mut client = Client::new(first.port);
     post(&mut client, "/dbs", r#"{"id":"db"}"#, 201);
-    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
+        "changeFeedPolicy":{"retentionDuration":600}}"#;
     post(&mut client, "/dbs/db/colls", body, 201);
     for item in 0..ITEMS {
         let body = format!(r#"{{"id":"i{item}","pk":"k{item}","n":0,"log":[]}}"#);
@@ -91,6 +94,10 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
         assert_eq!(client.send("POST", DOCS, &headers, body.as_bytes()).unwrap().status, 201);
     }
     seen_within_a_second(second.port);
+    let mut from_here = Vec::new();
+    assert!(
+        windows::read(&mut client, windows::from_now(), &windows::ALL_VERSIONS, &mut from_here).is_empty()
+    );
 
     let ports = [Arc::new(AtomicU16::new(first.port)), Arc::new(AtomicU16::new(second.port))];
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -126,6 +133,7 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
     assert_eq!(items, check_items(&mut other, &known), "both servers say the same");
     check_positions(&known, &items);
     check_feed(&mut client, &items, &known);
+    check_versions(&mut other, from_here, &items, &known);
     check_queries(&mut other, &items);
     // The same items in a container of their own have as many index entries.
     let body = r#"{"id":"r","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
@@ -311,6 +319,28 @@ fn check_feed(client: &mut Client, items: &[Value], known: &[Known]) {
         }
     }
     assert_eq!(found.into_values().collect::<Vec<_>>(), items);
+}
+
+/// Every version of every item once and in order, with the number that its writer was told.
+fn check_versions(client: &mut Client, from: Vec<windows::Window>, items: &[Value], known: &[Known]) {
+    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in windows::read(client, from, &windows::ALL_VERSIONS, &mut Vec::new()) {
+        let (item, metadata) = (row.get("current").unwrap(), row.get("metadata").unwrap());
+        let log = item.get("log").unwrap().as_array().unwrap();
+        let mark = log.last().unwrap().as_str().unwrap();
+        let of_item = versions.entry(item.get("id").unwrap().as_str().unwrap().to_owned()).or_default();
+        of_item.push(mark.to_owned());
+        assert_eq!(log.len(), of_item.len(), "{mark} does not follow the version before it");
+        if let Some((range, number)) = known.iter().find_map(|known| known.positions.get(mark)) {
+            let told = metadata.get("lsn").unwrap().as_i64();
+            assert_eq!(told, Some(i64::try_from(*number).unwrap()), "{mark} in {range}");
+        }
+    }
+    for (item, versions) in items.iter().zip(versions.values()) {
+        let log = item.get("log").unwrap().as_array().unwrap();
+        assert!(log.iter().map(|mark| mark.as_str().unwrap()).eq(versions.iter().map(String::as_str)));
+    }
+    assert_eq!(versions.len(), ITEMS);
 }
 
 /// The index leads to each item by its last version and to none by an earlier one.

@@ -6,27 +6,24 @@ use std::collections::BTreeMap;
 use orrery_model::Value;
 
 use crate::client::Client;
+use crate::windows::{ALL_VERSIONS, Window, from_now, read};
 use crate::writer::{Place, Version, Writer};
-
-const DOCS: &str = "/dbs/db/colls/c/docs";
 
 /// A reader of all versions: windows of effective keys, each with its position.
 pub struct Reader {
-    windows: Vec<(String, String, String)>,
+    windows: Vec<Window>,
     seen: BTreeMap<Place, Vec<Option<u64>>>,
 }
 
 impl Reader {
     pub fn new() -> Self {
-        Self { windows: vec![(String::new(), "FF".into(), "*".into())], seen: BTreeMap::new() }
+        Self { windows: from_now(), seen: BTreeMap::new() }
     }
 
     /// Reads to the end and compares with what the writers know.
     pub fn verify(&mut self, client: &mut Client, writers: &[Writer], context: &str) {
-        let headers =
-            [("a-im", "Full-Fidelity Feed"), ("x-ms-cosmos-changefeed-wire-format-version", "2021-09-15")];
         let windows = std::mem::take(&mut self.windows);
-        for row in read(client, windows, &headers, &mut self.windows) {
+        for row in read(client, windows, &ALL_VERSIONS, &mut self.windows) {
             let (current, metadata) = (row.get("current").unwrap(), row.get("metadata").unwrap());
             if metadata.get("operationType").and_then(Value::as_str) == Some("delete") {
                 let id = metadata.get("id").and_then(Value::as_str).unwrap().to_owned();
@@ -65,44 +62,4 @@ pub fn latest(client: &mut Client, context: &str) -> BTreeMap<Place, Version> {
         );
     }
     found
-}
-
-/// Reads some windows to their ends, which go to `ends`.
-fn read(
-    client: &mut Client,
-    mut windows: Vec<(String, String, String)>,
-    headers: &[(&str, &str)],
-    ends: &mut Vec<(String, String, String)>,
-) -> Vec<Value> {
-    let mut rows = Vec::new();
-    while let Some((min, max, etag)) = windows.pop() {
-        let mut sent = headers.to_vec();
-        sent.extend([("x-ms-start-epk", min.as_str()), ("x-ms-end-epk", max.as_str())]);
-        sent.extend([("x-ms-read-key-type", "EffectivePartitionKeyRange"), ("x-ms-max-item-count", "100")]);
-        if !etag.is_empty() {
-            sent.push(("if-none-match", etag.as_str()));
-        }
-        let page = client.send("GET", DOCS, &sent, b"").unwrap();
-        let next = page.header("etag").unwrap_or_default().to_owned();
-        match page.status {
-            304 => ends.push((min, max, next)),
-            200 => {
-                rows.extend_from_slice(page.json().get("Documents").and_then(Value::as_array).unwrap());
-                windows.push((min, max, next));
-            }
-            // Split, or in several partitions from the start: each part goes on from the same position.
-            410 => {
-                let ranges = client.send("GET", "/dbs/db/colls/c/pkranges", &[], b"").unwrap().json();
-                for range in ranges.get("PartitionKeyRanges").and_then(Value::as_array).unwrap() {
-                    let text = |name: &str| range.get(name).and_then(Value::as_str).unwrap().to_owned();
-                    let part = (text("minInclusive").max(min.clone()), text("maxExclusive").min(max.clone()));
-                    if part.0 < part.1 {
-                        windows.push((part.0, part.1, etag.clone()));
-                    }
-                }
-            }
-            _ => panic!("{}", page.text()),
-        }
-    }
-    rows
 }

@@ -11,6 +11,7 @@
 mod client;
 mod feeds;
 mod server;
+mod windows;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
