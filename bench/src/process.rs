@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Clock ticks a second in /proc; Linux has had 100 on all machines for decades.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -28,6 +29,20 @@ pub fn cpu_seconds(process: u32) -> f64 {
         number(11) + number(12) + number(13) + number(14)
     };
     family(process).into_iter().map(of).sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// Waits until a server has done what it put off (merging tables, writing back), for a few seconds at most: that is
+/// part of its own work, and none is to pay for another's.
+pub fn settle(process: u32) {
+    const PAUSE: Duration = Duration::from_millis(100);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        let before = cpu_seconds(process);
+        std::thread::sleep(PAUSE);
+        if cpu_seconds(process) - before < 0.1 * PAUSE.as_secs_f64() {
+            return;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]

@@ -20,6 +20,7 @@ use tokio_postgres::NoTls;
 use crate::cosmos;
 use crate::load::{Figures, Plan, Protocol};
 use crate::own::{block_on, fill, load, say};
+use crate::process;
 use crate::results::median;
 use crate::service::Growth;
 use crate::workload::Workload;
@@ -263,6 +264,8 @@ impl Process {
         command.args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--no-throttle"]);
         let mut child = command
             .args(arguments)
+            // Servers are ended and begun anew all the time, which is not worth telling.
+            .env("ORRERY_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -373,6 +376,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
     let own = if options.store.is_none() { Some(Server::start()?) } else { None };
     let url = own.as_ref().map_or_else(|| options.store.clone().unwrap_or_default(), |own| own.url.clone());
+    let server = own.as_ref().map(|own| own.child.id());
     let data = temporary.path().join("data");
     let mut gateways = Vec::new();
     for form in Form::ALL {
@@ -386,10 +390,16 @@ pub fn run(options: &Options) -> Result<(), String> {
     workloads.sort_by_key(|workload| workload.turn());
     for round in 0..options.rounds {
         for workload in &workloads {
-            measure(options, &mut gateways[..2], &mut cells, &url, (*workload, CONNECTIONS, round));
+            measure(options, &mut gateways[..2], &mut cells, (&url, server), (*workload, CONNECTIONS, round));
         }
         for connections in WRITERS {
-            measure(options, &mut gateways[1..], &mut cells, &url, (Workload::Create, connections, round));
+            measure(
+                options,
+                &mut gateways[1..],
+                &mut cells,
+                (&url, server),
+                (Workload::Create, connections, round),
+            );
         }
     }
     drop(gateways);
@@ -430,7 +440,7 @@ fn measure(
     options: &Options,
     gateways: &mut [Gateway],
     cells: &mut Cells,
-    url: &str,
+    (url, server): (&str, Option<u32>),
     (workload, connections, round): (Workload, u64, u64),
 ) {
     say(&format!(
@@ -442,6 +452,9 @@ fn measure(
     for gateway in gateways {
         if let Err(failure) = gateway.ready() {
             say(&format!("  {:?} could not be begun anew: {failure}", gateway.form));
+        }
+        for process in gateway.running.iter().map(|running| running.child.id()).chain(server) {
+            process::settle(process);
         }
         count(url);
         let figures = gateway.measure(options, workload, connections, round);

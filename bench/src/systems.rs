@@ -85,19 +85,9 @@ impl Running {
         self.child.wait().ok();
     }
 
-    /// Waits until it has done what it put off (merging tables, writing back), for a few seconds at most: that is
-    /// part of its own work, and none is to pay for another's.
+    /// Waits until it has done what it put off.
     pub fn settle(&self) {
-        const PAUSE: Duration = Duration::from_millis(100);
-        let spent = || process::cpu_seconds(self.process());
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(4) {
-            let before = spent();
-            std::thread::sleep(PAUSE);
-            if spent() - before < 0.1 * PAUSE.as_secs_f64() {
-                return;
-            }
-        }
+        process::settle(self.process());
     }
 
     fn terminate(&mut self) {
