@@ -269,7 +269,11 @@ fn prepare(config: &mut Config, schema: &str) {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(Duration::from_secs(10));
     }
-    config.keepalives(true).keepalives_idle(Duration::from_secs(15));
+    // A machine that loses its power says nothing. While an answer is waited for, only these notice it: ten seconds,
+    // as the timeout above gives those who have something to send.
+    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+        config.keepalives_idle(Duration::from_secs(5));
+    }
     if config.get_keepalives_interval().is_none() {
         config.keepalives_interval(Duration::from_secs(5));
     }
@@ -346,6 +350,20 @@ mod tests {
         let at = |text: &str| own.rfind(text).unwrap();
         assert!(at("lock_timeout=7") > at("lock_timeout=3000"), "{own}");
         assert!(at("search_path=orrery") > at("search_path=other"), "{own}");
+    }
+
+    #[test]
+    fn dead_connections_are_noticed_as_the_url_says() {
+        let config = |url: &str| PostgresOptions::parse(url).unwrap().config;
+        let plain = config("postgres://h/d");
+        assert!(plain.get_keepalives());
+        assert_eq!(plain.get_keepalives_idle(), Duration::from_secs(5));
+        assert_eq!(plain.get_keepalives_interval(), Some(Duration::from_secs(5)));
+        assert_eq!(plain.get_tcp_user_timeout(), Some(&Duration::from_secs(10)));
+        let own = config("postgres://h/d?keepalives_idle=40&keepalives_interval=7&tcp_user_timeout=50");
+        assert_eq!(own.get_keepalives_idle(), Duration::from_secs(40));
+        assert_eq!(own.get_keepalives_interval(), Some(Duration::from_secs(7)));
+        assert_eq!(own.get_tcp_user_timeout(), Some(&Duration::from_secs(50)));
     }
 
     #[test]
