@@ -51,9 +51,9 @@ pub(super) struct Busy<'a, L, O>(&'a Turns<L, O>);
 pub(super) struct Turn<'a, L, O>(&'a Turns<L, O>);
 
 impl<L, O> Turns<L, O> {
-    /// For lanes that share transactions: the fewer, the larger.
+    /// For lanes that share transactions: the fewer, the larger; but while some wait for the disk, others shall go on.
     pub(super) fn shared() -> Self {
-        Self::new(2, 8, 4)
+        Self::new(3, 8, 4)
     }
 
     /// For lanes that write each for itself: half of them at once, so that the others' groups grow while they wait no
@@ -210,6 +210,7 @@ mod tests {
     async fn those_who_wait_are_taken_along_and_told() {
         let turns = Numbers { wait_max: Duration::from_hours(1), ..Numbers::shared() };
         let (first, second) = (lead(&turns, 1).await, lead(&turns, 2).await);
+        let third = lead(&turns, 4).await;
         let mut waiting = Box::pin(turns.turn(3));
         tokio::select! {
             biased;
@@ -221,7 +222,7 @@ mod tests {
         assert!(second.take_along().is_none());
         let Part::Follow(outcome) = waiting.await else { panic!("it was taken along") };
         // It is not called as well.
-        drop((first, second));
+        drop((first, second, third));
         assert_eq!(turns.state.lock().writing, 0);
         tell.send("written").unwrap();
         assert_eq!(outcome.await.unwrap(), "written");
