@@ -59,12 +59,12 @@ pub struct Options {
     seconds: f64,
 }
 
-/// Request units that make eight partitions.
 /// As docs/deploy.md advises: room for the indexes and for a log without a checkpoint every few seconds. The statistics
 /// tell how many statements there were.
 const SERVER_OPTIONS: &str =
     "-c shared_preload_libraries=pg_stat_statements -c shared_buffers=512MB -c max_wal_size=4GB";
 
+/// Request units that make eight partitions.
 const THROUGHPUT: &str = "80000";
 /// Connections of clients for the comparison of the stores.
 const CONNECTIONS: u64 = 16;
