@@ -184,9 +184,13 @@ async fn without_the_coordinator_partitions_on_workers_are_served() {
     assert!(stores[0].coordination().unwrap().try_duty("work").await.unwrap().is_some());
 }
 
-/// A machine without power says nothing at all, not even that it is gone.
+/// A machine without power says nothing at all, not even that it is gone. Both at once, because it takes its time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_owner_is_found_out_and_gone_round() {
+async fn silent_machines_are_found_out_and_gone_round() {
+    tokio::join!(a_silent_owner(), a_silent_host_before_another_one());
+}
+
+async fn a_silent_owner() {
     let cluster = Cluster::start().await;
     let stores = cluster.open_two().await;
     for store in &stores {
@@ -203,13 +207,10 @@ async fn a_silent_owner_is_found_out_and_gone_round() {
         assert_eq!(page.values[0].as_deref().unwrap(), 2_u64.to_be_bytes());
     }
     // And from now on nobody waits for it, though routes are looked up again now and then.
-    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    let began = Instant::now();
     while began.elapsed() < Duration::from_secs(4) {
-        let began = Instant::now();
         commit(&*stores[0], place(ON_SECOND), increment()).await.unwrap();
-        longest = longest.max(began.elapsed());
     }
-    eprintln!("beside a silent owner a commit took up to {} ms", longest.as_millis());
     cluster.workers[1].open().await;
     let before = cluster.workers[1].passed();
     until("the way back", async || {
@@ -220,8 +221,7 @@ async fn a_silent_owner_is_found_out_and_gone_round() {
 }
 
 /// Several hosts in the URL: a primary that lost its power does not keep anybody from the one that took over.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_host_does_not_hide_the_next_one() {
+async fn a_silent_host_before_another_one() {
     let socket = server().directory().join(".s.PGSQL.5432");
     let hosts = [Proxy::start(socket.clone()).await, Proxy::start(socket).await];
     connect(server().url()).await.batch_execute("CREATE DATABASE hosts").await.unwrap();
