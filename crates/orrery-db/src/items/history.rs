@@ -10,7 +10,7 @@
 //! place (effective key and id); then the item as it is stored or, of a delete, its partition key as JSON. Integers
 //! are big-endian.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -36,9 +36,10 @@ const EXPIRED: u8 = 1;
 /// Versions removed in one transaction.
 const TRIM_AT_ONCE: usize = 500;
 
-/// Containers whose marks or logs may not be as their definition wants them.
+/// Containers whose marks or logs may not be as their definition wants them, and how often that was noted: whoever
+/// brings one in order must not take away what was noted meanwhile.
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled(Mutex<HashSet<ContainerRid>>);
+pub(crate) struct Unsettled(Mutex<HashMap<ContainerRid, u64>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
@@ -169,7 +170,7 @@ impl Database {
 
     /// Notes that the container's marks are to be looked at.
     pub(crate) fn unsettle_history(&self, container: ContainerRid) {
-        self.unsettled_histories.0.lock().insert(container);
+        *self.unsettled_histories.0.lock().entry(container).or_default() += 1;
     }
 
     /// Brings the marks of a container's partitions to what its definition says. Splits may go on meanwhile.
@@ -202,20 +203,27 @@ impl Database {
     /// One round of background work on the logs: what is too old goes, and so does all of a container that no
     /// longer keeps versions.
     pub(crate) async fn maintain_history(&self, container: &Arc<Container>) -> Result<()> {
-        let unsettled = self.unsettled_histories.0.lock().contains(&container.rid);
-        if unsettled {
+        let unsettled = self.unsettled_histories.0.lock().get(&container.rid).copied();
+        let mut container = Arc::clone(container);
+        if unsettled.is_some() {
             self.set_recording(container.rid).await?;
+            // The round may have begun before the change that is to be followed.
+            match self.catalog.snapshot().container_by_rid(container.rid) {
+                Some(current) => container = Arc::clone(current),
+                None => return Ok(()),
+            }
         }
-        let before = match self.history_seconds(container) {
+        let before = match self.history_seconds(&container) {
             Some(seconds) => self.env.now_seconds().saturating_sub(seconds),
-            None if unsettled => i64::MAX,
+            None if unsettled.is_some() => i64::MAX,
             None => return Ok(()),
         };
         for partition in &container.partitions {
             self.trim_history(partition, before).await?;
         }
-        if unsettled {
-            self.unsettled_histories.0.lock().remove(&container.rid);
+        let mut all = self.unsettled_histories.0.lock();
+        if unsettled.is_some() && all.get(&container.rid).copied() == unsettled {
+            all.remove(&container.rid);
         }
         Ok(())
     }
