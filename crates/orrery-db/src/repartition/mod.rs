@@ -200,8 +200,12 @@ impl Database {
                 own.failure = None;
                 Ok(())
             };
-            self.edit_repartition(source.rid, again).await?;
-            self.run_in_background(&source);
+            match self.edit_repartition(source.rid, again).await {
+                Ok(()) => self.run_in_background(&source),
+                // It ended at this moment: what has the name now tells how.
+                Err(error) if error.kind == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
             return self.repartition_status(database, container);
         }
         let mut body = source.definition.to_value();
