@@ -96,8 +96,9 @@ pub(crate) fn parse_object(text: &[u8]) -> Result<Value> {
 }
 
 /// Parses some members of a text that was accepted as an item.
-pub(crate) fn parse_object_members(text: &[u8], names: &[Box<str>]) -> Result<Value> {
-    value::parse_members(text, names).map_err(parse_failure)
+pub(crate) fn parse_object_members(text: &[u8], is_plain: bool, names: &[Box<str>]) -> Result<Value> {
+    let parse = if is_plain { value::parse_plain_members } else { value::parse_members };
+    parse(text, names).map_err(parse_failure)
 }
 
 /// Parses a text that must be JSON.

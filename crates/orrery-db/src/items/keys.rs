@@ -58,17 +58,15 @@ fn take_effective_key(bytes: &[u8]) -> Option<(EffectiveKey, &[u8])> {
     let mut effective = Vec::with_capacity(16);
     let mut rest = bytes;
     loop {
-        match rest {
-            [0, 0, tail @ ..] => return Some((EffectiveKey::from_bytes(effective), tail)),
-            [0, 0xFF, tail @ ..] => {
+        let zero = rest.iter().position(|byte| *byte == 0)?;
+        effective.extend_from_slice(&rest[..zero]);
+        match rest[zero + 1..].split_first()? {
+            (0, tail) => return Some((EffectiveKey::from_bytes(effective), tail)),
+            (0xFF, tail) => {
                 effective.push(0);
                 rest = tail;
             }
-            [0, ..] | [] => return None,
-            [byte, tail @ ..] => {
-                effective.push(*byte);
-                rest = tail;
-            }
+            _ => return None,
         }
     }
 }

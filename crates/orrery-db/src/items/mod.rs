@@ -47,9 +47,9 @@ pub(crate) fn document_members(
     if names.iter().any(|name| stored::SYSTEM_PROPERTIES.contains(&name.as_ref())) {
         let mut text = Vec::new();
         item.write_document(container, &mut text);
-        return body::parse_object_members(&text, names);
+        return body::parse_object_members(&text, item.is_plain, names);
     }
-    body::parse_object_members(&item.body, names)
+    body::parse_object_members(&item.body, item.is_plain, names)
 }
 
 impl Database {
@@ -131,8 +131,17 @@ impl Database {
         effective: &EffectiveKey,
         item: &StoredItem,
     ) -> bool {
-        !item.is_expired(container.definition.default_ttl, self.env.now_seconds())
-            && !self.purges.hides(container.rid, effective, item.lsn)
+        !self.is_expired(container, item) && !self.purges.hides(container.rid, effective, item.lsn)
+    }
+
+    /// The same by the item's key.
+    pub(crate) fn is_visible_at(&self, container: &Container, item_key: &[u8], item: &StoredItem) -> bool {
+        !self.is_expired(container, item) && !self.purges.hides_at(container.rid, item_key, item.lsn)
+    }
+
+    fn is_expired(&self, container: &Container, item: &StoredItem) -> bool {
+        let default_ttl = container.definition.default_ttl;
+        default_ttl.is_some() && item.is_expired(default_ttl, self.env.now_seconds())
     }
 }
 

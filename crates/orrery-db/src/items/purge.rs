@@ -62,6 +62,12 @@ impl PurgeSet {
             && self.purges.read().get(&(container, effective.clone())).is_some_and(|purge| lsn <= purge.to)
     }
 
+    /// The same for an item at this key, which is looked into only if something is hidden at all.
+    pub(crate) fn hides_at(&self, container: ContainerRid, item_key: &[u8], lsn: Lsn) -> bool {
+        self.any.load(Ordering::Acquire)
+            && keys::parse_item(item_key).is_none_or(|(effective, _)| self.hides(container, &effective, lsn))
+    }
+
     fn insert(&self, container: ContainerRid, effective: EffectiveKey, lsn: Lsn) {
         let mut purges = self.purges.write();
         let purge = purges.entry((container, effective)).or_insert(Purge { to: lsn, finished: None });

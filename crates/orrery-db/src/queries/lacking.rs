@@ -80,10 +80,7 @@ impl Reader<'_> {
             None => None,
         };
         let Some(known) = known else { return Ok(None) };
-        let items = known
-            .items
-            .iter()
-            .filter(|key| keys::parse_item(key).is_some_and(|(effective, _)| self.contains(&effective)));
+        let items = known.items.iter().filter(|key| self.contains_item(key));
         let items = items.cloned().collect();
         memory.set(known);
         Ok(Some(items))

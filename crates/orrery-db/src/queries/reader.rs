@@ -137,8 +137,16 @@ impl Reader<'_> {
         after > 0 && self.windows[after - 1].contains(effective)
     }
 
-    fn shows(&self, partition: &Partition, effective: &EffectiveKey, item: &StoredItem) -> bool {
-        self.database.is_visible(self.container, partition, effective, item)
+    /// Whether the item at this key is one of those that the query is about.
+    pub(super) fn contains_item(&self, item_key: &[u8]) -> bool {
+        match self.windows {
+            [window] if window.is_full() => true,
+            _ => keys::parse_item(item_key).is_some_and(|(effective, _)| self.contains(&effective)),
+        }
+    }
+
+    fn shows(&self, item_key: &[u8], item: &StoredItem) -> bool {
+        self.database.is_visible_at(self.container, item_key, item)
             && self.only.is_none_or(|key| has_key(self.container, key, item))
     }
 
@@ -201,9 +209,8 @@ impl Reader<'_> {
         advance(range, &page, Direction::Forward);
         let mut found = Vec::with_capacity(page.entries.len());
         for entry in page.entries {
-            let Some((effective, _)) = keys::parse_item(&entry.key) else { continue };
             let item = decode(&entry.value)?;
-            if self.shows(partition, &effective, &item) {
+            if self.shows(&entry.key, &item) {
                 found.push(Found { item, mark: entry.key, run: Vec::new() });
             }
         }
@@ -231,7 +238,7 @@ impl Reader<'_> {
                     .map(|(at, item)| (mark[..at].to_vec(), item)),
             };
             let Some((run, item_key)) = parsed else { continue };
-            if keys::parse_item(&item_key).is_some_and(|(effective, _)| self.contains(&effective)) {
+            if self.contains_item(&item_key) {
                 places.push((mark, run, item_key));
             }
         }
@@ -258,10 +265,7 @@ impl Reader<'_> {
         let mut items = Vec::with_capacity(item_keys.len());
         for (key, value) in item_keys.iter().zip(page.values) {
             let item = value.map(|value| decode(&value)).transpose()?;
-            let visible = item.filter(|item| {
-                keys::parse_item(key).is_some_and(|(effective, _)| self.shows(partition, &effective, item))
-            });
-            items.push(visible);
+            items.push(item.filter(|item| self.shows(key, item)));
         }
         Ok(items)
     }
@@ -282,7 +286,7 @@ impl Reader<'_> {
                 let page = self.read_index(trace, partition, scan).await?;
                 advance(&mut range, &page, Direction::Forward);
                 for item_key in page.entries.iter().filter_map(|entry| candidate.item_of(&entry.key)) {
-                    if keys::parse_item(&item_key).is_some_and(|(effective, _)| self.contains(&effective)) {
+                    if self.contains_item(&item_key) {
                         set.insert(item_key);
                     }
                 }
@@ -310,9 +314,7 @@ impl Reader<'_> {
                 let page = self.read_index(trace, partition, scan).await?;
                 advance(&mut range, &page, Direction::Forward);
                 let inside = page.entries.iter().filter(|entry| {
-                    candidate.item_of(&entry.key).is_some_and(|item_key| {
-                        keys::parse_item(&item_key).is_some_and(|(effective, _)| self.contains(&effective))
-                    })
+                    candidate.item_of(&entry.key).is_some_and(|item_key| self.contains_item(&item_key))
                 });
                 count += inside.count() as u64;
                 tokio::task::yield_now().await;

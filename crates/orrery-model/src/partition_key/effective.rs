@@ -81,6 +81,10 @@ impl EpkRange {
         Self { min: EffectiveKey::MIN, max: EffectiveKey::max() }
     }
 
+    pub fn is_full(&self) -> bool {
+        self.min.as_bytes().is_empty() && self.max.as_bytes() == [0xFF]
+    }
+
     /// The one key `key`, and for hierarchical keys whatever it is a prefix of.
     pub fn point(key: EffectiveKey) -> Self {
         let max = key.prefix_end();
