@@ -24,6 +24,7 @@ use super::journal::Journal;
 use super::layout::{self, PartitionRecord, Slot};
 use super::overlay::Overlay;
 use super::shared::{Partition, Reply, Shared, Task};
+use super::syncer::Syncer;
 use crate::contract::{CommitError, ErasedOp, Lsn, PartitionId, PartitionRef, StoreError};
 use crate::transaction::{self, panic_text};
 
@@ -34,9 +35,13 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 /// Room that a group gets in advance, at most.
 const ROOM_BYTES_MAX: usize = 1 << 20;
 
+/// From so many changes on, filling the memtable takes longer than to let another thread flush meanwhile.
+const BESIDE_CHANGES_MIN: usize = 800;
+
 pub(super) struct Committer {
     shared: Arc<Shared>,
     journal: Journal,
+    syncer: Syncer,
     next_slot: u32,
     short_keys: ShortKeys,
     /// The size of the last group's record: the next is likely to need as much.
@@ -96,15 +101,16 @@ enum Answer {
 }
 
 impl Committer {
-    pub(super) fn new(shared: Arc<Shared>, journal: Journal, next_slot: u32) -> Self {
-        Self {
+    pub(super) fn new(shared: Arc<Shared>, journal: Journal, next_slot: u32) -> std::io::Result<Self> {
+        Ok(Self {
             shared,
             journal,
+            syncer: Syncer::start()?,
             next_slot,
             short_keys: ShortKeys::default(),
             last_bytes: 0,
             unflushed_since: None,
-        }
+        })
     }
 
     /// The life of the thread.
@@ -288,14 +294,24 @@ impl Committer {
         self.last_bytes = overlay.bytes();
         let sequence = self.shared.tree.next_sequence();
         self.journal.append(sequence, overlay.draft())?;
+        let tree = &self.shared.tree;
+        let is_small = overlay.changes_count() < BESIDE_CHANGES_MIN;
+        // Nobody sees what is in the memtable before it is published.
+        let apply = || {
+            tree.apply(sequence, overlay.into_sorted_changes());
+        };
         match self.shared.options.durability {
-            Durability::Always => self.journal.sync()?,
+            Durability::Always if is_small => {
+                self.journal.sync()?;
+                apply();
+            }
+            Durability::Always => self.journal.sync_beside(&self.syncer, apply)?,
             Durability::Relaxed { .. } => {
                 self.unflushed_since.get_or_insert_with(Instant::now);
+                apply();
             }
         }
-        self.shared.tree.apply(sequence, overlay.into_sorted_changes());
-        self.shared.tree.publish(sequence);
+        tree.publish(sequence);
         Ok(())
     }
 

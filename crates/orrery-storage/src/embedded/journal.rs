@@ -29,12 +29,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::error::OpenError;
 use super::layout::{self, Slot};
+use super::syncer::Syncer;
 
 const MAGIC: &[u8; 8] = b"ORRERYJ1";
 const FILE_HEADER_BYTES: usize = 24;
@@ -168,7 +170,7 @@ impl Place {
 
 /// A journal that is being written.
 pub(super) struct Journal {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     number: u64,
     records: u32,
@@ -202,7 +204,7 @@ impl Journal {
 
     fn at_header(file: File, path: PathBuf, number: u64) -> Self {
         let end = FILE_HEADER_BYTES as u64;
-        Self { file, path, number, records: 0, synced: 0, end, length: end }
+        Self { file: Arc::new(file), path, number, records: 0, synced: 0, end, length: end }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -229,7 +231,7 @@ impl Journal {
         if end > self.length {
             self.grow(end)?;
         }
-        self.file.write_all(record)?;
+        (&*self.file).write_all(record)?;
         self.end = end;
         self.records = index;
         Ok(())
@@ -238,13 +240,14 @@ impl Journal {
     /// Makes room for records up to `end`, and some more.
     fn grow(&mut self, end: u64) -> io::Result<()> {
         let length = end + (end / 2).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
-        self.file.seek(SeekFrom::Start(self.length))?;
+        let mut file = &*self.file;
+        file.seek(SeekFrom::Start(self.length))?;
         while self.length < length {
             let zeros = usize::try_from(length - self.length).unwrap_or(usize::MAX).min(ZEROS.len());
-            self.file.write_all(&ZEROS[..zeros])?;
+            file.write_all(&ZEROS[..zeros])?;
             self.length += zeros as u64;
         }
-        self.file.seek(SeekFrom::Start(self.end))?;
+        file.seek(SeekFrom::Start(self.end))?;
         Ok(())
     }
 
@@ -264,6 +267,13 @@ impl Journal {
             self.file.sync_data()?;
             self.synced = self.records;
         }
+        Ok(())
+    }
+
+    /// The same, with something to do meanwhile that must not be shown to anybody before this has ended well.
+    pub(super) fn sync_beside(&mut self, syncer: &Syncer, work: impl FnOnce()) -> io::Result<()> {
+        syncer.sync_beside(&self.file, work)?;
+        self.synced = self.records;
         Ok(())
     }
 }

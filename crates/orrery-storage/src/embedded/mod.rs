@@ -21,6 +21,7 @@ mod overlay;
 mod read;
 mod shared;
 mod store;
+mod syncer;
 mod tree;
 mod verify;
 

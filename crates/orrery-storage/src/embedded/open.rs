@@ -31,6 +31,7 @@ pub(super) fn open(directory: PathBuf, options: EmbeddedOptions) -> Result<Opene
         shared.background.memtable_sealed(path);
     }
     let committer = Committer::new(Arc::clone(&shared), journal, next_slot);
+    let committer = committer.map_err(OpenError::io(&shared.directory))?;
     let (flusher, merger) = (Arc::clone(&shared), Arc::clone(&shared));
     let threads = [
         spawn("orrery-commit", move || committer.run()),

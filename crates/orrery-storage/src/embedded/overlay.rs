@@ -104,6 +104,10 @@ impl Overlay {
         self.places.is_empty()
     }
 
+    pub(super) fn changes_count(&self) -> usize {
+        self.places.len()
+    }
+
     pub(super) fn draft(&mut self) -> &mut Draft {
         &mut self.draft
     }

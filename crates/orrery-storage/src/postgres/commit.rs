@@ -268,7 +268,7 @@ impl Lane {
         if shared.options.group_operations_max == 1 {
             return Fate::Unknown(reason.to_owned());
         }
-        let began = Instant::now();
+        let (began, mut pause) = (Instant::now(), Duration::from_millis(50));
         loop {
             let fault = match self.look_for(shared, group).await {
                 Ok(fate) => return fate,
@@ -277,7 +277,8 @@ impl Lane {
             if began.elapsed() > shared.options.doubt_patience || shared.check_open().is_err() {
                 return Fate::Unknown(format!("{reason}; then {}", fault.text()));
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
         }
     }
 
