@@ -19,16 +19,14 @@ use crate::results::{ByConnections, Limits, median};
 use crate::wire::Answer;
 use crate::workload::Workload;
 
-type Rates = BTreeMap<Workload, BTreeMap<u64, Vec<f64>>>;
-
 /// What the rounds so far have measured.
 pub struct LimitRounds {
     directory: PathBuf,
     /// Orrery's answers over the stated items.
     samples: BTreeMap<Workload, Sample>,
-    bare: BTreeMap<u64, Vec<f64>>,
-    signed: Rates,
-    engine: Rates,
+    bare: ByConnections,
+    signed: BTreeMap<Workload, ByConnections>,
+    engine: BTreeMap<Workload, ByConnections>,
     flushes: Vec<f64>,
 }
 
@@ -75,7 +73,7 @@ impl LimitRounds {
             if workload == Workload::PointRead {
                 let server = self.serve(workload, false)?;
                 let rate = load(&plan(server.address.clone())).rate();
-                self.bare.entry(connections).or_default().push(rate);
+                self.bare.entry(connections).or_default().0.push(rate);
             }
             let server = self.serve(workload, true)?;
             let figures = load(&plan(server.address.clone()));
@@ -84,20 +82,20 @@ impl LimitRounds {
                 Some(failure) => say(&format!("  the limit failed: {failure}")),
                 None => {
                     let rates = self.signed.entry(workload).or_default().entry(connections).or_default();
-                    rates.push(figures.rate());
+                    rates.0.push(figures.rate());
                 }
             }
         }
         if let Some(shape) = workload.writes_like() {
             let rates = self.engine.entry(shape).or_default().entry(connections).or_default();
             // Several workloads write alike.
-            if rates.len() as u64 <= round {
+            if rates.0.len() as u64 <= round {
                 let folder = self.directory.join(format!("engine-{round}-{connections}"));
                 let (shown, writers, time) =
                     (folder.display().to_string(), connections.to_string(), measure_ms.to_string());
                 let arguments = ["engine", &shown, &shape.name(), &writers, &time];
                 let rate = own_output(&arguments, Duration::from_mins(5))?;
-                rates.push(rate.trim().parse().unwrap_or(0.0));
+                rates.0.push(rate.trim().parse().unwrap_or(0.0));
                 fs::remove_dir_all(&folder).ok();
             }
         }
@@ -110,20 +108,9 @@ impl LimitRounds {
         Ok(())
     }
 
-    pub fn medians(&self) -> Limits {
-        let one = |rounds: &BTreeMap<u64, Vec<f64>>| -> ByConnections {
-            let medians = rounds
-                .iter()
-                .filter_map(|(connections, rates)| Some((*connections, median(rates.iter().copied())?)));
-            medians.collect()
-        };
-        let all = |rates: &Rates| rates.iter().map(|(workload, rounds)| (*workload, one(rounds))).collect();
-        Limits {
-            bare: one(&self.bare),
-            signed: all(&self.signed),
-            engine: all(&self.engine),
-            disk_flushes: median(self.flushes.iter().copied()).unwrap_or(0.0),
-        }
+    pub fn into_limits(self) -> Limits {
+        let disk_flushes = median(self.flushes.iter().copied()).unwrap_or(0.0);
+        Limits { bare: self.bare, signed: self.signed, engine: self.engine, disk_flushes }
     }
 
     /// Starts a server that repeats Orrery's answer to an operation of the workload.

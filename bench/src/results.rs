@@ -71,9 +71,14 @@ impl Measured {
         self.rounds.iter().find_map(|figures| figures.failure.as_deref())
     }
 
+    /// Of all rounds, unless one has failed.
+    pub fn rates(&self) -> Option<Rates> {
+        self.failure().is_none().then(|| Rates(self.rounds.iter().map(Figures::rate).collect()))
+    }
+
     /// The median round, in operations a second.
     pub fn throughput(&self) -> Option<f64> {
-        self.failure().is_none().then(|| median(self.rounds.iter().map(Figures::rate)))?
+        self.rates()?.median()
     }
 
     pub fn median_of(&self, figure: impl Fn(&Figures) -> u64) -> Option<f64> {
@@ -95,8 +100,25 @@ pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// Operations a second, by connections; medians of the rounds.
-pub type ByConnections = BTreeMap<u64, f64>;
+/// Operations a second, round by round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rates(pub Vec<f64>);
+
+impl Rates {
+    pub fn median(&self) -> Option<f64> {
+        median(self.0.iter().copied())
+    }
+
+    /// How many times as fast as the other: each round is compared with the same round of the other, which was a moment
+    /// before or after, and the median counts. What slows the machine down for a while slows down both.
+    pub fn over(&self, other: &Self) -> Option<f64> {
+        let pairs = self.0.iter().zip(&other.0).filter(|(_, other)| **other > 0.0);
+        median(pairs.map(|(own, other)| own / other))
+    }
+}
+
+pub type ByConnections = BTreeMap<u64, Rates>;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Limits {
@@ -112,13 +134,22 @@ pub struct Limits {
 impl Limits {
     /// What a workload could reach at most: its reads at the speed of a server that does nothing else than check
     /// signatures and repeat answers, its writes at that of the storage engine alone.
-    pub fn of(&self, workload: Workload, connections: u64) -> Option<f64> {
-        let mut seconds = 0.0;
+    pub fn of(&self, workload: Workload, connections: u64) -> Option<Rates> {
+        let mut parts = Vec::new();
         for (part, share) in workload.parts() {
-            let known = self.signed.get(part).or_else(|| self.engine.get(part))?;
-            seconds += share / known.get(&connections).copied().filter(|rate| *rate > 0.0)?;
+            let known = self.signed.get(part).or_else(|| self.engine.get(part))?.get(&connections)?;
+            parts.push((known.0.iter().copied(), share));
         }
-        (seconds > 0.0).then(|| 1.0 / seconds)
+        let mut rates = Vec::new();
+        loop {
+            // Seconds of one operation in this round.
+            let mut seconds = 0.0;
+            for (rounds, share) in &mut parts {
+                let Some(rate) = rounds.next() else { return (!rates.is_empty()).then_some(Rates(rates)) };
+                seconds += *share / rate;
+            }
+            rates.push(1.0 / seconds);
+        }
     }
 }
 
@@ -133,17 +164,25 @@ mod tests {
         assert_eq!(median(std::iter::empty()), None);
     }
 
+    /// A machine that is slow for a while does not make anybody better or worse.
+    #[test]
+    fn rounds_are_compared_with_the_same_round() {
+        let (own, other) = (Rates(vec![100.0, 50.0, 210.0]), Rates(vec![200.0, 100.0, 400.0]));
+        assert_eq!(own.over(&other), Some(0.5));
+        assert_eq!(own.over(&Rates(vec![0.0])), None);
+    }
+
     #[test]
     fn the_limit_of_a_mix_is_made_of_its_parts() {
-        let at = |rate: f64| ByConnections::from([(16, rate)]);
+        let at = |rate: f64| ByConnections::from([(16, Rates(vec![rate]))]);
         let limits = Limits {
             signed: BTreeMap::from([(Workload::PointRead, at(1000.0))]),
             engine: BTreeMap::from([(Workload::Upsert, at(500.0))]),
             ..Limits::default()
         };
-        assert_eq!(limits.of(Workload::PointRead, 16), Some(1000.0));
+        assert_eq!(limits.of(Workload::PointRead, 16), Some(Rates(vec![1000.0])));
         // Half a read takes half a millisecond, half a write a whole one.
-        let mix = limits.of(Workload::YcsbA, 16).unwrap();
+        let mix = limits.of(Workload::YcsbA, 16).unwrap().median().unwrap();
         assert!((mix - 1.0 / 0.0015).abs() < 1e-6, "{mix}");
         assert_eq!(limits.of(Workload::YcsbA, 64), None);
         assert_eq!(limits.of(Workload::Create, 16), None);

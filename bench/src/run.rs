@@ -283,7 +283,7 @@ fn measure_scale(
         }
     }
     rounds.measure_open_loop(&mut services);
-    let limits = limits.map(|limits| limits.medians());
+    let limits = limits.map(LimitRounds::into_limits);
     scale.measured = rounds.measured.into_values().collect();
     for mut service in services {
         let kind = service.kind;

@@ -19,6 +19,8 @@ use crate::wire::status::wire_status;
 
 /// An answer of the data plane has about as many headers: a map of this size need not grow.
 const HEADERS_USUAL: usize = 32;
+/// And values of about so many bytes.
+const VALUES_BYTES_USUAL: usize = 512;
 
 /// An answer before the headers that every answer has.
 #[derive(Debug)]
@@ -26,11 +28,14 @@ pub(crate) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// What is left of the memory that the values of headers share.
+    room: BytesMut,
 }
 
 impl Reply {
     pub(crate) fn new(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::with_capacity(HEADERS_USUAL), body: Bytes::new() }
+        let headers = HeaderMap::with_capacity(HEADERS_USUAL);
+        Self { status, headers, body: Bytes::new(), room: BytesMut::with_capacity(VALUES_BYTES_USUAL) }
     }
 
     pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
@@ -42,10 +47,9 @@ impl Reply {
 
     /// Adds a header; a value that cannot be one is a fault of ours and is left out.
     pub(crate) fn with(mut self, name: &'static str, value: impl Display) -> Self {
-        // Written once, into the buffer that the header then shares.
-        let mut text = BytesMut::with_capacity(48);
-        let written = write!(text, "{value}").is_ok();
-        match HeaderValue::from_maybe_shared(text.freeze()) {
+        // Written once, into the memory that the header then shares.
+        let written = write!(self.room, "{value}").is_ok();
+        match HeaderValue::from_maybe_shared(self.room.split().freeze()) {
             Ok(value) if written => {
                 self.headers.insert(HeaderName::from_static(name), value);
             }
