@@ -65,7 +65,7 @@ fmt: ## Formats the sources
 soak: setup ## Repeats the crash and model tests for longer
 	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
 
-bench: build test-bench ## Measures Orrery beside its peers and its limits in some 40 minutes and writes bench/report.md; BENCH="--quick" takes 4, BENCH="--full" hours
+bench: build test-bench ## Measures Orrery beside its peers and its limits in half an hour, then queries and stores, and writes bench/report.md; BENCH="--quick" takes 4 minutes, BENCH="--full" hours
 	@scripts/setup.sh go
 	@scripts/setup.sh javascript
 	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- run --orrery $(abspath $(TARGET_DIR)/release/orrery) $(BENCH)
