@@ -3,7 +3,8 @@
 //! It takes all operations that wait, for whatever partition, and runs their decisions in order over an
 //! overlay of what the group has written so far. Then the whole group goes into the journal as one record,
 //! with the new numbers of all partitions it touched, is flushed once, applied to the tree, published, and
-//! only then acknowledged. While the disk works, the next group gathers; there is no timer.
+//! only then acknowledged. While the disk works, the next group gathers; there is no timer. A large group is applied
+//! while it is flushed: nobody sees it before it is published.
 //!
 //! A rejected operation waits for the flush as well: it may have seen what its group is about to write.
 //!

@@ -3,7 +3,8 @@
 //! * `layout`: what lies where, and how keys are written.
 //! * `journal`: where a group of commits becomes durable.
 //! * `tree`: the LSM tree behind it and the moments at which it can be read.
-//! * `committer`: the one thread that writes, in groups; `overlay`: what a group has written so far.
+//! * `committer`: the one thread that writes, in groups; `overlay`: what a group has written so far; `syncer`: the
+//!   thread that flushes the journal of large groups meanwhile.
 //! * `background`: the threads that write tables, merge them and remove destroyed partitions.
 //! * `store`, `read`: the contract, in terms of the above.
 //! * `open`: creating, checking and recovering a directory.
