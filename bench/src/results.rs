@@ -100,20 +100,20 @@ pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// Operations a second, round by round.
+/// Operations a second, round by round; 0 = that round has failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rates(pub Vec<f64>);
 
 impl Rates {
     pub fn median(&self) -> Option<f64> {
-        median(self.0.iter().copied())
+        median(self.0.iter().copied().filter(|rate| *rate > 0.0))
     }
 
     /// How many times as fast as the other: each round is compared with the same round of the other, which was a moment
     /// before or after, and the median counts. What slows the machine down for a while slows down both.
     pub fn over(&self, other: &Self) -> Option<f64> {
-        let pairs = self.0.iter().zip(&other.0).filter(|(_, other)| **other > 0.0);
+        let pairs = self.0.iter().zip(&other.0).filter(|(own, other)| **own > 0.0 && **other > 0.0);
         median(pairs.map(|(own, other)| own / other))
     }
 }
@@ -145,7 +145,10 @@ impl Limits {
             // Seconds of one operation in this round.
             let mut seconds = 0.0;
             for (rounds, share) in &mut parts {
-                let Some(rate) = rounds.next() else { return (!rates.is_empty()).then_some(Rates(rates)) };
+                let Some(rate) = rounds.next() else {
+                    let rates = Rates(rates);
+                    return rates.median().is_some().then_some(rates);
+                };
                 seconds += *share / rate;
             }
             rates.push(1.0 / seconds);
@@ -170,6 +173,12 @@ mod tests {
         let (own, other) = (Rates(vec![100.0, 50.0, 210.0]), Rates(vec![200.0, 100.0, 400.0]));
         assert_eq!(own.over(&other), Some(0.5));
         assert_eq!(own.over(&Rates(vec![0.0])), None);
+        // A round that has failed does not move the others.
+        let failed_once = Rates(vec![100.0, 0.0, 420.0]);
+        assert_eq!(own.over(&failed_once), Some(0.75));
+        assert_eq!(failed_once.median(), Some(260.0));
+        let signed = BTreeMap::from([(Workload::PointRead, ByConnections::from([(16, Rates(vec![0.0]))]))]);
+        assert_eq!(Limits { signed, ..Limits::default() }.of(Workload::PointRead, 16), None);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::cosmos;
 use crate::load::{Figures, Plan, Protocol};
 use crate::own::{block_on, fill, load, say};
 use crate::process;
-use crate::results::median;
+use crate::results::{Rates, median};
 use crate::service::Growth;
 use crate::workload::Workload;
 
@@ -345,7 +345,7 @@ fn count(url: &str) -> Option<Counted> {
 /// The rounds of one workload on one form.
 #[derive(Default)]
 struct Cell {
-    rates: Vec<f64>,
+    rates: Rates,
     reads: Vec<f64>,
     rows_per_read: Vec<f64>,
     operations_per_transaction: Vec<f64>,
@@ -358,7 +358,7 @@ impl Cell {
             self.failure = Some(failure.clone());
             return;
         }
-        self.rates.push(figures.rate());
+        self.rates.0.push(figures.rate());
         let operations = figures.all_operations.max(1) as f64;
         let Some(counted) = counted else { return };
         self.reads.push(counted.reads / operations);
@@ -371,7 +371,11 @@ impl Cell {
     }
 
     fn rate(&self) -> Option<f64> {
-        self.failure.is_none().then(|| median(self.rates.iter().copied()))?
+        self.rates()?.median()
+    }
+
+    fn rates(&self) -> Option<&Rates> {
+        self.failure.is_none().then_some(&self.rates)
     }
 }
 
@@ -477,15 +481,11 @@ fn shown(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-fn over(above: Option<f64>, below: Option<f64>) -> Option<f64> {
-    above.zip(below).filter(|(_, below)| *below > 0.0).map(|(above, below)| above / below)
-}
-
 fn report(options: &Options, cells: &Cells) -> String {
     let mut text = format!(
         "# Orrery on its two stores\n\nMedians of {} rounds of {} s each, {} items in eight partitions; the embedded \
          store, PostgreSQL with fsync on, 512 MB of buffers and a log of up to 4 GB, servers and clients share one machine. Every measurement finds that many \
-         items, at most a tenth more. Ratios carry over to other machines better than rates.\n\n",
+         items, at most a tenth more. Ratios compare the same rounds; they carry over to other machines better than rates.\n\n",
         options.rounds, options.seconds, options.items
     );
     let get = |workload, connections, form| cells.get(&(workload, connections, form));
@@ -501,6 +501,9 @@ fn report(options: &Options, cells: &Cells) -> String {
     for workload in measured {
         let (embedded, stored) =
             (rate(workload, CONNECTIONS, Form::Embedded), rate(workload, CONNECTIONS, Form::Grouped));
+        let rates = |form| get(workload, CONNECTIONS, form).and_then(Cell::rates);
+        let ratio =
+            rates(Form::Grouped).zip(rates(Form::Embedded)).and_then(|(stored, own)| stored.over(own));
         let cell = get(workload, CONNECTIONS, Form::Grouped);
         let of = |values: fn(&Cell) -> &Vec<f64>| cell.and_then(|cell| median(values(cell).iter().copied()));
         writeln!(
@@ -509,7 +512,7 @@ fn report(options: &Options, cells: &Cells) -> String {
             workload.title(),
             shown(embedded, 0),
             shown(stored, 0),
-            shown(over(stored, embedded), 2),
+            shown(ratio, 2),
             shown(of(|cell| &cell.reads), 2),
             shown(of(|cell| &cell.rows_per_read), 1)
         )
@@ -527,8 +530,9 @@ fn report(options: &Options, cells: &Cells) -> String {
         let cell = get(Workload::Create, connections, Form::Grouped);
         let group = cell.and_then(|cell| median(cell.operations_per_transaction.iter().copied()));
         let (small, large) = (of(Form::Ungrouped16), of(Form::Ungrouped64));
-        let better = small.into_iter().chain(large).reduce(f64::max);
-        let ratio = over(of(Form::Grouped), better);
+        let rates = |form| get(Workload::Create, connections, form).and_then(Cell::rates);
+        let ungrouped = [Form::Ungrouped16, Form::Ungrouped64].into_iter().filter_map(rates);
+        let ratio = ungrouped.filter_map(|other| rates(Form::Grouped)?.over(other)).reduce(f64::min);
         with_most_connections = ratio;
         writeln!(
             text,
