@@ -3,6 +3,7 @@
 
 use std::io;
 
+use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -23,10 +24,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.head.split("\r\n").skip(1).find_map(|line| {
-            let (known, value) = line.split_once(':')?;
-            known.eq_ignore_ascii_case(name).then(|| value.trim())
-        })
+        headers(&self.head).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 }
 
@@ -44,24 +42,33 @@ impl Connection {
         }
         self.stream.write_all(request).await?;
         let end = loop {
-            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+            if let Some(at) = memmem::find(&self.buffer, b"\r\n\r\n") {
                 break at;
             }
             self.fill().await?;
         };
-        let head = String::from_utf8_lossy(&self.buffer[..end]).into_owned();
-        self.buffer.drain(..end + 4);
+        let head = String::from_utf8(self.buffer[..end].to_vec());
+        let head = head.map_err(|_| broken("the answer's head is no text"))?;
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| broken("the answer has no status"))?;
-        let mut answer = Answer { status, head, body: Vec::new() };
-        if answer.header("transfer-encoding").is_some_and(|text| text.eq_ignore_ascii_case("chunked")) {
-            answer.body = self.chunks().await?;
-        } else {
-            let length = answer.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
-            answer.body = self.take(length).await?;
+        let (mut length, mut is_chunked) = (0, false);
+        self.is_closing = false;
+        for (name, value) in headers(&head) {
+            if name.eq_ignore_ascii_case("content-length") {
+                length = value.parse().unwrap_or(0);
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                is_chunked = value.eq_ignore_ascii_case("chunked");
+            } else if name.eq_ignore_ascii_case("connection") {
+                self.is_closing = value.eq_ignore_ascii_case("close");
+            }
         }
-        self.is_closing = answer.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
-        Ok(answer)
+        let body = if is_chunked {
+            self.buffer.drain(..end + 4);
+            self.chunks().await?
+        } else {
+            self.take(end + 4, length).await?
+        };
+        Ok(Answer { status, head, body })
     }
 
     async fn fill(&mut self) -> io::Result<()> {
@@ -71,18 +78,22 @@ impl Connection {
         Ok(())
     }
 
-    async fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
-        while self.buffer.len() < length {
+    /// Takes what comes after so many bytes, which are dropped.
+    async fn take(&mut self, dropped: usize, length: usize) -> io::Result<Vec<u8>> {
+        let end = dropped + length;
+        while self.buffer.len() < end {
             self.fill().await?;
         }
-        Ok(self.buffer.drain(..length).collect())
+        let taken = self.buffer[dropped..end].to_vec();
+        self.buffer.drain(..end);
+        Ok(taken)
     }
 
     async fn chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
             let end = loop {
-                if let Some(at) = find(&self.buffer, b"\r\n") {
+                if let Some(at) = memmem::find(&self.buffer, b"\r\n") {
                     break at;
                 }
                 self.fill().await?;
@@ -91,8 +102,8 @@ impl Connection {
             self.buffer.drain(..end + 2);
             let length = line.split(';').next().unwrap_or_default().trim();
             let length = usize::from_str_radix(length, 16).map_err(|_| broken("a chunk has no length"))?;
-            body.extend(self.take(length).await?);
-            self.take(2).await?;
+            body.extend(self.take(0, length).await?);
+            self.take(2, 0).await?;
             if length == 0 {
                 return Ok(body);
             }
@@ -100,8 +111,12 @@ impl Connection {
     }
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+/// The names and values of a head's lines, without its first one.
+fn headers(head: &str) -> impl Iterator<Item = (&str, &str)> {
+    head.lines().skip(1).filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        Some((name, value.trim()))
+    })
 }
 
 fn broken(message: &str) -> io::Error {

@@ -288,7 +288,7 @@ impl Lane {
         session.run("BEGIN").await?;
         let state = session.query(sql::SETTLE, &[&key::column(id)]).await?;
         let key = key::writer(id, shared.writer);
-        let noted = session.query(sql::FETCH, &[&key::column(id), &vec![key.as_slice()]]).await?;
+        let noted = session.query(sql::FETCH, &[&key::column(id), &vec![key]]).await?;
         // Not a roll-back: a server that was killed while it waited for its standby has the commit after its restart,
         // and the standby may not. Committing the lock waits for the standby, and with it for all before.
         let patience = ROUND_TRIP_MAX.min(shared.options.doubt_patience);

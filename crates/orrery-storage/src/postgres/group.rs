@@ -27,11 +27,13 @@ use tokio_postgres::types::ToSql;
 
 use super::commit::Lane;
 use super::fault::{Fault, leaves_doubt};
+use super::key::StoredKey;
 use super::load::entry_bytes;
 use super::pool::Session;
 use super::shared::Shared;
 use super::{key, sql};
-use crate::contract::{CommitError, ErasedOp, Key, Lsn, PartitionId, PartitionRef};
+use crate::contract::{CommitError, ErasedOp, Key, Lsn, PartitionId, PartitionRef, WriteSet};
+use crate::packed::PackedKeys;
 use crate::transaction::{Running, Step};
 
 /// How long the server may take for one round trip, the wait for the disk and for standbys included.
@@ -85,9 +87,18 @@ pub(super) struct Member {
 struct Overlay {
     /// What was read.
     stored: HashMap<Key, Option<Bytes>>,
-    /// What the group has written.
-    written: HashMap<Key, Option<Bytes>>,
+    /// What the group has written, and which of its operations it was.
+    written: HashMap<Key, (usize, Option<Bytes>)>,
+    /// The same of keys that no operation looks at.
+    unread: Vec<(usize, PackedKeys, Option<Bytes>)>,
     bytes: usize,
+}
+
+/// What becomes of an entry; `None` deletes it.
+struct Change<'a> {
+    key: &'a [u8],
+    operation: usize,
+    value: Option<&'a Bytes>,
 }
 
 struct Transaction<'a> {
@@ -101,7 +112,7 @@ struct Transaction<'a> {
 #[derive(Default)]
 struct Rows<'a> {
     parts: Vec<i32>,
-    keys: Vec<Vec<u8>>,
+    keys: Vec<StoredKey<'a>>,
     values: Vec<&'a [u8]>,
 }
 
@@ -226,7 +237,7 @@ impl Transaction<'_> {
 
     /// The first round trip: takes the partitions and reads what is wanted.
     async fn begin(&self, members: &mut [Member], wanted: &[Vec<Vec<Key>>]) -> Result<(), Fault> {
-        let mut stored = Vec::new();
+        let mut keys = Vec::new();
         for (member, wanted) in members.iter_mut().zip(wanted) {
             member.counting = member.lane.uncounted.swap(0, Ordering::AcqRel);
             let id = member.id();
@@ -235,11 +246,10 @@ impl Transaction<'_> {
                     && !member.overlay.stored.contains_key(wanted)
                 {
                     member.overlay.stored.insert(wanted.clone(), None);
-                    stored.push(key::stored(id, wanted));
+                    keys.push(StoredKey::new(id, wanted));
                 }
             }
         }
-        let keys: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
         let parts: Vec<i32> = members.iter().map(|member| key::column(member.id())).collect();
         let counts: Vec<i64> = members.iter().map(|member| member.group.len().cast_signed() as i64).collect();
         let epochs: Vec<i64> =
@@ -307,8 +317,7 @@ impl Transaction<'_> {
                 Ok(Step::Wants) => wanted = run.take_wanted(),
                 Ok(Step::Final(None)) => return Ok(Ok(false)),
                 Ok(Step::Final(Some(writes))) => {
-                    member.overlay.bytes += writes.bytes();
-                    member.overlay.written.extend(writes.into_changes());
+                    member.overlay.add(at, writes);
                     return Ok(Ok(true));
                 }
             }
@@ -324,16 +333,16 @@ impl Transaction<'_> {
                 && !member.overlay.stored.contains_key(*key)
                 && !member.overlay.written.contains_key(*key)
         });
-        let stored: Vec<Vec<u8>> = unread.map(|key| key::stored(id, key)).collect();
-        if stored.is_empty() {
+        let unread: Vec<&Key> = unread.collect();
+        if unread.is_empty() {
             return Ok(());
         }
-        let keys: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+        let keys: Vec<StoredKey<'_>> = unread.iter().map(|key| StoredKey::new(id, key)).collect();
         let part = key::column(id);
         let (sql, parameters) = self.about(&part, sql::FETCH, sql::FETCH_SEVERAL, &keys);
         let rows = timed(self.session.query(sql, &parameters)).await??;
-        for key in &stored {
-            member.overlay.stored.insert(key::own(key), None);
+        for key in unread {
+            member.overlay.stored.insert(key.clone(), None);
         }
         keep(std::slice::from_mut(member), &rows);
         Ok(())
@@ -346,7 +355,7 @@ impl Transaction<'_> {
         let (mut new, mut stored, mut deletes) = (Rows::default(), Rows::default(), Vec::new());
         let (mut corrected, mut numbers) = (Vec::new(), Vec::new());
         let mut grown = Vec::with_capacity(members.len());
-        let changes: usize = members.iter().map(|member| member.overlay.written.len()).sum();
+        let changes: usize = members.iter().map(|member| member.overlay.changes_max()).sum();
         // On Citus a statement more costs more than looking for the entries does.
         let guesses = changes >= INSERTED_MIN && !self.names_partition;
         for member in members.iter() {
@@ -368,10 +377,8 @@ impl Transaction<'_> {
         let part = members.first().map_or(0, |member| key::column(member.id()));
         let nothing_yet = |error: tokio_postgres::Error| (Fault::from(error), None);
         let session = &self.session;
-        let (new_keys, stored_keys) = (new.keys(), stored.keys());
-        let deletes: Vec<&[u8]> = deletes.iter().map(Vec::as_slice).collect();
         let (remove, remove_parameters) = self.about(&part, sql::REMOVE, sql::REMOVE_SEVERAL, &deletes);
-        let insert_parameters: [&(dyn ToSql + Sync); 3] = [&new.parts, &new_keys, &new.values];
+        let insert_parameters: [&(dyn ToSql + Sync); 3] = [&new.parts, &new.keys, &new.values];
         let number = numbers.first().copied();
         let (store, set, place, corrected, number): (_, _, &(dyn ToSql + Sync), &(dyn ToSql + Sync), _) =
             if self.names_partition {
@@ -379,7 +386,7 @@ impl Transaction<'_> {
             } else {
                 (sql::STORE_SEVERAL, sql::NUMBER_SEVERAL, &stored.parts, &corrected, &numbers)
             };
-        let store_parameters = [place, &stored_keys, &stored.values];
+        let store_parameters = [place, &stored.keys, &stored.values];
         let set_parameters = [corrected, number];
         let remove = session.prepare_cached(remove).await.map_err(nothing_yet)?;
         let store = session.prepare_cached(store).await.map_err(nothing_yet)?;
@@ -395,7 +402,7 @@ impl Transaction<'_> {
             client.batch_execute("COMMIT"),
         );
         let inserting =
-            OptionFuture::from((!new_keys.is_empty()).then(|| client.execute(&insert, &insert_parameters)));
+            OptionFuture::from((!new.keys.is_empty()).then(|| client.execute(&insert, &insert_parameters)));
         let (inserted, (removed, stored, set, announced, committed)) = match timed(join(inserting, all)).await
         {
             Ok(all) => all,
@@ -446,18 +453,15 @@ impl Member {
         guesses: bool,
         new: &mut Rows<'m>,
         stored: &mut Rows<'m>,
-        deletes: &mut Vec<Vec<u8>>,
+        deletes: &mut Vec<StoredKey<'m>>,
     ) -> i64 {
         let (id, part) = (self.id(), key::column(self.id()));
         let guesses = guesses && !self.is_careful();
-        // In order, so that neighbours in the index are met one after the other.
-        let mut written: Vec<_> = self.overlay.written.iter().collect();
-        written.sort_unstable_by_key(|(key, _)| *key);
         let mut grown = 0;
-        for (key, value) in written {
-            let place = key::stored(id, key);
+        for Change { key, value, .. } in self.overlay.changes() {
+            let place = StoredKey::new(id, key);
             let before = self.overlay.stored.get(key);
-            grown += growth(place.len(), before, value.as_ref());
+            grown += growth(place.len(), before, value);
             let exists = before.is_some_and(Option::is_some);
             match value {
                 None => deletes.push(place),
@@ -475,23 +479,51 @@ impl Member {
 }
 
 impl<'a> Rows<'a> {
-    fn push(&mut self, part: i32, key: Vec<u8>, value: &'a [u8]) {
+    fn push(&mut self, part: i32, key: StoredKey<'a>, value: &'a [u8]) {
         self.parts.push(part);
         self.keys.push(key);
         self.values.push(value);
-    }
-
-    fn keys(&self) -> Vec<&[u8]> {
-        self.keys.iter().map(Vec::as_slice).collect()
     }
 }
 
 impl Overlay {
     fn get(&self, key: &[u8]) -> Option<Bytes> {
         match self.written.get(key) {
-            Some(value) => value.clone(),
+            Some((_, value)) => value.clone(),
             None => self.stored.get(key).cloned().flatten(),
         }
+    }
+
+    /// Adds what one of the group's operations writes.
+    fn add(&mut self, operation: usize, writes: WriteSet) {
+        self.bytes += writes.bytes();
+        let deletes = writes.deletes.into_iter().map(|key| (key, (operation, None)));
+        let puts = writes.puts.into_iter().map(|(key, value)| (key, (operation, Some(value))));
+        self.written.extend(deletes.chain(puts));
+        self.unread.extend(writes.unread.into_iter().map(|(keys, value)| (operation, keys, value)));
+    }
+
+    /// At most so many entries change.
+    fn changes_max(&self) -> usize {
+        self.written.len() + self.unread.iter().map(|(_, keys, _)| keys.len()).sum::<usize>()
+    }
+
+    /// What becomes of each entry that the group has written: the last word on it. In order, so that neighbours in the
+    /// index are met one after the other.
+    fn changes(&self) -> Vec<Change<'_>> {
+        let mut changes = Vec::with_capacity(self.changes_max());
+        changes.extend(self.written.iter().map(|(key, (operation, value))| Change {
+            key,
+            operation: *operation,
+            value: value.as_ref(),
+        }));
+        for (operation, keys, value) in &self.unread {
+            let change = |key| Change { key, operation: *operation, value: value.as_ref() };
+            changes.extend(keys.iter().map(change));
+        }
+        changes.sort_unstable_by(|one, other| (one.key, other.operation).cmp(&(other.key, one.operation)));
+        changes.dedup_by(|later, kept| later.key == kept.key);
+        changes
     }
 }
 
@@ -529,6 +561,7 @@ async fn timed<T>(work: impl Future<Output = T>) -> Result<T, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packed::KeyPacker;
 
     #[test]
     fn growth_counts_what_was_there() {
@@ -540,5 +573,39 @@ mod tests {
         assert_eq!(growth(10, Some(&none), None), 0);
         assert_eq!(growth(10, None, Some(&short)), 84);
         assert_eq!(growth(10, None, None), -80);
+    }
+
+    #[test]
+    fn the_last_word_on_an_entry_counts_whichever_way_it_was_written() {
+        let value = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let packed = |keys: &[&str]| {
+            let mut packer = KeyPacker::default();
+            for key in keys {
+                packer.bytes().extend_from_slice(key.as_bytes());
+                packer.end_key();
+            }
+            packer.finish()
+        };
+        let mut overlay = Overlay::default();
+        let first = WriteSet {
+            puts: vec![(b"item".to_vec(), value("1")), (b"mixed".to_vec(), value("1"))],
+            unread: vec![(packed(&["gone", "kept"]), Some(value("a")))],
+            ..WriteSet::default()
+        };
+        let second = WriteSet {
+            puts: vec![(b"item".to_vec(), value("2"))],
+            unread: vec![(packed(&["gone"]), None), (packed(&["also", "mixed"]), Some(value("b")))],
+            ..WriteSet::default()
+        };
+        let third = WriteSet { deletes: vec![b"also".to_vec()], ..WriteSet::default() };
+        for (operation, writes) in [first, second, third].into_iter().enumerate() {
+            overlay.add(operation, writes);
+        }
+        assert_eq!(overlay.get(b"item"), Some(value("2")));
+        let (a, b, two) = (value("a"), value("b"), value("2"));
+        let changes: Vec<_> = overlay.changes().iter().map(|change| (change.key, change.value)).collect();
+        let expected: [(&[u8], _); 5] =
+            [(b"also", None), (b"gone", None), (b"item", Some(&two)), (b"kept", Some(&a)), (b"mixed", Some(&b))];
+        assert_eq!(changes, expected);
     }
 }

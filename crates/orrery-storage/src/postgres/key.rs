@@ -2,6 +2,12 @@
 //! partition: under it lie, per partition and writing process, the names of the last committed groups, by
 //! which commits in doubt are resolved.
 
+use std::borrow::Cow;
+use std::error::Error;
+
+use bytes::{BufMut, BytesMut};
+use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
+
 use crate::contract::{Key, KeyRange, PartitionId};
 
 /// The number that no partition may have.
@@ -45,11 +51,37 @@ pub(super) fn bounds(id: PartitionId, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Where a process notes the group that it has committed last to a partition.
-pub(super) fn writer(id: PartitionId, writer: u128) -> Vec<u8> {
-    let mut key = RESERVED.0.to_be_bytes().to_vec();
-    key.extend_from_slice(&id.0.to_be_bytes());
-    key.extend_from_slice(&writer.to_be_bytes());
-    key
+pub(super) fn writer(id: PartitionId, writer: u128) -> StoredKey<'static> {
+    let key = [id.0.to_be_bytes().as_slice(), &writer.to_be_bytes()].concat();
+    StoredKey { number: RESERVED, key: Cow::Owned(key) }
+}
+
+/// A key as it lies in `kv`, put together only where it is sent.
+#[derive(Debug)]
+pub(super) struct StoredKey<'a> {
+    number: PartitionId,
+    key: Cow<'a, [u8]>,
+}
+
+impl<'a> StoredKey<'a> {
+    pub(super) fn new(id: PartitionId, key: &'a [u8]) -> Self {
+        Self { number: id, key: Cow::Borrowed(key) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        PREFIX_BYTES + self.key.len()
+    }
+}
+
+impl ToSql for StoredKey<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.put_u32(self.number.0);
+        out.put_slice(&self.key);
+        Ok(IsNull::No)
+    }
+
+    accepts!(BYTEA);
+    to_sql_checked!();
 }
 
 /// All notes of all processes on a partition.

@@ -32,13 +32,15 @@ pub(super) const STORE: &str = "INSERT INTO kv (part, key, value) \
      WHERE p.part = $1::int \
      ON CONFLICT (key, part) DO UPDATE SET value = EXCLUDED.value";
 
+/// The three advance together and row by row. As functions in FROM they would be written down first, which makes
+/// the statement dearer by a tenth.
 pub(super) const STORE_SEVERAL: &str = "INSERT INTO kv (part, key, value) \
-     SELECT * FROM unnest($1::int[], $2::bytea[], $3::bytea[]) \
+     SELECT unnest($1::int[]), unnest($2::bytea[]), unnest($3::bytea[]) \
      ON CONFLICT (key, part) DO UPDATE SET value = EXCLUDED.value";
 
 /// The same for entries that are most likely not there. If one is, the statement fails.
-pub(super) const INSERT_SEVERAL: &str =
-    "INSERT INTO kv (part, key, value) SELECT * FROM unnest($1::int[], $2::bytea[], $3::bytea[])";
+pub(super) const INSERT_SEVERAL: &str = "INSERT INTO kv (part, key, value) \
+     SELECT unnest($1::int[]), unnest($2::bytea[]), unnest($3::bytea[])";
 
 /// Gives back the numbers that rejected operations did not use.
 pub(super) const NUMBER: &str = "UPDATE part SET lsn = $2::bigint WHERE part = $1::int";
