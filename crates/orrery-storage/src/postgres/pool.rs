@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use deadpool::managed::QueueMode;
 use deadpool_postgres::{
     ClientWrapper, Connect, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
     TimeoutType,
@@ -124,8 +125,10 @@ impl Node {
                 }
                 None => Manager::from_connect(config, Attentive { hosts, tls: NoTls, warnings }, recycling),
             };
-            let builder = Pool::builder(manager).max_size(size).runtime(Runtime::Tokio1);
+            // The one used last first: few processes of the server then do the work, with their memory at hand.
+            let builder = Pool::builder(manager).max_size(size).queue_mode(QueueMode::Lifo);
             builder
+                .runtime(Runtime::Tokio1)
                 .wait_timeout(Some(PATIENCE))
                 .create_timeout(Some(PATIENCE))
                 .build()
