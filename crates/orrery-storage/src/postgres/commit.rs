@@ -30,8 +30,10 @@ const PARTITIONS_TOGETHER_MAX: usize = 16;
 /// Whose turn it is to write; those who are taken along are told what became of their groups.
 pub(super) type Turns = turns::Turns<Arc<Lane>, Tried>;
 
+pub(super) type LaneTurn<'a> = Turn<'a, Arc<Lane>, Tried>;
+
 /// A group and what became of its first try. No group: there was nothing to write.
-type Tried = Option<(Vec<Waiting>, Attempt)>;
+pub(super) type Tried = Option<(Vec<Waiting>, Attempt)>;
 
 /// The way to one partition.
 pub(super) struct Lane {
@@ -129,7 +131,7 @@ impl Lane {
     }
 
     /// Writes what waits, and with it what waits for others that may come along; tells them what became of it.
-    async fn lead(self: &Arc<Self>, shared: &Shared, turn: Turn<'_, Arc<Self>, Tried>) -> Tried {
+    async fn lead(self: &Arc<Self>, shared: &Shared, turn: LaneTurn<'_>) -> Tried {
         let _busy = shared.busy.read().await;
         let own = self.take(shared.options.group_operations_max);
         let mut operations = own.group.len();
@@ -146,11 +148,10 @@ impl Lane {
             told.push(tell);
         }
         let attempts = match shared.check_open() {
-            Ok(()) => group::attempt(shared, &mut members).await,
+            Ok(()) => group::attempt(shared, &mut members, Some(turn)).await,
             // Each finds out for itself.
             Err(_) => members.iter().map(|_| Attempt::Alone).collect(),
         };
-        drop(turn);
         let groups = members.into_iter().map(|member| member.group);
         let mut tried =
             groups.zip(attempts).map(|(group, attempt)| (!group.is_empty()).then_some((group, attempt)));
@@ -208,7 +209,7 @@ impl Lane {
                     return refuse(group, &CommitError::Unavailable(error.to_string()));
                 }
                 let mut alone = [Member::new(Arc::clone(self), group)];
-                let attempt = group::attempt(shared, &mut alone).await.pop();
+                let attempt = group::attempt(shared, &mut alone, None).await.pop();
                 let [member] = alone;
                 group = member.group;
                 attempt.unwrap_or(Attempt::Alone)

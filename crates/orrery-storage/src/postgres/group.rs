@@ -25,7 +25,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use super::commit::Lane;
+use super::commit::{Lane, LaneTurn};
 use super::fault::{Fault, leaves_doubt};
 use super::key::StoredKey;
 use super::load::entry_bytes;
@@ -116,8 +116,13 @@ struct Rows<'a> {
     values: Vec<&'a [u8]>,
 }
 
-/// Tries to commit the members' groups in one transaction; answers what became of each.
-pub(super) async fn attempt(shared: &Shared, members: &mut [Member]) -> Vec<Attempt> {
+/// Tries to commit the members' groups in one transaction; answers what became of each. The turn ends when only the
+/// disk is waited for.
+pub(super) async fn attempt(
+    shared: &Shared,
+    members: &mut [Member],
+    turn: Option<LaneTurn<'_>>,
+) -> Vec<Attempt> {
     let outcome = match members {
         [] => return Vec::new(),
         [one] => shared.session(one.id()).await,
@@ -126,7 +131,7 @@ pub(super) async fn attempt(shared: &Shared, members: &mut [Member]) -> Vec<Atte
     let outcome = match outcome {
         Ok(session) => {
             let transaction = Transaction { shared, session, names_partition: shared.cluster.is_citus() };
-            transaction.run(members).await
+            transaction.run(members, turn).await
         }
         Err(fault) => Err((fault, None)),
     };
@@ -187,7 +192,11 @@ impl Member {
 }
 
 impl Transaction<'_> {
-    async fn run(self, members: &mut [Member]) -> Result<(), (Fault, Option<u64>)> {
+    async fn run(
+        self,
+        members: &mut [Member],
+        turn: Option<LaneTurn<'_>>,
+    ) -> Result<(), (Fault, Option<u64>)> {
         let nothing_yet = |fault: Fault| (fault, None);
         let mut runs: Vec<Vec<Result<Running, CommitError>>> = Vec::with_capacity(members.len());
         for member in members.iter() {
@@ -223,7 +232,7 @@ impl Transaction<'_> {
             }
         }
         if members.iter().any(Member::has_written) {
-            return self.finish(members).await;
+            return self.finish(members, turn).await;
         }
         // Nothing is written: what the rows were told of counts as not told.
         self.session.run("ROLLBACK").await.map_err(nothing_yet)?;
@@ -349,7 +358,11 @@ impl Transaction<'_> {
     }
 
     /// The second round trip. A failure with the transaction's name leaves it in doubt.
-    async fn finish(self, members: &mut [Member]) -> Result<(), (Fault, Option<u64>)> {
+    async fn finish(
+        self,
+        members: &mut [Member],
+        turn: Option<LaneTurn<'_>>,
+    ) -> Result<(), (Fault, Option<u64>)> {
         let name = self.shared.next_group();
         let note = name.to_be_bytes();
         let (mut new, mut stored, mut deletes) = (Rows::default(), Rows::default(), Vec::new());
@@ -394,17 +407,20 @@ impl Transaction<'_> {
         let set = session.prepare_cached(set).await.map_err(nothing_yet)?;
         let client: &tokio_postgres::Client = session;
         let warnings = session.warnings();
-        let all = join5(
+        let writing = join5(
+            OptionFuture::from((!new.keys.is_empty()).then(|| client.execute(&insert, &insert_parameters))),
             OptionFuture::from((!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters))),
             client.execute(&store, &store_parameters),
             OptionFuture::from((!numbers.is_empty()).then(|| client.execute(&set, &set_parameters))),
             OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
-            client.batch_execute("COMMIT"),
         );
-        let inserting =
-            OptionFuture::from((!new.keys.is_empty()).then(|| client.execute(&insert, &insert_parameters)));
-        let (inserted, (removed, stored, set, announced, committed)) = match timed(join(inserting, all)).await
-        {
+        let writing = async {
+            let written = writing.await;
+            drop(turn);
+            written
+        };
+        let all = join(writing, client.batch_execute("COMMIT"));
+        let ((inserted, removed, stored, set, announced), committed) = match timed(all).await {
             Ok(all) => all,
             Err(fault) => return Err((fault, Some(name))),
         };

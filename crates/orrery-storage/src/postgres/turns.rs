@@ -47,7 +47,7 @@ pub(super) enum Part<'a, L, O> {
 /// A lane has something to write until this is dropped.
 pub(super) struct Busy<'a, L, O>(&'a Turns<L, O>);
 
-/// A transaction is under way until this is dropped.
+/// A transaction is under way until this is dropped. While it waits for the disk alone, others may be.
 pub(super) struct Turn<'a, L, O>(&'a Turns<L, O>);
 
 impl<L, O> Turns<L, O> {
