@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Clock ticks a second in /proc; Linux has had 100 on all machines for decades.
@@ -43,6 +44,11 @@ pub fn settle(process: u32) {
             return;
         }
     }
+}
+
+/// Has the kernel write what it put off: the disk is not to work on what was loaded while something else is measured.
+pub fn write_back() {
+    Command::new("sync").status().ok();
 }
 
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]

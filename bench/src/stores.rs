@@ -69,7 +69,11 @@ const THROUGHPUT: &str = "80000";
 /// Connections of clients for the comparison of the stores.
 const CONNECTIONS: u64 = 16;
 /// And for that of grouped with ungrouped commits.
-const WRITERS: [u64; 3] = [1, 16, 64];
+const WRITERS: [u64; 3] = [1, 16, WRITERS_MAX];
+const WRITERS_MAX: u64 = 64;
+/// As many rounds for each round of the others has what the target is about: one round may be off by a sixth where the
+/// machine's speed changes.
+const TARGET_ROUNDS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
@@ -402,13 +406,12 @@ pub fn run(options: &Options) -> Result<(), String> {
             measure(options, &mut gateways[..2], &mut cells, (&url, server), (*workload, CONNECTIONS, round));
         }
         for connections in WRITERS {
-            measure(
-                options,
-                &mut gateways[1..],
-                &mut cells,
-                (&url, server),
-                (Workload::Create, connections, round),
-            );
+            let times = if connections == WRITERS_MAX { TARGET_ROUNDS } else { 1 };
+            for again in 0..times {
+                let round = round * times + again;
+                let turn = (Workload::Create, connections, round);
+                measure(options, &mut gateways[1..], &mut cells, (&url, server), turn);
+            }
         }
     }
     drop(gateways);
@@ -452,16 +455,18 @@ fn measure(
     (url, server): (&str, Option<u32>),
     (workload, connections, round): (Workload, u64, u64),
 ) {
-    say(&format!(
-        "round {} of {}: {}, {connections} connections",
-        round + 1,
-        options.rounds,
-        workload.title()
-    ));
-    for gateway in gateways {
+    say(&format!("round {}: {}, {connections} connections", round + 1, workload.title()));
+    // All before the first is measured, so that no time passes between those that are compared.
+    for gateway in &mut *gateways {
         if let Err(failure) = gateway.ready() {
             say(&format!("  {:?} could not be begun anew: {failure}", gateway.form));
         }
+    }
+    process::write_back();
+    // Each begins in its turn.
+    let first = round as usize % gateways.len();
+    gateways.rotate_left(first);
+    for gateway in &mut *gateways {
         for process in gateway.running.iter().map(|running| running.child.id()).chain(server) {
             process::settle(process);
         }
@@ -475,6 +480,7 @@ fn measure(
         cells.entry((workload, connections, gateway.form)).or_default().add(&figures, counted);
         gateway.end_if_grown();
     }
+    gateways.rotate_right(first);
 }
 
 fn shown(value: Option<f64>, digits: usize) -> String {
@@ -485,8 +491,12 @@ fn report(options: &Options, cells: &Cells) -> String {
     let mut text = format!(
         "# Orrery on its two stores\n\nMedians of {} rounds of {} s each, {} items in eight partitions; the embedded \
          store, PostgreSQL with fsync on, 512 MB of buffers and a log of up to 4 GB, servers and clients share one machine. Every measurement finds that many \
-         items, at most a tenth more. Ratios compare the same rounds; they carry over to other machines better than rates.\n\n",
-        options.rounds, options.seconds, options.items
+         items, at most a tenth more. Ratios compare the same rounds; they carry over to other machines better than rates. \
+         Creates at {WRITERS_MAX} connections, which a target is about, have {} rounds.\n\n",
+        options.rounds,
+        options.seconds,
+        options.items,
+        options.rounds * TARGET_ROUNDS
     );
     let get = |workload, connections, form| cells.get(&(workload, connections, form));
     let rate = |workload, connections, form| get(workload, connections, form).and_then(Cell::rate);

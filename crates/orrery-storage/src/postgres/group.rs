@@ -620,8 +620,13 @@ mod tests {
         assert_eq!(overlay.get(b"item"), Some(value("2")));
         let (a, b, two) = (value("a"), value("b"), value("2"));
         let changes: Vec<_> = overlay.changes().iter().map(|change| (change.key, change.value)).collect();
-        let expected: [(&[u8], _); 5] =
-            [(b"also", None), (b"gone", None), (b"item", Some(&two)), (b"kept", Some(&a)), (b"mixed", Some(&b))];
+        let expected: [(&[u8], _); 5] = [
+            (b"also", None),
+            (b"gone", None),
+            (b"item", Some(&two)),
+            (b"kept", Some(&a)),
+            (b"mixed", Some(&b)),
+        ];
         assert_eq!(changes, expected);
     }
 }
