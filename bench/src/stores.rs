@@ -3,8 +3,8 @@
 //!
 //! All servers run at once and are measured in turns, on a container of eight partitions, first with what only reads,
 //! then with what changes items, then with what creates some; whoever holds a tenth more items than stated is begun
-//! anew. The ungrouped form has a transaction for every operation, with as many connections to the server as it likes
-//! best: 16 or 64.
+//! anew. The ungrouped form has a transaction for every operation, over a connection to the server for each of 64
+//! clients, which is what the target compares with, and over 16, which suit it better.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -531,27 +531,27 @@ fn report(options: &Options, cells: &Cells) -> String {
     writeln!(
         text,
         "\n## Durable creates, grouped against ungrouped\n\n| connections | grouped/s | creates per transaction | \
-         ungrouped/s, pool of 16 | pool of 64 | grouped ÷ the better ungrouped |\n|---|---|---|---|---|---|"
+         ungrouped/s, pool of 64 | grouped ÷ that | pool of 16 | grouped ÷ that |\n|---|---|---|---|---|---|---|"
     )
     .ok();
-    let mut with_most_connections = None;
+    let mut with_most_connections = [None, None];
     for connections in WRITERS {
         let of = |form| rate(Workload::Create, connections, form);
         let cell = get(Workload::Create, connections, Form::Grouped);
         let group = cell.and_then(|cell| median(cell.operations_per_transaction.iter().copied()));
-        let (small, large) = (of(Form::Ungrouped16), of(Form::Ungrouped64));
         let rates = |form| get(Workload::Create, connections, form).and_then(Cell::rates);
-        let ungrouped = [Form::Ungrouped16, Form::Ungrouped64].into_iter().filter_map(rates);
-        let ratio = ungrouped.filter_map(|other| rates(Form::Grouped)?.over(other)).reduce(f64::min);
-        with_most_connections = ratio;
+        let over = |form| rates(Form::Grouped)?.over(rates(form)?);
+        let ratios = [over(Form::Ungrouped64), over(Form::Ungrouped16)];
+        with_most_connections = ratios;
         writeln!(
             text,
-            "| {connections} | {} | {} | {} | {} | {} |",
+            "| {connections} | {} | {} | {} | {} | {} | {} |",
             shown(of(Form::Grouped), 0),
             shown(group, 1),
-            shown(small, 0),
-            shown(large, 0),
-            shown(ratio, 2)
+            shown(of(Form::Ungrouped64), 0),
+            shown(ratios[0], 2),
+            shown(of(Form::Ungrouped16), 0),
+            shown(ratios[1], 2)
         )
         .ok();
     }
@@ -562,14 +562,19 @@ fn report(options: &Options, cells: &Cells) -> String {
         Some(false) => "**missed**",
         None => "not measured",
     };
+    let [each, few] = with_most_connections;
     writeln!(
         text,
         "\n## Targets\n\n| target | here | |\n|---|---|---|\n| a point read is one statement | {} | {} |\n\
-         | a durable create at 64 connections, grouped ÷ ungrouped: at least 2.5 | {} | {} |",
+         | a durable create at {WRITERS_MAX} connections at least 2.5 times the ungrouped form, which has a connection \
+         for each of them | {} | {} |\n\
+         | the same where that form is held to 16 connections, which suit it better | {} | {} |",
         shown(reads, 2),
         verdict(reads.map(|reads| reads < 1.05)),
-        shown(with_most_connections, 2),
-        verdict(with_most_connections.map(|ratio| ratio >= 2.5))
+        shown(each, 2),
+        verdict(each.map(|ratio| ratio >= 2.5)),
+        shown(few, 2),
+        verdict(few.map(|ratio| ratio >= 2.5))
     )
     .ok();
     for ((workload, connections, form), cell) in cells {

@@ -407,18 +407,22 @@ impl Transaction<'_> {
         let set = session.prepare_cached(set).await.map_err(nothing_yet)?;
         let client: &tokio_postgres::Client = session;
         let warnings = session.warnings();
-        let writing = join5(
-            OptionFuture::from((!new.keys.is_empty()).then(|| client.execute(&insert, &insert_parameters))),
-            OptionFuture::from((!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters))),
-            client.execute(&store, &store_parameters),
-            OptionFuture::from((!numbers.is_empty()).then(|| client.execute(&set, &set_parameters))),
-            OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
-        );
-        let writing = async {
-            let written = writing.await;
+        let writing = Box::pin(async {
+            let written = join5(
+                OptionFuture::from(
+                    (!new.keys.is_empty()).then(|| client.execute(&insert, &insert_parameters)),
+                ),
+                OptionFuture::from(
+                    (!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters)),
+                ),
+                client.execute(&store, &store_parameters),
+                OptionFuture::from((!numbers.is_empty()).then(|| client.execute(&set, &set_parameters))),
+                OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
+            )
+            .await;
             drop(turn);
             written
-        };
+        });
         let all = join(writing, client.batch_execute("COMMIT"));
         let ((inserted, removed, stored, set, announced), committed) = match timed(all).await {
             Ok(all) => all,
