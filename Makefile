@@ -40,14 +40,11 @@ test-clients: ## Runs the tests of the Python and JavaScript key libraries
 	python3 -B -m unittest discover --start-directory clients/python/tests
 	cd clients/javascript && node --test tests/
 
-# What is about the store's own speed, or about no store at all, runs once, on the others.
-POSTGRES_PYTHON := not aio and not test_throttling and not test_cases
-
+# Hostile scripts are about no store.
 test-postgres: setup test-binary ## Runs the product suites on a PostgreSQL of their own, or the one in ORRERY_TEST_STORE_URL
 	@scripts/setup.sh postgres
-	@scripts/setup.sh python
 	scripts/postgres.sh run $(CARGO) test --workspace --locked --test suite --test exchanges -- --skip hostile
-	scripts/postgres.sh run env ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) tests/sdk/python/run -k "$(POSTGRES_PYTHON)"
+	scripts/postgres.sh run $(MAKE) test-sdk
 
 test-sdk: $(SDKS:%=test-sdk-%) ## Runs the suites of the official SDKs against the built server
 

@@ -25,15 +25,19 @@ use orrery_storage::{
     CommitError, PartitionId, PartitionStore, Postgres, PostgresOptions, ReadRequest, commit,
 };
 use orrery_testing::citus::{self, Citus};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::suite::outage::{increment, place};
 
-async fn cluster() -> Option<Citus> {
+/// The cluster for one test alone: some kill nodes that the others need.
+async fn cluster() -> Option<(Citus, MutexGuard<'static, ()>)> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    let alone = ALONE.lock().await;
     let found = Citus::find().await;
     if found.is_none() {
         eprintln!("skipped: ORRERY_TEST_STORE_URL names no Citus cluster with two workers");
     }
-    found
+    Some((found?, alone))
 }
 
 async fn open(url: &str) -> Arc<dyn PartitionStore> {
@@ -45,7 +49,7 @@ async fn open(url: &str) -> Arc<dyn PartitionStore> {
 /// Reads and writes of a partition reach the node that has it, and no other worker hears of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_go_to_the_owner() {
-    let Some(cluster) = cluster().await else { return };
+    let Some((cluster, _alone)) = cluster().await else { return };
     let workers = cluster.workers().await;
     for worker in &workers {
         let url = orrery_testing::fresh_store_url();
@@ -77,7 +81,7 @@ async fn requests_go_to_the_owner() {
 /// New partitions lie on as many nodes and shards as there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_partitions_lie_apart() {
-    let Some(cluster) = cluster().await else { return };
+    let Some((cluster, _alone)) = cluster().await else { return };
     let url = orrery_testing::fresh_store_url();
     let schema = orrery_testing::schema_of(&url).to_owned();
     let store = open(&url).await;
@@ -113,7 +117,7 @@ async fn new_partitions_lie_apart() {
 /// Writers on two stores while every shard moves, a node joins and leaves, and a worker is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moving_shards_loses_nothing() {
-    let Some(cluster) = cluster().await else { return };
+    let Some((cluster, _alone)) = cluster().await else { return };
     let url = orrery_testing::fresh_store_url();
     let schema = orrery_testing::schema_of(&url).to_owned();
     let stores = [open(&url).await, open(&url).await];

@@ -26,14 +26,14 @@ async fn while_it_happens(happens: impl FnOnce() -> bool + Send + 'static) -> Me
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_worker_loses_nothing() {
-    let Some(_cluster) = cluster().await else { return };
+    let Some(_cluster_and_turn) = cluster().await else { return };
     while_it_happens(citus::restart_worker).await.report("a worker was away");
 }
 
 /// It is needed for tables and moves, not for reads and writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_coordinator_reads_and_writes_go_on() {
-    let Some(_cluster) = cluster().await else { return };
+    let Some(_cluster_and_turn) = cluster().await else { return };
     let met = while_it_happens(citus::restart_coordinator).await;
     met.report("the coordinator was away");
     met.nothing_failed();

@@ -162,6 +162,10 @@ fn a_move_that_dies_leaves_the_source_whole_and_the_target_marked() {
     let schema = url.rsplit("schema=").next().unwrap().to_owned();
     let (code, _, stderr) = orrery(&["store", "init", "--store", &url].map(OsStr::new));
     assert_eq!(code, 0, "{stderr}");
+    if !sql(&url, "SELECT 1 FROM pg_extension WHERE extname = 'citus'").is_empty() {
+        eprintln!("skipped: Citus has no triggers on the tables, by which this test stops the move");
+        return;
+    }
     // The entries of the first partition take for ever to arrive.
     sql(
         &url,

@@ -7,6 +7,7 @@
  */
 
 const { spawn } = require("node:child_process");
+const crypto = require("node:crypto");
 const fs = require("node:fs");
 const net = require("node:net");
 const os = require("node:os");
@@ -20,12 +21,20 @@ async function start(serverArguments = ["--in-memory"]) {
   let failure;
   for (let attempt = 0; attempt < START_ATTEMPTS; attempt++) {
     try {
-      return await startOnce(serverArguments);
+      return await startOnce(onStore(serverArguments));
     } catch (error) {
       failure = error;
     }
   }
   throw failure;
+}
+
+/** Where ORRERY_TEST_STORE_URL names a PostgreSQL server, a schema of its own there instead of memory. */
+function onStore(serverArguments) {
+  const url = process.env.ORRERY_TEST_STORE_URL;
+  if (!url || !serverArguments.includes("--in-memory")) return serverArguments;
+  const store = `${url}${url.includes("?") ? "&" : "?"}schema=js_${crypto.randomBytes(8).toString("hex")}`;
+  return [...serverArguments.filter((argument) => argument !== "--in-memory"), "--store", store];
 }
 
 async function startOnce(serverArguments) {
