@@ -105,8 +105,21 @@ impl Cluster {
 
     /// A connection to the node that has the partition, or to any that can reach it.
     pub(super) async fn session(&self, partition: PartitionId) -> Result<Session, Fault> {
+        self.session_by(partition, async |node| node.session().await).await
+    }
+
+    /// The same for a transaction that writes.
+    pub(super) async fn writing_session(&self, partition: PartitionId) -> Result<Session, Fault> {
+        self.session_by(partition, async |node| node.writing_session().await).await
+    }
+
+    async fn session_by(
+        &self,
+        partition: PartitionId,
+        take: impl AsyncFn(&Node) -> Result<Session, Fault>,
+    ) -> Result<Session, Fault> {
         let node = self.node_of(partition).await;
-        let failed = match node.session().await {
+        let failed = match take(&node).await {
             Ok(session) => return Ok(session),
             Err(fault) => fault,
         };
@@ -115,7 +128,7 @@ impl Cluster {
         }
         self.forget(partition);
         let other = self.any_but(Some(&node));
-        if Arc::ptr_eq(&other, &node) { Err(failed) } else { other.session().await }
+        if Arc::ptr_eq(&other, &node) { Err(failed) } else { take(&other).await }
     }
 
     /// The node of the URL, or another one while that is away.

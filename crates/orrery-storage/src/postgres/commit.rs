@@ -285,7 +285,7 @@ impl Lane {
 
     async fn look_for(&self, shared: &Shared, group: u64) -> Result<Fate, Fault> {
         let id = self.partition.id;
-        let session = shared.session(id).await?;
+        let session = shared.writing_session(id).await?;
         session.run("BEGIN").await?;
         let state = session.query(sql::SETTLE, &[&key::column(id)]).await?;
         let key = key::writer(id, shared.writer);

@@ -73,7 +73,7 @@ impl Coordination for Postgres {
             self.shared
                 .repeat(Shared::ANNOUNCED, || {
                     Box::pin(async {
-                        let session = self.shared.cluster.main().session().await?;
+                        let session = self.shared.cluster.main().writing_session().await?;
                         session.query(sql::LEAVE_NOTE, &[&id, &note.as_ref()]).await?;
                         let rows = session.query(sql::READ_NOTES, &[&id, &age_ms]).await?;
                         session.release();

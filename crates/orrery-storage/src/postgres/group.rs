@@ -125,8 +125,8 @@ pub(super) async fn attempt(
 ) -> Vec<Attempt> {
     let outcome = match members {
         [] => return Vec::new(),
-        [one] => shared.session(one.id()).await,
-        _ => shared.cluster.main().session().await,
+        [one] => shared.writing_session(one.id()).await,
+        _ => shared.cluster.main().writing_session().await,
     };
     let outcome = match outcome {
         Ok(session) => {

@@ -50,7 +50,7 @@ pub(super) async fn load(
         entries.into_iter().map(|entry| (key::stored(partition.id, &entry.key), entry.value)).collect();
     let loaded = shared.repeat(partition.id, || {
         Box::pin(async {
-            let session = shared.session(partition.id).await?;
+            let session = shared.writing_session(partition.id).await?;
             if !held(&session, partition).await? {
                 end(session, "ROLLBACK").await?;
                 return Ok(false);
@@ -125,7 +125,7 @@ pub(super) async fn delete_range(
         let step = shared
             .repeat(partition.id, || {
                 Box::pin(async {
-                    let session = shared.session(partition.id).await?;
+                    let session = shared.writing_session(partition.id).await?;
                     if !held(&session, partition).await? {
                         end(session, "ROLLBACK").await?;
                         return Ok(None);
@@ -172,7 +172,7 @@ pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreE
             let count = shared
                 .repeat(id, || {
                     Box::pin(async {
-                        let session = shared.session(id).await?;
+                        let session = shared.writing_session(id).await?;
                         let count = execute(&session, sql::CLEAR, &[&part, &start, &end, &limit]).await?;
                         session.release();
                         Ok(count)
@@ -187,7 +187,7 @@ pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreE
     shared
         .repeat(id, || {
             Box::pin(async {
-                let session = shared.session(id).await?;
+                let session = shared.writing_session(id).await?;
                 execute(&session, sql::BURY, &[&part]).await?;
                 session.release();
                 Ok(())
@@ -227,7 +227,7 @@ async fn sweep(shared: &Shared) -> Result<(), String> {
         if writer == shared.writer || members.contains(&super::coordination::member_id(writer)) {
             continue;
         }
-        let session = shared.session(key::from_column(part)).await.map_err(text)?;
+        let session = shared.writing_session(key::from_column(part)).await.map_err(text)?;
         execute(&session, sql::REMOVE, &[&part, &vec![stored]]).await.map_err(text)?;
         session.release();
     }

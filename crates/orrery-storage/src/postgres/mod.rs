@@ -175,7 +175,7 @@ impl PartitionStore for Postgres {
                     .shared
                     .repeat(id, || {
                         Box::pin(async {
-                            let session = self.shared.session(id).await?;
+                            let session = self.shared.writing_session(id).await?;
                             let rows = session.query(sql::CREATE, &[&key::column(id), &number]).await?;
                             session.release();
                             Ok(rows)
@@ -200,7 +200,7 @@ impl PartitionStore for Postgres {
                 .shared
                 .repeat(partition.id, || {
                     Box::pin(async {
-                        let session = self.shared.session(partition.id).await?;
+                        let session = self.shared.writing_session(partition.id).await?;
                         let rows = session.query(sql::RETIRE, &[&key::column(partition.id), &epoch]).await?;
                         session.release();
                         Ok(rows)
@@ -218,7 +218,7 @@ impl PartitionStore for Postgres {
                 .shared
                 .repeat(id, || {
                     Box::pin(async {
-                        let session = self.shared.session(id).await?;
+                        let session = self.shared.writing_session(id).await?;
                         let rows = session.query(sql::CONDEMN, &[&key::column(id)]).await?;
                         session.release();
                         Ok(!rows.is_empty())

@@ -143,6 +143,15 @@ impl PostgresOptions {
         })
     }
 
+    /// Connections to a node that may write at once: the others are for who reads, also while commits take long.
+    pub(super) fn writing_max(&self) -> usize {
+        // Where every operation has a transaction of its own, that is measured, and nothing else.
+        if self.group_operations_max == 1 {
+            return self.connections_max;
+        }
+        (self.connections_max - (self.connections_max / 4).max(1)).max(1)
+    }
+
     /// Where the data is, without the password: for people.
     pub fn place(&self) -> String {
         let hosts: Vec<String> = self

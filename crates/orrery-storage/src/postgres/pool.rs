@@ -16,6 +16,7 @@ use deadpool_postgres::{
     TimeoutType,
 };
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
@@ -47,6 +48,9 @@ pub(super) struct Node {
 
 struct Pools {
     requests: Pool,
+    /// So many of the requests' connections may write at once. A commit may have to wait for a standby that is away;
+    /// reads must not wait with it.
+    writing: Arc<Semaphore>,
     /// Snapshots and duties hold theirs for long; they must not keep reads and writes waiting.
     snapshots: Pool,
     health: Mutex<Health>,
@@ -63,6 +67,8 @@ struct Health {
 /// A connection that is closed when it is dropped, unless it is given back.
 pub(super) struct Session {
     object: Option<Object>,
+    /// Of one that writes.
+    _permit: Option<OwnedSemaphorePermit>,
     pools: Arc<Pools>,
     warnings: Arc<AtomicU64>,
     answer_patience: Duration,
@@ -135,23 +141,34 @@ impl Node {
                 .map_err(|error| format!("the pool of connections cannot be made: {error}"))
         };
         let (requests, snapshots) = (pool(options.connections_max)?, pool(options.connections_max)?);
-        let pools = Arc::new(Pools { requests, snapshots, health: Mutex::default() });
+        let writing = Arc::new(Semaphore::new(options.writing_max()));
+        let pools = Arc::new(Pools { requests, writing, snapshots, health: Mutex::default() });
         Ok(Self { hosts, pools, warnings, answer_patience: options.answer_patience })
     }
 
     pub(super) async fn session(&self) -> Result<Session, Fault> {
-        self.take(&self.pools.requests).await
+        self.take(&self.pools.requests, None).await
+    }
+
+    /// A connection for a transaction that writes: some are left for those who read.
+    pub(super) async fn writing_session(&self) -> Result<Session, Fault> {
+        let turn = Arc::clone(&self.pools.writing).acquire_owned();
+        let permit = match tokio::time::timeout(PATIENCE, turn).await {
+            Ok(permit) => permit.ok(),
+            Err(_) => return Err(PoolError::Timeout(TimeoutType::Wait).into()),
+        };
+        self.take(&self.pools.requests, permit).await
     }
 
     pub(super) async fn snapshot_session(&self) -> Result<Session, Fault> {
-        self.take(&self.pools.snapshots).await
+        self.take(&self.pools.snapshots, None).await
     }
 
-    async fn take(&self, pool: &Pool) -> Result<Session, Fault> {
+    async fn take(&self, pool: &Pool, permit: Option<OwnedSemaphorePermit>) -> Result<Session, Fault> {
         match pool.get().await {
             Ok(object) => {
                 self.pools.health.lock().down = false;
-                Ok(self.session_of(object))
+                Ok(self.session_of(object, permit))
             }
             Err(error) => {
                 if matches!(error, PoolError::Backend(_) | PoolError::Timeout(TimeoutType::Create)) {
@@ -174,12 +191,13 @@ impl Node {
 
     /// The same with the error as it is.
     pub(super) async fn connect_once(&self) -> Result<Session, deadpool_postgres::PoolError> {
-        Ok(self.session_of(self.pools.requests.get().await?))
+        Ok(self.session_of(self.pools.requests.get().await?, None))
     }
 
-    fn session_of(&self, object: Object) -> Session {
+    fn session_of(&self, object: Object, permit: Option<OwnedSemaphorePermit>) -> Session {
         Session {
             object: Some(object),
+            _permit: permit,
             pools: Arc::clone(&self.pools),
             warnings: Arc::clone(&self.warnings),
             answer_patience: self.answer_patience,

@@ -84,6 +84,11 @@ impl Shared {
         self.cluster.session(partition).await
     }
 
+    /// The same for a transaction that writes.
+    pub(super) async fn writing_session(&self, partition: PartitionId) -> Result<Session, Fault> {
+        self.cluster.writing_session(partition).await
+    }
+
     pub(super) async fn node_of(&self, partition: PartitionId) -> Arc<Node> {
         self.cluster.node_of(partition).await
     }

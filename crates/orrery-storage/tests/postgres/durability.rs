@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use orrery_storage::CommitError;
+use orrery_storage::{CommitError, PartitionId, PartitionRef, ReadRequest};
 use orrery_testing::Server;
 
 use super::*;
-use crate::suite::{PARTITION, get, op, put, run};
+use crate::suite::{PARTITION, get, op, put};
 
 async fn connect(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
@@ -64,10 +64,66 @@ async fn a_lost_answer_is_not_taken_for_safe_before_the_standby_has_it() {
     store.close().await.unwrap();
 }
 
-fn write(
-    store: &Arc<dyn PartitionStore>,
-    value: &'static [u8],
-) -> tokio::task::JoinHandle<Result<orrery_storage::Committed<()>, CommitError>> {
+/// Writes that wait for a standby have connections for themselves; others are left for reads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_go_on_while_commits_wait_for_a_standby() {
+    const PARTITIONS: u32 = 8;
+    let directory = tempfile::Builder::new().prefix("orrery-reads").tempdir_in("/tmp").unwrap();
+    let server = Server::start_durable(&directory.path().join("pg"));
+    let mut options = PostgresOptions::parse(server.url()).unwrap();
+    options.connections_max = 4;
+    let writing_max = 3;
+    let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
+    let partitions: Vec<PartitionRef> =
+        (1..=PARTITIONS).map(|number| PartitionRef { id: PartitionId(number), epoch: 0 }).collect();
+    for partition in &partitions {
+        store.create(partition.id, 0).await.unwrap();
+    }
+    let admin = connect(server.url()).await;
+    require_standby(&admin, Some("nobody")).await;
+    let waiting = async || {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        admin.query_one(sql, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    let mut writes: Vec<Write> = Vec::new();
+    let began = Instant::now();
+    for partition in &partitions {
+        // One after the other, so that each has a transaction of its own, until there is no room for more.
+        let before = waiting().await;
+        let mut write = write_to(&store, *partition, b"value");
+        while before < writing_max && waiting().await == before {
+            assert!(began.elapsed() < Duration::from_secs(30), "nobody waits");
+            if write.is_finished() {
+                write.await.unwrap().unwrap();
+                write = write_to(&store, *partition, b"value");
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        writes.push(write);
+    }
+    for _ in 0..50 {
+        for partition in &partitions {
+            let reading = store.read(*partition, ReadRequest::Get(vec![b"key".to_vec()]));
+            tokio::time::timeout(Duration::from_secs(2), reading).await.expect("reads wait too").unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(waiting().await, writing_max);
+    // Once the standby is not needed any more, all come to their end.
+    require_standby(&admin, None).await;
+    for write in writes {
+        write.await.unwrap().unwrap();
+    }
+    store.close().await.unwrap();
+}
+
+type Write = tokio::task::JoinHandle<Result<orrery_storage::Committed<()>, CommitError>>;
+
+fn write(store: &Arc<dyn PartitionStore>, value: &'static [u8]) -> Write {
+    write_to(store, PARTITION, value)
+}
+
+fn write_to(store: &Arc<dyn PartitionStore>, partition: PartitionRef, value: &'static [u8]) -> Write {
     let store = Arc::clone(store);
     tokio::spawn(async move {
         let op = op(&[], move |_, _| {
@@ -75,7 +131,7 @@ fn write(
             writes.put(b"key".to_vec(), value.to_vec());
             orrery_storage::Decision::Write(writes, ())
         });
-        run(&store, op).await
+        orrery_storage::commit(&*store, partition, op).await
     })
 }
 
@@ -96,7 +152,7 @@ async fn waiting_write(
     value: &'static [u8],
     admin: &tokio_postgres::Client,
     question: &str,
-) -> (tokio::task::JoinHandle<Result<orrery_storage::Committed<()>, CommitError>>, u64) {
+) -> (Write, u64) {
     let began = Instant::now();
     let mut done = 0;
     let mut writing = write(store, value);
