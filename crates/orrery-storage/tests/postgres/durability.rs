@@ -1,5 +1,5 @@
 //! A commit whose answer was lost is acknowledged only when it is as safe as all others: where a standby must
-//! have every commit, that one too.
+//! have every commit, that one too. And while commits wait for it, reads do not.
 
 use std::time::{Duration, Instant};
 
