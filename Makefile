@@ -59,10 +59,10 @@ test-binary: setup
 fmt: ## Formats the sources
 	$(CARGO) fmt --all
 
-soak: setup ## Repeats the crash and model tests for longer
-	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
+soak: setup ## Repeats the crash and model tests for longer, then churns containers under load for half an hour
+	ORRERY_SOAK_ROUNDS=$${ORRERY_SOAK_ROUNDS:-20} ORRERY_SOAK_MINUTES=$${ORRERY_SOAK_MINUTES:-30} $(CARGO) test --release --locked -p orrery-storage -p orrery-db -p orrery -- --nocapture
 
-bench: build test-bench ## Measures Orrery beside its peers and its limits in half an hour, then queries and stores, and writes bench/report.md; BENCH="--quick" takes 4 minutes, BENCH="--full" hours
+bench: build test-bench ## Compares Orrery with its peers and its limits in half an hour, then queries and stores, and writes bench/report.md; BENCH="--quick" takes 4 minutes, BENCH="--full" hours
 	@scripts/setup.sh go
 	@scripts/setup.sh javascript
 	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- run --orrery $(abspath $(TARGET_DIR)/release/orrery) $(BENCH)
@@ -75,7 +75,7 @@ bench-queries: setup ## Measures six queries over 100 thousand and over a millio
 test-bench: setup ## Runs the tests of the benchmark itself
 	$(CARGO) test --locked --manifest-path bench/Cargo.toml
 
-bench-stores: build ## Measures the embedded store beside PostgreSQL, and grouped commits; writes bench/stores.md
+bench-stores: build ## Compares the embedded store with PostgreSQL, measures group commit; writes bench/stores.md
 	@scripts/setup.sh postgres
 	$(CARGO) build --release --locked -p orrery-storage --example commit_bench
 	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- stores --orrery $(abspath $(TARGET_DIR)/release/orrery) --commits $(abspath $(TARGET_DIR)/release/examples/commit_bench) $(STORES)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the release binary and measures what it takes: its size, the time to be ready on an empty store, and
-# its memory when idle. Fails when a limit is exceeded.
+# Builds the release binary and measures its size, the start-up time on an empty store, and the idle memory. Fails if a
+# limit is exceeded.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -47,7 +47,7 @@ for run in 1 2 3 4 5; do
     fi
 done
 
-# Memory a moment after the last start, when nothing is asked for.
+# Idle memory, a moment after the last start.
 sleep 2
 idle_kb="$(sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\) kB/\1/p' "/proc/$pid/status")"
 binary_bytes="$(wc -c <"$binary")"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzzes every target for a while: scripts/fuzz.sh [seconds for each, 60 unless told] [targets…]
-# Needs a nightly compiler and cargo-fuzz (cargo install cargo-fuzz). What is found lies in fuzz/artifacts.
+# Fuzzes every target: scripts/fuzz.sh [seconds per target, default 60] [targets…]
+# Needs a nightly compiler and cargo-fuzz (cargo install cargo-fuzz). Findings are in fuzz/artifacts.
 set -eu
 cd "$(dirname "$0")/../fuzz"
 
@@ -12,7 +12,7 @@ if ! cargo fuzz --version >/dev/null 2>&1; then
 fi
 targets="${*:-$(cargo fuzz list)}"
 
-# Cases of the tests are the first inputs, so that a short run starts beyond the first byte.
+# Test cases seed the corpus, so that a short run gets beyond the first byte.
 seed() {
     mkdir -p "corpus/$1"
     ../scripts/fuzz_seeds.py "$1" "corpus/$1"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the first inputs of a fuzz target, taken from the data of the tests: fuzz_seeds.py TARGET DIRECTORY."""
+"""Write the seed corpus of a fuzz target from the tests' data: fuzz_seeds.py TARGET DIRECTORY."""
 
 import json
 import pathlib

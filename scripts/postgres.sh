@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# A PostgreSQL server for tests, in a directory of its own, on a socket only unless a port is named.
+# A PostgreSQL server for tests, in its own directory, on a Unix socket only unless a port is set.
 #
-#   postgres.sh serve [DIRECTORY]   prints its URL when it is ready and runs until its standard input ends.
-#                                   Without a directory a temporary one is used and removed in the end.
-#   postgres.sh run COMMAND...      runs the command with ORRERY_TEST_STORE_URL naming such a server.
-#   postgres.sh shell DIRECTORY     makes the directory and runs the shell commands of its standard input there, as the
-#                                   server's user and with PostgreSQL's tools.
+#   postgres.sh serve [DIRECTORY]   prints its URL when it is ready and runs until its standard input is closed.
+#                                   Without a directory it uses a temporary one and removes it at the end.
+#   postgres.sh run COMMAND...      runs the command with ORRERY_TEST_STORE_URL set to such a server.
+#   postgres.sh shell DIRECTORY     creates the directory and runs the shell commands on its standard input there, as the
+#                                   server's user and with PostgreSQL's tools in the path.
 #
-# ORRERY_TEST_POSTGRES_PORT makes it listen on that port of this machine as well. ORRERY_TEST_STANDBY_OF names the
-# directory of another such server (with the same port, if it has one, in ORRERY_TEST_STANDBY_OF_PORT) that a new one follows.
-# ORRERY_TEST_FSYNC=on makes it as durable as a real one. A URL that ORRERY_TEST_STORE_URL names already is used.
+# ORRERY_TEST_POSTGRES_PORT makes it listen on that local port as well. ORRERY_TEST_STANDBY_OF names the directory of
+# another such server (and ORRERY_TEST_STANDBY_OF_PORT its port, if it has one) that a new one follows as a standby.
+# ORRERY_TEST_FSYNC=on makes it durable. If ORRERY_TEST_STORE_URL is already set, that server is used.
 set -euo pipefail
 
 verb=${1:-}
@@ -75,7 +75,7 @@ serve() {
         sleep 0.02
     done
     echo "postgres://postgres@${directory//\//%2F}${ORRERY_TEST_POSTGRES_PORT:+:$port}/postgres"
-    # Until whoever started this goes away, or the server does.
+    # Until the parent process or the server exits.
     exec 3<&0
     while kill -0 "$server" 2>/dev/null; do
         status=0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what one part of the work needs, if it is missing: `setup.sh build|postgres|browser|python|javascript|go|java|rust`.
-# Uses the system's packages; says what is wanted where it cannot install.
+# Installs missing prerequisites: `setup.sh build|postgres|browser|python|javascript|go|java|rust`.
+# Uses the system's packages; where it cannot install, it says what is needed.
 set -euo pipefail
 
 part=${1:-build}

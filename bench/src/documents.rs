@@ -1,4 +1,4 @@
-//! The items that every system holds, and how operations choose among them. Everything follows from seeds.
+//! The items of every system, and how operations choose among them. Everything is derived from seeds.
 
 use std::fmt::Write;
 

@@ -1,8 +1,8 @@
 //! The limits, measured in the same rounds as the systems.
 //!
-//! For everything that reads, a server that checks signatures and repeats one answer of Orrery's; for point reads
-//! the same without the check. For everything that writes, the storage engine alone with the same batches. The
-//! servers are started for each measurement and ended after it, so that they disturb nothing else.
+//! For reads, a server that checks signatures and repeats one of Orrery's responses; for point reads also without the
+//! check. For writes, the storage engine alone with the same batches. The servers run only during their measurement, so
+//! that they do not disturb others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

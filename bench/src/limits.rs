@@ -1,5 +1,5 @@
-//! What could be reached at most on this machine: a server that only repeats an answer, the same with the check of
-//! signatures, the storage engine without everything around it, and the disk.
+//! The limits of this machine: a server that only repeats a response, the same with signature checks, the storage engine
+//! alone, and the disk.
 
 use std::convert::Infallible;
 use std::fs::File;

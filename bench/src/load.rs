@@ -1,8 +1,8 @@
-//! The load generator: connections that do operations one after the other (closed loop) or at planned times (open
-//! loop), and a histogram of how long they took.
+//! The load generator: connections that run operations one after the other (closed loop) or at scheduled times (open
+//! loop), with a latency histogram.
 //!
-//! In an open loop the time of an operation begins when it was planned, not when its connection got round to it:
-//! a server that stalls is seen to stall for everybody who would have asked meanwhile.
+//! In an open loop latency is measured from the scheduled time, not from when the connection was free (no coordinated
+//! omission): a stall counts for every request that would have been sent during it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

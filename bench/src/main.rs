@@ -1,8 +1,8 @@
-//! Orrery beside its peers and its limits, in one run on one machine.
+//! Compares Orrery with its peers and its limits, in one run on one machine.
 //!
 //! `orrery-bench run` installs and starts everything, measures in interleaved rounds, and writes `results.json`,
-//! `report.md` and plots. The load comes from processes of their own (`orrery-bench load`), and so do the servers
-//! that mark the limits (`orrery-bench limit`).
+//! `report.md` and plots. The load generator (`orrery-bench load`) and the limit servers (`orrery-bench limit`) run as
+//! separate processes.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -34,7 +34,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measures Orrery beside its peers and its limits.
+/// Compare Orrery with its peers and its limits.
 #[derive(Parser)]
 #[command(name = "orrery-bench")]
 struct Cli {
@@ -48,19 +48,19 @@ enum Command {
     Run(Box<run::Options>),
     /// Measure Orrery on its embedded store and on PostgreSQL.
     Stores(Box<stores::Options>),
-    /// Do one plan (JSON) and print its figures.
+    /// Execute one plan (JSON) and print its figures.
     Load { plan: String },
-    /// Load items into a server and print the seconds it took.
+    /// Load items into a server and print the duration in seconds.
     Fill { kind: String, address: String, items: u64 },
-    /// Serve the answer in a file for every request.
+    /// Serve the response in a file for every request.
     Limit {
         sample: PathBuf,
         #[arg(long)]
         signature: bool,
     },
-    /// Durable writes a second of the storage engine alone: create, upsert or batch50.
+    /// Durable writes per second of the storage engine alone: create, upsert or batch50.
     Engine { directory: PathBuf, shape: String, writers: u64, milliseconds: u64 },
-    /// Write the report of results that were measured before.
+    /// Write the report of an earlier run.
     Report { directory: PathBuf },
 }
 

@@ -1,4 +1,4 @@
-//! This program as its own helper: the load, the filling and the limits run in processes of their own.
+//! Starts this program as a helper: load, loading of items and limits run as separate processes.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

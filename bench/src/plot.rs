@@ -1,4 +1,4 @@
-//! Plots as SVG: bars on a logarithmic axis, because what is compared differs by orders of magnitude.
+//! Bar charts as SVG, on a logarithmic axis because the systems differ by orders of magnitude.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The same operations on PostgreSQL: the documents as jsonb, prepared statements over its own protocol.
+//! The same operations on PostgreSQL: documents as jsonb, prepared statements over its own protocol.
 
 use std::collections::HashMap;
 

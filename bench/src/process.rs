@@ -1,4 +1,4 @@
-//! What a process and its children use: processor time, memory, disk.
+//! Resource usage of a process and its children: CPU time, memory, disk.
 
 use std::fs;
 use std::path::Path;

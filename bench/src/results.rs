@@ -1,4 +1,4 @@
-//! Everything that a run has measured, as it is kept and reported.
+//! The results of a run, as stored and reported.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One run: start everything, measure in interleaved rounds, keep the results.
+//! One run: starts everything, measures in interleaved rounds, collects the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,15 +22,15 @@ use crate::workload::Workload;
 
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The server's program.
+    /// The server's executable.
     #[arg(long, value_name = "FILE")]
     orrery: PathBuf,
 
-    /// Where results, report and plots go.
+    /// Output directory of results, report and plots.
     #[arg(long, value_name = "DIRECTORY", default_value = "bench")]
     output: PathBuf,
 
-    /// Where peers are installed; a temporary folder without it.
+    /// Directory for installing peers. [default: a temporary one]
     #[arg(long, value_name = "DIRECTORY")]
     peers: Option<PathBuf>,
 
@@ -51,31 +51,31 @@ pub struct Options {
     #[arg(long, value_delimiter = ',')]
     systems: Vec<String>,
 
-    /// Rounds, of which the median counts. [default: 3; with --quick 1; with --full 5]
+    /// Number of rounds; the median is reported. [default: 3; with --quick 1; with --full 5]
     #[arg(long)]
     rounds: Option<u64>,
 
-    /// How long each measurement lasts. [default: 1; with --full 3]
+    /// Duration of each measurement in seconds. [default: 1; with --full 3]
     #[arg(long)]
     seconds: Option<f64>,
 
-    /// Memory for caches, in MB, of those that have such a setting.
+    /// Cache size in MB, for systems with such a setting.
     #[arg(long, default_value_t = 256)]
     cache_mb: u64,
 
-    /// How long loading may take, in seconds.
+    /// Time limit for loading, in seconds.
     #[arg(long, default_value_t = 900)]
     load_seconds_max: u64,
 
-    /// All workloads and connections over all numbers of items: takes hours.
+    /// All workloads and connections with all numbers of items; takes hours.
     #[arg(long)]
     full: bool,
 
-    /// The workloads with targets, once: for a look in the middle of work.
+    /// Only the workloads with targets, once: for use during development.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// With --full: ten million items too.
+    /// With --full: ten million items as well.
     #[arg(long, requires = "full")]
     huge: bool,
 }
@@ -90,7 +90,7 @@ impl Options {
         }
     }
 
-    /// What is measured over so many items: workloads with numbers of connections.
+    /// What is measured with this many items: workloads and numbers of connections.
     fn cells(&self, items: u64) -> Vec<(Workload, u64)> {
         use Workload::{
             Batch50, ChangeFeed, CountIndexed, Create, GroupBy, OrderByTop10, Page100, PointRead,
@@ -101,7 +101,7 @@ impl Options {
             if !self.workloads.is_empty() {
                 return self.workloads.contains(&workload.name());
             }
-            // Looking at everything takes seconds then, and the rest tells nothing new.
+            // Full scans take seconds then, and the rest adds no information.
             let tells_much = matches!(
                 workload,
                 PointRead
@@ -126,7 +126,7 @@ impl Options {
             let connections = match self.connections.as_slice() {
                 [] if self.full || more && !is_large && !self.quick => &[1, 16, 64, 256][..],
                 [] if more && self.quick => &[16, 64],
-                // Where a time is compared with that over fewer items.
+                // Needed for the comparison with fewer items.
                 [] if workload == PointRead && is_large => &[1, 16],
                 [] => &[16],
                 given => given,
@@ -163,7 +163,7 @@ impl Options {
 
 pub fn run(options: &Options) -> Result<(), String> {
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
-    // PostgreSQL runs as another user and must be able to enter.
+    // PostgreSQL runs as another user and needs access.
     run_quietly(Command::new("chmod").arg("755").arg(temporary.path()));
     let folder = options.peers.clone().unwrap_or_else(|| temporary.path().join("peers"));
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -206,8 +206,8 @@ fn save(options: &Options, results: &Results) -> Result<(), String> {
     report::write(results, &options.output).map_err(|error| error.to_string())
 }
 
-/// Items beyond which a system is not tried. What holds everything in memory takes gigabytes for a million; and to begin
-/// an emulator anew after each workload that it fails takes most of a minute with 100,000.
+/// Number of items beyond which a system is skipped. In-memory systems need gigabytes for a million items, and restarting an
+/// emulator after each workload that it fails takes most of a minute with 100,000.
 fn items_max(kind: Kind, full: bool) -> u64 {
     match kind {
         Kind::Orrery | Kind::Postgres => u64::MAX,
@@ -216,7 +216,7 @@ fn items_max(kind: Kind, full: bool) -> u64 {
     }
 }
 
-/// Items beyond which the time to split is measured in full runs only.
+/// Number of items beyond which the split time is measured only in full runs.
 const SPLIT_ITEMS_MAX: u64 = 100_000;
 
 fn measure_scale(
@@ -236,7 +236,7 @@ fn measure_scale(
         let mut failure = failure.clone();
         let items_max = items_max(*kind, options.full);
         if failure.is_none() && items > items_max {
-            failure = Some(format!("not tried with more than {items_max} items"));
+            failure = Some(format!("skipped with more than {items_max} items"));
         }
         let mut first = First::default();
         if failure.is_none() {
@@ -294,7 +294,7 @@ fn measure_scale(
         }
         say(&format!("starting {} again on its data", kind.title()));
         let address = service.ready().map(|system| system.address.clone());
-        // Splitting a million takes minutes, and as long for each item.
+        // Splitting a million items takes minutes, with the same time per item.
         if kind == Kind::Orrery && (items <= SPLIT_ITEMS_MAX || options.full) {
             let time = address.and_then(|address| split(&address));
             figures.split_seconds = time.map_err(|failure| say(&failure)).ok();
@@ -306,18 +306,18 @@ fn measure_scale(
 
 type Cell = (Workload, u64, Kind, bool);
 
-/// The state of all rounds over one number of items.
+/// The state of all rounds with one number of items.
 struct Rounds<'a> {
     options: &'a Options,
     items: u64,
-    /// Numbers the runs, so that new items do not meet.
+    /// Numbers the runs, so that new items do not collide.
     run: u64,
     measured: BTreeMap<Cell, Measured>,
     given_up: BTreeSet<Cell>,
 }
 
 impl Rounds<'_> {
-    /// One round of a workload: every system, one after the other, and the limits that belong to it.
+    /// One round of a workload: every system in turn, and the corresponding limits.
     fn measure(
         &mut self,
         services: &mut [Service<'_>],
@@ -399,7 +399,7 @@ impl Rounds<'_> {
         measured.rounds.push(figures);
     }
 
-    /// Point reads and creates at planned times, at half of what each system can do: what waiting really is like.
+    /// Open-loop point reads and creates at half of each system's capacity, for realistic latencies.
     fn measure_open_loop(&mut self, services: &mut [Service<'_>]) {
         for workload in [Workload::PointRead, Workload::Create] {
             for round in 0..self.options.rounds() {
@@ -416,7 +416,7 @@ impl Rounds<'_> {
     }
 }
 
-/// The figures of a plan, and the processor time that the system has spent on it.
+/// The figures of a plan, with the CPU time that the system spent on it.
 fn measure_once(system: &Running, plan: &Plan) -> (Figures, f64) {
     let cpu_before = process::cpu_seconds(system.process());
     let mut figures = load(plan);
@@ -424,12 +424,12 @@ fn measure_once(system: &Running, plan: &Plan) -> (Figures, f64) {
         system.settle();
     }
     if figures.failure.is_none() && figures.operations == 0 {
-        figures.failure = Some(format!("not one operation within {} ms", plan.measure_ms));
+        figures.failure = Some(format!("no operation completed within {} ms", plan.measure_ms));
     }
     (figures, process::cpu_seconds(system.process()) - cpu_before)
 }
 
-/// How long a split of the whole container takes, while nobody else asks.
+/// How long a split of the whole container takes without other load.
 fn split(address: &str) -> Result<f64, String> {
     let body = format!(
         "{{\"database\":\"{}\",\"container\":\"{}\",\"partition\":\"0\"}}",

@@ -1,8 +1,8 @@
-//! A system in service: started, filled, and begun anew when it no longer holds what it is measured over.
+//! A running system: started, loaded, and restarted when it no longer has the stated items.
 //!
-//! Every measurement is to find the stated number of items, at most a tenth more. Whoever holds more, because the
-//! measurement before has created some, is ended at once and begun anew on an empty disk before its next one. The
-//! same goes for whoever has failed: what it still works on must disturb nobody else.
+//! Every measurement must start with the stated number of items, at most a tenth more. A system that has more, because the
+//! previous measurement created some, is stopped at once and restarted on an empty disk before its next one. So is a
+//! system that has failed: its unfinished work must not disturb the others.
 
 use std::fs;
 use std::path::PathBuf;

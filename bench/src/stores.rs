@@ -1,10 +1,9 @@
-//! Orrery on its embedded store and on PostgreSQL, as ratios; what grouping commits gains; how much one statement
-//! brings.
+//! Compares Orrery's embedded store with PostgreSQL, and measures group commit and the rows per statement.
 //!
-//! All servers run at once and are measured in turns, on a container of eight partitions, first with what only reads,
-//! then with what changes items, then with what creates some; whoever holds a tenth more items than stated is begun
-//! anew. The ungrouped form has a transaction for every operation, over a connection to the server for each of 64
-//! clients, which is what the target compares with, and over 16, which suit it better.
+//! All servers run at once and are measured in turn, on a container with eight partitions: first read-only workloads, then
+//! those that change items, then those that create items. A server with a tenth more items than stated is restarted. The
+//! ungrouped variant uses one transaction per operation, with 64 connections to PostgreSQL (one per client), which is the
+//! target's baseline, and with 16, which suit it better.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,44 +26,44 @@ use crate::workload::Workload;
 
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The server's program.
+    /// The server's executable.
     #[arg(long, value_name = "FILE")]
     orrery: PathBuf,
 
-    /// Where the report goes, as stores.md.
+    /// Output directory of stores.md.
     #[arg(long, value_name = "DIRECTORY", default_value = "bench")]
     output: PathBuf,
 
-    /// A PostgreSQL server or Citus cluster; without it one is started, as durable as it can be.
+    /// URL of a PostgreSQL server or Citus cluster. [default: a durable server is started]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
     #[arg(long, default_value_t = 10_000)]
     items: u64,
 
-    /// Only these workloads, for the comparison of the stores.
+    /// Limit the comparison of the stores to these workloads.
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<String>,
 
-    /// Rounds, of which the median counts.
+    /// Number of rounds; the median is reported.
     #[arg(long, default_value_t = 3)]
     rounds: u64,
 
-    /// The program that measures commits of the store alone (`commit_bench` of orrery-storage).
+    /// The executable that measures commits of the store alone (`commit_bench` of orrery-storage).
     #[arg(long, value_name = "FILE")]
     commits: Option<PathBuf>,
 
-    /// How long each measurement lasts.
+    /// Duration of each measurement in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
 }
 
-/// As docs/deploy.md advises: room for the indexes and for a log without a checkpoint every few seconds, whose files are
-/// used again. Tables are vacuumed after loading, so that this does not happen while somebody else is measured. The
-/// statistics tell how many statements there were.
+/// As docs/deploy.md recommends: space for the indexes, and a large, recycled WAL that does not checkpoint every few
+/// seconds. Tables are vacuumed after loading, so that autovacuum does not disturb a measurement. The statistics count
+/// statements.
 const SERVER_OPTIONS: &str = "-c shared_preload_libraries=pg_stat_statements -c shared_buffers=512MB \
      -c max_wal_size=4GB -c min_wal_size=4GB -c autovacuum=off";
-/// Files of 16 MB that such a log has.
+/// Number of 16 MB files of that WAL.
 const LOG_FILES: u32 = 256;
 
 /// Request units that make eight partitions.
@@ -74,8 +73,8 @@ const CONNECTIONS: u64 = 16;
 /// And for that of grouped with ungrouped commits.
 const WRITERS: [u64; 3] = [1, 16, WRITERS_MAX];
 const WRITERS_MAX: u64 = 64;
-/// As many rounds for each round of the others has what the target is about: one round may be off by a sixth where the
-/// machine's speed changes.
+/// The workload with a target gets this many rounds per round of the others: a single round may be off by a sixth when the
+/// machine's speed varies.
 const TARGET_ROUNDS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +107,7 @@ impl Form {
     }
 }
 
-/// A PostgreSQL server of this run's own. It ends when its standard input does.
+/// A private PostgreSQL server. It stops when its standard input is closed.
 struct Server {
     url: String,
     child: Child,
@@ -139,10 +138,10 @@ impl Server {
         Ok(server)
     }
 
-    /// Makes the files of the log as a server has them that has been running for a while. A commit that needs a new one
-    /// waits until 16 MB of zeros are on the disk, and whoever writes most pays most for a server that is new.
+    /// Preallocates the WAL files, as on a server that has been running for a while. A commit that needs a new file waits
+    /// until 16 MB of zeros are on disk, which on a new server would penalise the variant that writes most.
     fn make_log(&self) -> Result<(), String> {
-        say("making the files of the log");
+        say("preallocating the WAL");
         block_on(async {
             let (client, connection) =
                 tokio_postgres::connect(&self.url, NoTls).await.map_err(|error| error.to_string())?;
@@ -151,7 +150,7 @@ impl Server {
             for _ in 0..LOG_FILES {
                 client.batch_execute(switch).await.map_err(|error| error.to_string())?;
             }
-            // Which makes them those of the future.
+            // Recycles them for later use.
             client.batch_execute("CHECKPOINT").await.map_err(|error| error.to_string())
         })
     }
@@ -164,7 +163,7 @@ impl Drop for Server {
     }
 }
 
-/// An Orrery server, begun anew when it holds more items than stated, as in `service`.
+/// An Orrery server, restarted when it has more items than stated, as in `service`.
 struct Gateway<'a> {
     form: Form,
     program: &'a Path,
@@ -174,9 +173,9 @@ struct Gateway<'a> {
     items: u64,
     running: Option<Process>,
     growth: Growth,
-    /// Numbers the beginnings, because each one has a folder or schema of its own.
+    /// Numbers the starts, because each uses its own folder or schema.
     beginnings: u64,
-    /// Numbers the runs, so that new items do not meet.
+    /// Numbers the runs, so that new items do not collide.
     runs: u64,
 }
 
@@ -235,7 +234,7 @@ impl<'a> Gateway<'a> {
         Some(format!("{}_{}", self.form.schema()?, self.beginnings))
     }
 
-    /// Removes what the last beginning has left.
+    /// Removes the data of the previous start.
     fn remove_data(&self) {
         if self.beginnings == 0 {
             return;
@@ -274,7 +273,7 @@ impl<'a> Gateway<'a> {
         figures
     }
 
-    /// Ends the server if it must be begun anew.
+    /// Stops the server if it must be restarted.
     fn end_if_grown(&mut self) {
         if self.growth.is_too_much() {
             self.running = None;
@@ -294,7 +293,7 @@ impl Process {
         command.args(["serve", "--listen", "127.0.0.1:0", "--output", "json", "--no-throttle"]);
         let mut child = command
             .args(arguments)
-            // Servers are ended and begun anew all the time, which is not worth telling.
+            // Servers are restarted all the time, so their output is discarded.
             .env("ORRERY_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -306,7 +305,7 @@ impl Process {
         }
         let ready: serde_json::Value =
             serde_json::from_str(&line).map_err(|_| "Orrery did not start".to_owned())?;
-        let port = ready["port"].as_u64().ok_or("the server names no port")?;
+        let port = ready["port"].as_u64().ok_or("the server did not report its port")?;
         Ok(Self { address: format!("127.0.0.1:{port}"), child })
     }
 }
@@ -355,7 +354,7 @@ struct Counted {
     transactions: f64,
 }
 
-/// Reads the server's statistics of statements and sets them to nothing. A server without them counts nothing.
+/// Reads and resets the server's statement statistics. Without the extension nothing is counted.
 fn count(url: &str) -> Option<Counted> {
     let sql = "SELECT coalesce(sum(calls) FILTER (WHERE query LIKE 'SELECT p.epoch%'), 0)::float8,
                   coalesce(sum(rows) FILTER (WHERE query LIKE 'SELECT p.epoch%'), 0)::float8,
@@ -453,14 +452,15 @@ pub fn run(options: &Options) -> Result<(), String> {
     fs::write(options.output.join("stores.md"), text).map_err(|error| error.to_string())
 }
 
-/// Grouped against ungrouped without the gateway and its clients, which need the same processors.
+/// Grouped against ungrouped without the gateway and its clients, which use the same CPUs.
 fn store_alone(program: &Path, url: &str) -> Result<String, String> {
     let mut text =
-        "\n## The store alone\n\nTasks of one process that commit writes like those of a create, without \
-                    HTTP, indexing and a load generator on the same processors:\n"
+        "\n## The store alone\n\nTasks of one process commit writes like those of a create, without \
+                    HTTP, indexing and a load generator on the same CPUs:\n"
             .to_owned();
     for (tasks, partitions) in [("64", "8"), ("64", "1")] {
-        say(&format!("commits of the store alone, {tasks} tasks, {partitions} partitions"));
+        let noun = if partitions == "1" { "partition" } else { "partitions" };
+        say(&format!("commits of the store alone, {tasks} tasks, {partitions} {noun}"));
         let output = Command::new(program)
             .args([url, "--tasks", tasks, "--partitions", partitions])
             .stdin(Stdio::null())
@@ -469,11 +469,8 @@ fn store_alone(program: &Path, url: &str) -> Result<String, String> {
         let said = String::from_utf8_lossy(&output.stdout);
         let ratio = said.lines().find_map(|line| line.strip_prefix("grouped ÷ the better ungrouped: "));
         let ratio = ratio.ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-        writeln!(
-            text,
-            "\n- {tasks} tasks, {partitions} partitions: grouped ÷ the better ungrouped = {ratio}"
-        )
-        .ok();
+        writeln!(text, "\n- {tasks} tasks, {partitions} {noun}: grouped ÷ the better ungrouped = {ratio}")
+            .ok();
     }
     Ok(text)
 }
@@ -486,14 +483,14 @@ fn measure(
     (workload, connections, round): (Workload, u64, u64),
 ) {
     say(&format!("round {}: {}, {connections} connections", round + 1, workload.title()));
-    // All before the first is measured, so that no time passes between those that are compared.
+    // Prepare all before measuring the first, so that no time passes between the measurements that are compared.
     for gateway in &mut *gateways {
         if let Err(failure) = gateway.ready() {
-            say(&format!("  {:?} could not be begun anew: {failure}", gateway.form));
+            say(&format!("  {:?} could not be restarted: {failure}", gateway.form));
         }
     }
     process::write_back();
-    // Each begins in its turn.
+    // Each round starts with another variant.
     let first = round as usize % gateways.len();
     gateways.rotate_left(first);
     for gateway in &mut *gateways {
@@ -520,11 +517,11 @@ fn shown(value: Option<f64>, digits: usize) -> String {
 fn report(options: &Options, cells: &Cells) -> String {
     let mut text = format!(
         "# Orrery on its two stores\n\nMedians of {} rounds of {} s each, {} items in eight partitions; the embedded \
-         store, and PostgreSQL with fsync on, 512 MB of buffers and a log of 4 GB whose files are there already, as on \
-         a server that has been running for a while. Its tables are vacuumed after loading and not at some later moment \
-         (autovacuum is off). Servers and clients share one machine. Every measurement finds that many items, at most a \
-         tenth more. Ratios compare the same rounds; they carry over to other machines better than rates. \
-         Creates at {WRITERS_MAX} connections, which a target is about, have {} rounds.\n\n",
+         store, and PostgreSQL with fsync on, 512 MB of buffers and 4 GB of preallocated WAL, as on a server that has \
+         been running for a while. Its tables are vacuumed after loading, and autovacuum is off. Servers and clients \
+         share one machine. Every measurement starts with that many items, at most a tenth more. Ratios compare the \
+         same rounds; they carry over to other machines better than rates. Creates at {WRITERS_MAX} connections, for \
+         which there is a target, have {} rounds.\n\n",
         options.rounds,
         options.seconds,
         options.items,
@@ -535,7 +532,7 @@ fn report(options: &Options, cells: &Cells) -> String {
     writeln!(
         text,
         "## Each workload, {CONNECTIONS} connections\n\n| workload | embedded/s | on PostgreSQL/s | ratio | \
-         reading statements per operation | rows per reading statement |\n|---|---|---|---|---|---|"
+         read statements per operation | rows per read statement |\n|---|---|---|---|---|---|"
     )
     .ok();
     let measured: std::collections::BTreeSet<Workload> =
@@ -598,9 +595,9 @@ fn report(options: &Options, cells: &Cells) -> String {
     writeln!(
         text,
         "\n## Targets\n\n| target | here | |\n|---|---|---|\n| a point read is one statement | {} | {} |\n\
-         | a durable create at {WRITERS_MAX} connections at least 2.5 times the ungrouped form, which has a connection \
-         for each of them | {} | {} |\n\
-         | the same where that form is held to 16 connections, which suit it better | {} | {} |",
+         | a durable create at {WRITERS_MAX} connections at least 2.5 times the ungrouped variant with a \
+         connection per client | {} | {} |\n\
+         | the same with the ungrouped variant limited to 16 connections, which suit it better | {} | {} |",
         shown(reads, 2),
         verdict(reads.map(|reads| reads < 1.05)),
         shown(each, 2),

@@ -1,4 +1,4 @@
-//! The systems that are measured: Orrery and its peers, installed and started here, in temporary folders.
+//! The measured systems: Orrery and its peers, installed and started in temporary folders.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,5 @@
-//! HTTP/1.1 as it is written, over one kept connection: as little work as possible on this side, so that the
-//! server is what is measured.
+//! A minimal HTTP/1.1 client over one persistent connection: as little work as possible on this side, so that the server
+//! is what is measured.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What is measured: the operations of each workload, independent of the system that does them.
+//! The operations of each workload, independent of the system that executes them.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ impl Workload {
             Self::Page100 => "page of 100, one partition key",
             Self::CountIndexed => "COUNT by indexed property",
             Self::GroupBy => "GROUP BY over all items",
-            Self::ScanUnindexed => "COUNT by what no index knows",
+            Self::ScanUnindexed => "COUNT by an unindexed condition",
             Self::ChangeFeed => "change feed, pages of 100",
             Self::YcsbA => "YCSB A (half reads, half updates)",
             Self::YcsbB => "YCSB B (95 % reads)",

@@ -1,4 +1,4 @@
-// Makes, checks and enumerates keys.
+// Builds, validates and enumerates keys.
 
 import { parse, showPath } from "./definition.js";
 import { SyntheticKeyError } from "./errors.js";
@@ -30,13 +30,13 @@ export class Definition {
   }
 
   apply(item, below = secureBelow) {
-    const strategy = this.#toldVersion(item) ?? this.#strategies.at(-1);
+    const strategy = this.#recordedVersion(item) ?? this.#strategies.at(-1);
     return key(strategy, strategy.levels.map((level) => make(level, item, below)));
   }
 
   keyOf(item, below = secureBelow) {
-    const told = this.#toldVersion(item);
-    if (told) return complete(told, item, below);
+    const recorded = this.#recordedVersion(item);
+    if (recorded) return complete(recorded, item, below);
     const current = this.#strategies.at(-1);
     const made = current.levels.filter((level) => level.kind === "made");
     if (made.every((level) => property(item, level.property) === undefined)) return complete(current, item, below);
@@ -60,10 +60,10 @@ export class Definition {
   }
 
   keysFor(filter) {
-    const told = this.#toldVersion(filter);
+    const recorded = this.#recordedVersion(filter);
     const keys = new Map();
     for (const strategy of this.#live()) {
-      if (told && strategy !== told) continue;
+      if (recorded && strategy !== recorded) continue;
       for (const components of possible(strategy, filter)) {
         const code = JSON.stringify(components);
         if (!keys.has(code)) keys.set(code, key(strategy, components));
@@ -77,7 +77,7 @@ export class Definition {
     return this.#strategies.filter((strategy) => !strategy.retired).reverse();
   }
 
-  #toldVersion(item) {
+  #recordedVersion(item) {
     if (!this.#versionProperty) return undefined;
     const found = property(item, this.#versionProperty);
     if (found === undefined) return undefined;
@@ -98,7 +98,7 @@ const key = (strategy, components) => ({
 const complete = (strategy, item, below) =>
   key(strategy, strategy.levels.map((level) => takeOrMake(level, item, below)));
 
-/** A draw without bias from the platform's secure randomness. */
+/** An unbiased choice from the platform's secure random numbers. */
 function secureBelow(bound) {
   const limit = 2 ** 32 - (2 ** 32 % bound);
   const drawn = new Uint32Array(1);
@@ -107,7 +107,7 @@ function secureBelow(bound) {
   return drawn[0] % bound;
 }
 
-/** What an item has at a path; undefined if nothing. */
+/** The value at a path of an item, or undefined. */
 function property(item, path) {
   let value = item;
   for (const name of path) {
@@ -163,7 +163,7 @@ function takeOrMake(level, item, below) {
     expected = JSON.stringify(made);
   }
   const shown = JSON.stringify(found).slice(0, 100);
-  const message = `${showPath(level.property)} is ${shown}, but the definition makes ${expected} of this item`;
+  const message = `${showPath(level.property)} is ${shown}, but the definition yields ${expected} for this item`;
   throw new SyntheticKeyError("contradiction", message);
 }
 
@@ -210,9 +210,9 @@ function hashed(parts, item) {
 
 const shownPart = (part) => (part.names.length > 0 ? showPath(part.names[0]) : "");
 const missing = (part) =>
-  new SyntheticKeyError("missing", `the item has no property ${shownPart(part)}, which its key is made of`);
+  new SyntheticKeyError("missing", `the item has no property ${shownPart(part)}, which its key is built from`);
 
-/** The property under whichever of its names the item has. Several must agree. */
+/** The property under any of its names. If the item has several of them, the values must agree. */
 function partProperty(part, item) {
   let found;
   for (const name of part.names) {
@@ -221,7 +221,7 @@ function partProperty(part, item) {
     const bothNested = typeof found === "object" && found !== null && typeof other === "object" && other !== null;
     if (found === undefined) found = other;
     else if (found !== other && !bothNested) {
-      throw new SyntheticKeyError("ambiguous", `the property ${shownPart(part)} has different values under its names`);
+      throw new SyntheticKeyError("ambiguous", `the property ${shownPart(part)} has different values under its current and earlier names`);
     }
   }
   return found;
@@ -245,10 +245,10 @@ function partText(part, item) {
   if (value === undefined) [treatment, error] = [part.missing, missing(part)];
   else if (value === null) {
     treatment = part.null;
-    error = new SyntheticKeyError("null", `the property ${shown}, which the key is made of, is null`);
+    error = new SyntheticKeyError("null", `the property ${shown}, which the key is built from, is null`);
   } else if (typeof value === "object") {
     treatment = part.nonScalar;
-    const message = `the property ${shown}, which the key is made of, is an object or an array`;
+    const message = `the property ${shown}, which the key is built from, is an object or an array`;
     error = new SyntheticKeyError("nonScalar", message);
   } else return { text: scalarText(part, value, shown), substitute: false };
   if (treatment === "error") throw error;
@@ -260,7 +260,7 @@ function scalarText(part, value, shown) {
   if (part.date !== undefined) text = dateFormatted(value, part.date, part.epoch, shown);
   else if (part.number !== undefined) {
     if (typeof value !== "number") {
-      throw new SyntheticKeyError("format", `the property ${shown} does not fit its format: a number is wanted`);
+      throw new SyntheticKeyError("format", `the property ${shown} does not fit its format: expected a number`);
     }
     text = numberFormatted(value, part.number, shown);
   } else if (typeof value === "number") text = numberText(value, shown);
@@ -281,7 +281,7 @@ function escape(text, escaped) {
 }
 
 function utf8(text) {
-  if (/\p{Surrogate}/u.test(text)) throw new SyntheticKeyError("format", "a text is not well-formed Unicode");
+  if (/\p{Surrogate}/u.test(text)) throw new SyntheticKeyError("format", "a string is not well-formed Unicode");
   return encoder.encode(text);
 }
 
@@ -296,13 +296,13 @@ function existing(level, item) {
   const value = property(item, level.property);
   const shown = showPath(level.property);
   if (value === undefined) {
-    throw new SyntheticKeyError("missing", `the item has no property ${shown}, which its key is made of`);
+    throw new SyntheticKeyError("missing", `the item has no property ${shown}, which its key is built from`);
   }
   if (value === null && !level.keepNull) {
-    throw new SyntheticKeyError("null", `the property ${shown}, which the key is made of, is null`);
+    throw new SyntheticKeyError("null", `the property ${shown}, which the key is built from, is null`);
   }
   if (typeof value === "object" && value !== null) {
-    const message = `the property ${shown}, which the key is made of, is an object or an array`;
+    const message = `the property ${shown}, which the key is built from, is an object or an array`;
     throw new SyntheticKeyError("nonScalar", message);
   }
   if (typeof value === "number" && !Number.isFinite(value)) {
@@ -319,7 +319,7 @@ function place(item, path, value) {
     inner = inner[name];
   }
   if (!isObject(inner)) {
-    throw new SyntheticKeyError("place", `${showPath(path)} cannot be stored: what is above it is not an object`);
+    throw new SyntheticKeyError("place", `${showPath(path)} cannot be stored: its parent is not an object`);
   }
   inner[path.at(-1)] = value;
 }

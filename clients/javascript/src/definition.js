@@ -1,4 +1,4 @@
-// Reads a definition, refusing what it does not know: a misspelt field would change keys without a word.
+// Parses a definition. Unknown fields are errors: a misspelt field would silently change keys.
 
 const SUFFIXES_MAX = 100000;
 const PARTS_MAX = 32;
@@ -8,7 +8,7 @@ const PART_FIELDS = ["path", "was", "text", "date", "epoch", "number", "case", "
 const MADE_FIELDS = ["kind", "parts", "separator", "escape", "suffix", "missing", "null", "nonScalar"];
 const UNITS = ["year", "month", "week", "day", "hour", "minute"];
 
-/** A definition that cannot be used; `at` is the place inside it. */
+/** An invalid definition; `at` is the place of the error. */
 export class DefinitionError extends Error {
   constructor(at, message) {
     super(`${at}: ${message}`);
@@ -18,9 +18,9 @@ export class DefinitionError extends Error {
 }
 
 export function parsePath(text) {
-  if (text === "") throw new Error("a path is wanted, such as /date");
+  if (text === "") throw new Error("expected a path such as /date");
   if (!text.startsWith("/")) {
-    if (text.includes("/")) throw new Error(`the path ${text} must begin with a slash`);
+    if (text.includes("/")) throw new Error(`the path ${text} must start with a slash`);
     return [text];
   }
   const names = [];
@@ -30,7 +30,7 @@ export function parsePath(text) {
     let after;
     if (rest.startsWith('"')) {
       const end = rest.indexOf('"', 1);
-      if (end < 0) throw new Error(`the path ${text} has a quote without an end`);
+      if (end < 0) throw new Error(`the path ${text} has an unterminated quote`);
       [name, after] = [rest.slice(1, end), rest.slice(end + 1)];
     } else {
       const end = rest.includes("/") ? rest.indexOf("/") : rest.length;
@@ -68,10 +68,10 @@ export function parse(source) {
     });
     strategies.sort((left, right) => left.version - right.version);
     if (new Set(strategies.map((strategy) => strategy.version)).size < strategies.length) {
-      throw new DefinitionError("versions", "two have the same number");
+      throw new DefinitionError("versions", "two versions have the same number");
     }
     if (strategies.at(-1).retired) {
-      throw new DefinitionError("versions", "the newest is retired, so no key can be made");
+      throw new DefinitionError("versions", "the newest version is retired, so no key can be built");
     }
   } else {
     const { format, property, versionProperty: told, ...inner } = fields;
@@ -80,10 +80,10 @@ export function parse(source) {
   const targets = strategies.map((strategy) => strategy.levels.map((level) => level.property));
   const first = targets[0];
   if (targets.some((own) => own.length !== first.length || !own.every((name, at) => isSame(name, first[at])))) {
-    throw new DefinitionError("versions", "all must store their keys under the same properties");
+    throw new DefinitionError("versions", "all versions must store their keys under the same properties");
   }
   if (versionProperty && first.some((target) => isSame(target, versionProperty))) {
-    throw new DefinitionError("versionProperty", "must not be the property of the key");
+    throw new DefinitionError("versionProperty", "must not be the key's own property");
   }
   shareNames(strategies);
   const made = strategies.flatMap((strategy) => strategy.levels).filter((level) => level.kind === "made");
@@ -101,7 +101,7 @@ const allParts = (strategies) =>
     .flatMap((level) => [...level.parts, ...(level.suffix?.of ?? [])])
     .filter((part) => part.fixed === undefined);
 
-/** Lets every part look for its property under all the names that any version knows for it. */
+/** Makes every part look up its property under all names that any version declares for it. */
 function shareNames(strategies) {
   let classes = [];
   const code = (name) => JSON.stringify(name);
@@ -125,14 +125,14 @@ function levels(fields, shared, at) {
   const kind = text(fields.kind, `${at}.kind`);
   if (kind !== "hierarchical") {
     if (kind === "property") {
-      throw new DefinitionError(`${at}.kind`, "a property as it is can only be a level of a hierarchical key");
+      throw new DefinitionError(`${at}.kind`, "a plain property is only allowed as a level of a hierarchical key");
     }
     return [{ property: shared, ...maker(fields, at) }];
   }
   known(fields, ["kind", "levels"], at);
   if (!("levels" in fields)) throw new DefinitionError(`${at}.levels`, "is wanted");
   const inner = array(fields.levels, `${at}.levels`);
-  if (inner.length < 2 || inner.length > 3) throw new DefinitionError(`${at}.levels`, "must be two or three");
+  if (inner.length < 2 || inner.length > 3) throw new DefinitionError(`${at}.levels`, "must have two or three elements");
   const found = [];
   inner.forEach((entry, index) => {
     const place = `${at}.levels[${index}]`;
@@ -170,14 +170,14 @@ function maker(fields, at) {
   const parts = partList(fields.parts, `${at}.parts`, defaults);
   let own;
   if (kind === "concatenate") {
-    if ("suffix" in fields) throw new DefinitionError(`${at}.suffix`, "a concatenation has none");
+    if ("suffix" in fields) throw new DefinitionError(`${at}.suffix`, "is not allowed for a concatenation");
   } else if (kind === "randomSuffix" || kind === "precalculatedSuffix") {
     own = suffix(fields, at, defaults, kind === "precalculatedSuffix");
   } else {
     const kinds = "concatenate, randomSuffix, precalculatedSuffix or hierarchical";
     throw new DefinitionError(`${at}.kind`, `must be ${kinds}`);
   }
-  if (parts.length === 0 && !own) throw new DefinitionError(`${at}.parts`, "at least one is wanted");
+  if (parts.length === 0 && !own) throw new DefinitionError(`${at}.parts`, "at least one part is required");
   const escaped = escape ? escapedCharacters(separator, own, parts, at) : undefined;
   return { kind: "made", parts, separator, escaped, suffix: own };
 }
@@ -186,7 +186,7 @@ function escapedCharacters(separator, own, parts, at) {
   const second = own ? own.separator : separator;
   const ambiguous = (part) => part === "" || /[A-Za-z0-9%~]/.test(part);
   if (ambiguous(separator) || ambiguous(second)) {
-    const message = "with escape, separators are not empty and have no letters, digits, % or ~";
+    const message = "with escape, separators must not be empty or contain letters, digits, % or ~";
     throw new DefinitionError(`${at}.separator`, message);
   }
   if (parts.some((part) => [part.missing, part.null, part.nonScalar].includes("skip"))) {
@@ -206,7 +206,7 @@ function suffix(fields, outer, defaults, hashed) {
   const separator = text(own.separator, `${at}.separator`) ?? ".";
   const of = partList(own.of, `${at}.of`, defaults);
   if (hashed === (of.length === 0)) {
-    const message = hashed ? "at least one property is wanted" : "a random suffix is made of nothing";
+    const message = hashed ? "at least one property is required" : "a random suffix is not computed from properties";
     throw new DefinitionError(`${at}.of`, message);
   }
   const hash = text(own.hash, `${at}.hash`);
@@ -243,7 +243,7 @@ function onePart(value, at, defaults) {
   const fixed = text(fields.text, `${at}.text`);
   const names = [];
   if (fixed !== undefined) {
-    if (Object.keys(fields).length > 1) throw new DefinitionError(at, "a fixed text has no other fields");
+    if (Object.keys(fields).length > 1) throw new DefinitionError(at, "a fixed text must not have other fields");
   } else {
     const own = path(fields.path, `${at}.path`);
     if (!own) throw new DefinitionError(`${at}.path`, "is wanted");
@@ -271,9 +271,9 @@ function format(fields, at) {
     throw new DefinitionError(`${at}.epoch`, "must be seconds or milliseconds");
   }
   if (date !== undefined && "number" in fields) {
-    throw new DefinitionError(`${at}.number`, "a part is a date or a number, not both");
+    throw new DefinitionError(`${at}.number`, "a part must not be both a date and a number");
   }
-  if (date === undefined && epoch !== undefined) throw new DefinitionError(`${at}.epoch`, "is only for dates");
+  if (date === undefined && epoch !== undefined) throw new DefinitionError(`${at}.epoch`, "is only allowed with date");
   let number;
   if ("number" in fields) {
     const place = `${at}.number`;
@@ -290,7 +290,7 @@ function format(fields, at) {
 
 function known(fields, names, at) {
   for (const name of Object.keys(fields)) {
-    if (!names.includes(name)) throw new DefinitionError(`${at}.${name}`, "is not known here");
+    if (!names.includes(name)) throw new DefinitionError(`${at}.${name}`, "is not a known field");
   }
 }
 

@@ -1,4 +1,4 @@
-/** A key that cannot be made, or an item that cannot have the key it carries. */
+/** A key that cannot be built, or an item whose existing key does not match. */
 export class SyntheticKeyError extends Error {
   constructor(code, message) {
     super(message);

@@ -1,5 +1,5 @@
-// Synthetic partition keys from one definition: made for an item, checked against an item, and enumerated for a read.
-// The same definition gives the same keys as the Rust crate and the Python package.
+// Synthetic partition keys from one definition: built for an item, validated against an item, and enumerated for a read.
+// The same definition yields the same keys as the Rust crate and the Python package.
 
 export { Definition } from "./build.js";
 export { DefinitionError } from "./definition.js";

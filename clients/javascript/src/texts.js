@@ -1,4 +1,4 @@
-// The texts of numbers and dates, as every implementation writes them.
+// Formats numbers and dates, identically in every implementation.
 
 import { SyntheticKeyError } from "./errors.js";
 
@@ -25,14 +25,14 @@ export function numberFormatted(number, { decimals, width, bucket }, path) {
   let text;
   if (decimals !== undefined) text = fixed(Math.abs(number), decimals);
   else if (width > 0 && !Number.isInteger(number)) {
-    throw refuse(path, "a whole number is wanted, or a number of decimals");
+    throw refuse(path, "expected a whole number; set decimals for fractions");
   } else text = numberText(Math.abs(number), path);
   const whole = text.split(".")[0].length;
   const negative = number < 0 && /[1-9]/.test(text);
   return (negative ? "-" : "") + "0".repeat(Math.max(0, width - whole)) + text;
 }
 
-/** Like toFixed, but a tie goes to the even digit, as in other languages. */
+/** Like toFixed, but ties round to the even digit, as in other languages. */
 function fixed(number, decimals) {
   const view = new DataView(new ArrayBuffer(8));
   view.setFloat64(0, number);
@@ -54,15 +54,15 @@ function fixed(number, decimals) {
   return decimals === 0 ? text : `${text.slice(0, -decimals)}.${text.slice(-decimals)}`;
 }
 
-/** A date cut to a unit, in UTC. */
+/** A date truncated to a unit, in UTC. */
 export function dateFormatted(value, unit, epoch, path) {
   let minutes;
   if (epoch === undefined) {
-    if (typeof value !== "string") throw refuse(path, "a date as text is wanted");
+    if (typeof value !== "string") throw refuse(path, "expected a date as a string");
     minutes = minutesOfText(value);
-    if (minutes === undefined) throw refuse(path, "the text is not a date");
+    if (minutes === undefined) throw refuse(path, "the string is not a date");
   } else {
-    if (typeof value !== "number") throw refuse(path, "a number of time is wanted");
+    if (typeof value !== "number") throw refuse(path, "expected a number of seconds or milliseconds");
     minutes = Math.floor(value / (epoch === "seconds" ? 60 : 60000));
     if (!(Math.abs(minutes) <= 1e13)) throw refuse(path, "the date is outside the years 1 to 9999");
   }
@@ -73,7 +73,7 @@ export function dateFormatted(value, unit, epoch, path) {
   if (unit === "year") return pad(year, 4);
   if (unit === "month") return `${pad(year, 4)}-${pad(month, 2)}`;
   if (unit === "week") {
-    // The week belongs to the year that holds its Thursday.
+    // A week belongs to the year of its Thursday.
     const thursday = days - ((((days + 3) % 7) + 7) % 7) + 3;
     const of = dateOfDays(thursday).year;
     return `${pad(of, 4)}-W${pad(Math.floor((thursday - daysOfDate(of, 1, 1)) / 7) + 1, 2)}`;

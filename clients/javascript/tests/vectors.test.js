@@ -1,4 +1,4 @@
-// The vectors that all implementations share, and what is JavaScript's own: `node --test tests/`.
+// The test vectors shared by all implementations, and tests specific to JavaScript: `node --test tests/`.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -62,7 +62,7 @@ test("invalid definitions", () => {
   }
 });
 
-test("randomness is uniform without being told", () => {
+test("the default random source is uniform", () => {
   const drawn = new Set();
   for (let count = 0; count < 20000; count++) drawn.add(definitions["date-random"].apply({ date: "d" }).value);
   assert.equal(drawn.size, 400);

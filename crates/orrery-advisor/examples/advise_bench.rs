@@ -1,7 +1,7 @@
-//! How fast the advisor reads: items of telemetry under 20 candidates, in one thread.
+//! Measures the advisor's throughput: telemetry items under 20 candidates, on one thread.
 //!
-//! `cargo run --release -p orrery-advisor --example advise_bench -- 10000000` makes the items in chunks, measures the
-//! time from their JSON text to the sketches alone, and then plays a year of a billion items.
+//! `cargo run --release -p orrery-advisor --example advise_bench -- 10000000` generates items in chunks, measures only the
+//! time from JSON text to sketches, and then simulates a year of a billion items.
 
 #![allow(
     clippy::pedantic,

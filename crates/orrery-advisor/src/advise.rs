@@ -7,27 +7,29 @@ use crate::analysis::{Analysis, Analyzer, HeavyKey, id_hash};
 use crate::candidate::{Candidate, Kind, Visit};
 use crate::discover::{Choice, Discovered, Discovery, time_path};
 use crate::fields::Paths;
-use crate::growth::{Stage, stage};
+use crate::growth::stage;
 use crate::layout::Limits;
+use crate::measured::{Measured, Scope, Verdict};
 use crate::planner::{Plan, PlanInput, plan};
 use crate::predict::{Prediction, SampleIndex, predict};
-use crate::rank::{self, Verdict};
+use crate::rank;
 use crate::replay::{REQUESTS_MAX, Replay};
 use crate::workload::{OperationKind, Workload, WorkloadError};
 
-/// Items that are looked at before candidates are chosen, and their bytes.
+/// How many items, and bytes of them, are buffered before candidates are chosen.
 const HEAD_ITEMS: usize = 10_000;
 const HEAD_BYTES: usize = 64 << 20;
-/// Days at which growth is shown.
+/// Horizons of the growth forecast, in days.
 const STAGES: [f64; 5] = [0.0, 30.0, 90.0, 180.0, 365.0];
-/// A workload of writes alone uses this part of the throughput.
+/// Share of the throughput that an assumed write-only workload uses.
 const ASSUMED_USE: f64 = 0.7;
 
+/// Why no advice can be given.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviceError {
-    #[error("item {number} cannot be read: {reason}")]
+    #[error("cannot parse item {number}: {reason}")]
     Item { number: u64, reason: String },
-    #[error("there are no items")]
+    #[error("the input contains no items")]
     NoItems,
     #[error("the candidate {text} is neither a path nor a definition: {reason}")]
     Candidate { text: String, reason: String },
@@ -35,24 +37,24 @@ pub enum AdviceError {
     Workload(#[from] WorkloadError),
 }
 
-/// What the advisor is told beside the data.
+/// Settings of the advisor.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub limits: Limits,
-    /// Whether the throughput was named, or may be taken from the workload.
+    /// Whether the throughput was set explicitly; otherwise the workload may set it.
     pub throughput_is_given: bool,
-    /// The key that the container has now.
+    /// The container's current key.
     pub current: Vec<String>,
     /// Candidates by name: a path, several separated by commas for levels, or a definition in JSON.
     pub candidates: Vec<String>,
-    /// Measure those alone.
+    /// Measure only those.
     pub only_given: bool,
     pub candidates_max: usize,
-    /// The property that tells when an item was written.
+    /// The property that holds the time of an item.
     pub time_path: Option<String>,
-    /// How many items there are if the data is a sample.
+    /// Total number of items, if the data is a sample.
     pub items_total: Option<f64>,
-    /// Requests that a replay of rates makes, at most.
+    /// Most requests generated from a workload with rates.
     pub requests_max: usize,
     pub seed: u64,
 }
@@ -74,7 +76,7 @@ impl Default for Config {
     }
 }
 
-/// Takes items, then reports.
+/// Consumes items, then produces the report.
 pub struct Advisor {
     config: Config,
     workload: Workload,
@@ -87,44 +89,6 @@ pub struct Advisor {
     number: u64,
 }
 
-/// Whether items that are written together stay together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scope {
-    Kept,
-    /// This part of batches is no longer one transaction.
-    Lost(f64),
-    /// Neither a batch nor a present key tells.
-    Unknown,
-}
-
-/// One candidate, measured.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    pub candidate: Candidate,
-    pub distinct: f64,
-    pub heaviest: Vec<HeavyKey>,
-    /// The heaviest key's part of all bytes, and how much more it may be.
-    pub largest_share: f64,
-    pub largest_share_error: f64,
-    pub largest_bytes: f64,
-    /// Days until the largest key is as large as a key may be; none if it will not be.
-    pub days_until_full: Option<f64>,
-    /// Items and bytes of each partition.
-    pub partitions: Vec<(u64, u64)>,
-    /// How many times its even share of bytes the largest partition has.
-    pub unevenness: f64,
-    /// The same for the busiest partition in a stretch of time, on average.
-    pub window_unevenness: Option<f64>,
-    /// Items by window and cell of the key space.
-    pub heat: Vec<Vec<u32>>,
-    pub growth: Vec<Stage>,
-    /// The key begins with a time, so what is written now is always together.
-    pub begins_with_time: bool,
-    pub prediction: Prediction,
-    pub scope: Scope,
-    pub verdict: Verdict,
-}
-
 /// The suffix planner's result for one base.
 #[derive(Clone, Debug)]
 pub struct SuffixPlan {
@@ -134,7 +98,7 @@ pub struct SuffixPlan {
     pub plan: Plan,
 }
 
-/// All that was found, best candidate first.
+/// The advisor's findings, best candidate first.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub items: u64,
@@ -181,7 +145,7 @@ impl Advisor {
         })
     }
 
-    /// Adds an item by its JSON text.
+    /// Adds an item, given as JSON text.
     pub fn add(&mut self, json: &[u8]) -> Result<(), AdviceError> {
         self.number += 1;
         if let Some(analyzer) = &mut self.analyzer {
@@ -198,15 +162,15 @@ impl Advisor {
         Ok(())
     }
 
-    /// The candidates that are being measured, once enough items were seen to choose them.
+    /// The candidates, once enough items have been seen to choose them.
     pub fn candidates(&self) -> &[Candidate] {
         self.analyzer.as_ref().map_or(&[], |analyzer| &analyzer.candidates)
     }
 
-    /// Chooses candidates by the items so far.
+    /// Chooses candidates from the items seen so far.
     fn begin(&mut self) -> Result<(), AdviceError> {
         let mut discovery = Discovery::new();
-        // Looking at some of them is enough to know the properties.
+        // Some of them are enough to learn the properties.
         let step = (self.head.len() / 2000).max(1);
         self.head.iter().step_by(step).for_each(|item| discovery.add(item));
         self.properties = discovery.finish();
@@ -242,7 +206,7 @@ impl Advisor {
         Ok(())
     }
 
-    /// The sample and the requests that would be replayed, for whoever wants to replay them elsewhere.
+    /// The sample and the requests that would be replayed, for replaying them elsewhere.
     pub fn replay(mut self) -> Result<(Analysis, Replay, Config), AdviceError> {
         if self.analyzer.is_none() {
             self.begin()?;
@@ -259,7 +223,7 @@ impl Advisor {
     }
 
     /// Measures every candidate and ranks them.
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    #[expect(clippy::cast_precision_loss, reason = "approximate figures")]
     pub fn finish(self) -> Result<Report, AdviceError> {
         let has_workload = self.has_workload;
         let mut workload = self.workload.clone();
@@ -303,21 +267,21 @@ impl Advisor {
         let plans = suffix_plans(&measured, &replay, &analysis, &config);
         let mut notes = Vec::new();
         if !has_workload {
-            notes.push("No workload was given: writes alone were assumed, at seven tenths of the throughput, so that nothing is known of reads.".to_owned());
+            notes.push("No workload was given: a write-only workload at 70 % of the throughput is assumed, so nothing is known about reads.".to_owned());
         }
         if replay.unmatched > 0 {
             notes.push(format!(
-                "{} recorded requests are about items that the data does not have; others stood in for them.",
+                "{} recorded requests refer to items that are not in the data; other items were substituted.",
                 replay.unmatched
             ));
         }
         if workload.dropped > 0 {
-            notes.push(format!("The recording had no room for {} requests.", workload.dropped));
+            notes.push(format!("The recording was full: {} requests are missing from it.", workload.dropped));
         }
-        notes.extend(replay.failed.iter().map(|failed| format!("A query was left out: {failed}.")));
+        notes.extend(replay.failed.iter().map(|failed| format!("A query was skipped: {failed}.")));
         if analysis.time.is_none() {
             notes.push(
-                "No property tells when items were written, so nothing is known of their spread over time."
+                "No property contains the time of an item, so nothing is known about the spread over time."
                     .to_owned(),
             );
         }
@@ -354,7 +318,7 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    #[expect(clippy::cast_precision_loss, reason = "approximate figures")]
     fn measure(&self, at: usize, prediction: Prediction) -> Measured {
         let (candidate, spread) = (&self.analysis.candidates[at], &self.analysis.spreads[at]);
         let total = (self.analysis.bytes as f64).max(1.0);
@@ -390,7 +354,7 @@ impl Context<'_> {
         }
     }
 
-    /// When the heaviest key reaches the limit of a key.
+    /// When the heaviest key reaches the size limit of a key.
     #[expect(clippy::cast_precision_loss, reason = "days for people")]
     fn days_until_full(&self, heaviest: Option<&HeavyKey>) -> Option<f64> {
         let entry = heaviest?.entry;
@@ -403,7 +367,7 @@ impl Context<'_> {
         }
         let key_days = (entry.last_ms - entry.first_ms) as f64 / 86_400_000.0;
         if self.span_days > 0.01 && key_days < self.span_days * 0.5 {
-            // The key has its time and then no longer grows; at the rate of the workload it may still fill up in it.
+            // A time key grows only during its period; at the workload's rate it may still fill up within it.
             let period = key_days.max(1.0 / 24.0);
             let in_period = (share * self.span_days / period).min(1.0);
             let per_day = self.growth_per_day * in_period;
@@ -440,13 +404,13 @@ impl Context<'_> {
     }
 }
 
-/// How uneven the partitions are in a stretch of time, weighted by its items.
+/// How uneven the partitions are per time window, weighted by its items.
 #[expect(clippy::cast_precision_loss, reason = "a ratio")]
 fn window_unevenness(heat: &[Vec<u32>]) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for row in heat {
         let items: f64 = row.iter().map(|count| f64::from(*count)).sum();
-        // Few items are uneven by chance alone.
+        // A few items are always uneven by chance.
         if items < 10.0 * row.len() as f64 {
             continue;
         }
@@ -457,7 +421,7 @@ fn window_unevenness(heat: &[Vec<u32>]) -> Option<f64> {
     (weight > 0.0).then(|| sum / weight)
 }
 
-/// Writes alone, at some part of the throughput.
+/// A write-only workload at a share of the throughput.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
 fn assumed(analysis: &Analysis, limits: &Limits) -> Workload {
     let items = analysis.sample.len().max(1) as f64;
@@ -468,7 +432,7 @@ fn assumed(analysis: &Analysis, limits: &Limits) -> Workload {
     };
     let bytes = mean(analysis.sample.iter().map(|item| f64::from(item.bytes)).sum());
     let terms = mean(analysis.sample.iter().map(|item| f64::from(item.terms)).sum());
-    let charge = orrery_db::cost::create(bytes, terms).as_f64();
+    let charge = orrery_metering::cost::create(bytes, terms).as_f64();
     let per_second = f64::from(limits.throughput) * ASSUMED_USE / charge.max(1.0);
     let create = crate::workload::Operation {
         name: "create".to_owned(),
@@ -483,7 +447,7 @@ fn assumed(analysis: &Analysis, limits: &Limits) -> Workload {
     Workload { operations: vec![create], ..Workload::default() }
 }
 
-/// The curves for the bases of suffixed candidates, from what the replay found of their reads.
+/// Suffix plans for the bases of suffixed candidates, from the reads of the replay.
 #[expect(clippy::cast_precision_loss, reason = "rates")]
 fn suffix_plans(
     measured: &[Measured],
@@ -535,7 +499,7 @@ fn suffix_plans(
     plans
 }
 
-/// Whether a read names a property.
+/// Whether a read specifies a property.
 fn fixes(operation: &crate::workload::Operation, path: &str, analysis: &Analysis) -> bool {
     let path = path.split(" by ").next().unwrap_or(path);
     let Some(slot) = analysis.paths.find(path) else { return false };
@@ -547,7 +511,7 @@ fn fixes(operation: &crate::workload::Operation, path: &str, analysis: &Analysis
         })
 }
 
-/// A candidate as people write it.
+/// Parses a candidate from the command line.
 pub fn parse_candidate(text: &str, paths: &mut Paths) -> Result<Candidate, AdviceError> {
     let failed = |reason: String| AdviceError::Candidate { text: text.to_owned(), reason };
     let text = text.trim();

@@ -1,5 +1,5 @@
-//! One pass over the items: for every candidate distinct keys, heaviest keys, spread over partitions, over the key
-//! space and over time, and a uniform sample that workloads are replayed with.
+//! One pass over the items. For every candidate it collects distinct keys, heaviest keys and the spread over partitions,
+//! the key space and time; and it draws a uniform sample for replaying workloads.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,38 +12,38 @@ use crate::moment;
 use crate::random::{Random, mix};
 use crate::sketch::{Distinct, Entry, Frequent};
 
-/// Stretches of time that the load is followed in; they widen as the data goes on.
+/// Number of time windows; they widen as the data gets longer.
 pub const WINDOWS: usize = 64;
-/// Cells of the key space in which heat is followed.
+/// Cells of the key space for the heat map.
 const CELLS_MAX: usize = 128;
-/// Parts of the key space whose bytes are counted, for splits.
+/// Buckets of the key space whose bytes are counted, to predict splits.
 pub const BUCKETS: usize = 4096;
-/// Items in the sample.
+/// Sample size.
 pub const SAMPLE_ITEMS: usize = 50_000;
-/// Keys that are remembered by name.
+/// Keys whose names are kept.
 const NAMES_MAX: usize = 4096;
 
-/// An item of the sample.
+/// A sampled item.
 #[derive(Clone, Debug)]
 pub struct Sampled {
     pub values: Box<[KeyPart]>,
     pub bytes: u32,
     pub terms: u32,
     pub at_ms: i64,
-    /// Its number in the input.
+    /// Its index in the input.
     pub ordinal: u64,
 }
 
-/// What is known of the items under one candidate.
+/// Statistics of the items under one candidate.
 #[derive(Clone, Debug)]
 pub struct Spread {
     pub distinct: Distinct,
     pub frequent: Frequent,
-    /// Bytes by part of the key space.
+    /// Bytes per bucket of the key space.
     pub buckets: Vec<u64>,
-    /// Items and bytes of each physical partition.
+    /// Items and bytes per physical partition.
     pub partitions: Vec<(u64, u64)>,
-    /// Items by window and cell.
+    /// Items per window and cell.
     heat: Vec<u32>,
     names: HashMap<u64, String>,
 }
@@ -55,7 +55,7 @@ pub struct HeavyKey {
     pub name: Option<String>,
 }
 
-/// Reads items.
+/// Consumes items one by one.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
     pub paths: Paths,
@@ -77,7 +77,7 @@ pub struct Analyzer {
     scratch: Scratch,
 }
 
-/// What one pass has found.
+/// The result of the pass.
 #[derive(Clone, Debug)]
 pub struct Analysis {
     pub paths: Paths,
@@ -85,18 +85,18 @@ pub struct Analysis {
     pub spreads: Vec<Spread>,
     pub items: u64,
     pub bytes: u64,
-    /// The first and last time of an item, if items have one.
+    /// The earliest and latest time of an item, if items have one.
     pub time: Option<(i64, i64)>,
     pub windows: Windows,
     pub cells: usize,
-    /// A uniform sample, ordered by time and number.
+    /// A uniform sample, ordered by time and index.
     pub sample: Vec<Sampled>,
-    /// Items that a recording names, by the hash of their id.
+    /// Items that a recording refers to, by the hash of their id.
     pub pinned: HashMap<u64, Sampled>,
     pub layout: Layout,
 }
 
-/// Stretches of time of equal width.
+/// Time windows of equal width.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows {
     pub start_ms: i64,
@@ -115,7 +115,7 @@ impl Windows {
         (index < WINDOWS).then_some(index)
     }
 
-    /// The same time cut so that `at_ms` fits too.
+    /// Widens the windows until `at_ms` fits.
     fn widened(&self, at_ms: i64) -> Self {
         let (min_ms, max_ms) = (self.min_ms.min(at_ms), self.max_ms.max(at_ms));
         let mut width_ms = self.width_ms;
@@ -128,13 +128,13 @@ impl Windows {
         }
     }
 
-    /// How many windows there are data for.
+    /// Number of windows that contain data.
     pub fn count(&self) -> usize {
         if self.min_ms > self.max_ms { 0 } else { self.index(self.max_ms).map_or(0, |index| index + 1) }
     }
 }
 
-/// The hash that ids are compared by.
+/// The hash by which ids are compared.
 pub fn id_hash(id: &str) -> u64 {
     let bytes = id.bytes();
     mix(bytes
@@ -142,6 +142,7 @@ pub fn id_hash(id: &str) -> u64 {
 }
 
 impl Analyzer {
+    /// Starts a pass that measures these candidates.
     pub fn new(
         mut paths: Paths,
         candidates: Vec<Candidate>,
@@ -183,16 +184,17 @@ impl Analyzer {
         }
     }
 
-    /// Keeps the items with these ids, by [`id_hash`], whatever the sample takes.
+    /// Keeps the items with these ids (hashed by [`id_hash`]), whether or not they are sampled.
     pub fn keep_ids(&mut self, ids: impl Iterator<Item = u64>) {
         self.wanted_ids.extend(ids);
     }
 
+    /// Changes the sample size, for tests of the extrapolation.
     pub fn set_sample_max(&mut self, items: usize) {
         self.sample_max = items.max(1);
     }
 
-    /// Adds an item by its JSON text.
+    /// Adds an item, given as JSON text.
     pub fn add(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
         let mut fields = std::mem::take(&mut self.fields);
         let read = fields.read(&self.paths, json);
@@ -217,6 +219,8 @@ impl Analyzer {
             let placed = candidate.place(&self.paths, fields, &mut random, &mut self.scratch);
             spread.distinct.add(placed.hash);
             let count = spread.frequent.add(placed.hash, bytes, at_ms.unwrap_or(0));
+            // Naming every key would take too long. A key that is among the heaviest in the end is either one of the first
+            // or reaches a count of 32 on the way.
             if (count == 32 || count == 1 && ordinal < 4096) && spread.names.len() < NAMES_MAX {
                 let name = || candidate.text(&self.paths, fields, &mut item_random(ordinal));
                 spread.names.entry(placed.hash).or_insert_with(name);
@@ -233,6 +237,7 @@ impl Analyzer {
         }
         self.items += 1;
         self.bytes += bytes;
+        // Reservoir sampling: item n replaces a random one with probability size / n.
         let place = if self.sample.len() < self.sample_max {
             self.sample.len()
         } else {
@@ -276,6 +281,7 @@ impl Analyzer {
                     if row.iter().all(|count| *count == 0) {
                         continue;
                     }
+                    // Wider windows start at multiples of the old ones, so every old window falls into one new window.
                     let start = windows.start_ms + i64::try_from(old).unwrap_or(0) * windows.width_ms;
                     let new = widened.index(start.max(widened.start_ms)).unwrap_or(0);
                     for (cell, count) in row.iter().enumerate() {
@@ -289,6 +295,7 @@ impl Analyzer {
         windows.index(at_ms).unwrap_or(0)
     }
 
+    /// Ends the pass and sorts the sample.
     pub fn finish(self) -> Analysis {
         let mut sample = self.sample;
         sample.sort_by_key(|item| (item.at_ms, item.ordinal));
@@ -310,7 +317,7 @@ impl Analyzer {
     }
 }
 
-/// The randomness of an item's suffix: the same whenever the item is looked at.
+/// Deterministic randomness for an item's suffix: the same each time the item is seen.
 pub fn item_random(ordinal: u64) -> Random {
     Random::new(ordinal ^ 0x5EED)
 }
@@ -322,7 +329,7 @@ impl Spread {
         top.map(|entry| HeavyKey { entry, name: self.names.get(&entry.hash).cloned() }).collect()
     }
 
-    /// Items of one window, by cell.
+    /// Items of one window, per cell.
     pub fn heat_of(&self, window: usize, cells: usize) -> &[u32] {
         &self.heat[window * cells..(window + 1) * cells]
     }
@@ -342,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_widen_and_keep_what_they_have() {
+    fn windows_widen_without_losing_counts() {
         let mut analyzer = analyzer(4);
         for hour in (0..24 * 30).rev() {
             let at = moment::print(1_533_772_800_000 + hour * 3_600_000);
@@ -362,7 +369,7 @@ mod tests {
         let largest = &analysis.spreads[1].heaviest(1)[0];
         assert_eq!(largest.entry.items, 24);
         assert!(largest.name.as_ref().unwrap().starts_with("[\"2018-0"), "{largest:?}");
-        // A day's items are all in one partition; whole windows within one day show it.
+        // All items of a day are in one partition; windows that lie within one day show it.
         let hot = (0..analysis.windows.count()).filter(|window| {
             let heat = analysis.spreads[1].heat_of(*window, 4);
             let sum = heat.iter().sum::<u32>();

@@ -1,6 +1,6 @@
-//! A candidate: a way to key items. Plain properties and hierarchies are partition keys as they are; everything else is
-//! a definition of the `synthetic-key` crate, whose keys are made here by a quicker path where the definition is simple
-//! (a test holds the two together) and by the crate itself where it is not.
+//! A candidate: one way to partition items. Plain properties and hierarchies are partition keys as they are; everything
+//! else is a definition of the `synthetic-key` crate. Keys of simple definitions are built here by a faster path, which a
+//! test compares with the crate; for others the crate itself is used.
 
 use orrery_model::{Value, murmur3};
 use serde_json::json;
@@ -9,7 +9,7 @@ use synthetic_key::{Definition, Item, Maker, Path, Property, Source, SuffixKind,
 use crate::fields::{Part, Paths, Values};
 use crate::random::{Random, mix};
 
-/// What kind of key a candidate is, in the order of growing effort for applications.
+/// The kinds of keys, ordered by the effort they mean for applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Property,
@@ -20,6 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Property => "property",
@@ -31,23 +32,23 @@ impl Kind {
     }
 }
 
-/// A way to key items.
+/// A partition key to be evaluated.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// For people: `/deviceId`, `/date + 1…400 by /VIN`.
+    /// The displayed name: `/deviceId`, `/date + 1…400 by /VIN`.
     pub name: String,
     pub kind: Kind,
-    /// How the key is made, unless it is properties as they are.
+    /// The definition of a synthetic key; `None` for plain properties.
     pub definition: Option<Definition>,
     /// The paths of the container's partition key.
     pub key_paths: Vec<String>,
-    /// How many suffixes there are.
+    /// Suffix count.
     pub suffixes: Option<u32>,
     levels: Vec<Recipe>,
     slots: Vec<usize>,
 }
 
-/// How one level of the key comes about.
+/// How one level of the key is built.
 #[derive(Clone, Debug)]
 enum Recipe {
     Property(usize),
@@ -56,7 +57,7 @@ enum Recipe {
         separator: String,
         suffix: Option<SuffixRecipe>,
     },
-    /// The level of this number as the definition says.
+    /// The level with this index, built by the definition.
     Defined(usize),
 }
 
@@ -69,40 +70,40 @@ struct SuffixRecipe {
     of: Vec<usize>,
 }
 
-/// Where a key lies.
+/// The position of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placed {
-    /// The hash of the first level, which decides the partition of a new container.
+    /// The hash of the first level, which determines the partition in a new container.
     pub place: u128,
-    /// Tells keys apart, levels and all.
+    /// Identifies the full key, including all levels.
     pub hash: u64,
-    /// How many bytes the item grows by when the key is inserted.
+    /// Bytes that inserting the key adds to the item.
     pub added_bytes: u32,
 }
 
-/// Where a read must look.
+/// The keys that a read must visit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Visit {
-    /// Under these full keys.
+    /// These full keys.
     Keys(Vec<Placed>),
-    /// Under all keys whose first level is one of these.
+    /// All keys whose first level is one of these.
     Prefixes(Vec<u128>),
     Everywhere,
 }
 
-/// Stands for a property without a value in the definitions that are made here.
+/// Text for a property without a value, in definitions built here.
 const NOTHING: &str = "none";
 /// The first level's 126 bits.
 const PLACE: u128 = (1 << 126) - 1;
-/// More keys than a read can sensibly visit.
+/// Bound on the keys that a read is assumed to visit.
 const KEYS_MAX: usize = 10_000;
 
-/// A buffer that is used again from key to key.
+/// A buffer that is reused for every key.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch(Vec<u8>);
 
 impl Candidate {
-    /// A property as it is.
+    /// A plain property.
     pub fn property(path: &str, paths: &mut Paths) -> Self {
         Self {
             name: path.to_owned(),
@@ -128,7 +129,7 @@ impl Candidate {
         }
     }
 
-    /// Properties joined by a dash. A time may be cut to a unit: `("/at", Some("day"))`.
+    /// Properties joined by a dash. A time may be truncated to a unit: `("/at", Some("day"))`.
     pub fn concatenated(parts: &[(&str, Option<&str>)], paths: &mut Paths) -> Self {
         let source = json!({ "format": 1, "kind": "concatenate", "parts": json_parts(parts), "missing": {"text": NOTHING}, "null": {"text": NOTHING}, "nonScalar": {"text": NOTHING} });
         Self::own(&source, paths)
@@ -140,7 +141,7 @@ impl Candidate {
         Self::own(&source, paths)
     }
 
-    /// Properties with a suffix by the hash of another.
+    /// Properties with a suffix computed from the hash of another property.
     pub fn precalculated_suffix(
         parts: &[(&str, Option<&str>)],
         of: &str,
@@ -152,11 +153,11 @@ impl Candidate {
     }
 
     fn own(source: &serde_json::Value, paths: &mut Paths) -> Self {
-        let definition = Definition::from_json(source).expect("the definitions made here are valid");
+        let definition = Definition::from_json(source).expect("definitions built here are valid");
         Self::defined(definition, paths)
     }
 
-    /// Whatever a definition says.
+    /// A candidate with an arbitrary definition.
     pub fn defined(definition: Definition, paths: &mut Paths) -> Self {
         let mut levels = Vec::new();
         let mut suffixes = None;
@@ -245,11 +246,12 @@ impl Candidate {
         &self.slots
     }
 
+    /// Whether the key has several levels, so that partitions can split within one first-level value.
     pub fn is_hierarchical(&self) -> bool {
         self.levels.len() > 1
     }
 
-    /// Whether the first level is nothing but a time.
+    /// Whether the first level is only a time.
     pub fn begins_with(&self, is_time: &[bool]) -> bool {
         let is_time = |slot: &usize| is_time.get(*slot).copied().unwrap_or(false);
         match self.levels.first() {
@@ -259,7 +261,7 @@ impl Candidate {
         }
     }
 
-    /// The partition key of a container with this key.
+    /// The partition key definition of a container with this key.
     pub fn partition_key(&self) -> serde_json::Value {
         let kind = if self.is_hierarchical() { "MultiHash" } else { "Hash" };
         json!({ "paths": self.key_paths, "kind": kind, "version": 2 })
@@ -283,7 +285,7 @@ impl Candidate {
         placed
     }
 
-    /// The key of an item as JSON, for people.
+    /// The key of an item as JSON, for display.
     pub fn text<V: Values + ?Sized>(&self, paths: &Paths, values: &V, random: &mut Random) -> String {
         let levels = self.levels.iter().map(|level| {
             let mut bytes = Vec::new();
@@ -354,7 +356,7 @@ impl Candidate {
         }
     }
 
-    /// Where a read must look that knows these properties; what it does not know is undefined.
+    /// The keys that a read with these known properties must visit; unknown properties are undefined.
     pub fn visit<V: Values + ?Sized>(&self, paths: &Paths, known: &V) -> Visit {
         let mut prefixes = vec![Placed { place: 0, hash: 0, added_bytes: 0 }];
         for (number, level) in self.levels.iter().enumerate() {
@@ -381,7 +383,7 @@ impl Candidate {
         Visit::Keys(prefixes)
     }
 
-    /// All that one level can be, in the form that is hashed.
+    /// All values that one level can have, in hashed form.
     fn choices<V: Values + ?Sized>(
         &self,
         number: usize,
@@ -472,7 +474,7 @@ impl Placed {
     }
 }
 
-/// Items as the key library sees them.
+/// Adapts items to the key library.
 struct ItemView<'a, V: ?Sized> {
     paths: &'a Paths,
     values: &'a V,
@@ -510,7 +512,7 @@ fn json_parts(parts: &[(&str, Option<&str>)]) -> serde_json::Value {
     parts.iter().map(part).collect()
 }
 
-/// A component in the form that version 2 of the hash reads.
+/// Encodes a component for version 2 of the hash.
 #[inline]
 fn push_component(part: Part<'_>, out: &mut Vec<u8>) {
     match part {
@@ -583,9 +585,9 @@ mod tests {
         u128::from_be_bytes(bytes.try_into().unwrap())
     }
 
-    /// The quick path must give what the key library gives and land where the server puts it.
+    /// The fast path must produce the same keys as the library, on the partition where the server puts them.
     #[test]
-    fn keys_are_those_of_the_definition_and_of_the_server() {
+    fn keys_match_the_library_and_the_server() {
         let mut paths = Paths::new();
         let candidates = [
             Candidate::property("/vin", &mut paths),
@@ -629,7 +631,7 @@ mod tests {
                     text.clone()
                 };
                 assert_eq!(placed.place, effective(&definition, &first), "{} {text}", candidate.name);
-                // A read that knows everything finds the item; a random suffix leaves all of them.
+                // A read that knows everything finds the item; with a random suffix it must visit all of them.
                 match candidate.visit(&paths, &fields) {
                     Visit::Keys(keys) => {
                         assert!(keys.iter().any(|key| (key.place, key.hash) == (placed.place, placed.hash)));
@@ -646,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_visit_what_they_cannot_rule_out() {
+    fn reads_visit_all_possible_keys() {
         let mut paths = Paths::new();
         let hierarchical = Candidate::hierarchical(&["/tenant", "/user"], &mut paths);
         let suffixed = Candidate::precalculated_suffix(&[("/date", None)], "/vin", 8, &mut paths);

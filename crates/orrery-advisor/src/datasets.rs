@@ -1,4 +1,4 @@
-//! Data whose best key is known, made here: for the tests of the advisor, for benchmarks and for the guide.
+//! Generated sample data with a known best key: for tests of the advisor, benchmarks and the guide.
 
 use std::fmt::Write;
 
@@ -12,20 +12,22 @@ const DAY_MS: i64 = 86_400_000;
 /// A kind of application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSet {
-    /// Devices that report; asked by device and day. The device is the key.
+    /// Device telemetry, queried by device and day. Best key: the device.
     Telemetry,
-    /// Tenants with users, one tenant much larger than all others; asked by tenant. Tenant, then user.
+    /// Tenants with users, one tenant much larger than the others, queried by tenant. Best key: tenant, then user.
     Tenants,
-    /// Orders with their lines, written together; asked by customer. The customer is the key.
+    /// Orders and their lines, written together, queried by customer. Best key: the customer.
     Orders,
-    /// Vehicles' events of a day, all written today; asked by day, and by day and vehicle. The date with a suffix by
-    /// the vehicle.
+    /// Vehicle events, all written today, queried by day, and by day and vehicle. Best key: the date with a suffix
+    /// computed from the vehicle.
     Vehicles,
 }
 
 impl DataSet {
+    /// Every data set, for the help text and tests.
     pub const ALL: [Self; 4] = [Self::Telemetry, Self::Tenants, Self::Orders, Self::Vehicles];
 
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Telemetry => "telemetry",
@@ -35,11 +37,12 @@ impl DataSet {
         }
     }
 
+    /// The data set with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
-    /// Request units per second that go with the workload.
+    /// Request units per second that suit the workload.
     pub fn throughput(self) -> u32 {
         match self {
             Self::Telemetry => 18_000,
@@ -48,7 +51,7 @@ impl DataSet {
         }
     }
 
-    /// What is asked of the container.
+    /// The workload of the container.
     pub fn workload(self) -> String {
         let operations = match self {
             Self::Telemetry => {
@@ -82,7 +85,7 @@ impl DataSet {
         format!(r#"{{"throughput":{},{retention}"operations":[{operations}]}}"#, self.throughput())
     }
 
-    /// Items as JSON, one after the other. The same number and seed give the same items.
+    /// Generates items as JSON. The same count and seed produce the same items.
     pub fn items(self, count: u64, seed: u64) -> Items {
         Items { set: self, number: 0, count, random: Random::new(seed), tenants: Zipf::new(300, 0.6) }
     }
@@ -99,7 +102,7 @@ pub struct Items {
 }
 
 impl Items {
-    /// Writes the next item into `out`, which is emptied first; false at the end.
+    /// Writes the next item into `out`, which is cleared first; false at the end.
     pub fn write_next(&mut self, out: &mut String) -> bool {
         out.clear();
         if self.number >= self.count {
@@ -131,7 +134,7 @@ impl Items {
                 )
             }
             DataSet::Tenants => {
-                // Three of ten requests are the giant's.
+                // Three of ten requests belong to the largest tenant.
                 let tenant = if random.below(10) < 3 { 0 } else { self.tenants.rank(random) + 1 };
                 let user = random.below(if tenant == 0 { 5000 } else { 40 });
                 write!(
@@ -144,7 +147,7 @@ impl Items {
                 )
             }
             DataSet::Orders => {
-                // An order and three lines follow each other.
+                // An order is followed by its three lines.
                 let order = number / 4;
                 let customer = crate::random::mix(order ^ 0x00C0_FFEE) % 5000;
                 let kind = if number.is_multiple_of(4) { "order" } else { "line" };
@@ -163,7 +166,7 @@ impl Items {
                     out,
                     r#"{{"id":"e{number}","VIN":"1HGCM826{vehicle:09}","date":"{day}","at":"{}","kind":"{}","speed":{},"odometer":{}}}"#,
                     moment::print(at_ms),
-                    // A fault among forty.
+                    // One fault in forty events.
                     ["fault", "start", "stop", "position"][random.index(40).min(3)],
                     random.below(200),
                     random.below(300_000),

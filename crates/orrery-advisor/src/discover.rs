@@ -1,5 +1,5 @@
-//! Which properties items have, and which candidates are worth measuring: what the workload asks by, what tells items
-//! apart, and the usual ways to mend a key that is too coarse or too hot.
+//! Discovers the properties of items and the candidates worth measuring: properties that the workload filters by,
+//! properties that identify items, and the usual remedies for a key that is too coarse or too hot.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,24 +12,24 @@ use crate::moment;
 use crate::planner::{PlanInput, plan};
 use crate::workload::{OperationKind, Workload};
 
-/// Properties that are followed, and how deep.
+/// Bounds on the number of tracked properties and their depth.
 const PROPERTIES_MAX: usize = 200;
 const DEPTH_MAX: usize = 3;
 /// Values that are counted exactly.
 const VALUES_MAX: usize = 20_000;
 
-/// A property as the first items have it.
+/// A property as observed in the first items.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is independent")]
 pub struct Discovered {
     pub path: String,
     pub defined: u64,
     pub distinct: usize,
     pub is_time: bool,
-    /// Different times within one day: cutting it to days makes a coarser key.
+    /// Has different times within one day: truncating it to days makes a coarser key.
     pub has_time_of_day: bool,
     pub is_epoch: bool,
-    /// The most frequent value's part.
+    /// Share of the most frequent value.
     pub largest_share: f64,
     usable: bool,
 }
@@ -45,17 +45,19 @@ struct Seen {
     values: BTreeMap<u64, u32>,
 }
 
-/// Looks at items and tells their scalar properties.
+/// Collects the scalar properties of items.
 pub struct Discovery {
     seen: BTreeMap<String, Seen>,
     items: u64,
 }
 
 impl Discovery {
+    /// Without any observations.
     pub fn new() -> Self {
         Self { seen: BTreeMap::new(), items: 0 }
     }
 
+    /// Observes one item, given as JSON text; malformed items are skipped.
     pub fn add(&mut self, json: &[u8]) {
         let Ok(item) = value::parse(json) else { return };
         self.items += 1;
@@ -68,7 +70,7 @@ impl Discovery {
                 return;
             }
             for (name, member) in object.iter() {
-                // Names that paths cannot carry plainly are left alone, and so is what the server adds.
+                // Skip names that a plain path cannot express, and the properties that the server adds.
                 let is_plain =
                     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
                 if !is_plain || depth == 0 && name.starts_with('_') && name != "_ts" {
@@ -118,6 +120,7 @@ impl Discovery {
         }
     }
 
+    /// The properties found, in order of their paths.
     #[expect(clippy::cast_precision_loss, reason = "shares")]
     pub fn finish(self) -> Vec<Discovered> {
         let items = self.items.max(1);
@@ -131,6 +134,7 @@ impl Discovery {
                 defined: seen.defined,
                 distinct: seen.values.len(),
                 largest_share: f64::from(most) / seen.defined.max(1) as f64,
+                // A key must exist in at least half of the items, mostly as a scalar, and be short.
                 usable: seen.unusable * 2 < seen.defined
                     && seen.defined * 2 >= items
                     && seen.text_bytes / seen.defined.max(1) <= 100
@@ -148,7 +152,7 @@ impl Default for Discovery {
     }
 }
 
-/// The property that tells when an item was written: the one with the most different times.
+/// Guesses the property with the time of an item: the one with the most distinct times.
 pub fn time_path(properties: &[Discovered]) -> Option<&str> {
     let times = properties.iter().filter(|property| property.is_time && property.path != "/_ts");
     let finest = times.max_by_key(|property| (property.has_time_of_day, property.distinct));
@@ -156,17 +160,17 @@ pub fn time_path(properties: &[Discovered]) -> Option<&str> {
     finest.or(stamp).map(|property| property.path.as_str())
 }
 
-/// What the choice of candidates depends on.
+/// The inputs of the choice of candidates.
 pub struct Choice<'a> {
     pub properties: &'a [Discovered],
     pub workload: &'a Workload,
-    /// The key that the container has now.
+    /// The container's current key.
     pub current: &'a [String],
     pub partitions: u32,
     pub candidates_max: usize,
 }
 
-/// Properties that requests name together, with how often.
+/// Properties that requests specify together, with their frequency.
 struct Group {
     paths: Vec<String>,
     per_second: f64,
@@ -174,7 +178,7 @@ struct Group {
 }
 
 impl Choice<'_> {
-    /// Candidates, the most promising kinds first.
+    /// Proposes candidates, the most promising kinds first.
     pub fn candidates(&self, given: Vec<Candidate>, paths: &mut Paths) -> Vec<Candidate> {
         let groups = self.groups(paths);
         let mut chosen: Vec<Candidate> = Vec::new();
@@ -193,6 +197,7 @@ impl Choice<'_> {
             [path] => take(Candidate::property(path, paths), &mut chosen),
             levels => take(Candidate::hierarchical(levels, paths), &mut chosen),
         }
+        // Properties that requests specify come first: only they allow reads without fan-out.
         let asked = Self::asked(&groups);
         for path in asked.iter().take(6) {
             take(Candidate::property(path, paths), &mut chosen);
@@ -200,6 +205,7 @@ impl Choice<'_> {
         let mut others: Vec<&Discovered> =
             self.properties.iter().filter(|property| property.usable).collect();
         others.sort_by_key(|property| (property.is_time, std::cmp::Reverse(property.distinct)));
+        // A few more with many values, which spread writes well even if no request specifies them. Times come last.
         let properties_max = chosen.len() + 3;
         for property in others.iter().filter(|property| property.distinct > 1) {
             if chosen.len() < properties_max {
@@ -215,6 +221,7 @@ impl Choice<'_> {
             let parts = [part(coarse), part(fine)];
             let parts: Vec<(&str, Option<&str>)> =
                 parts.iter().map(|(path, unit)| (path.as_str(), *unit)).collect();
+            // Truncating a numeric time needs its epoch unit, which `Candidate::concatenated` does not take.
             if parts.iter().all(|(path, unit)| unit.is_none() || !self.is_epoch(path)) {
                 take(Candidate::concatenated(&parts, paths), &mut chosen);
             }
@@ -240,7 +247,7 @@ impl Choice<'_> {
         self.find(path).is_some_and(|property| property.is_epoch)
     }
 
-    /// The unit that a time is cut to in a key.
+    /// The unit to which a time is truncated in a key.
     fn unit(&self, path: &str) -> Option<&'static str> {
         self.find(path).filter(|property| property.has_time_of_day).map(|_| "day")
     }
@@ -274,7 +281,7 @@ impl Choice<'_> {
         groups.filter(|group| !group.paths.is_empty()).collect()
     }
 
-    /// The properties that requests name, the most asked first.
+    /// The properties that requests specify, most frequent first.
     fn asked(groups: &[Group]) -> Vec<String> {
         let mut rates: BTreeMap<&str, f64> = BTreeMap::new();
         for group in groups {
@@ -318,14 +325,14 @@ impl Choice<'_> {
         pairs
     }
 
-    /// The property that tells most items apart, beside the id.
+    /// The property with the most distinct values, apart from the id.
     fn finest(&self) -> Option<&str> {
         let usable = self.properties.iter().filter(|property| property.usable && property.path != "/id");
         let plain = usable.filter(|property| !property.is_time);
         plain.max_by_key(|property| property.distinct).map(|property| property.path.as_str())
     }
 
-    /// Properties that are too coarse or too hot alone, each with the one that its suffix is best made of.
+    /// Properties that are too coarse or too hot by themselves, each with the best source for its suffix.
     fn suffixed(&self, groups: &[Group], asked: &[String]) -> Vec<(String, String)> {
         let is_hot = |path: &str| {
             self.find(path).is_some_and(|property| {
@@ -354,7 +361,7 @@ impl Choice<'_> {
         bases.iter().map(|base| (base.clone(), by(base))).collect()
     }
 
-    /// Numbers of suffixes worth trying: what the planner finds, one per partition, and many.
+    /// Suffix counts worth trying: the planner's, one per partition, and many.
     fn counts(&self, groups: &[Group], base: &str, by: &str) -> Vec<u32> {
         let reads = |with_by: bool| {
             let groups = groups.iter().filter(|group| group.kind != OperationKind::Batch);

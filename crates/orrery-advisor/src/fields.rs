@@ -1,21 +1,21 @@
-//! What the advisor looks at in an item: the scalars at some paths, its size and its index terms, read from the
-//! JSON text in one pass without building the item.
+//! Extracts what the advisor needs from an item (scalars at some paths, size, index terms) from its JSON text in one pass,
+//! without building a tree.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use orrery_db::cost;
+use orrery_metering::cost;
 use orrery_model::KeyPart;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Members that the server adds: neither stored with the item nor paid for.
+/// System properties, which are neither stored with the item nor charged.
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
-/// A scalar, or what stands in its place.
+/// A scalar, or its absence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part<'a> {
-    /// Missing, or an array or object: no key value has those.
+    /// Missing, or an array or object, which no key value can have.
     Undefined,
     Null,
     Bool(bool),
@@ -24,6 +24,7 @@ pub enum Part<'a> {
 }
 
 impl Part<'_> {
+    /// Copies the scalar into a component of a partition key.
     pub fn to_key_part(self) -> KeyPart {
         match self {
             Self::Undefined => KeyPart::Undefined,
@@ -34,6 +35,7 @@ impl Part<'_> {
         }
     }
 
+    /// Borrows a component of a partition key.
     pub fn of(part: &KeyPart) -> Part<'_> {
         match part {
             KeyPart::Undefined => Part::Undefined,
@@ -45,7 +47,7 @@ impl Part<'_> {
     }
 }
 
-/// Something that has a scalar at each slot.
+/// Provides a scalar for each slot.
 pub trait Values {
     fn part(&self, slot: usize) -> Part<'_>;
 }
@@ -56,10 +58,10 @@ impl Values for [KeyPart] {
     }
 }
 
-/// The paths that are looked at, each with its slot.
+/// The extracted paths, each with its slot.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
-    /// As they are written: `/address/city`.
+    /// In text form: `/address/city`.
     names: Vec<String>,
     nodes: Vec<Node>,
 }
@@ -71,11 +73,12 @@ struct Node {
 }
 
 impl Paths {
+    /// Without any paths.
     pub fn new() -> Self {
         Self { names: Vec::new(), nodes: vec![Node::default()] }
     }
 
-    /// The slot of a path, new if it was not known. A path is `/name`, `/name/inner` …
+    /// The slot of a path, assigned on first use. A path is `/name`, `/name/inner` …
     pub fn slot(&mut self, path: &str) -> usize {
         if let Some(slot) = self.find(path) {
             return slot;
@@ -98,6 +101,7 @@ impl Paths {
         slot
     }
 
+    /// The slot of a path that is already known.
     pub fn find(&self, path: &str) -> Option<usize> {
         self.find_names(segments(path))
     }
@@ -112,20 +116,23 @@ impl Paths {
         self.nodes[at].slot
     }
 
+    /// The path of a slot.
     pub fn name(&self, slot: usize) -> &str {
         &self.names[slot]
     }
 
+    /// Number of slots.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
+    /// Whether there is no path.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 }
 
-/// The names that a path walks through, without quotes.
+/// The property names of a path, without quotes.
 pub fn segments(path: &str) -> impl Iterator<Item = &str> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.map(|part| part.strip_prefix('"').and_then(|part| part.strip_suffix('"')).unwrap_or(part))
@@ -141,14 +148,14 @@ enum Found {
     Text(usize, usize),
 }
 
-/// What was found in one item. Reused from item to item.
+/// The fields of one item. Reused for every item.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     found: Vec<Found>,
     text: String,
-    /// Bytes of the item as it is stored.
+    /// Stored size of the item.
     pub bytes: usize,
-    /// Index terms that are paid for under the policy that indexes everything: all scalars but the id.
+    /// Charged index terms under the default policy: all scalars except the id.
     pub terms: usize,
 }
 
@@ -186,7 +193,7 @@ impl Fields {
 struct Walk<'a> {
     paths: &'a Paths,
     fields: &'a mut Fields,
-    /// Where in the tree of paths this value is, if any path leads here.
+    /// The node in the tree of paths, if a path leads here.
     node: Option<usize>,
     depth: usize,
 }
@@ -220,7 +227,7 @@ impl Walk<'_> {
                 if child.is_some() {
                     let terms = fields.terms;
                     let walk = Walk { paths, fields: &mut *fields, node: child, depth: depth + 1 };
-                    // It was valid JSON a moment ago.
+                    // Cannot fail: the same text has just been parsed.
                     walk.deserialize(&mut serde_json::Deserializer::from_str(raw.get())).ok();
                     fields.terms = terms;
                 }
@@ -228,7 +235,7 @@ impl Walk<'_> {
             }
             let terms = fields.terms;
             access.next_value_seed(Walk { paths, fields: &mut *fields, node: child, depth: depth + 1 })?;
-            // The entry of the id is not paid for.
+            // The index entry of the id is not charged.
             if is_root && name == "id" {
                 fields.terms = terms;
             }
@@ -384,7 +391,7 @@ mod tests {
             ]
         );
         assert_eq!((fields.bytes, fields.terms), (json.len(), 6));
-        // What the server adds is not stored with the item.
+        // System properties are not stored with the item.
         let json =
             br#"{"id":"1","_rid":"abc","_self":"dbs/","_etag":"\"0\"","_attachments":"a/","_ts":1533776523}"#;
         fields.read(&paths, json).unwrap();

@@ -1,24 +1,24 @@
-//! How a candidate's data spreads over partitions as it grows: partitions that become too large split where their data
-//! is halved, as the server splits them, until what is left is one key.
+//! Predicts how a candidate's data spreads as it grows: partitions that become too large split at the median of their
+//! data, as in the server, until only one key is left.
 
 use crate::analysis::{BUCKETS, Spread};
 use crate::layout::Limits;
 
-/// Partitions that are followed; growth beyond is cut off.
+/// Most partitions that are modelled; growth beyond them is ignored.
 const PARTITIONS_MAX: usize = 20_000;
 
-/// The partitions at one size of the data.
+/// The partitions at one data size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stage {
     pub days: f64,
     pub bytes: f64,
     pub partitions: usize,
     pub splits: usize,
-    /// The largest partition's part of all bytes.
+    /// The largest partition's share of all bytes.
     pub largest_share: f64,
-    /// How many times its even share the largest partition has.
+    /// Bytes of the largest partition as a multiple of an even share.
     pub unevenness: f64,
-    /// Partitions that are too large but hold one key that cannot be divided.
+    /// Partitions that are too large but contain a single key.
     pub stuck: usize,
 }
 
@@ -32,7 +32,7 @@ pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, by
     for bucket in &spread.buckets {
         sums.push(sums[sums.len() - 1] + *bucket as f64 * scale);
     }
-    // Positions in the key space, in buckets; a fraction lies inside one.
+    // Positions in the key space, in units of buckets; a fraction is inside one.
     let at = |position: f64| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the buckets")]
         let whole = (position as usize).min(BUCKETS - 1);
@@ -43,7 +43,7 @@ pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, by
         .map(|index| {
             let edge = |index: usize| {
                 let exact = BUCKETS as f64 * index as f64 / count as f64;
-                // Whole buckets, so that a heavy key is not cut in two by where its bucket ends.
+                // Split between buckets, so that a heavy key is not cut in two.
                 if count <= BUCKETS / 2 { exact.round() } else { exact }
             };
             (edge(index), edge(index + 1))
@@ -54,7 +54,7 @@ pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, by
     while let Some((from, to)) = ranges.pop() {
         let size = at(to) - at(from);
         let is_large = size > limits.partition_bytes;
-        // A bucket that is narrower than a key's own place holds one key, unless keys have levels below.
+        // A bucket narrower than the distance between keys contains one key, unless keys have further levels.
         let is_one = to - from < 2.0 && !is_divisible;
         if !is_large || is_one || done.len() + ranges.len() >= PARTITIONS_MAX || to - from < 1e-6 {
             stuck += usize::from(is_large);
@@ -82,7 +82,7 @@ pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, by
     }
 }
 
-/// Where half of the data is on either side.
+/// The median position of the data.
 fn median(at: &impl Fn(f64) -> f64, from: f64, to: f64) -> f64 {
     let (mut low, mut high) = (from, to);
     let half = f64::midpoint(at(from), at(to));
@@ -94,7 +94,7 @@ fn median(at: &impl Fn(f64) -> f64, from: f64, to: f64) -> f64 {
             high = middle;
         }
     }
-    // Never at the very edge: both sides must be ranges.
+    // Never at the edge: both sides must be non-empty ranges.
     let margin = (to - from) * 1e-6;
     low.clamp(from + margin, to - margin)
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_giant_key_cannot_be_split_but_a_hierarchy_can() {
+    fn a_large_key_cannot_be_split_but_a_hierarchy_can() {
         let limits = Limits { partitions: Some(2), ..Limits::default() };
         let spreads = spread(40);
         let flat = stage(&spreads[0], false, &limits, 0.0, 1000.0 * GIB);

@@ -1,14 +1,14 @@
-//! The physical partitions that a throughput gives, and which of them a key lands on.
+//! The physical partitions that a throughput implies, and the partition of a key.
 
 use orrery_model::offer::Throughput;
 use orrery_model::{EffectiveKey, PartitionKeyDefinition};
 
-/// What the limits of the service are, and how much is provisioned.
+/// The service's limits and the provisioned throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Request units per second of the container.
     pub throughput: u32,
-    /// Physical partitions; by the throughput unless it is told.
+    /// Number of physical partitions; derived from the throughput unless set.
     pub partitions: Option<u32>,
     pub partition_bytes: f64,
     pub logical_bytes: f64,
@@ -27,16 +27,18 @@ impl Default for Limits {
     }
 }
 
+/// Bytes in a gibibyte, in which the service states its limits.
 pub const GIB: f64 = (1u64 << 30) as f64;
 
 impl Limits {
+    /// Number of physical partitions of a new container with this throughput.
     pub fn partition_count(&self) -> u32 {
         self.partitions
             .unwrap_or_else(|| Throughput::Manual(self.throughput).partition_count())
             .clamp(1, 100_000)
     }
 
-    /// What each partition may use in a second.
+    /// The budget of each partition, in request units per second.
     pub fn share(&self) -> u32 {
         (self.throughput / self.partition_count()).max(1)
     }
@@ -45,11 +47,12 @@ impl Limits {
 /// Even ranges of the key space, as a new container has them.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// Where each partition but the first begins.
+    /// Start of each partition except the first.
     starts: Vec<u128>,
 }
 
 impl Layout {
+    /// Divides the key space into `count` ranges of equal size.
     pub fn even(count: u32) -> Self {
         // The boundaries do not depend on the paths.
         let definition = PartitionKeyDefinition::with_paths(&["/key"]).expect("the path is valid");
@@ -57,6 +60,7 @@ impl Layout {
         Self { starts: ranges.iter().skip(1).map(|range| number(&range.min)).collect() }
     }
 
+    /// Number of partitions.
     pub fn count(&self) -> usize {
         self.starts.len() + 1
     }
@@ -64,7 +68,7 @@ impl Layout {
     /// The partition of a key by its first component's hash.
     #[inline]
     pub fn partition_of(&self, place: u128) -> usize {
-        // Even ranges: the product is right or next to it.
+        // The ranges are even, so the product is the partition or its neighbour.
         let count = self.count() as u128;
         let guess = usize::try_from(((place >> 62) * count) >> 64).unwrap_or(0).min(self.starts.len());
         if guess > 0 && place < self.starts[guess - 1] {

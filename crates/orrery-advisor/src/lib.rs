@@ -1,12 +1,13 @@
-//! Partition keys, measured instead of guessed.
+//! Evaluates partition keys by measurement.
 //!
-//! The advisor takes items and a workload, tries candidate keys (properties, concatenations, suffixes, hierarchies) by
-//! putting both through the true hash onto the partitions that the throughput gives, and ranks them with reasons. The
-//! simulator plays the same model at sizes that no machine here holds.
+//! The advisor takes items and a workload and tries candidate keys (properties, concatenations, suffixes, hierarchies):
+//! it maps both with the service's hash onto the partitions that the throughput implies, and ranks the candidates with
+//! reasons. The simulator runs the same model at sizes that do not fit on one machine.
 //!
-//! Everything is pure: items and operations in, a report out. Memory is bounded by sketches and samples.
+//! Everything is pure: items and operations in, a report out. Sketches and samples bound the memory. Charges and budgets
+//! are those of `orrery-metering`, so predictions follow the server's own rules. Left out: bursts, caches and latency.
 
-#![allow(clippy::cast_precision_loss, reason = "figures for people, and estimates")]
+#![allow(clippy::cast_precision_loss, reason = "approximate figures and estimates")]
 #![allow(clippy::format_push_string, reason = "reports are written once")]
 
 pub mod advise;
@@ -17,6 +18,7 @@ pub mod discover;
 pub mod fields;
 pub mod growth;
 pub mod layout;
+pub mod measured;
 pub mod moment;
 pub mod planner;
 pub mod predict;
@@ -28,5 +30,6 @@ pub mod simulate;
 pub mod sketch;
 pub mod workload;
 
-pub use advise::{AdviceError, Advisor, Config, Measured, Report, Scope};
+pub use advise::{AdviceError, Advisor, Config, Report};
 pub use layout::Limits;
+pub use measured::{Measured, Scope, Verdict};

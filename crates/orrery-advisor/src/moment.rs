@@ -1,4 +1,4 @@
-//! Times in data: what looks like one, and which moment it is.
+//! Recognises and parses times in data.
 
 /// Milliseconds since the Unix epoch of an ISO 8601 date or time: `2018-08`, `2018-08-09`, `2018-08-09T12:30`,
 /// with seconds, fractions, `Z` or an offset.
@@ -69,13 +69,13 @@ pub fn parse_number(number: f64) -> Option<i64> {
     }
 }
 
-/// `2018-08-09T12:30:00Z`.
+/// Formats a time: `2018-08-09T12:30:00Z`.
 pub fn print(ms: i64) -> String {
     let (day, time) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) / 1000);
     format!("{}T{:02}:{:02}:{:02}Z", print_day(day), time / 3600, time / 60 % 60, time % 60)
 }
 
-/// `2018-08-09` for a day counted from the epoch.
+/// Formats a day counted from the epoch: `2018-08-09`.
 pub fn print_day(day: i64) -> String {
     let (year, month, day) = civil(day);
     format!("{year:04}-{month:02}-{day:02}")
@@ -87,7 +87,7 @@ fn digits(bytes: &[u8]) -> Option<i64> {
         .try_fold(0, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
 }
 
-/// Days since the epoch of a date of the Gregorian calendar: years begin in March, so that the leap day is last.
+/// Days since the epoch of a Gregorian date. Years start in March here, so that the leap day comes last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let day_of_year = (153 * month + 2) / 5 + day - 1;

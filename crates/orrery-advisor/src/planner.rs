@@ -1,21 +1,21 @@
-//! How many suffixes: enough that writes reach every partition, no more than reads can visit.
+//! Finds a suffix count: enough that writes reach every partition, no more than reads can visit.
 //!
-//! Each number of suffixes is put through the true hash for many base values, so the curve shows what chance does to
-//! few keys on many partitions.
+//! Each count is tried with the service's hash on many base values, so the curve includes the effect of chance on few keys
+//! and many partitions.
 
-use orrery_db::cost;
+use orrery_metering::cost;
 
 use crate::candidate::{Candidate, Visit};
 use crate::fields::Paths;
 use crate::layout::Layout;
 use orrery_model::KeyPart;
 
-/// The numbers that are tried.
+/// The counts that are tried.
 pub const COUNTS: [u32; 22] =
     [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 50, 64, 100, 128, 200, 256, 400, 512, 800, 1000];
-/// Base values that each is tried with.
+/// Base values per count.
 const BASES: usize = 48;
-/// Within this part of the least, fewer suffixes win.
+/// Among counts within this share of the minimum, the smallest wins.
 const TOLERANCE: f64 = 0.03;
 
 /// A write rate and a read pattern.
@@ -24,47 +24,48 @@ pub struct PlanInput {
     pub partitions: u32,
     /// Request units per second of writes.
     pub write_units: f64,
-    /// Request units per second of reads that know the suffix.
+    /// Request units per second of reads that specify the suffix.
     pub known_units: f64,
     /// Reads per second that must visit all suffixes.
     pub all_reads: f64,
-    /// Request units of such a read beyond what visiting partitions costs: entries and items.
+    /// Request units of such a read beyond the cost of visiting partitions: entries and items.
     pub all_read_units: f64,
-    /// Whether such reads ask for many base values, or for the one that is written now.
+    /// Whether such reads are for many base values, or for the one that is being written.
     pub reads_are_spread: bool,
 }
 
-/// What one number of suffixes does.
+/// The effect of one suffix count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanPoint {
     pub suffixes: u32,
     /// Request units per second that must be provisioned so that the busiest partition does not throttle.
     pub needed: f64,
-    /// Request units per second that are used.
+    /// Request units per second that are consumed.
     pub used: f64,
-    /// How many times its even share the busiest partition has.
+    /// Load of the busiest partition as a multiple of an even share.
     pub hot_factor: f64,
-    /// Partitions that a read of all suffixes visits.
+    /// Partitions visited by a read over all suffixes.
     pub visited: f64,
 }
 
-/// The best number, and the whole curve.
+/// The best count, and the whole curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub best: u32,
     pub curve: Vec<PlanPoint>,
 }
 
-/// Finds the number of suffixes with the least cost.
+/// Finds the cheapest suffix count.
 pub fn plan(input: &PlanInput) -> Plan {
     let layout = Layout::even(input.partitions);
     let curve: Vec<PlanPoint> = COUNTS.iter().map(|count| point(input, &layout, *count)).collect();
     let least = curve.iter().map(|point| point.needed).fold(f64::INFINITY, f64::min);
+    // The curve ascends by suffix count, so the first point within the tolerance is the smallest count.
     let best = curve.iter().find(|point| point.needed <= least * (1.0 + TOLERANCE));
     Plan { best: best.map_or(1, |point| point.suffixes), curve }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "ratios for people")]
+#[expect(clippy::cast_precision_loss, reason = "approximate ratios")]
 fn point(input: &PlanInput, layout: &Layout, count: u32) -> PlanPoint {
     let mut paths = Paths::new();
     let candidate = Candidate::random_suffix(&[("/base", None)], count, &mut paths);
@@ -82,6 +83,7 @@ fn point(input: &PlanInput, layout: &Layout, count: u32) -> PlanPoint {
         let spread = input.write_units + input.known_units;
         let load = |keys: &u32| {
             let part = f64::from(*keys) / f64::from(count);
+            // Reads of many base values hit all partitions alike; reads of the current one only those with its keys.
             let visits = match (input.reads_are_spread, *keys) {
                 (true, _) => input.all_reads * read / layout.count() as f64,
                 (false, 0) => 0.0,
@@ -89,6 +91,7 @@ fn point(input: &PlanInput, layout: &Layout, count: u32) -> PlanPoint {
             };
             spread * part + visits
         };
+        // Throughput is divided evenly, so every partition must be given what the busiest one needs.
         let most = keys_of.iter().map(load).fold(0.0, f64::max);
         let used = spread + input.all_reads * read;
         let needed = most * layout.count() as f64;
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn writes_alone_want_many_suffixes() {
         let plan = plan(&WRITES);
-        // One key is one partition: eight times as much must be provisioned.
+        // One key is in one partition: eight times as much must be provisioned.
         assert!((plan.curve[0].needed - 80_000.0).abs() < 1.0);
         assert!((plan.curve[0].visited - 1.0).abs() < 1e-9);
         assert!(plan.best >= 200, "{}", plan.best);

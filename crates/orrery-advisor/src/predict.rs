@@ -1,16 +1,16 @@
-//! What a replay would do under a candidate: where each request goes, what it costs by the server's own table, and
-//! whom the partitions' budgets would tell to wait.
+//! Predicts a replay under a candidate: where each request goes, what it costs by the server's own table, and which
+//! requests the partitions' budgets would throttle.
 //!
-//! Queries are costed as the server runs them: the equality that leads to the fewest index entries is followed, in the
-//! keys that the filter leaves. Counts come from the sample, which is everything for small data; for larger data a value
-//! that `c` of `s` sampled items have is taken to be that of `1 + (c - 1) (N - 1) / (s - 1)` items, which is right on
-//! average for values taken from items.
+//! Queries are charged as the server executes them: the equality with the fewest index entries is followed, within the
+//! keys that the filter allows. Counts come from the sample, which is everything for small data. For larger data a value
+//! that `c` of `s` sampled items have is assumed to occur in `1 + (c - 1) (N - 1) / (s - 1)` items, which is unbiased for
+//! values taken from items.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use orrery_db::{Budget, Priority, cost};
+use orrery_metering::{Budget, Priority, cost};
 use orrery_model::{Charge, KeyPart};
 
 use crate::analysis::{Analysis, Sampled, item_random};
@@ -20,59 +20,59 @@ use crate::layout::{Layout, Limits};
 use crate::replay::{Moved, Replay, Request};
 use crate::workload::{Operation, OperationKind, Output, QueryInstance};
 
-/// What the server adds to each item that it returns.
+/// Bytes of system properties that the server adds to each returned item.
 const SYSTEM_BYTES: f64 = 190.0;
-/// The narrowest set of keys for which the index is asked key by key.
+/// Up to this many keys, the index is read key by key.
 const POINTS_MAX: usize = 64;
-/// Entries that the server counts to judge a condition.
+/// Entries that the server counts to estimate a condition.
 const PROBE: f64 = 128.0;
 /// Rows of a page.
 const PAGE_ROWS: f64 = 1000.0;
-/// What the name and the quotes of a made key add to an item, and the whole of it where the value is not known.
+/// Bytes that the name and quotes of a synthetic key add to an item, and its total size where the value is unknown.
 const MADE_NAME_BYTES: usize = 17;
 const MADE_BYTES: usize = 32;
-/// Index terms that an update changes, on average, if nothing is known.
+/// Assumed average number of index terms that an update changes.
 const TERMS_CHANGED: usize = 4;
-/// Different reads that are remembered.
+/// Size of the cache of distinct reads.
 const VISITS_MAX: usize = 50_000;
-/// Ranges of time whose use is reported.
+/// Time slices of the reported load.
 pub const TIMELINE: usize = 60;
 
-/// What a replay does under one candidate.
+/// The result of a replay under one candidate.
 #[derive(Clone, Debug, Default)]
 pub struct Prediction {
     pub requests: u64,
-    /// Requests that are told to wait.
+    /// Throttled requests.
     pub throttled: u64,
-    /// Request units of all requests, if none had to wait.
+    /// Request units of all requests, without throttling.
     pub offered: f64,
-    /// Request units of those that pass.
+    /// Request units of admitted requests.
     pub delivered: f64,
     pub seconds: f64,
-    /// Offered request units of each partition.
+    /// Demanded request units per partition.
     pub partitions: Vec<f64>,
-    /// Offered request units of each partition by part of the replay.
+    /// Demanded request units per partition and time slice.
     pub timeline: Vec<Vec<f64>>,
     pub reads: Reads,
     pub batches_kept: u64,
     pub batches_lost: u64,
-    /// The busiest key's part of the request units.
+    /// The busiest key's share of the request units.
     pub hottest_key_share: f64,
     pub operations: Vec<OperationPrediction>,
 }
 
-/// How reads find what they want.
+/// How reads are routed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reads {
     pub point: u64,
     /// Queries and reads that visit one partition.
     pub single: u64,
     pub fan_out: u64,
-    /// Partitions that those visit, all together.
+    /// Total number of partitions that those visit.
     pub fan_out_partitions: u64,
 }
 
-/// One operation of the workload.
+/// The prediction for one operation of the workload.
 #[derive(Clone, Debug, Default)]
 pub struct OperationPrediction {
     pub name: String,
@@ -83,41 +83,42 @@ pub struct OperationPrediction {
 }
 
 impl Prediction {
-    /// Request units in an hour.
+    /// Request units per hour.
     pub fn per_hour(&self) -> f64 {
         self.offered / self.seconds.max(1e-9) * 3600.0
     }
 
+    /// Share of requests that are throttled.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub fn throttled_share(&self) -> f64 {
         self.throttled as f64 / (self.requests as f64).max(1.0)
     }
 
-    /// How many times its even share the busiest partition has.
+    /// Load of the busiest partition as a multiple of an even share.
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn hot_factor(&self) -> f64 {
         let most = self.partitions.iter().copied().fold(0.0, f64::max);
         if self.offered > 0.0 { most / self.offered * self.partitions.len() as f64 } else { 1.0 }
     }
 
-    /// Request units per second that must be provisioned so that the busiest partition does not throttle: what it
-    /// needs, in every partition.
+    /// Request units per second to provision so that the busiest partition does not throttle: its demand, times the number
+    /// of partitions.
     pub fn needed_throughput(&self) -> f64 {
         self.offered / self.seconds.max(1e-9) * self.hot_factor()
     }
 }
 
-/// Where a read looks.
+/// The routing of a read.
 struct Seen {
-    /// The one key, if it can tell.
+    /// The single key, if the read determines it.
     key: Option<Placed>,
     partitions: Vec<usize>,
 }
 
-/// A query's work under a candidate.
+/// The cost of a query under a candidate.
 #[derive(Clone, Debug)]
 struct QueryCost {
-    /// Partitions with their part of the work.
+    /// Visited partitions with their share of the work.
     partitions: Vec<(usize, f64)>,
     charge: Charge,
 }
@@ -126,11 +127,12 @@ struct QueryCost {
 pub struct SampleIndex {
     by_slot: HashMap<usize, HashMap<u64, Vec<u32>>>,
     uniform: usize,
-    /// Items that each sampled one stands for.
+    /// Items that each sampled one represents.
     scale: f64,
 }
 
 impl SampleIndex {
+    /// Indexes the sample by the properties that the replay filters by.
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn new(analysis: &Analysis, replay: &Replay, items_total: f64) -> Self {
         let id = analysis.paths.find("/id").into_iter();
@@ -158,7 +160,7 @@ impl SampleIndex {
         found.flatten().copied().collect()
     }
 
-    /// How many items so many sampled ones stand for.
+    /// Extrapolates from sampled items to all items.
     fn estimate(&self, sampled: usize) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let sampled = sampled as f64;
@@ -190,11 +192,11 @@ struct Run<'a> {
     index: &'a SampleIndex,
     layout: &'a Layout,
     budgets: Vec<Budget>,
-    /// Where the items of the sample are.
+    /// The positions of the sampled items.
     placed: Vec<Placed>,
     queries: HashMap<usize, Rc<QueryCost>>,
     keys: HashMap<u64, f64>,
-    /// Where reads look, by what they know.
+    /// The routing of reads, by what they know.
     visits: HashMap<u64, Rc<Seen>>,
     scratch: Scratch,
     result: Prediction,
@@ -276,7 +278,7 @@ impl<'a> Run<'a> {
                 | OperationKind::Patch
                 | OperationKind::Delete => {
                     let charge = self.change_charge(operation.kind, item);
-                    // Who sends the whole item knows its key, unless that was drawn.
+                    // A client that sends the whole item knows its key, unless the key has a random suffix.
                     let has_item = matches!(operation.kind, OperationKind::Upsert | OperationKind::Replace);
                     let own = (has_item && self.candidate.kind != Kind::RandomSuffix)
                         .then(|| self.placed[request.item]);
@@ -310,7 +312,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Items that belong together: one transaction if the candidate keeps them under one key.
+    /// A batch: one transaction if the candidate keeps its items under one key.
     fn batch(
         &mut self,
         request: &Request,
@@ -331,7 +333,7 @@ impl<'a> Run<'a> {
         }
         self.result.batches_lost += 1;
         for sibling in 0..operation.items as usize {
-            // The other items differ in whatever they do not share.
+            // The other items differ in every property that they do not share.
             let other = (request.item + sibling * 7919) % self.replay.items.len();
             let other =
                 Sibling { shared: values, own: &self.replay.items[other].values, slots: &operation.together };
@@ -341,7 +343,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The key of the item that a request is about, or what it costs to look for it.
+    /// The key of the item that a request refers to, or the cost of finding it.
     fn find(
         &mut self,
         operation: &Operation,
@@ -395,7 +397,7 @@ impl<'a> Run<'a> {
         partitions
     }
 
-    /// What a query with its parameters costs.
+    /// The cost of a query with its parameters.
     fn query_cost(&mut self, number: usize) -> Rc<QueryCost> {
         if let Some(cost) = self.queries.get(&number) {
             return Rc::clone(cost);
@@ -405,8 +407,8 @@ impl<'a> Run<'a> {
         cost
     }
 
-    /// Follows the server: the condition with the fewest entries in the first partition leads, each visited partition
-    /// is read in turn, and a query that wants so many rows ends when it has them.
+    /// Models the server: the condition with the fewest entries in the first partition is followed, the visited partitions
+    /// are read in turn, and a query with a row limit ends when it is reached.
     #[expect(clippy::cast_precision_loss, reason = "estimates")]
     fn cost_of(&self, instance: &QueryInstance) -> QueryCost {
         let visit = self.visit_of(instance);
@@ -438,7 +440,7 @@ impl<'a> Run<'a> {
         if counts_by_index {
             work.entries = 0.0;
         }
-        // What each partition holds of it. A sampled item stands for several.
+        // The matches in each partition. A sampled item represents several.
         let each = if followed.is_empty() {
             0.0
         } else {
@@ -493,7 +495,7 @@ impl<'a> Run<'a> {
         QueryCost { partitions: partitions.into_iter().zip(weights).collect(), charge }
     }
 
-    /// The conditions as ways to the items.
+    /// The conditions as access paths.
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
     fn ways(
         &self,
@@ -534,7 +536,7 @@ impl<'a> Run<'a> {
         ways
     }
 
-    /// Where a query must look, with all that its filter fixes.
+    /// The keys that a query must visit, given everything that its filter fixes.
     fn visit_of(&self, instance: &QueryInstance) -> Visit {
         let slots = self.analysis.paths.len();
         let mut alternatives: Vec<Vec<KeyPart>> = vec![vec![KeyPart::Undefined; slots]];
@@ -579,7 +581,7 @@ impl<'a> Run<'a> {
         self.settle(request, &[(partition, 1.0)], charge, true);
     }
 
-    /// A query, or the search for an item. One that only finds the item for a write is not counted as a request.
+    /// A query, or the search for an item. A search on behalf of a write is not counted as a request.
     fn read(&mut self, request: &Request, cost: &QueryCost, is_search: bool) {
         if cost.partitions.len() > 1 {
             self.result.reads.fan_out += 1;
@@ -634,16 +636,16 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A condition that leads to items by the index.
+/// A condition that the index can answer.
 struct Way {
-    /// Sampled items that it leads to.
+    /// Sampled items that match it.
     found: Vec<u32>,
     /// Only entries of the wanted keys are read.
     is_narrow: bool,
-    /// Entries that are counted in the first partition to judge it.
+    /// Entries counted in the first partition to estimate it.
     probed: f64,
     entry_bytes: f64,
-    /// Stretches of the index, each of which is a read of its own.
+    /// Index ranges, each of which is a separate read.
     ranges: f64,
 }
 
@@ -652,12 +654,12 @@ fn create_charge(item: &Sampled, placed: &Placed) -> Charge {
     cost::create(item.bytes as usize + added, item.terms as usize + made_terms(added))
 }
 
-/// The index terms of a made key that adds so many bytes to an item.
+/// Index terms of a synthetic key of this size.
 fn made_terms(added_bytes: usize) -> usize {
     added_bytes.checked_sub(MADE_NAME_BYTES).map_or(0, cost::string_terms)
 }
 
-/// The way that the server takes, and those that it has tried.
+/// The access path that the server would choose, and those it would probe.
 fn choose(ways: &[Way]) -> (Option<&Way>, Vec<&Way>) {
     let mut best: Option<&Way> = None;
     let mut probes = Vec::new();
@@ -705,7 +707,7 @@ impl Work {
     }
 }
 
-/// The keys that a read must look at.
+/// The keys that a read must visit.
 enum Window {
     All,
     Keys(HashSet<u64>),
@@ -730,7 +732,7 @@ impl Window {
     }
 }
 
-/// What a client knows of an item.
+/// The properties of an item that a client knows.
 struct Known<'a, V: ?Sized> {
     values: &'a V,
     slots: &'a [usize],

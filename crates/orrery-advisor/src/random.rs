@@ -1,4 +1,4 @@
-//! Randomness that a seed repeats: everything the advisor and the simulator draw comes from here.
+//! Seeded randomness for the advisor and the simulator.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
@@ -7,10 +7,12 @@ pub struct Random(u64);
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Random {
+    /// The same seed yields the same sequence.
     pub fn new(seed: u64) -> Self {
         Self(mix(seed))
     }
 
+    /// The next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix(self.0)
@@ -18,27 +20,28 @@ impl Random {
 
     /// A number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        // The high half of the product: no division, and a bias far below what anyone can see.
+        // The high half of the product: no division, and a negligible bias.
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
+    /// A random index of a list with this length.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length.max(1) as u64)).unwrap_or(0)
     }
 
-    /// From 0 to below 1.
+    /// A number in [0, 1).
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number from the normal distribution, by the sum of twelve uniform ones.
+    /// An approximately normal number: the sum of twelve uniform ones.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
 
-/// Spreads the bits of a number.
+/// Mixes the bits of a number.
 pub fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(GOLDEN);
     z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -54,6 +57,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
+    /// Prepares `count` ranks.
     #[expect(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
     pub fn new(count: usize, exponent: f64) -> Self {
         let mut sum = 0.0;
@@ -69,6 +73,7 @@ impl Zipf {
         Self { cumulative }
     }
 
+    /// Draws a rank.
     pub fn rank(&self, random: &mut Random) -> usize {
         let at = random.unit();
         self.cumulative.partition_point(|weight| *weight <= at).min(self.cumulative.len() - 1)

@@ -1,20 +1,20 @@
-//! Which candidate is best, and why.
+//! Ranks candidates and gives reasons.
 //!
-//! Candidates are compared by money: the throughput that must be provisioned so that the busiest partition does not
-//! make anybody wait, now and after a year's growth. That figure holds both sides of the matter: uneven keys need more
-//! because one partition needs more than its share, and keys that reads do not know need more because those reads visit
-//! many partitions. Limits that will be met, transactions that are lost and effort for applications are added on top.
+//! Candidates are compared by cost: the throughput that must be provisioned so that the busiest partition does not
+//! throttle, now and after a year's growth. This covers both sides: uneven keys need more because one partition needs
+//! more than its share, and keys that reads do not specify need more because those reads fan out. Limits that will be
+//! reached, lost transactions and effort for applications are added as penalties.
 
-use crate::advise::{Measured, Scope};
 use crate::candidate::Kind;
 use crate::layout::{GIB, Limits};
+use crate::measured::{Measured, Scope, Verdict};
 
-/// What a read pays for each further partition.
+/// Charge of a read for each additional partition.
 const PER_PARTITION: f64 = 2.5;
-/// Keys that are full sooner than this are a fault.
+/// A key that is full sooner than this counts against its candidate.
 const HORIZON_DAYS: f64 = 365.0;
 
-/// What is known beside the candidates.
+/// Facts about the data and the workload as a whole.
 pub struct Facts<'a> {
     pub has_workload: bool,
     pub items: f64,
@@ -22,20 +22,7 @@ pub struct Facts<'a> {
     pub span_days: f64,
 }
 
-/// A candidate's standing.
-#[derive(Clone, Debug, Default)]
-pub struct Verdict {
-    /// Less is better: request units per second, with penalties.
-    pub score: f64,
-    /// Request units per second to provision now, and in a year.
-    pub needed_now: f64,
-    pub needed_later: f64,
-    /// What speaks for it and against it.
-    pub good: Vec<String>,
-    pub bad: Vec<String>,
-}
-
-/// Sorts candidates, best first, and says why.
+/// Sorts candidates, best first, and gives reasons.
 pub fn rank(measured: &mut [Measured], facts: &Facts<'_>) {
     for one in measured.iter_mut() {
         one.verdict = verdict(one, facts);
@@ -55,14 +42,14 @@ fn verdict(one: &Measured, facts: &Facts<'_>) -> Verdict {
     let reads = prediction.reads;
     let visited = reads.fan_out_partitions as f64 / (reads.fan_out as f64).max(1.0);
     let fan_out_per_second = reads.fan_out as f64 / seconds;
-    // Who visits everything now visits everything later.
+    // A read that fans out to all partitions now will do so later.
     let more =
         if visited >= partitions * 0.95 && partitions > 1.0 { later_partitions - partitions } else { 0.0 };
     let mean_later = mean + fan_out_per_second * more * PER_PARTITION;
     let hot_now = prediction.hot_factor().max(1.0);
     let hot_later =
         if later_partitions > partitions && one.candidate.is_hierarchical() && one.begins_with_time {
-            // Splits do not help: the next day begins in one partition again.
+            // Splits do not help: the next day starts in one partition again.
             hot_now / partitions * later_partitions
         } else if later_partitions > partitions {
             let by_bytes = later.map_or(hot_now, |stage| stage.unevenness).clamp(1.0, hot_now.max(1.05));
@@ -71,6 +58,7 @@ fn verdict(one: &Measured, facts: &Facts<'_>) -> Verdict {
             hot_now
         };
     let needed_later = mean_later * hot_later;
+    // Small enough that they only decide between candidates of about the same cost.
     let mut penalty = match one.candidate.kind {
         Kind::Property => 0.0,
         Kind::Hierarchical => 0.02,
@@ -85,9 +73,11 @@ fn verdict(one: &Measured, facts: &Facts<'_>) -> Verdict {
     let is_unique =
         !one.candidate.is_hierarchical() && one.distinct >= facts.items * 0.9 && facts.items > 100.0;
     if is_unique {
+        // Without a workload nothing shows that reads would not know such a key, so it must not win by default.
         penalty += if facts.has_workload { 0.02 } else { 0.25 };
     }
     if let Some(days) = one.days_until_full.filter(|days| *days < HORIZON_DAYS) {
+        // Writes to a full key fail, which no amount of throughput repairs.
         penalty += if days < 30.0 { 4.0 } else { 1.0 + 2.0 * (1.0 - days / HORIZON_DAYS) };
     }
     let score = f64::midpoint(needed_now, needed_later) * (1.0 + penalty);
@@ -113,7 +103,10 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
                 .unwrap_or_default();
             format!("at any time one key{named} has {} of the load", percent(hottest))
         } else if one.distinct < partitions as f64 * 10.0 {
-            format!("there are only {} key values for {partitions} partitions", count(one.distinct))
+            match count(one.distinct).as_str() {
+                "1" => format!("there is only 1 key value for {partitions} partitions"),
+                distinct => format!("there are only {distinct} key values for {partitions} partitions"),
+            }
         } else {
             "some keys have much more load than others".to_owned()
         };
@@ -127,12 +120,12 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
     }
     if throttled > 0.005 {
         bad.push(format!(
-            "{} of requests are told to wait (429) at {} RU/s.",
+            "{} of requests are throttled (429) at {} RU/s.",
             percent(throttled),
             count(facts.limits.throughput.into())
         ));
     } else if facts.has_workload {
-        good.push(format!("Hardly anybody waits at {} RU/s.", count(facts.limits.throughput.into())));
+        good.push(format!("Throttling stays below 0.5 % at {} RU/s.", count(facts.limits.throughput.into())));
     }
     let reads = prediction.reads;
     let all = (reads.point + reads.single + reads.fan_out) as f64;
@@ -142,12 +135,12 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
         if fan_out > 0.01 {
             let visited = reads.fan_out_partitions as f64 / reads.fan_out as f64;
             bad.push(format!(
-                "{} of reads cannot tell the key and visit {visited:.1} of {partitions} partitions on average.",
+                            "{} of reads do not specify the key and visit {visited:.1} of {partitions} partitions on average.",
                 percent(fan_out)
             ));
         } else {
             good.push(format!(
-                "Reads know the key: {} are point reads, {} are queries of one partition.",
+                "Reads specify the key: {} are point reads, {} are single-partition queries.",
                 percent(point),
                 percent(single)
             ));
@@ -155,62 +148,70 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
     }
     match one.days_until_full {
         Some(0.0) => bad.push(format!(
-            "The largest key has {:.1} GB already; {:.0} GB is the most that a key may have.",
+            "The largest key already has {:.1} GB; the limit is {:.0} GB per key.",
             one.largest_bytes / GIB,
             facts.limits.logical_bytes / GIB
         )),
         Some(days) if days < HORIZON_DAYS => {
             bad.push(format!(
-                "The largest key reaches {:.0} GB, the most that a key may have, in {} days.",
+                "The largest key reaches the limit of {:.0} GB per key in {} days.",
                 facts.limits.logical_bytes / GIB,
                 count(days.ceil())
             ));
         }
-        Some(days) => good
-            .push(format!("The largest key is full only in {:.0} years.", (days / 365.0).floor().max(1.0))),
-        None => good.push("No key comes near the size limit.".to_owned()),
+        Some(days) => good.push(format!(
+            "The largest key stays below its limit for {}.",
+            years((days / 365.0).floor().max(1.0))
+        )),
+        None => good.push("No key gets near the size limit.".to_owned()),
     }
     if one.growth.last().is_some_and(|stage| stage.stuck > 0) {
         bad.push(
-            "Within a year a partition is too large that cannot be split, because it holds one key."
+                    "Within a year a partition becomes too large but cannot be split, because it contains a single key."
                 .to_owned(),
         );
     }
     match one.scope {
-        Scope::Kept => good.push("What is written in one transaction stays under one key.".to_owned()),
-        Scope::Lost(share) => bad.push(format!(
-            "{} of what is written in one transaction would be spread over several keys.",
-            percent(share)
-        )),
+        Scope::Kept => good.push("Items that are written in one transaction keep one key.".to_owned()),
+        Scope::Lost(share) => bad
+            .push(format!("{} of transactions would be spread over several keys and lost.", percent(share))),
         Scope::Unknown => {}
     }
     if is_unique {
         bad.push(
-            "Every item has a key of its own: only reads by exactly this property find their partition."
+            "Every item has its own key: only reads by exactly this property are routed to one partition."
                 .to_owned(),
         );
     }
     match one.candidate.kind {
         Kind::Property | Kind::Hierarchical => {}
         Kind::Concatenated => {
-            bad.push("Applications, or the container's policy, must make the key.".to_owned());
+            bad.push(
+                "Applications, or the container's synthetic key definition, must build the key.".to_owned(),
+            );
         }
         Kind::PrecalculatedSuffix => {
-            bad.push("The key is made from properties; who knows the hashed one computes it, others visit every suffix.".to_owned());
+            bad.push("The key is built from properties: readers who know the hashed property compute the key; others query every suffix.".to_owned());
         }
         Kind::RandomSuffix => {
-            bad.push("Nobody can tell an item's suffix: finding one visits every suffix.".to_owned());
+            bad.push(
+                "The suffix of an item cannot be computed: finding an item queries every suffix.".to_owned(),
+            );
         }
     }
 }
 
-/// `12 %`, `0.4 %`.
+fn years(count: f64) -> String {
+    if count < 1.5 { "1 year".to_owned() } else { format!("{count:.0} years") }
+}
+
+/// Formats a share: `12 %`, `0.4 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent >= 10.0 || percent == 0.0 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
 }
 
-/// A whole number with thin groups: `12,000`.
+/// Formats a whole number with separators: `12,000`.
 pub fn count(number: f64) -> String {
     let digits = format!("{:.0}", number.max(0.0));
     let mut text = String::new();

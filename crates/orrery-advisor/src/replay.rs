@@ -1,8 +1,7 @@
-//! From a workload to requests: which item each is about, and when it comes.
+//! Turns a workload into requests: which item each refers to, and when it is sent.
 //!
-//! A recording is replayed as it was. Operations with rates are spread evenly over some seconds, each about an item of
-//! the sample; what is written carries the time of that moment, as what is written always does, so that keys made of
-//! dates meet the load that they would meet.
+//! A recording is replayed as it was. Operations with rates are spread evenly over some seconds, each with an item of the
+//! sample. New items get the time of the replay, as real writes do, so that keys built from dates see a realistic load.
 
 use std::collections::HashMap;
 
@@ -16,49 +15,49 @@ use crate::workload::{
     Operation, OperationKind, Parameter, QueryInstance, RecordedRequest, Workload, parameter_value,
 };
 
-/// Requests in a replay of rates, unless told.
+/// Default number of requests generated from rates.
 pub const REQUESTS_MAX: usize = 60_000;
-/// Seconds that a replay of rates takes.
+/// Duration of a replay of rates, in seconds.
 const SECONDS: f64 = 60.0;
-/// Different parameters that are tried for one query.
+/// Parameter sets per query.
 const INSTANCES_MAX: usize = 256;
-/// Different queries with parameters of a recording that are followed one by one.
+/// Distinct queries with parameters of a recording that are tracked separately.
 const RECORDED_INSTANCES_MAX: usize = 4096;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub at_ms: i64,
-    /// Its kind, in the workload.
+    /// Index of its operation in the workload.
     pub operation: usize,
-    /// The item it is about, in [`Replay::items`].
+    /// The item it refers to, as an index into [`Replay::items`].
     pub item: usize,
-    /// The item whose times it carries.
+    /// The item whose times it uses.
     pub moment: usize,
-    /// The query with its parameters, in [`Replay::instances`].
+    /// The query with its parameters, as an index into [`Replay::instances`].
     pub instance: usize,
 }
 
-/// A workload as single requests.
+/// A workload as individual requests.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
     pub operations: Vec<Operation>,
     pub requests: Vec<Request>,
     pub items: Vec<Sampled>,
     pub instances: Vec<QueryInstance>,
-    /// The parameters of each instance, for whoever wants to run it.
+    /// The parameters of each instance, for running it elsewhere.
     pub parameters: Vec<Vec<(String, Value)>>,
     /// Which properties are times, by slot.
     pub is_time: Vec<bool>,
     pub seconds: f64,
-    /// Requests of a recording whose item the data does not have.
+    /// Recorded requests whose item is not in the data.
     pub unmatched: u64,
-    /// Queries that could not be understood with their parameters.
+    /// Queries that could not be compiled with their parameters.
     pub failed: Vec<String>,
 }
 
 impl Replay {
-    /// Makes the requests of a workload over the items of an analysis.
+    /// Generates the requests of a workload from the items of an analysis.
     pub fn new(analysis: &Analysis, workload: &Workload, requests_max: usize, seed: u64) -> Self {
         let is_time = time_slots(analysis);
         let mut replay = Self {
@@ -78,7 +77,7 @@ impl Replay {
         replay
     }
 
-    /// The values that a request's item has at its moment.
+    /// The values of a request's item at its time.
     pub fn values(&self, request: &Request) -> Moved<'_> {
         Moved {
             item: &self.items[request.item].values,
@@ -99,7 +98,7 @@ impl Replay {
             return;
         }
         self.seconds = (requests_max as f64 / total).clamp(2.0, SECONDS);
-        // What is written now is written at the end of the data.
+        // New writes continue at the end of the data.
         let end_ms = analysis.time.map_or(0, |(_, last)| last);
         let start_ms = end_ms - (self.seconds * 1000.0) as i64;
         let recent_from = self.items.len() - (self.items.len() / 20).max(1);
@@ -108,7 +107,7 @@ impl Replay {
             let instances = self.instances_of(&operation, recent_from, analysis, random);
             let count = (operation.per_second * self.seconds).round() as usize;
             for number in 0..count {
-                // Evenly, with a little unrest.
+                // Evenly, with a little jitter.
                 let offset = (number as f64 + random.unit()) / operation.per_second;
                 let at_ms = start_ms + (offset * 1000.0) as i64;
                 let item = if operation.recent {
@@ -116,6 +115,7 @@ impl Replay {
                 } else {
                     random.index(self.items.len())
                 };
+                // A new item gets the times of a sampled item from that moment; an existing one keeps its own.
                 let moment = if operation.kind.writes()
                     && matches!(operation.kind, OperationKind::Create | OperationKind::Batch)
                 {
@@ -237,7 +237,7 @@ impl Values for Moved<'_> {
     }
 }
 
-/// The properties that are times: nearly all of their values read as one.
+/// The properties that are times: almost all of their values parse as one.
 pub fn time_slots(analysis: &Analysis) -> Vec<bool> {
     let step = (analysis.sample.len() / 2000).max(1);
     let slots = 0..analysis.paths.len();

@@ -1,4 +1,4 @@
-//! A workload: operations with rates from a small file, or the recording of a server.
+//! Parses a workload: operations with rates from a small file, or a server's recording.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,12 @@ use serde::Deserialize;
 use crate::fields::Paths;
 use orrery_model::KeyPart;
 
-/// Operations that a workload may list, and requests that are taken from a recording.
+/// Most operations of a workload, and most requests taken from a recording.
 const OPERATIONS_MAX: usize = 1000;
+/// Most requests taken from a recording.
 pub const RECORDED_MAX: usize = 200_000;
 
+/// Why a workload cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     #[error("the workload is not valid: {0}")]
@@ -26,6 +28,7 @@ pub enum WorkloadError {
     Query { name: String, reason: String },
 }
 
+/// The operations that a workload may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OperationKind {
@@ -40,6 +43,7 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
+    /// The name in workload files and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -53,6 +57,7 @@ impl OperationKind {
         }
     }
 
+    /// Whether the operation changes items.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::Query)
     }
@@ -61,7 +66,7 @@ impl OperationKind {
 /// Where the value of a query's parameter comes from.
 #[derive(Clone, Debug)]
 pub enum Parameter {
-    /// The property of an item of the data.
+    /// The property of an item in the data.
     Path(usize),
     Value(Value),
 }
@@ -72,28 +77,28 @@ pub struct Operation {
     pub name: String,
     pub kind: OperationKind,
     pub per_second: f64,
-    /// The properties that whoever asks knows of the item, beside its id.
+    /// The properties that the client knows of the item, in addition to its id.
     pub knows: Vec<usize>,
     pub query: Option<QueryShape>,
     /// How many items a batch writes.
     pub items: u32,
-    /// What the items of a batch have in common.
+    /// The properties that the items of a batch share.
     pub together: Vec<usize>,
-    /// Asked about items of the last hours of the data only.
+    /// Only for items of the last part of the data.
     pub recent: bool,
 }
 
-/// A query with its parameters still open.
+/// A query whose parameters are not bound yet.
 #[derive(Clone, Debug)]
 pub struct QueryShape {
     pub text: String,
     pub query: Query,
     pub parameters: Vec<(String, Parameter)>,
-    /// How many rows it gives, if the author knows.
+    /// Number of rows it returns, if the author specified it.
     pub rows: Option<f64>,
 }
 
-/// A request of a recording.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub struct RecordedRequest {
     pub at_ms: i64,
@@ -103,41 +108,42 @@ pub struct RecordedRequest {
     pub parameters: Vec<(String, Value)>,
 }
 
-/// What is asked of the container.
+/// The operations of a container with their rates.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     pub operations: Vec<Operation>,
-    /// The requests themselves, where they were recorded.
+    /// The individual requests, if they were recorded.
     pub recorded: Vec<RecordedRequest>,
     /// The partition key of the container that was recorded.
     pub key_paths: Vec<String>,
     pub throughput: Option<u32>,
-    /// Days that items are kept.
+    /// Retention of items in days.
     pub retention_days: Option<f64>,
-    /// Requests that a recording had no room for.
+    /// Requests that were dropped because the recording was full.
     pub dropped: u64,
 }
 
-/// What a filter says by equality.
+/// An equality condition of a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     pub slot: usize,
     pub values: Vec<KeyPart>,
 }
 
-/// A query with its parameters in place.
+/// A query with bound parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryInstance {
     pub conditions: Vec<Condition>,
-    /// Whether the filter says nothing beyond the conditions.
+    /// Whether the conditions are the whole filter.
     pub is_exact: bool,
-    /// Nothing can match.
+    /// The filter can never match.
     pub is_empty: bool,
     pub rows_max: Option<u64>,
     pub output: Output,
     pub rows: Option<f64>,
 }
 
+/// What a query returns, which determines its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     Items,
@@ -174,7 +180,7 @@ struct OperationForm {
 }
 
 impl Workload {
-    /// Reads a workload file or a recording; the paths it speaks of get slots.
+    /// Parses a workload file or a recording; assigns slots to the paths it uses.
     pub fn parse(text: &str, paths: &mut Paths) -> Result<Self, WorkloadError> {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let is_recording = value::parse(first.as_bytes()).is_ok_and(|line| line.get("recording").is_some());
@@ -216,7 +222,7 @@ impl Workload {
                 workload.dropped = dropped.and_then(|dropped| u64::try_from(dropped).ok()).unwrap_or(0);
                 continue;
             }
-            // Who was told to wait has come again, and is in the recording then.
+            // A throttled request was retried, and the retry is in the recording as well.
             if line.get("status").and_then(Value::as_i64) == Some(429) {
                 continue;
             }
@@ -287,7 +293,7 @@ impl Workload {
         }
     }
 
-    /// Items written for the first time, in a second.
+    /// Items created per second.
     pub fn creates_per_second(&self) -> f64 {
         let creating = self
             .operations
@@ -306,7 +312,7 @@ impl OperationForm {
             return Err(invalid("perSecond must be between 0 and 10 million"));
         }
         if (self.operation == OperationKind::Query) != self.query.is_some() {
-            return Err(invalid("a query, and only a query, has a text"));
+            return Err(invalid("\"query\" is required for queries and not allowed elsewhere"));
         }
         let query = self.query.as_deref().map(QueryShape::parse).transpose();
         let mut query = query.map_err(|reason| WorkloadError::Query { name: name.clone(), reason })?;
@@ -323,13 +329,13 @@ impl OperationForm {
                             value::parse(text.as_bytes()).map_err(|error| invalid(&error.to_string()))?,
                         )
                     }
-                    _ => return Err(invalid("a parameter is the path of a property, or {\"value\": …}")),
+                    _ => return Err(invalid("a parameter must be the path of a property or {\"value\": …}")),
                 };
                 query.parameters.push((parameter, source));
             }
         }
         if self.operation == OperationKind::Batch && self.together.is_empty() {
-            return Err(invalid("a batch says by \"together\" which properties its items share"));
+            return Err(invalid("a batch needs \"together\": the properties that its items share"));
         }
         Ok(Operation {
             kind: self.operation,
@@ -348,7 +354,7 @@ impl OperationForm {
 }
 
 impl Operation {
-    /// Gives slots to the properties that the filter looks at, whatever the parameters will be.
+    /// Assigns slots to the properties that the filter uses, independent of the parameters.
     fn register(&self, paths: &mut Paths) -> Result<(), WorkloadError> {
         let Some(shape) = &self.query else { return Ok(()) };
         let mut parameters: Vec<(String, Value)> =
@@ -425,7 +431,7 @@ impl QueryInstance {
         match condition {
             IndexCondition::And(parts) => parts.iter().for_each(|part| self.add(part, paths)),
             IndexCondition::Or(parts) => {
-                // Alternatives for one property are a list of values; others say nothing here.
+                // An OR over one property is a list of values; any other OR yields no condition.
                 let mut inner = Self { conditions: Vec::new(), ..self.clone() };
                 for part in parts {
                     inner.add(part, paths);
@@ -464,7 +470,7 @@ fn first_of(errors: &[QueryError]) -> String {
     errors.first().map_or_else(|| "unknown".to_owned(), |error| error.message.clone())
 }
 
-/// The path as items have it, unless it goes through arrays.
+/// The path in the item, unless it goes through arrays.
 fn plain_path(steps: &[PathStep]) -> Option<String> {
     let mut path = String::new();
     for step in steps {
@@ -475,6 +481,7 @@ fn plain_path(steps: &[PathStep]) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
+/// Converts a JSON value to a component of a key; anything but a scalar is undefined.
 pub fn key_part(value: &Value) -> KeyPart {
     match value {
         Value::Null => KeyPart::Null,
@@ -501,7 +508,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_lists_operations_and_what_they_know() {
+    fn parses_operations_and_known_properties() {
         let mut paths = Paths::new();
         let text = r#"{"throughput":12000,"operations":[
             {"operation":"create","perSecond":500},
@@ -525,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn invalid_workloads_are_rejected() {
         for text in [
             "{",
             r#"{"operations":[{"operation":"fly","perSecond":1}]}"#,

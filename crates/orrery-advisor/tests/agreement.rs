@@ -1,5 +1,5 @@
-//! What the advisor predicts for a replay against what the server measures for the same one: the same requests, at the
-//! same moments of a clock that the test moves, on containers keyed by the candidate, with throttling on.
+//! Compares the advisor's prediction of a replay with what the server measures: the same requests, at the same times of a
+//! clock that the test moves, on containers partitioned by the candidate, with throttling enabled.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss, reason = "tests")]
 
@@ -20,13 +20,13 @@ use orrery_db::{
     BatchKind, BatchOperation, BatchOutcome, BatchResult, Database, FeedScope, ItemOptions, Options,
     PageRequest, QueryOptions, QueryRequest, Trace,
 };
-use orrery_model::env::Env;
+use orrery_env::Env;
 use orrery_model::offer::Throughput;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{ErrorKind, Value};
 use orrery_storage::Memory;
 
-/// A clock that stands still until it is moved.
+/// A clock that only moves when told to.
 struct Clock {
     now_ms: AtomicI64,
     random: AtomicU64,
@@ -46,7 +46,7 @@ impl Env for Clock {
     }
 }
 
-/// What the server did.
+/// The server's measurements.
 #[derive(Debug, Default)]
 struct Measured {
     requests: u64,
@@ -87,7 +87,7 @@ impl Server {
     }
 }
 
-/// The item with the key of the candidate in it, and that key.
+/// The item with the candidate's key inserted, and that key.
 fn keyed(candidate: &Candidate, item: &str, draw: u64) -> (String, PartitionKey) {
     let mut item: serde_json::Value = serde_json::from_str(item).unwrap();
     if let Some(definition) = &candidate.definition {
@@ -109,7 +109,7 @@ async fn measure(
     limits: &Limits,
 ) -> Measured {
     let start_ms = replay.requests[0].at_ms;
-    // Loading must not leave debts or savings in the budgets: it is done by another server's life on the same clock.
+    // Loading must leave neither debt nor credit in the budgets, so a separate server instance does it, on the same clock.
     let server = Server::start(candidate, limits, start_ms - 10_000_000).await;
     let mut keys: HashMap<u64, PartitionKey> = HashMap::new();
     for (ordinal, body) in (0u64..).zip(bodies) {
@@ -156,7 +156,7 @@ async fn run(
             server.settle(&trace, result.map(drop), measured);
         }
         OperationKind::Read => {
-            // The client can read the item by its key if it can tell the key; else it looks for the id.
+            // The client reads the item by its key if it can determine the key; otherwise it searches by id.
             let mut known = vec![orrery_model::KeyPart::Undefined; analysis.paths.len()];
             for slot in operation.knows.iter().copied().chain(analysis.paths.find("/id")) {
                 known[slot] = item.values[slot].clone();
@@ -182,7 +182,7 @@ async fn run(
             let shape = operation.query.as_ref().unwrap();
             let mut text = shape.text.clone();
             let mut scope = FeedScope::default();
-            // A client, or the container's policy, restricts the query to the keys that it can tell.
+            // The client, or the container's definition, restricts the query to the keys that can be determined.
             let mut known = serde_json::Map::new();
             for condition in &replay.instances[request.instance].conditions {
                 let name = analysis.paths.name(condition.slot).trim_start_matches('/').to_owned();
@@ -214,7 +214,7 @@ async fn run(
             let shared = of_now(body, analysis, replay, request);
             let mut batch = Vec::new();
             for sibling in 0..operation.items as usize {
-                // Items of one transaction are alike; where it is lost, they share what belongs together.
+                // The items of a transaction are alike; if the transaction is lost, they share only the `together` properties.
                 let mut new = shared.clone();
                 if !is_kept {
                     let other = &replay.items[(request.item + sibling * 7919) % replay.items.len()];
@@ -259,7 +259,7 @@ fn creation(body: String) -> BatchOperation {
     }
 }
 
-/// An item with the times of the moment at which the request is made.
+/// An item with the times at which the request is sent.
 fn of_now(
     body: &str,
     analysis: &orrery_advisor::analysis::Analysis,
@@ -286,7 +286,7 @@ async fn query(server: &Server, scope: FeedScope, request: &QueryRequest, measur
     server.settle(&trace, result.map(drop), measured);
 }
 
-/// Predicts and measures the named candidates of a data set, at a throughput that makes bad ones wait.
+/// Predicts and measures the named candidates of a data set, at a throughput that throttles bad ones.
 async fn compare(
     set: DataSet,
     items: u64,
@@ -325,7 +325,7 @@ async fn compare(
             predicted.delivered,
             measured.delivered
         );
-        // Every item is where it was said to be.
+        // Every item is in the predicted partition.
         let said: Vec<u64> = spread.partitions.iter().map(|(items, _)| *items).collect();
         assert_eq!(said, measured.items, "{}", candidate.name);
         assert_eq!(predicted.requests, measured.requests, "{}", candidate.name);
@@ -348,29 +348,29 @@ const DATE_BY_VIN: &str =
 const DATE_AT_RANDOM: &str = r#"{"format":1,"kind":"randomSuffix","parts":["/date"],"suffix":{"count":16}}"#;
 
 #[tokio::test]
-async fn vehicles_wait_as_predicted() {
+async fn vehicles_are_throttled_as_predicted() {
     let results =
         compare(DataSet::Vehicles, 3000, 24_000, 4, &["/date", "/VIN", DATE_BY_VIN, DATE_AT_RANDOM]).await;
-    // The comparison would mean little if nobody had to wait.
+    // The comparison would mean little without throttling.
     assert!(results.iter().filter(|(_, measured)| measured.throttled * 20 > measured.requests).count() >= 2);
 }
 
 #[tokio::test]
-async fn telemetry_waits_as_predicted() {
+async fn telemetry_is_throttled_as_predicted() {
     let results = compare(DataSet::Telemetry, 3000, 12_000, 2, &["/day", "/deviceId", "/site"]).await;
     assert!(results[0].1.throttled * 20 > results[0].1.requests);
 }
 
 #[tokio::test]
-async fn tenants_wait_as_predicted() {
+async fn tenants_are_throttled_as_predicted() {
     compare(DataSet::Tenants, 2000, 12_000, 2, &["/tenantId", "/tenantId,/userId", "/userId"]).await;
 }
 
 #[tokio::test]
-async fn orders_wait_as_predicted() {
+async fn orders_are_throttled_as_predicted() {
     let results =
         compare(DataSet::Orders, 2000, 12_000, 2, &["/customerId", "/orderId", "/date", "/region"]).await;
-    // A key that keeps transactions together and one that loses them were both measured.
+    // Measured with a key that keeps transactions and with one that loses them.
     let (kept, lost) = (results[0].0.batches_kept, results[2].0.batches_lost);
     assert!(kept > 0 && lost > 0, "{kept} kept, {lost} lost");
 }

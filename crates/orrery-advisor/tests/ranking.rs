@@ -1,4 +1,4 @@
-//! Data whose best key is known: the advisor must put it first, and say why.
+//! Data sets with a known best key: the advisor must rank it first.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ fn show(report: &Report) -> String {
 }
 
 #[test]
-fn telemetry_is_keyed_by_device() {
+fn telemetry_is_partitioned_by_device() {
     let report = advise(DataSet::Telemetry, 10_000);
     println!("{}", show(&report));
     assert_eq!(report.measured[0].candidate.name, "/deviceId", "{}", show(&report));
@@ -50,7 +50,7 @@ fn telemetry_is_keyed_by_device() {
 }
 
 #[test]
-fn tenants_with_a_giant_are_keyed_by_tenant_then_user() {
+fn skewed_tenants_are_partitioned_by_tenant_then_user() {
     let report = advise(DataSet::Tenants, 10_000);
     println!("{}", show(&report));
     let best = &report.measured[0];
@@ -62,14 +62,14 @@ fn tenants_with_a_giant_are_keyed_by_tenant_then_user() {
 }
 
 #[test]
-fn orders_are_keyed_by_customer() {
+fn orders_are_partitioned_by_customer() {
     let report = advise(DataSet::Orders, 10_000);
     println!("{}", show(&report));
     assert_eq!(report.measured[0].candidate.name, "/customerId", "{}", show(&report));
 }
 
 #[test]
-fn vehicle_events_are_keyed_by_date_with_a_suffix_by_vehicle() {
+fn vehicle_events_are_partitioned_by_date_with_a_vehicle_suffix() {
     let report = advise(DataSet::Vehicles, 10_000);
     println!("{}", show(&report));
     let best = &report.measured[0];

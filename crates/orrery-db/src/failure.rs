@@ -1,6 +1,7 @@
-//! What a failing store means to a client.
+//! What a failing store or script means to a client.
 
 use orrery_model::{Error, ErrorKind};
+use orrery_script::ScriptError;
 use orrery_storage::{CommitError, StoreError};
 
 pub(crate) fn commit_failure(error: CommitError) -> Error {
@@ -18,6 +19,7 @@ pub(crate) fn commit_failure(error: CommitError) -> Error {
             tracing::error!(detail, "an operation failed inside the store");
             Error::internal("The operation failed by a fault of the server.")
         }
+        CommitError::Full(detail) => storage_full(&detail),
         CommitError::Unavailable(detail) | CommitError::Unknown(detail) => {
             tracing::error!(detail, "the store could not commit");
             unavailable()
@@ -40,6 +42,7 @@ pub(crate) fn store_failure(error: StoreError) -> Error {
             tracing::warn!(detail, "an entry was larger than the store accepts");
             Error::new(ErrorKind::TooLarge, "Request size is too large")
         }
+        StoreError::Full(detail) => storage_full(&detail),
         StoreError::Unavailable(detail) => {
             tracing::error!(detail, "the store could not read");
             unavailable()
@@ -54,6 +57,48 @@ fn partition_gone() -> Error {
     )
 }
 
+/// Logged by the store when it begins and ends, not for every write.
+fn storage_full(detail: &str) -> Error {
+    tracing::debug!(detail, "a write found no room");
+    Error::new(
+        ErrorKind::StorageFull,
+        "The disk of the server is full. Reads and deletes are still accepted. Free some space, then retry.",
+    )
+}
+
 fn unavailable() -> Error {
     Error::new(ErrorKind::Unavailable, "The store is not available. Please retry.")
+}
+
+/// A script's failure as clients see it.
+pub(crate) fn script_failure(error: ScriptError) -> Error {
+    match error {
+        ScriptError::Compile(text) => Error::new(
+            ErrorKind::Script { substatus: u16::MAX },
+            format!("Encountered exception while compiling Javascript. Exception = {text}"),
+        ),
+        ScriptError::Thrown { text, stack, number } => {
+            let mut message = format!(
+                "Encountered exception while executing function. Exception = {text}\r\nStack trace: {text}"
+            );
+            if !stack.is_empty() {
+                message.push('\n');
+                message.push_str(&stack);
+            }
+            Error::new(ErrorKind::Script { substatus: number }, message)
+        }
+        ScriptError::TimedOut | ScriptError::Cancelled => script_timed_out(),
+        ScriptError::Engine(detail) => {
+            tracing::error!(detail, "the script engine failed");
+            Error::internal("The script engine failed.")
+        }
+    }
+}
+
+/// The service's words for a script beyond its time.
+pub(crate) fn script_timed_out() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "The requested operation exceeded maximum alloted time. Learn more: https://aka.ms/cosmosdb-tsg-service-request-timeout",
+    )
 }

@@ -6,7 +6,7 @@ use orrery_model::{Object, Value};
 use crate::consistency::AccountConsistency;
 
 /// What clients may know of the query engine beside its limits.
-const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.90,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true"#;
+const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":-1000,"queryEnableFullText":true,"queryEnableFullTextPreviewFeatures":false,"clientDisableOptimisticDirectExecution":false,"sqlQueryILDisableOptimizationFlags":0,"maxQueryRequestTimeoutFraction":0.90,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true"#;
 
 /// The id must not be `localhost`: the JavaScript client would then read the account before every operation.
 const ACCOUNT_ID: &str = "orrery";
@@ -63,6 +63,8 @@ fn query_engine() -> String {
         ("maxUdfRefPerSqlQuery", query_limits::UDF_CALLS_MAX),
         ("maxInExpressionItemsCount", query_limits::IN_MEMBERS_MAX),
         ("queryMaxGroupByTableCellCount", query_limits::STATE_CELLS_MAX),
+        ("queryMaxFullTextScoreSearchTerms", query_limits::SEARCH_TERMS_MAX),
+        ("queryMaxRrfArgumentCount", query_limits::FUSED_SCORES_MAX),
     ];
     let limits: Vec<String> = limits.iter().map(|(name, limit)| format!("\"{name}\":{limit}")).collect();
     format!("{{{},{QUERY_ENGINE}}}", limits.join(","))

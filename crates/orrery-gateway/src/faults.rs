@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use orrery_db::Database;
-use orrery_model::env::Env;
+use orrery_env::Env;
 use orrery_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

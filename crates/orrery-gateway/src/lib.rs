@@ -1,27 +1,32 @@
 //! The HTTP gateway: the Cosmos DB wire protocol, in and out.
 //!
 //! Only this crate knows HTTP, headers and status codes. `transport` turns bytes on a port into requests,
-//! `auth` says who is asking, `path` and `operation` decide what is asked, `service` answers it, `wire` reads and
-//! writes the body formats.
+//! `pipeline` answers a request in named steps, `dispatch` calls the database, `wire` reads and writes the body formats,
+//! `admin` is our own surface under `/_orrery`.
 
 mod account;
 mod admin;
 pub mod auth;
 mod consistency;
-mod controls;
-mod explain;
+mod dispatch;
+pub mod durable_file;
 mod faults;
 pub mod headers;
+mod hosts;
+pub mod memory;
 pub mod metrics;
 pub mod operation;
-mod partition_metrics;
+mod options;
 pub mod path;
-mod recording;
+mod pipeline;
+mod recorder;
+mod refusal;
 mod reply;
-mod service;
-mod synthetic;
+mod rights;
 pub mod transport;
 pub mod wire;
 
 pub use consistency::{AccountConsistency, ConsistencyLevel};
-pub use service::{CrossPartitionQueries, Gateway, GatewayOptions};
+pub use hosts::{HostPolicy, InvalidHost};
+pub use options::{CrossPartitionQueries, GatewayOptions};
+pub use pipeline::Gateway;

@@ -70,6 +70,11 @@ impl Verb {
         !matches!(self, Self::Read | Self::List | Self::Query | Self::PlanQuery)
     }
 
+    /// Whether the answer is a page of rows.
+    pub fn makes_pages(self) -> bool {
+        matches!(self, Self::List | Self::Query)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",

@@ -68,6 +68,8 @@ pub enum ErrorKind {
     NotImplemented,
     /// The store cannot answer right now.
     Unavailable,
+    /// The disk has no room for this write; deletions are still accepted.
+    StorageFull,
     /// A fault of ours.
     Internal,
 }

@@ -6,7 +6,6 @@
 pub mod charge;
 pub mod container;
 pub mod encryption_key;
-pub mod env;
 pub mod error;
 pub mod etag;
 pub mod ids;

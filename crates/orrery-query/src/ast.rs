@@ -14,6 +14,8 @@ pub struct Query {
     pub from: Option<From>,
     pub filter: Option<Expr>,
     pub group_by: Vec<Expr>,
+    /// From GROUP to the end of the clause.
+    pub group_by_span: Span,
     pub order_by: Option<OrderBy>,
     pub offset_limit: Option<OffsetLimit>,
     pub span: Span,
@@ -23,7 +25,11 @@ pub struct Query {
 pub struct Select {
     pub distinct: bool,
     pub top: Option<Count>,
+    /// From TOP to its count.
+    pub top_span: Span,
     pub selection: Selection,
+    /// From SELECT to the end of the list.
+    pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +43,8 @@ pub enum Selection {
 pub struct SelectItem {
     pub expr: Expr,
     pub alias: Option<Name>,
+    /// Whether the alias was written as a string.
+    pub quoted: bool,
 }
 
 /// A name with its place.
@@ -44,6 +52,13 @@ pub struct SelectItem {
 pub struct Name {
     pub text: Box<str>,
     pub span: Span,
+}
+
+impl std::convert::From<&str> for Name {
+    /// A name that stands nowhere in the text.
+    fn from(text: &str) -> Self {
+        Self { text: text.into(), span: Span::default() }
+    }
 }
 
 /// The count of TOP, OFFSET or LIMIT.
@@ -76,13 +91,14 @@ pub struct Source {
     /// Whether this is `alias IN collection`: one row per array element.
     pub iterate: bool,
     pub span: Span,
+    /// The collection alone.
+    pub path_span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Collection {
     Path { root: Name, steps: Vec<Step> },
     Subquery(Box<Query>),
-    Call(Expr),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +107,7 @@ pub enum Step {
     Name(Name),
     /// `["name"]`
     Quoted(Name),
-    Index(u64),
+    Index(Number),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +115,8 @@ pub struct OrderBy {
     /// Whether this is ORDER BY RANK.
     pub rank: bool,
     pub items: Vec<OrderItem>,
+    /// From ORDER to the end of the clause.
+    pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +124,7 @@ pub struct OrderItem {
     pub expr: Expr,
     /// The direction, where written.
     pub direction: Option<Direction>,
+    pub span: Span,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -119,6 +138,8 @@ pub enum Direction {
 pub struct OffsetLimit {
     pub offset: Count,
     pub limit: Count,
+    /// From OFFSET to the limit.
+    pub span: Span,
 }
 
 /// A scalar expression.
@@ -136,7 +157,7 @@ pub enum ExprKind {
     Parameter(Box<str>),
     Member {
         base: Box<Expr>,
-        name: Box<str>,
+        name: Name,
         quoted: bool,
     },
     Index {
@@ -144,7 +165,7 @@ pub enum ExprKind {
         index: Box<Expr>,
     },
     Array(Vec<Expr>),
-    Object(Vec<(Box<str>, Expr)>),
+    Object(Vec<(Name, Expr)>),
     Unary {
         operator: UnaryOperator,
         operand: Box<Expr>,
@@ -172,7 +193,13 @@ pub enum ExprKind {
     Like {
         not: bool,
         operands: Box<[Expr; 2]>,
-        escape: Option<Box<str>>,
+        escape: Option<Name>,
+    },
+    /// `(LET name = value IN body)`
+    Let {
+        name: Name,
+        value: Box<Expr>,
+        body: Box<Expr>,
     },
     Call(Box<Call>),
     Subquery {
@@ -190,13 +217,26 @@ pub struct Call {
     pub arguments: Vec<Expr>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Literal {
     Undefined,
     Null,
     Bool(bool),
     Number(Number),
     String(Box<str>),
+}
+
+impl PartialEq for Literal {
+    /// Whether the same is written: unlike numbers, literals that are not a number equal each other.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Undefined, Self::Undefined) | (Self::Null, Self::Null) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Number(a), Self::Number(b)) => a == b || (a.as_f64().is_nan() && b.as_f64().is_nan()),
+            (Self::String(a), Self::String(b)) => a == b,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,6 +350,7 @@ impl Expr {
             }
             ExprKind::In { operand, members, .. } => std::iter::once(&**operand).chain(members).collect(),
             ExprKind::Like { operands, .. } => operands.iter().collect(),
+            ExprKind::Let { value, body, .. } => vec![value, body],
             ExprKind::Call(call) => call.arguments.iter().collect(),
         }
     }
@@ -318,7 +359,8 @@ impl Expr {
 /// The name of a column without alias: the last name of a path, or nothing.
 pub fn inferred_name(expr: &Expr) -> Option<&str> {
     match &expr.kind {
-        ExprKind::Identifier(name) | ExprKind::Member { name, .. } => Some(name),
+        ExprKind::Identifier(name) => Some(name),
+        ExprKind::Member { name, .. } => Some(&name.text),
         _ => None,
     }
 }

@@ -5,8 +5,8 @@
 
 use crate::ast::{Collection, Expr, ExprKind, Query, Selection};
 use crate::check::{self, aggregate_of, is_grouped, source_alias};
-use crate::compile::NOT_DETERMINISTIC;
 use crate::error::QueryError;
+use crate::functions::NOT_DETERMINISTIC;
 
 /// Computed properties a container may have.
 pub const COMPUTED_PROPERTIES_MAX: usize = 20;
@@ -114,7 +114,7 @@ fn forbidden(expr: &Expr) -> Option<&'static str> {
 fn refers_to(expr: &Expr, alias: &str, name: &str) -> bool {
     let own = match &expr.kind {
         ExprKind::Member { base, name: member, .. } => {
-            &**member == name && matches!(&base.kind, ExprKind::Identifier(root) if &**root == alias)
+            &*member.text == name && matches!(&base.kind, ExprKind::Identifier(root) if &**root == alias)
         }
         _ => false,
     };

@@ -106,21 +106,73 @@ pub struct Context<'c> {
     pub distance: DistanceFunction,
     pub udf: Option<&'c dyn UdfCaller>,
     /// How much work is left; without one the caller has to stop a runaway join itself.
-    pub work: Option<&'c Work>,
+    pub work: Option<&'c Work<'c>>,
 }
 
-/// Rows that may still be looked at. A join inside one document multiplies array lengths, so even
-/// one document can take forever: the caller sets a bound.
-#[derive(Debug)]
-pub struct Work(AtomicU64);
+/// Says when an evaluation has to end early: its time is over, or nobody waits for it any more.
+pub trait Interrupt: Sync {
+    /// Asked every few thousand steps. An error ends the evaluation with it.
+    fn check(&self) -> Result<(), EvalError>;
+}
 
-impl Work {
+/// Counts what an evaluation does, and stops it.
+///
+/// A *row* is one combination of joined elements: a join inside one document multiplies array lengths, so even one
+/// document can take forever, and the caller sets a bound. A *step* is work of a few nanoseconds: an operator, an element
+/// visited, sixteen bytes searched. Every [`STEPS_BETWEEN_CHECKS`] steps the [`Interrupt`] is asked. What takes long
+/// inside one function asks by itself ([`Context::steps`]).
+pub struct Work<'w> {
+    rows_left: AtomicU64,
+    steps: AtomicU64,
+    /// The number of steps at which to ask next.
+    ask_at: AtomicU64,
+    interrupt: Option<&'w dyn Interrupt>,
+}
+
+/// Well below a millisecond of work.
+pub const STEPS_BETWEEN_CHECKS: u64 = 1 << 14;
+
+/// Bytes that are searched or compared in one step.
+const BYTES_IN_STEP: u64 = 16;
+
+impl<'w> Work<'w> {
     pub fn new(rows: u64) -> Self {
-        Self(AtomicU64::new(rows))
+        Self {
+            rows_left: AtomicU64::new(rows),
+            steps: AtomicU64::new(0),
+            ask_at: AtomicU64::new(u64::MAX),
+            interrupt: None,
+        }
     }
 
+    #[must_use]
+    pub fn with_interrupt(self, interrupt: &'w dyn Interrupt) -> Self {
+        Self { interrupt: Some(interrupt), ask_at: AtomicU64::new(STEPS_BETWEEN_CHECKS), ..self }
+    }
+
+    /// The rows that are left.
     pub fn left(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.rows_left.load(Ordering::Relaxed)
+    }
+
+    /// The steps that were taken.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    // Only one thread evaluates with a context, so counters are read and written apart: an atomic addition would take
+    // longer than most steps.
+    #[inline]
+    fn take(&self, steps: u64) -> Result<(), EvalError> {
+        let taken = self.steps.load(Ordering::Relaxed).saturating_add(steps);
+        self.steps.store(taken, Ordering::Relaxed);
+        if taken < self.ask_at.load(Ordering::Relaxed) { Ok(()) } else { self.ask(taken) }
+    }
+
+    #[cold]
+    fn ask(&self, taken: u64) -> Result<(), EvalError> {
+        self.ask_at.store(taken.saturating_add(STEPS_BETWEEN_CHECKS), Ordering::Relaxed);
+        self.interrupt.map_or(Ok(()), Interrupt::check)
     }
 }
 
@@ -144,19 +196,33 @@ impl<'c> Context<'c> {
     }
 
     #[must_use]
-    pub fn with_work(self, work: &'c Work) -> Self {
+    pub fn with_work(self, work: &'c Work<'c>) -> Self {
         Self { work: Some(work), ..self }
     }
 
     /// Counts one row of work.
     pub(crate) fn spend(&self) -> Result<(), EvalError> {
-        match self.work {
-            // Only one thread evaluates with a context; a lost count would not matter anyway.
-            Some(work) if work.0.fetch_sub(1, Ordering::Relaxed) == 0 => {
-                work.0.store(0, Ordering::Relaxed);
-                Err(EvalError::WorkExceeded)
+        let Some(work) = self.work else { return Ok(()) };
+        match work.rows_left.load(Ordering::Relaxed) {
+            0 => Err(EvalError::WorkExceeded),
+            left => {
+                work.rows_left.store(left - 1, Ordering::Relaxed);
+                work.take(1)
             }
-            _ => Ok(()),
         }
+    }
+
+    /// Counts steps of work; an error says that the evaluation has to end.
+    #[inline]
+    pub(crate) fn steps(&self, steps: u64) -> Result<(), EvalError> {
+        match self.work {
+            None => Ok(()),
+            Some(work) => work.take(steps),
+        }
+    }
+
+    /// Counts the search or comparison of so many bytes.
+    pub(crate) fn bytes(&self, bytes: usize) -> Result<(), EvalError> {
+        self.steps(1 + bytes as u64 / BYTES_IN_STEP)
     }
 }

@@ -106,6 +106,12 @@ pub enum EvalError {
         "an expression of the query makes a value of more than {limit} bytes, which is more than allowed"
     )]
     ValueTooLarge { limit: usize },
+    /// The time of the page is over.
+    #[error("the query took longer than a request may take")]
+    TimedOut,
+    /// Nobody waits for the result any more.
+    #[error("the query was given up")]
+    Cancelled,
     /// One page of the query took more rows of work than allowed.
     #[error("the query takes more work than one request may use")]
     WorkExceeded,

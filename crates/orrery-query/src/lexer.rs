@@ -28,14 +28,21 @@ impl Span {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A name that is not reserved, or may also be used as a name.
+    /// A name that is not reserved. RANK, LET, ALL, FIRST and LAST are among them: the parser knows them by
+    /// what follows.
     Identifier,
     Keyword(Keyword),
+    Exact(ExactWord),
     Number,
     String,
     Parameter,
     Symbol(Symbol),
+    /// Not a token: a character that begins none.
     Invalid,
+    /// A number that breaks off or runs into a name, such as `1e` or `12ab`.
+    InvalidNumber,
+    /// A string that never ends, or an escape that is none.
+    InvalidString,
     End,
 }
 
@@ -45,6 +52,9 @@ pub struct Token {
     pub span: Span,
 }
 
+/// No keyword is longer.
+const KEYWORD_BYTES_MAX: usize = 8;
+
 macro_rules! keywords {
     ($($name:ident $text:literal),* $(,)?) => {
         /// Reserved words, matched in any case.
@@ -53,23 +63,51 @@ macro_rules! keywords {
 
         impl Keyword {
             fn find(word: &str) -> Option<Self> {
-                $(if word.eq_ignore_ascii_case($text) { return Some(Self::$name); })*
-                None
+                let mut buffer = [0u8; KEYWORD_BYTES_MAX];
+                let capitals = buffer.get_mut(..word.len())?;
+                capitals.copy_from_slice(word.as_bytes());
+                capitals.make_ascii_uppercase();
+                match std::str::from_utf8(capitals).ok()? {
+                    $($text => Some(Self::$name),)*
+                    _ => None,
+                }
             }
         }
     };
 }
 
 keywords! {
-    And "AND", Array "ARRAY", As "AS", Asc "ASC", Between "BETWEEN", By "BY", Desc "DESC",
-    Distinct "DISTINCT", Escape "ESCAPE", Exists "EXISTS", From "FROM", Group "GROUP", In "IN",
-    Join "JOIN", Left "LEFT", Like "LIKE", Limit "LIMIT", Not "NOT", Offset "OFFSET", Or "OR",
-    Order "ORDER", Rank "RANK", Right "RIGHT", Select "SELECT", Top "TOP", Value "VALUE",
-    Where "WHERE",
+    And "AND", Array "ARRAY", As "AS", Asc "ASC", Between "BETWEEN", By "BY", Case "CASE", Cast "CAST",
+    Convert "CONVERT", Cross "CROSS", Desc "DESC", Distinct "DISTINCT", Else "ELSE", EndWord "END",
+    Escape "ESCAPE", Exists "EXISTS", For "FOR", From "FROM", Group "GROUP", Having "HAVING", In "IN",
+    Inner "INNER", Insert "INSERT", Into "INTO", Is "IS", Join "JOIN", Left "LEFT", Like "LIKE",
+    Limit "LIMIT", Not "NOT", Offset "OFFSET", On "ON", Or "OR", Order "ORDER", Outer "OUTER",
+    Over "OVER", Right "RIGHT", Select "SELECT", Set "SET", Then "THEN", Top "TOP", Update "UPDATE",
+    Value "VALUE", When "WHEN", Where "WHERE", With "WITH",
 }
 
-/// Words that are literals when spelled exactly so.
-pub(crate) const LITERAL_WORDS: [&str; 4] = ["true", "false", "null", "undefined"];
+/// Words that are reserved only when spelled exactly so: `c.TRUE` names a property, `c.true` does not.
+const EXACT_WORDS: [(&str, ExactWord); 7] = [
+    ("true", ExactWord::True),
+    ("false", ExactWord::False),
+    ("null", ExactWord::Null),
+    ("undefined", ExactWord::Undefined),
+    ("NaN", ExactWord::NaN),
+    ("Infinity", ExactWord::Infinity),
+    ("udf", ExactWord::Udf),
+];
+
+/// See [`EXACT_WORDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExactWord {
+    True,
+    False,
+    Null,
+    Undefined,
+    NaN,
+    Infinity,
+    Udf,
+}
 
 macro_rules! symbols {
     ($($name:ident $text:literal),* $(,)?) => {
@@ -128,12 +166,11 @@ impl Lexer<'_> {
     fn skip_blanks(&mut self) {
         loop {
             let rest = self.rest();
-            let blanks = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
-            self.at += blanks;
+            self.at += rest.len() - rest.trim_start().len();
             if !self.rest().starts_with("--") {
                 return;
             }
-            self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+            self.at += self.rest().find(['\n', '\r']).unwrap_or(self.rest().len());
         }
     }
 
@@ -143,6 +180,9 @@ impl Lexer<'_> {
         };
         if starts_name(first) {
             let word = self.take_name();
+            if let Some((_, exact)) = EXACT_WORDS.iter().find(|(text, _)| *text == word) {
+                return TokenKind::Exact(*exact);
+            }
             return Keyword::find(word).map_or(TokenKind::Identifier, TokenKind::Keyword);
         }
         let second = self.text.as_bytes().get(self.at + 1).copied().unwrap_or(0);
@@ -191,9 +231,11 @@ impl Lexer<'_> {
             self.at += 2;
             let rest = self.rest();
             let count = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_hexdigit()).len();
+            let fits = rest.get(..count).is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok());
             self.at += count;
-            return self.finish_number(count > 0);
+            return self.finish_number(fits);
         }
+        let start = self.at;
         self.take_digits();
         if self.rest().starts_with('.') {
             self.at += 1;
@@ -206,46 +248,57 @@ impl Lexer<'_> {
                 self.at += 1;
             }
             complete = self.take_digits() > 0;
+            let value = self.text[start..self.at].parse::<f64>();
+            complete &= value.is_ok_and(f64::is_finite);
         }
         self.finish_number(complete)
     }
 
-    /// A number that runs into a name, such as `12ab`, is no number.
     fn finish_number(&mut self, complete: bool) -> TokenKind {
-        if self.peek().is_some_and(starts_name) {
+        let start = self.at;
+        if self.peek().is_some_and(continues_name) {
             self.take_name();
-            return TokenKind::Invalid;
         }
-        if complete { TokenKind::Number } else { TokenKind::Invalid }
+        if complete && self.at == start { TokenKind::Number } else { TokenKind::InvalidNumber }
     }
 
+    /// A string may span lines. A backslash takes the next character as it is, except for the escapes of JSON.
     fn take_string(&mut self, quote: char) -> TokenKind {
         self.at += 1;
-        let mut valid = true;
         loop {
             let Some(next) = self.peek() else {
-                return TokenKind::Invalid;
+                return TokenKind::InvalidString;
             };
             self.at += next.len_utf8();
-            match next {
-                '\\' => {
-                    let Some(escaped) = self.peek() else {
-                        return TokenKind::Invalid;
+            if next == quote {
+                return TokenKind::String;
+            }
+            if next != '\\' {
+                continue;
+            }
+            let Some(escaped) = self.peek() else {
+                return TokenKind::InvalidString;
+            };
+            self.at += escaped.len_utf8();
+            if escaped == 'u' {
+                for _ in 0..4 {
+                    let Some(digit) = self.peek() else {
+                        return TokenKind::InvalidString;
                     };
-                    self.at += escaped.len_utf8();
-                    valid &= matches!(escaped, '\'' | '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' | 'u');
-                    if escaped == 'u' {
-                        let digits = self.text.as_bytes().get(self.at..self.at + 4).unwrap_or(&[]);
-                        valid &= digits.len() == 4 && digits.iter().all(u8::is_ascii_hexdigit);
+                    self.at += digit.len_utf8();
+                    if !digit.is_ascii_hexdigit() {
+                        return TokenKind::InvalidString;
                     }
                 }
-                _ if next == quote => {
-                    return if valid { TokenKind::String } else { TokenKind::Invalid };
-                }
-                _ => valid &= next >= ' ',
             }
         }
     }
+}
+
+/// Whether the text, standing alone, is a name that is not reserved.
+pub(crate) fn is_name(text: &str) -> bool {
+    let found = tokens(text);
+    matches!(found.first(), Some(token) if token.kind == TokenKind::Identifier && token.span.of(text) == text)
 }
 
 pub(crate) fn starts_name(c: char) -> bool {
@@ -304,13 +357,8 @@ fn flush_units(units: &mut Vec<u16>, text: &mut String) {
 #[expect(clippy::cast_precision_loss, reason = "integers beyond 63 bits are doubles")]
 pub fn decode_number(literal: &str) -> Number {
     if let Some(digits) = literal.strip_prefix("0x").or_else(|| literal.strip_prefix("0X")) {
-        return i64::from_str_radix(digits, 16).map_or_else(
-            |_| {
-                let value = digits.chars().filter_map(|c| c.to_digit(16));
-                Number::Double(value.fold(0.0, |sum, digit| sum * 16.0 + f64::from(digit)))
-            },
-            Number::Int,
-        );
+        // 64 bits, of which the first is the sign.
+        return Number::Int(u64::from_str_radix(digits, 16).unwrap_or(0).cast_signed());
     }
     if let Ok(value) = literal.parse::<i64>() {
         return Number::Int(value);

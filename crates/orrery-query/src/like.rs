@@ -53,8 +53,16 @@ impl Pattern {
         Self { parts }
     }
 
-    /// Whether the whole text matches; `None` if finding out takes more than `steps_max` steps.
-    pub fn matches(&self, text: &str, steps_max: usize) -> Option<bool> {
+    /// Whether the whole text matches; `None` if finding out takes more than `steps_max` steps. They are counted by
+    /// `take`, some at a time, whose error ends the search.
+    pub fn matches<E>(
+        &self,
+        text: &str,
+        steps_max: usize,
+        take: &mut dyn FnMut(u64) -> Result<(), E>,
+    ) -> Result<Option<bool>, E> {
+        /// How many steps are counted together.
+        const COUNTED_AT_ONCE: usize = 4096;
         let mut steps = 0;
         let mut rest = text.chars();
         let mut part = 0;
@@ -63,12 +71,15 @@ impl Pattern {
         loop {
             steps += 1;
             if steps > steps_max {
-                return None;
+                return Ok(None);
+            }
+            if steps.is_multiple_of(COUNTED_AT_ONCE) {
+                take(COUNTED_AT_ONCE as u64)?;
             }
             if self.parts.get(part) == Some(&Part::Run) {
                 part += 1;
                 if part == self.parts.len() {
-                    return Some(true);
+                    return Ok(Some(true));
                 }
                 retry = Some((part, rest.clone()));
                 continue;
@@ -76,7 +87,7 @@ impl Pattern {
             let mut ahead = rest.clone();
             let next = ahead.next();
             let matched = match (self.parts.get(part), next) {
-                (None, None) => return Some(true),
+                (None, None) => return Ok(Some(true)),
                 (Some(wanted), Some(c)) => wanted.accepts(c),
                 _ => false,
             };
@@ -86,10 +97,10 @@ impl Pattern {
                 continue;
             }
             let Some((after, from)) = &mut retry else {
-                return Some(false);
+                return Ok(Some(false));
             };
             if from.next().is_none() {
-                return Some(false);
+                return Ok(Some(false));
             }
             part = *after;
             rest = from.clone();

@@ -9,6 +9,10 @@ pub const TEXT_BYTES_MAX: usize = 512 * 1024;
 pub const JOINS_MAX: usize = 10;
 /// Calls of user-defined functions in one query text.
 pub const UDF_CALLS_MAX: usize = 10;
+/// Search terms of one FullTextScore.
+pub const SEARCH_TERMS_MAX: usize = 5;
+/// Arguments of one RRF.
+pub const FUSED_SCORES_MAX: usize = 100;
 /// Aggregates in a query whose results clients merge.
 pub const MERGED_AGGREGATES_MAX: usize = 21;
 /// Members of one IN list.

@@ -62,7 +62,11 @@ fn arithmetic(operator: BinaryOperator, left: Number, right: Number) -> Value {
         B::Subtract => (a - b).into(),
         B::Multiply => (a * b).into(),
         B::Divide => (a / b).into(),
-        B::Modulo => (a % b).into(),
+        // Integers keep what a double has no room for.
+        B::Modulo => match (left, right) {
+            (Number::Int(a), Number::Int(b)) if b != 0 => a.wrapping_rem(b).into(),
+            _ => (a % b).into(),
+        },
         B::BitAnd => i64::from(to_int32(left) & to_int32(right)).into(),
         B::BitOr => i64::from(to_int32(left) | to_int32(right)).into(),
         B::BitXor => i64::from(to_int32(left) ^ to_int32(right)).into(),

@@ -13,17 +13,27 @@ use crate::ast::{
     Collection, Count, CountValue, Direction, Expr, ExprKind, Literal, LogicalOperator, OrderBy, Query,
     Selection, Source, Step, SubqueryKind, UnaryOperator,
 };
+use crate::lexer;
 
 /// The canonical text of a query.
 pub fn query(query: &Query) -> String {
-    let mut printer = Printer { out: String::with_capacity(256), indent: 0 };
+    print(query, false)
+}
+
+/// The text of a query in a plan: the service knows no ALL behind its parser.
+pub(crate) fn planned(query: &Query) -> String {
+    print(query, true)
+}
+
+fn print(query: &Query, expands_all: bool) -> String {
+    let mut printer = Printer { out: String::with_capacity(256), indent: 0, expands_all };
     printer.query(query);
     printer.out
 }
 
 /// The canonical text of an expression.
 pub fn expression(expr: &Expr) -> String {
-    let mut printer = Printer { out: String::with_capacity(64), indent: 0 };
+    let mut printer = Printer { out: String::with_capacity(64), indent: 0, expands_all: true };
     printer.expr(expr);
     printer.out
 }
@@ -31,6 +41,8 @@ pub fn expression(expr: &Expr) -> String {
 struct Printer {
     out: String,
     indent: usize,
+    /// Whether `ALL(…)` is written as `NOT EXISTS(…)`.
+    expands_all: bool,
 }
 
 impl Printer {
@@ -105,7 +117,11 @@ impl Printer {
                 printer.expr(&item.expr);
                 if let Some(alias) = &item.alias {
                     printer.push(" AS ");
-                    printer.push(&alias.text);
+                    if item.quoted && !lexer::is_name(&alias.text) {
+                        write_json_string(&alias.text, &mut printer.out);
+                    } else {
+                        printer.push(&alias.text);
+                    }
                 }
             }),
         }
@@ -126,14 +142,18 @@ impl Printer {
 
     fn count(&mut self, count: &Count) {
         match &count.value {
-            CountValue::Literal(value) => self.number(&value.to_string()),
-            CountValue::NotInteger(value) => self.number(&number_text(*value)),
+            CountValue::Literal(value) => self.push(&value.to_string()),
+            CountValue::NotInteger(value) => self.push(&number_text(*value)),
             CountValue::Parameter(name) => self.push(name),
         }
     }
 
-    fn number(&mut self, text: &str) {
-        self.push(text);
+    fn number(&mut self, number: Number) {
+        match number {
+            // Writing to a String cannot fail.
+            Number::Int(value) => drop(write!(self.out, "{value}")),
+            Number::Double(value) => self.push(&number_text(value)),
+        }
     }
 
     fn source(&mut self, source: &Source) {
@@ -165,14 +185,14 @@ impl Printer {
                         }
                         Step::Quoted(name) => self.quoted_member(&name.text),
                         Step::Index(index) => {
-                            // Writing to a String cannot fail.
-                            let _ = write!(self.out, "[{index}]");
+                            self.push("[");
+                            self.number(*index);
+                            self.push("]");
                         }
                     }
                 }
             }
             Collection::Subquery(query) => self.nested(query),
-            Collection::Call(expr) => self.expr(expr),
         }
     }
 
@@ -201,10 +221,10 @@ impl Printer {
             ExprKind::Member { base, name, quoted } => {
                 self.base(base);
                 if *quoted {
-                    self.quoted_member(name);
+                    self.quoted_member(&name.text);
                 } else {
                     self.push(".");
-                    self.push(name);
+                    self.push(&name.text);
                 }
             }
             ExprKind::Index { base, index } => {
@@ -221,7 +241,7 @@ impl Printer {
             ExprKind::Object(members) => {
                 self.push("{");
                 self.separated(members, |printer, (key, value)| {
-                    write_json_string(key, &mut printer.out);
+                    write_json_string(&key.text, &mut printer.out);
                     printer.push(": ");
                     printer.expr(value);
                 });
@@ -236,19 +256,49 @@ impl Printer {
                 self.separated(&call.arguments, Self::expr);
                 self.push(")");
             }
-            ExprKind::Subquery { kind, query } => {
-                self.push(match kind {
-                    SubqueryKind::Scalar => "",
-                    SubqueryKind::Exists => "EXISTS",
-                    SubqueryKind::Array => "ARRAY",
-                    SubqueryKind::All => "ALL",
-                    SubqueryKind::First => "FIRST",
-                    SubqueryKind::Last => "LAST",
-                });
-                self.nested(query);
+            ExprKind::Subquery { kind, query } => self.subquery(*kind, query),
+            ExprKind::Let { name, value, body } => {
+                self.indent += 1;
+                self.push("(LET ");
+                self.push(&name.text);
+                self.push(" = ");
+                self.expr(value);
+                self.push(" IN (");
+                self.expr(body);
+                self.push("))");
+                self.indent -= 1;
             }
             _ => self.operation(expr),
         }
+    }
+
+    fn subquery(&mut self, kind: SubqueryKind, query: &Query) {
+        match kind {
+            SubqueryKind::Scalar => {}
+            SubqueryKind::Exists => self.push("EXISTS"),
+            SubqueryKind::First => self.push("FIRST"),
+            SubqueryKind::Last => self.push("LAST"),
+            SubqueryKind::Array => {
+                self.push("ARRAY");
+                self.indent += 1;
+                self.nested(query);
+                self.indent -= 1;
+                return;
+            }
+            SubqueryKind::All if !self.expands_all => self.push("ALL"),
+            SubqueryKind::All => {
+                let mut inverse = query.clone();
+                let always = Expr::new(ExprKind::Literal(Literal::Bool(true)), query.span);
+                let operand = Box::new(inverse.filter.take().unwrap_or(always));
+                let not = ExprKind::Unary { operator: UnaryOperator::Not, operand };
+                inverse.filter = Some(Expr::new(not, query.span));
+                self.push("(NOT EXISTS");
+                self.nested(&inverse);
+                self.push(")");
+                return;
+            }
+        }
+        self.nested(query);
     }
 
     /// What a property is taken from. A number needs parentheses to keep its dot apart.
@@ -316,7 +366,7 @@ impl Printer {
             }
             ExprKind::In { not, operand, members } => {
                 self.expr(operand);
-                self.push(if *not { " NOT IN (" } else { " IN (" });
+                self.push(if *not { " NOT  IN (" } else { " IN (" });
                 self.separated(members, Self::expr);
                 self.push(")");
             }
@@ -326,7 +376,7 @@ impl Printer {
                 self.expr(&operands[1]);
                 if let Some(escape) = escape {
                     self.push(" ESCAPE ");
-                    write_json_string(escape, &mut self.out);
+                    write_json_string(&escape.text, &mut self.out);
                 }
             }
             _ => self.expr(expr),
@@ -340,25 +390,28 @@ impl Printer {
             Literal::Null => self.push("null"),
             Literal::Bool(true) => self.push("true"),
             Literal::Bool(false) => self.push("false"),
-            Literal::Number(Number::Int(value)) => self.number(&value.to_string()),
-            Literal::Number(Number::Double(value)) => self.number(&number_text(*value)),
+            Literal::Number(number) => self.number(*number),
             Literal::String(text) => write_json_string(text, &mut self.out),
         }
     }
 }
 
-/// A double in 15 significant digits if they read back the same, else in 17: what the service's
-/// planner writes, and not always the shortest text.
+/// A double as the service's planner writes it, which is not always the shortest text: whole numbers in 17
+/// significant digits, others in 15 if they read back the same, else in 17.
 pub(crate) fn number_text(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
     }
     if value.is_infinite() {
-        // There is no literal for the negative one; an overflowing exponent reads back the same.
-        return if value > 0.0 { "Infinity".into() } else { "-1e999".into() };
+        return if value > 0.0 { "Infinity".into() } else { "-Infinity".into() };
     }
-    let short = significant_digits(value, 15);
-    if short.parse() == Ok(value) { short } else { significant_digits(value, 17) }
+    if value.fract() != 0.0 {
+        let short = significant_digits(value, 15);
+        if short.parse() == Ok(value) {
+            return short;
+        }
+    }
+    significant_digits(value, 17)
 }
 
 /// As C prints with `%.{digits}g`.
@@ -369,14 +422,17 @@ fn significant_digits(value: f64, digits: usize) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let decimals = usize::try_from(i32::try_from(precision).unwrap_or(0) - exponent);
     match decimals {
-        Ok(decimals) if exponent >= -5 => {
+        Ok(decimals) if exponent >= -4 => {
             let plain = format!("{value:.decimals$}");
             if plain.contains('.') { trimmed(&plain).to_owned() } else { plain }
         }
-        _ => format!("{}e{exponent}", trimmed(mantissa)),
+        _ => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trimmed(mantissa), exponent.unsigned_abs())
+        }
     }
 }
 
 fn trimmed(decimal: &str) -> &str {
-    decimal.trim_end_matches('0').trim_end_matches('.')
+    if decimal.contains('.') { decimal.trim_end_matches('0').trim_end_matches('.') } else { decimal }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Grouping {
     pub(crate) aggregates: Vec<(Aggregate, Node)>,
     /// The slots of the keys, then of the aggregates.
     pub(crate) slots: Vec<usize>,
+    /// The order in which groups come, over the same slots.
+    pub(crate) order: Vec<(Node, Direction)>,
 }
 
 #[derive(Debug)]
@@ -157,6 +159,12 @@ pub(crate) enum Node {
         kind: SubqueryKind,
         block: Box<Block>,
     },
+    /// Computes the value, binds it to the slot, and computes the body.
+    Let {
+        slot: usize,
+        value: Box<Node>,
+        body: Box<Node>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +190,14 @@ pub(crate) struct FunctionCall {
     /// The property the call is about, such as `/text`, if its policy matters.
     pub(crate) path: Option<String>,
     pub(crate) distance: Option<DistanceFunction>,
+}
+
+impl Program {
+    /// Whether its FROM subquery gathers rows of the whole container before the rest can begin, so that the answers of
+    /// several ranges do not add up.
+    pub fn collects_over_container(&self) -> bool {
+        self.block.collects_first
+    }
 }
 
 impl Block {

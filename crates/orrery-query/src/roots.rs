@@ -81,6 +81,7 @@ fn of_node<'p>(node: &'p Node, roots: &mut BTreeSet<&'p str>) -> bool {
         Node::Like { operands, .. } => operands.iter().all(|node| of_node(node, roots)),
         Node::Call(call) => call.arguments.iter().all(|node| of_node(node, roots)),
         Node::Subquery { block, .. } => of_block(block, roots, true),
+        Node::Let { value, body, .. } => of_node(value, roots) && of_node(body, roots),
     }
 }
 
@@ -107,7 +108,7 @@ mod tests {
             ("SELECT {\"k\": [c.a, c.b ?? c.d]} AS o FROM c ORDER BY c.e", "a b d e"),
             ("SELECT VALUE (SELECT VALUE SUM(t.n) FROM t IN c.list) FROM c", "list"),
             ("SELECT c.a FROM c WHERE EXISTS(SELECT VALUE 1 FROM t IN c.b WHERE t = c.d)", "a b d"),
-            ("SELECT VALUE UPPER(c.a) FROM c WHERE c.b LIKE \"x%\" AND c.d BETWEEN c.e AND 5", "a b d e"),
+            ("SELECT VALUE UPPER(c.a) FROM c WHERE c.b LIKE \"x%\" AND (c.d BETWEEN c.e AND 5)", "a b d e"),
             ("SELECT VALUE COUNT(1) FROM c", ""),
             ("SELECT VALUE udf.f(c.a) FROM c", "a"),
             ("SELECT VALUE x.b FROM (SELECT c.a AS b FROM c) x", "a"),

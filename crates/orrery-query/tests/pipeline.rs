@@ -5,7 +5,7 @@ mod common;
 
 use common::{NOW_MS, Setup, cases, compile, json, run, run_with, text};
 use orrery_model::{Object, Value, value};
-use orrery_query::context::{Context, Policies, Random, Work};
+use orrery_query::context::{Context, Interrupt, Policies, Random, Work};
 use orrery_query::error::EvalError;
 use orrery_query::filter::{IndexCondition, Test, index_condition};
 use orrery_query::pipeline::{Options, Pipeline, ResumePoint, Row, Shape};
@@ -265,6 +265,149 @@ fn work_is_bounded() {
         pipeline.feed(Row { document: &document, ordinal: 0, text_bytes: 0 }, &context),
         Err(EvalError::WorkExceeded)
     );
+}
+
+/// Lets an evaluation go on for some time, and notes how long it went without asking.
+struct Patience {
+    state: std::sync::Mutex<(std::time::Instant, std::time::Duration)>,
+    ends_at: std::time::Instant,
+}
+
+impl Patience {
+    fn new(time: std::time::Duration) -> Self {
+        let now = std::time::Instant::now();
+        Self { state: std::sync::Mutex::new((now, std::time::Duration::ZERO)), ends_at: now + time }
+    }
+
+    fn note(&self) -> std::time::Duration {
+        let mut state = self.state.lock().unwrap();
+        let waited = state.0.elapsed();
+        *state = (std::time::Instant::now(), state.1.max(waited));
+        state.1
+    }
+}
+
+impl Interrupt for Patience {
+    fn check(&self) -> Result<(), EvalError> {
+        self.note();
+        if std::time::Instant::now() > self.ends_at { Err(EvalError::TimedOut) } else { Ok(()) }
+    }
+}
+
+/// Whatever makes a query slow, it asks often whether it may go on, and ends when it may not.
+#[test]
+fn slow_queries_can_be_interrupted() {
+    let setup = no_setup();
+    let random = Random::new(1);
+    let numbers = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let long = "a".repeat(400_000);
+    let texts = vec![format!("\"{}\"", "ab".repeat(500)); 900].join(",");
+    let rows = vec!["1"; 2000].join(",");
+    let document = parse(&format!(
+        r#"{{"s":"{long}","n":[{}],"t":[{texts}],"r":[{rows}],"words":"{}"}}"#,
+        numbers(60_000),
+        "word ".repeat(60_000)
+    ));
+    let terms = (0..3000).map(|n| format!("{{\"term\":\"wurd{n}\",\"distance\":2}}")).collect::<Vec<_>>();
+    for query in [
+        "SELECT VALUE RegexMatch(c.s, '(?=a*b)x') FROM c".to_owned(),
+        "SELECT VALUE RegexMatch(c.s, '(a*)b\\\\1') FROM c".to_owned(),
+        "SELECT VALUE RegexMatch(c.s, 'x(?!y)|(?<=b)a*b') FROM c".to_owned(),
+        "SELECT VALUE COUNT(1) FROM c JOIN x IN c.n WHERE ARRAY_CONTAINS(c.n, -x)".to_owned(),
+        "SELECT VALUE COUNT(1) FROM c JOIN x IN c.n WHERE EXISTS(SELECT VALUE y FROM y IN c.n WHERE y = -x)"
+            .to_owned(),
+        format!("SELECT VALUE ARRAY_CONTAINS_ALL(c.n, {}) FROM c", vec!["59999"; 40_000].join(",")),
+        format!("SELECT VALUE c.s LIKE '%{}b' FROM c", "a".repeat(3000)),
+        "SELECT VALUE COUNT(1) FROM c JOIN x IN c.n WHERE CONTAINS(c.s, CONCAT('b', ToString(x)))".to_owned(),
+        "SELECT VALUE COUNT(1) FROM c JOIN x IN c.n WHERE UPPER(c.s) = LOWER(c.s)".to_owned(),
+        "SELECT VALUE COUNT(1) FROM c JOIN x IN c.t JOIN y IN c.t JOIN z IN c.r WHERE x != y".to_owned(),
+        "SELECT VALUE COUNT(1) FROM c JOIN x IN c.n WHERE ARRAY_LENGTH(SetUnion(c.n, c.n)) = 0".to_owned(),
+        format!("SELECT VALUE FullTextContainsAny(c.words, {}) FROM c", terms.join(",")),
+        "SELECT VALUE COUNT(1) FROM c JOIN x IN c.n WHERE ARRAY_LENGTH([c.n, c.n]) = 0".to_owned(),
+    ] {
+        let time = std::time::Duration::from_millis(500);
+        let patience = Patience::new(time);
+        let work = Work::new(u64::MAX).with_interrupt(&patience);
+        let context = Context::new(NOW_MS, &random, &setup.policies).with_work(&work);
+        let program = compile(&query, &setup).map_err(|failure| failure.message()).unwrap();
+        let mut pipeline = Pipeline::new(program, Options::default());
+        let started = std::time::Instant::now();
+        let fed = pipeline.feed(Row { document: &document, ordinal: 0, text_bytes: 0 }, &context);
+        let shown = &query[..query.len().min(100)];
+        // Some end in their own way before.
+        let ended = fed == Err(EvalError::TimedOut) || started.elapsed() < time * 2;
+        assert!(ended, "{shown} {fed:?} {:?}", started.elapsed());
+        let longest = patience.note();
+        assert!(longest < std::time::Duration::from_secs(5), "{shown} did not ask for {longest:?}");
+    }
+}
+
+/// Look-around and back references in texts that are tried place by place.
+#[test]
+fn long_texts_are_matched_as_short_ones() {
+    let setup = no_setup();
+    let random = Random::new(1);
+    let (much, more) = ("ab ".repeat(2000), "é".repeat(3000));
+    for (text, pattern, expected) in [
+        (format!("{much}xy"), "(?<=x)y", true),
+        (format!("{much}xy"), "(?<!x)y", false),
+        (format!("{much}foobar"), "foo(?!bar)", false),
+        (format!("{much}foobaz{much}"), "foo(?!bar)", true),
+        (format!("{much}cc"), "([a-z])\\1", true),
+        (much.clone(), "([a-z])\\1", false),
+        (much.clone(), "^(?=b)", false),
+        (much.clone(), "^(?=a)", true),
+        (format!("{much}z"), "(?=z)z$", true),
+        (format!("{much}z "), "(?=z)z$", false),
+        (format!("{more}x"), "(?<=é)x", true),
+        (more.clone(), "(?<=x)é", false),
+        (more.clone(), "(?!é)$", true),
+        (format!("{much}c"), "(?:(?!c).)*c", true),
+        (format!("{much}1"), "(?=.*[0-9])(?=.*[a-z])1", false),
+        (format!("{much}1a"), "(?=.*[0-9])(?=.*[a-z])1", true),
+    ] {
+        let mut row = Object::new();
+        row.set("s", Value::from(text.as_str()));
+        row.set("p", Value::from(pattern));
+        let document = Value::from(row);
+        let query = "SELECT VALUE RegexMatch(c.s, c.p) FROM c";
+        let program = compile(query, &setup).map_err(|failure| failure.message()).unwrap();
+        let context = Context::new(NOW_MS, &random, &setup.policies);
+        let mut pipeline = Pipeline::new(program, Options::default());
+        pipeline.feed(Row { document: &document, ordinal: 0, text_bytes: 0 }, &context).unwrap();
+        let found: Vec<Value> = pipeline.take().into_iter().map(|output| output.value).collect();
+        assert_eq!(found, [Value::from(expected)], "{pattern} in {} bytes", text.len());
+    }
+}
+
+/// Steps are in proportion to the work.
+#[test]
+fn steps_grow_with_the_work() {
+    let setup = no_setup();
+    let random = Random::new(1);
+    let steps = |query: &str, count: usize| {
+        let numbers = (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let document = parse(&format!(r#"{{"n":[{numbers}],"s":"{}"}}"#, "a".repeat(count)));
+        let work = Work::new(u64::MAX);
+        let context = Context::new(NOW_MS, &random, &setup.policies).with_work(&work);
+        let program = compile(query, &setup).map_err(|failure| failure.message()).unwrap();
+        let mut pipeline = Pipeline::new(program, Options::default());
+        pipeline.feed(Row { document: &document, ordinal: 0, text_bytes: 0 }, &context).unwrap();
+        work.steps()
+    };
+    for (query, factor) in [
+        ("SELECT VALUE COUNT(1) FROM c JOIN x IN c.n", 2),
+        ("SELECT VALUE CONTAINS(c.s, 'b') FROM c", 2),
+        ("SELECT VALUE ARRAY_CONTAINS(c.n, -1) FROM c", 2),
+        ("SELECT VALUE COUNT(1) FROM c JOIN x IN c.n WHERE ARRAY_CONTAINS(c.n, -x)", 4),
+        ("SELECT VALUE RegexMatch(c.s, '(?=a*b)x') FROM c", 4),
+    ] {
+        let (small, large) = (steps(query, 2000), steps(query, 4000));
+        let expected = small * factor;
+        assert!(large.abs_diff(expected) < expected / 4, "{query}: {small} then {large}");
+    }
+    // An ordinary filter takes a few steps.
+    assert!(steps("SELECT * FROM c WHERE c.x = 1 AND c.y > 2 OR c.z != 3", 10) < 20);
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn rejected_texts_do_not_parse() {
     for case in &cases {
         let query = text(case, "query");
         let error = parser::parse(query).expect_err(query);
-        assert!(matches!(error.code, Code::Sc(1001 | 1002 | 1010)), "{query}: {error:?}");
+        assert!(matches!(error.code, Code::Sc(1001 | 1002 | 1010 | 1011 | 1012)), "{query}: {error:?}");
         assert!(error.location.is_some(), "{query}");
     }
 }

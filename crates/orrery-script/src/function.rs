@@ -1,4 +1,4 @@
-//! User-defined functions of one query: compiled once, called for row after row.
+//! User-defined functions of one query: compiled once, called for every row.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,19 +12,21 @@ use crate::{Cancellation, Limits, ScriptError};
 const FUNCTIONS: &str = include_str!("prelude/functions.js");
 const DRIVER: &str = "\u{0}functions";
 
-/// Why a call gave nothing.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FunctionError {
+    /// The function threw, or its result is not JSON.
     #[error("{0}")]
     Failed(String),
+    /// All calls of the query together exceeded the time limit.
     #[error("the functions of the query took too long")]
     TimedOut,
 }
 
-/// The functions that one query calls, in a sandbox of their own.
+/// The functions that one query calls, in their own sandbox.
 pub struct Functions {
     sandbox: Sandbox,
-    /// How much of the time is left for all calls together.
+    /// Time left for all calls together.
     left: Mutex<Duration>,
 }
 
@@ -78,7 +80,7 @@ impl Functions {
         Ok(Self { sandbox, left })
     }
 
-    /// Calls a function; `None` as result is `undefined`.
+    /// Calls a function; `Ok(None)` is `undefined`.
     pub fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>, FunctionError> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
@@ -117,7 +119,7 @@ fn arguments_text(arguments: &[Value]) -> String {
     text
 }
 
-/// The next number in [0, 1), by the splitmix64 step.
+/// The next number in [0, 1), by one step of SplitMix64.
 #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
 fn next_random(state: &Mutex<u64>) -> f64 {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);

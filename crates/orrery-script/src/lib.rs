@@ -1,16 +1,18 @@
-//! Stored procedures, triggers and user-defined functions: JavaScript under limits.
+//! Stored procedures, triggers and user-defined functions: JavaScript with limits.
 //!
-//! A script runs in a sandbox of its own: an engine without files, network, modules or timers, whose memory, stack
-//! and time are limited before the first line of anything runs. It knows no database. What a script asks of its
-//! collection goes, as JSON text, to a [`Host`], which may refuse; the rest of the server-side programming interface
-//! is JavaScript itself (`prelude/`).
+//! Every script runs in its own sandbox: an engine without files, network, modules or timers, whose memory, stack and
+//! time are limited before any code runs in it. This crate knows no database. What a script requests from its collection
+//! goes to a [`Host`] as JSON text, and the host may refuse; the rest of the server-side API is JavaScript itself
+//! (`prelude/`).
 //!
-//! The caller brings the thread: running a script blocks until it has ended or was stopped.
+//! The caller provides the thread: running a script blocks until it has finished or was stopped. Left out: scheduling and
+//! transactions, which are the database's part (`docs/design/0007-script-transactions.md`).
 
 mod function;
 mod memory;
 mod procedure;
 mod sandbox;
+mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,26 +21,26 @@ use std::time::Duration;
 pub use function::{FunctionError, Functions};
 pub use procedure::{Invocation, Outcome, Role, run};
 
-/// What a sandbox may use.
+/// The resources a sandbox may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// From the first line to the last.
+    /// Total run time.
     pub time: Duration,
-    /// After so long no further operation is accepted, so that a script can end in order.
+    /// After this time no further operation is accepted, so that a script can finish in an orderly way.
     pub accepts: Duration,
     pub memory_bytes: usize,
     pub stack_bytes: usize,
-    /// Characters of the response body.
+    /// Maximum length of the response body, in characters.
     pub message_characters: usize,
-    /// Characters that `console.log` may gather.
+    /// Maximum length of the output of `console.log`, in characters.
     pub log_characters: usize,
 }
 
 impl Limits {
-    /// The service's.
+    /// The time limit of the service.
     pub const TIME: Duration = Duration::from_secs(5);
 
-    /// The service's limits for so much time, of which the last fifth is for ending.
+    /// The service's limits with this time limit, the last fifth of which is reserved for finishing.
     pub fn for_time(time: Duration) -> Self {
         Self {
             time,
@@ -51,18 +53,19 @@ impl Limits {
     }
 }
 
-/// The other side of a script: what it may ask of the database, and the world's time and chance.
+/// What a script may use of its environment: operations on the database, the clock and the RNG.
 pub trait Host: Send {
-    /// Carries out one operation. Both texts are JSON; the answer is
-    /// `{"error": null or {"number", "body"}, "body": …, "options": {…}}`. `None` = the script must end.
+    /// Executes one operation. Arguments and result are JSON; the result is
+    /// `{"error": null or {"number", "body"}, "body": …, "options": {…}}`. `None` = the script must stop.
     fn call(&mut self, operation: &str, payload: &str) -> Option<String>;
 
-    /// Whether there is room for a further operation.
+    /// Whether the transaction can take another operation.
     fn accepts(&self) -> bool;
 
-    /// Milliseconds since 1970 when the script began.
+    /// When the script started, in milliseconds since 1970.
     fn started_at_ms(&self) -> i64;
 
+    /// Random bits, for `Math.random` and new ids.
     fn random(&mut self) -> u64;
 }
 
@@ -71,16 +74,18 @@ pub trait Host: Send {
 pub struct Cancellation(Arc<AtomicBool>);
 
 impl Cancellation {
+    /// Makes the script stop at its next check.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
     }
 
+    /// Whether [`Cancellation::cancel`] was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// Why a script did not end well. All it has done is to be undone.
+/// Why a script failed. The caller must roll back everything it did.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// The text is not a function.
@@ -91,17 +96,18 @@ pub enum ScriptError {
     Thrown {
         /// What was thrown, as text.
         text: String,
-        /// Where, line by line.
+        /// The stack trace.
         stack: String,
         /// The `number` of the error, if it had one.
         number: u16,
     },
+    /// It exceeded [`Limits::time`].
     #[error("the script took too long")]
     TimedOut,
-    /// Nobody waits for it any more.
+    /// The request was abandoned.
     #[error("the script was cancelled")]
     Cancelled,
-    /// The sandbox could not be made.
+    /// The sandbox could not be created.
     #[error("the script engine failed: {0}")]
     Engine(String),
 }

@@ -1,23 +1,22 @@
-//! Memory for an engine, which is also a clock: an engine whose time is over gets no more.
+//! An allocator that enforces the time limit: a script whose time is up gets no more memory.
 //!
-//! The engine looks at its own clock only at calls and jumps, some ten thousand of which may pass between two looks. An
-//! operator on large operands takes long without any of them: texts of megabytes put together ten thousand times are
-//! half a minute. But every operator that makes something asks for room for it, so that is where time can be called:
-//! the engine is told that there is no memory, and whatever the script does with that error, it has the verdict
-//! against it.
+//! The engine checks the clock only at calls and jumps, and only every ten thousand or so of them. An operator on large
+//! operands takes long without any: concatenating megabyte strings ten thousand times takes half a minute. But every
+//! operator that creates something allocates, so the allocator can check the clock as well. Once the time is up it
+//! reports that there is no memory; whatever the script does with that error, its verdict stands.
 
 use std::sync::Arc;
 
 use rquickjs::allocator::{Allocator, RustAllocator};
 
-use crate::sandbox::Watch;
+use crate::watch::Watch;
 
-/// From this size on a piece costs more than a look at the clock.
+/// An allocation of this size costs more than checking the clock.
 const LARGE_BYTES: usize = 16 << 10;
-/// How many small pieces, or kilobytes in such, pass between two looks.
+/// Small allocations, or kilobytes of them, between two clock checks.
 const FUEL: usize = 256;
 
-/// Rust's allocator for as long as a script has time.
+/// Rust's allocator, for as long as the script has time left.
 pub(crate) struct ClockedAllocator {
     watch: Arc<Watch>,
     fuel: usize,
@@ -39,9 +38,9 @@ impl ClockedAllocator {
     }
 }
 
-// SAFETY: each function hands on to `RustAllocator`, which keeps the contract, or returns null, which the contract
-// allows and the engine is used to: its own memory limit answers in the same way. A refused `realloc` leaves the
-// old piece as it was.
+// SAFETY: each function forwards to `RustAllocator`, which upholds the contract, or returns null, which the contract
+// allows and the engine handles: its own memory limit does the same. A refused `realloc` leaves the old allocation
+// untouched.
 #[expect(unsafe_code, reason = "the trait of the engine's allocators is unsafe to implement")]
 unsafe impl Allocator for ClockedAllocator {
     fn alloc(&mut self, size: usize) -> *mut u8 {
@@ -56,13 +55,13 @@ unsafe impl Allocator for ClockedAllocator {
     }
 
     unsafe fn dealloc(&mut self, ptr: *mut u8) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller upholds the same contract.
         unsafe { RustAllocator.dealloc(ptr) }
     }
 
     unsafe fn realloc(&mut self, ptr: *mut u8, new_size: usize) -> *mut u8 {
         if self.may_have(new_size) {
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: the caller upholds the same contract.
             unsafe { RustAllocator.realloc(ptr, new_size) }
         } else {
             std::ptr::null_mut()
@@ -70,7 +69,7 @@ unsafe impl Allocator for ClockedAllocator {
     }
 
     unsafe fn usable_size(ptr: *mut u8) -> usize {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller upholds the same contract.
         unsafe { RustAllocator::usable_size(ptr) }
     }
 }

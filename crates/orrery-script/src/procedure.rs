@@ -1,4 +1,4 @@
-//! Running a stored procedure or a trigger.
+//! Runs a stored procedure or a trigger.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,12 +6,13 @@ use orrery_model::value::{self, write_json_string};
 use rquickjs::prelude::Func;
 use rquickjs::{Ctx, Function, Object};
 
-use crate::sandbox::{Sandbox, Watch, compile, evaluate};
+use crate::sandbox::{Sandbox, compile, evaluate};
+use crate::watch::Watch;
 use crate::{Cancellation, Host, Limits, ScriptError};
 
 const CONTEXT: &str = include_str!("prelude/context.js");
 
-/// What a script is run as.
+/// The kind of script, which decides what it may use of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Procedure,
@@ -19,45 +20,45 @@ pub enum Role {
     PostTrigger,
 }
 
-/// A script and what it is given.
+/// A script and its inputs.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     pub role: Role,
     /// The script's id, which stack traces show.
     pub name: String,
     pub source: String,
-    /// The JSON array of a procedure's arguments, as it was sent.
+    /// The procedure's arguments: a JSON array, as the client sent it.
     pub arguments: Option<String>,
-    /// The link of the collection by RIDs, and by names.
+    /// The collection's link by RIDs, and by names.
     pub self_link: String,
     pub alt_link: String,
-    /// The JSON of the request's body: the item that a trigger is about.
+    /// The JSON body of the request: the item that a trigger runs on.
     pub request_body: Option<String>,
     /// `Create`, `Replace`, `Upsert`, `Delete`, or `Execute` for a procedure.
     pub operation: &'static str,
-    /// Headers that scripts may look at.
+    /// Headers that scripts may read.
     pub headers: Vec<(String, String)>,
-    /// The JSON of the response's body, for a post-trigger.
+    /// The JSON body of the response, for a post-trigger.
     pub response_body: Option<String>,
-    /// What the container may hold and holds, as the headers of the same names have it.
+    /// The container's quota and usage, in the format of the headers of the same name.
     pub quota: String,
     pub usage: String,
     pub logs: bool,
-    /// Gathers what is logged, also by a script that fails.
+    /// Collects log output, also of a script that fails.
     pub logged: Arc<Mutex<String>>,
 }
 
-/// What a script leaves behind.
+/// The result of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The JSON of the response body; a procedure that sets none has an empty string.
+    /// The JSON body of the response; an empty string if a procedure sets none.
     pub response_body: Option<String>,
-    /// The JSON of the request's body after a pre-trigger.
+    /// The JSON body of the request after a pre-trigger.
     pub request_body: Option<String>,
     pub log: Option<String>,
 }
 
-/// Runs a script to its end, on this thread.
+/// Runs a script on the current thread until it finishes.
 pub fn run(
     invocation: &Invocation,
     limits: &Limits,
@@ -96,7 +97,7 @@ impl<'js> Session<'_, 'js> {
         aborted: &Arc<Mutex<Option<String>>>,
     ) -> Result<Outcome, ScriptError> {
         let driver = self.driver(invocation, host, aborted).map_err(|error| {
-            // Only the prelude has run: what fails here is ours, or the limits are too small for anything.
+            // Only the prelude has run: an error here is a bug of ours, or the limits are too small for anything.
             ScriptError::Engine(format!("{error}: {}", crate::sandbox::describe(&self.ctx)))
         })?;
         let script = compile(&self.ctx, &invocation.source, &invocation.name)?;
@@ -123,7 +124,7 @@ impl<'js> Session<'_, 'js> {
         Ok(Outcome { response_body, request_body, log })
     }
 
-    /// Sets up the programming interface and gives what drives a script through it.
+    /// Sets up the API and returns the object that drives the script.
     fn driver(
         &self,
         invocation: &Invocation,
@@ -132,13 +133,13 @@ impl<'js> Session<'_, 'js> {
     ) -> rquickjs::Result<Object<'js>> {
         let locked = |host: &Arc<Mutex<Box<dyn Host>>>| Arc::clone(host);
         let started_at_ms = host.lock().unwrap_or_else(PoisonError::into_inner).started_at_ms();
-        let (clock, dice) = (Arc::clone(&self.watch), locked(host));
+        let (clock, rng) = (Arc::clone(&self.watch), locked(host));
         Sandbox::prepare(
             &self.ctx,
             Arc::clone(&self.watch),
             #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are exact in a double")]
             move || started_at_ms as f64 + clock.elapsed().as_millis() as f64,
-            move || unit(dice.lock().unwrap_or_else(PoisonError::into_inner).random()),
+            move || unit(rng.lock().unwrap_or_else(PoisonError::into_inner).random()),
         )?;
         let native = Object::new(self.ctx.clone())?;
         let (watch, accepts, asked) = (Arc::clone(&self.watch), self.limits.accepts, locked(host));
@@ -155,10 +156,10 @@ impl<'js> Session<'_, 'js> {
             })
         };
         native.set("call", Func::from(call))?;
-        let dice = locked(host);
+        let rng = locked(host);
         native.set(
             "guid",
-            Func::from(move || guid(&mut **dice.lock().unwrap_or_else(PoisonError::into_inner))),
+            Func::from(move || guid(&mut **rng.lock().unwrap_or_else(PoisonError::into_inner))),
         )?;
         let (watch, reason) = (Arc::clone(&self.watch), Arc::clone(aborted));
         let abort = move |text: String| {
@@ -173,7 +174,7 @@ impl<'js> Session<'_, 'js> {
         context.call((native, setup(invocation, self.limits)))
     }
 
-    /// Runs what promises have left to do. Their failures are theirs alone, as in the service.
+    /// Runs pending promise jobs. Their errors are ignored, as in the service.
     fn run_jobs(&self) {
         while !self.watch.must_stop() && self.ctx.execute_pending_job() {}
     }
@@ -192,7 +193,7 @@ impl<'js> Session<'_, 'js> {
         }
         let describe: Function<'js> = member(driver, "describe")?;
         let described: rquickjs::Result<String> = describe.call((value,));
-        // Without room for a description (the script has used up its memory) there is none.
+        // A script that has used up its memory leaves no space for a description.
         Err(described.map_or_else(
             |_| ScriptError::Thrown {
                 text: crate::sandbox::describe(&self.ctx),
@@ -204,12 +205,12 @@ impl<'js> Session<'_, 'js> {
     }
 }
 
-/// A function of the driver.
+/// Gets a function of the driver.
 fn member<'js, T: rquickjs::FromJs<'js>>(driver: &Object<'js>, name: &str) -> Result<T, ScriptError> {
     driver.get(name).map_err(|error| ScriptError::Engine(error.to_string()))
 }
 
-/// Reads the description of an exception.
+/// Parses the description of an exception.
 fn thrown(description: &str) -> ScriptError {
     let parsed = value::parse(description.as_bytes()).unwrap_or_default();
     let text = |name: &str| parsed.get(name).and_then(value::Value::as_str).unwrap_or_default().to_owned();
@@ -225,7 +226,7 @@ fn thrown(description: &str) -> ScriptError {
     ScriptError::Thrown { text: text("text"), stack: stack.join("\n"), number: number.unwrap_or(0) }
 }
 
-/// What the prelude needs to know, as JSON.
+/// The inputs of the prelude, as JSON.
 fn setup(invocation: &Invocation, limits: &Limits) -> String {
     let mut out = String::with_capacity(1024);
     let kind = match invocation.role {

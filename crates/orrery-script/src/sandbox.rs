@@ -1,19 +1,18 @@
-//! One engine with its limits, and the clock that stops it.
+//! One engine with its limits, and the deadline that stops it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::prelude::Func;
 use rquickjs::{Context, Ctx, Function, Object, Runtime, Value};
 
 use crate::memory::ClockedAllocator;
+use crate::watch::Watch;
 use crate::{Cancellation, Limits, ScriptError};
 
 const GROUND: &str = include_str!("prelude/ground.js");
 
-/// Everything of the language but shared memory, the clock of the machine and web interfaces.
+/// The whole language except shared memory, the machine's clock and web APIs.
 type Language = (
     intrinsic::Date,
     intrinsic::Eval,
@@ -27,77 +26,14 @@ type Language = (
     intrinsic::WeakRef,
 );
 
-/// When a script must stop, and whether it was stopped.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    started: Instant,
-    /// Nanoseconds after `started`.
-    deadline: AtomicU64,
-    expired: AtomicBool,
-    aborted: AtomicBool,
-    cancellation: Cancellation,
-}
-
-impl Watch {
-    fn new(time: Duration, cancellation: Cancellation) -> Self {
-        let this = Self {
-            started: Instant::now(),
-            deadline: AtomicU64::new(0),
-            expired: AtomicBool::new(false),
-            aborted: AtomicBool::new(false),
-            cancellation,
-        };
-        this.allow(time);
-        this
-    }
-
-    /// From now on there is so much time.
-    pub(crate) fn allow(&self, time: Duration) {
-        let deadline = self.started.elapsed().saturating_add(time);
-        self.deadline.store(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
-    }
-
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    pub(crate) fn abort(&self) {
-        self.aborted.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_aborted(&self) -> bool {
-        self.aborted.load(Ordering::Acquire)
-    }
-
-    /// Asked by the engine between instructions.
-    pub(crate) fn must_stop(&self) -> bool {
-        let late = self.started.elapsed().as_nanos() >= u128::from(self.deadline.load(Ordering::Acquire));
-        if late {
-            self.expired.store(true, Ordering::Release);
-        }
-        late || self.is_aborted() || self.cancellation.is_cancelled()
-    }
-
-    /// Why the script was stopped from outside, if it was.
-    pub(crate) fn verdict(&self) -> Option<ScriptError> {
-        if self.cancellation.is_cancelled() {
-            Some(ScriptError::Cancelled)
-        } else if self.expired.load(Ordering::Acquire) {
-            Some(ScriptError::TimedOut)
-        } else {
-            None
-        }
-    }
-}
-
-/// An engine that has run nothing of a user's yet.
+/// An engine that has not run any user code yet.
 pub(crate) struct Sandbox {
     pub(crate) context: Context,
     pub(crate) watch: Arc<Watch>,
 }
 
 impl Sandbox {
-    /// Makes an engine. Its limits hold before anything runs in it.
+    /// Creates an engine. Its limits apply before anything runs in it.
     pub(crate) fn new(limits: &Limits, cancellation: Cancellation) -> Result<Self, ScriptError> {
         let engine = |error: rquickjs::Error| ScriptError::Engine(error.to_string());
         let watch = Arc::new(Watch::new(limits.time, cancellation));
@@ -111,7 +47,7 @@ impl Sandbox {
         Ok(Self { context, watch })
     }
 
-    /// Changes the language to what scripts expect. `now` gives milliseconds since 1970, `random` a number in [0, 1).
+    /// Adapts the language to what scripts expect. `now` returns milliseconds since 1970, `random` a number in [0, 1).
     pub(crate) fn prepare<'js>(
         ctx: &Ctx<'js>,
         watch: Arc<Watch>,
@@ -156,8 +92,8 @@ pub(crate) fn evaluate<'js, T: rquickjs::FromJs<'js>>(
     ctx.eval_with_options(source, options)
 }
 
-/// Turns the text of a script into its function. The text is an expression (`function (x) { … }`, `x => …`) that may
-/// end in semicolons, or declarations of which the first is meant.
+/// Compiles the text of a script to its function. The text is an expression (`function (x) { … }`, `x => …`), optionally
+/// with trailing semicolons, or a list of declarations, of which the first is used.
 pub(crate) fn compile<'js>(ctx: &Ctx<'js>, source: &str, name: &str) -> Result<Function<'js>, ScriptError> {
     if has_large_number(source) {
         return Err(ScriptError::Compile(format!("SyntaxError: {NO_LARGE_NUMBERS}")));

@@ -1,9 +1,9 @@
-//! What grouped commits gain on PostgreSQL, without anything around the store: tasks that write new items one after
-//! the other (1 KB of body, eighteen entries of the index and the feed), grouped and with a transaction for each.
+//! Measures group commit on PostgreSQL, with the bare store: concurrent tasks write new items (1 KB of body, eighteen
+//! index and feed entries), grouped and with one transaction each.
 //!
-//! `commit_bench URL [--seconds n] [--rounds n] [--tasks n] [--partitions n]`; prints one line per round and form, and the
-//! ratio of the medians. `scripts/postgres.sh run` with `ORRERY_TEST_FSYNC=on` starts a server for it, whose URL is
-//! taken from `ORRERY_TEST_STORE_URL`.
+//! `commit_bench URL [--seconds n] [--rounds n] [--tasks n] [--partitions n]` prints one line per round and variant, and
+//! the ratio of the medians. `scripts/postgres.sh run` with `ORRERY_TEST_FSYNC=on` starts a server for it; the URL then
+//! comes from `ORRERY_TEST_STORE_URL`.
 
 #![allow(
     clippy::print_stdout,
@@ -24,7 +24,7 @@ use orrery_storage::{
 
 const ENTRIES: u64 = 18;
 
-/// Mixes a number so that neighbours lie far apart.
+/// Scrambles a number so that consecutive inputs end up far apart.
 fn scattered(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB)

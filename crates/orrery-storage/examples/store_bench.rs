@@ -1,8 +1,8 @@
 //! Measures a store with the write shape of an indexed item: 1 KB of body, twelve index entries put and
 //! twelve deleted, one feed entry put and one deleted, counters.
 //!
-//! `store_bench [--seconds n] [--memory] [--relaxed] [--directory path]`; prints one figure per line. For the
-//! reopening time it starts itself as a child, kills it under load and opens what it left.
+//! `store_bench [--seconds n] [--memory] [--relaxed] [--directory path]` prints one figure per line. To measure the
+//! reopening time it starts itself as a child process, kills it under load and opens its directory.
 
 #![allow(
     clippy::print_stdout,
@@ -182,7 +182,7 @@ async fn measure_writes(store: &Arc<dyn PartitionStore>, writers: u64, seconds: 
             tokio::spawn(async move {
                 let mut latencies = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    // Distinct from the numbers of other rounds and processes: they become index values.
+                    // Distinct from the numbers of other rounds and processes, because they become index values.
                     let number = first + done.fetch_add(1, Ordering::Relaxed);
                     let begun = Instant::now();
                     write_item(store.as_ref(), writer, number).await;
@@ -245,7 +245,7 @@ async fn measure_reads(store: &Arc<dyn PartitionStore>, seconds: u64) {
     report("scan of 100 items", started.elapsed() / rounds);
 }
 
-/// The child: 64 writers until the process is killed.
+/// The child process: 64 writers until it is killed.
 async fn write_until_killed(directory: &Path, settings: &Settings) {
     let store = open(directory, settings);
     for partition in 0..PARTITIONS {
@@ -297,7 +297,7 @@ fn resident_kilobytes() -> u64 {
     proc_field("/proc/self/status", "VmRSS:")
 }
 
-/// User and system time of this process, from the scheduler's clock ticks of ten milliseconds.
+/// User and system time of this process, from clock ticks of ten milliseconds.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

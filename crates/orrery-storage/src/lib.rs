@@ -1,11 +1,14 @@
-//! Ordered bytes in partitions: the contract that the database relies on, and the engines behind it.
+//! Partitioned, ordered, durable bytes: the storage contract and the engines that implement it.
 //!
-//! A store knows nothing of JSON, items or HTTP. It keeps, per physical partition, an ordered map from
-//! byte keys to byte values and a log sequence number, and it runs one-shot transactions on it,
-//! grouped so that concurrent writers share one flush to disk.
+//! A store knows nothing about JSON, items or HTTP. For each physical partition it keeps an ordered map from
+//! byte keys to byte values and a log sequence number (LSN), and runs one-shot transactions on it. Concurrent
+//! writers are grouped so that they share one fsync.
+//!
+//! [`contract`] states what every engine promises. [`Memory`] keeps everything in this process, [`Embedded`]
+//! keeps an LSM tree and a journal in a local directory, [`Postgres`] uses a PostgreSQL server or a Citus
+//! cluster that several processes share. The conformance suite in `tests/suite` runs against all three.
 
 pub mod contract;
-mod coordination;
 mod embedded;
 mod memory;
 mod packed;
@@ -13,11 +16,10 @@ mod postgres;
 mod transaction;
 
 pub use contract::{
-    BoxFuture, CommitError, Committed, Decision, Direction, Entry, ErasedDecision, ErasedOp, Key, KeyRange,
-    Limits, Lsn, Op, PartitionId, PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan,
-    Snapshot, StoreError, View, Want, WriteSet, commit,
+    BoxFuture, CommitError, Committed, Coordination, Decision, Direction, Duty, Entry, ErasedDecision,
+    ErasedOp, Health, Key, KeyRange, Limits, Lsn, Op, PartitionId, PartitionInfo, PartitionRef,
+    PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StoreError, View, Want, WriteSet, commit,
 };
-pub use coordination::{Coordination, Duty};
 pub use embedded::{Durability, Embedded, EmbeddedOptions, OpenError};
 pub use memory::Memory;
 pub use packed::{KeyPacker, PackedKeys};

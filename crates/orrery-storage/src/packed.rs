@@ -1,73 +1,83 @@
-//! Keys in one piece of memory. An item has some fifteen index entries of a hundred bytes: made one by one, taken
-//! to another thread and freed on a third, their allocations cost more than their bytes.
+//! Many keys in one allocation.
+//!
+//! An item has about fifteen index entries of a hundred bytes each. Allocated one by one on one thread and freed
+//! on another, the allocations cost more than the bytes.
 
 use bytes::Bytes;
 
-/// Keys that share their memory, in order, each once.
+/// A sorted set of keys that share one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct PackedKeys {
     bytes: Bytes,
-    /// Where each key begins and ends, in the order of the keys.
-    places: Vec<(u32, u32)>,
+    /// Start and end of each key in the buffer, in key order.
+    spans: Vec<(u32, u32)>,
 }
 
 impl PackedKeys {
+    /// The number of distinct keys.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.spans.len()
     }
 
+    /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.spans.is_empty()
     }
 
-    /// All keys in order.
+    /// The keys in byte order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.places.iter().map(|place| at(&self.bytes, *place))
+        self.spans.iter().map(|span| at(&self.bytes, *span))
     }
 
+    /// Looks the key up by binary search.
     pub fn contains(&self, key: &[u8]) -> bool {
-        self.places.binary_search_by(|place| at(&self.bytes, *place).cmp(key)).is_ok()
+        self.spans.binary_search_by(|span| at(&self.bytes, *span).cmp(key)).is_ok()
     }
 
-    /// The keys that the test holds for. They share the memory of all.
+    /// The keys that pass the test, sharing the same buffer.
     #[must_use]
     pub fn filter(&self, mut test: impl FnMut(&[u8]) -> bool) -> Self {
-        let places = self.places.iter().copied().filter(|place| test(at(&self.bytes, *place)));
-        Self { bytes: self.bytes.clone(), places: places.collect() }
+        let spans = self.spans.iter().copied().filter(|span| test(at(&self.bytes, *span)));
+        Self { bytes: self.bytes.clone(), spans: spans.collect() }
     }
 }
 
-/// Makes packed keys: append one to the bytes, end it, append the next.
+/// Builds [`PackedKeys`]: append a key to [`KeyPacker::bytes`], call [`KeyPacker::end_key`], repeat.
 #[derive(Debug, Default)]
 pub struct KeyPacker {
     bytes: Vec<u8>,
-    places: Vec<(u32, u32)>,
-    begun_at: usize,
+    spans: Vec<(u32, u32)>,
+    key_start: usize,
 }
 
 impl KeyPacker {
+    /// Reserves space for this many keys and bytes in total.
     pub fn with_capacity(keys: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), places: Vec::with_capacity(keys), begun_at: 0 }
+        Self { bytes: Vec::with_capacity(bytes), spans: Vec::with_capacity(keys), key_start: 0 }
     }
 
-    /// Where the next key is to be appended. What is there already must stay.
+    /// The buffer to append the next key to. Earlier bytes must not be changed.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Ends the key that was appended.
+    /// Marks the bytes appended since the last call as one key.
     pub fn end_key(&mut self) {
-        let place =
-            |at: usize| u32::try_from(at).expect("keys are far smaller than a store's limit for commits");
-        self.places.push((place(self.begun_at), place(self.bytes.len())));
-        self.begun_at = self.bytes.len();
+        let offset = |at: usize| u32::try_from(at).expect("the keys of a commit stay far below 4 GB");
+        self.spans.push((offset(self.key_start), offset(self.bytes.len())));
+        self.key_start = self.bytes.len();
     }
 
+    /// Sorts the keys and removes duplicates.
     pub fn finish(self) -> PackedKeys {
-        let Self { bytes, mut places, .. } = self;
-        places.sort_unstable_by(|one, other| at(&bytes, *one).cmp(at(&bytes, *other)));
-        places.dedup_by(|one, other| at(&bytes, *one) == at(&bytes, *other));
-        PackedKeys { bytes: bytes.into(), places }
+        let Self { bytes, mut spans, .. } = self;
+        spans.sort_unstable_by(|one, other| at(&bytes, *one).cmp(at(&bytes, *other)));
+        spans.dedup_by(|one, other| at(&bytes, *one) == at(&bytes, *other));
+        debug_assert!(
+            spans.windows(2).all(|pair| at(&bytes, pair[0]) < at(&bytes, pair[1])),
+            "packed keys are sorted and distinct"
+        );
+        PackedKeys { bytes: bytes.into(), spans }
     }
 }
 
@@ -80,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_come_in_order_and_once() {
+    fn keys_are_sorted_and_distinct() {
         let mut packer = KeyPacker::default();
         for key in ["b", "", "abc", "b", "ab"] {
             packer.bytes().extend_from_slice(key.as_bytes());

@@ -1,8 +1,8 @@
-//! Running one operation: the part of a commit that every engine in this process shares.
+//! Runs one operation to its final decision: the part of a commit that all engines share.
 //!
-//! The engine supplies a function that reads the current value of a key (its overlay of the group's earlier
-//! writes first, then the stored data) and gets back the write set, checked against the limits. Whatever
-//! goes wrong inside the operation, a panic included, stays with that operation.
+//! The engine supplies a function that reads the current value of a key (the group's overlay first, then the
+//! stored data) and gets back a write set that was checked against the limits. Whatever goes wrong inside the
+//! operation, including a panic, fails that operation alone and not its group.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +13,14 @@ use crate::contract::{
     CommitError, Entry, ErasedDecision, ErasedOp, Key, Limits, Lsn, StoreError, View, WriteSet,
 };
 
-/// How often an operation may ask for further reads. Operations need one or two rounds; a limit keeps a
-/// faulty one from holding up its partition for ever.
+/// How often an operation may request further reads. Real operations need one or two rounds; the limit keeps
+/// a buggy one from blocking its partition forever.
 const READ_ROUNDS_MAX: usize = 32;
 
-/// Reads the current value of a key, as the next operation of the group must see it.
+/// Reads a key's current value, as the next operation of the group must see it.
 pub(crate) type ReadCurrent<'a> = dyn FnMut(&[u8]) -> Result<Option<Bytes>, CommitError> + 'a;
 
-/// Runs the decision until it is final. `None` = rejected: nothing to write, no number used.
+/// Runs the decision until it is final. `None` = rejected: nothing to write, no LSN consumed.
 pub(crate) fn run(
     op: &mut dyn ErasedOp,
     lsn: Lsn,
@@ -28,6 +28,7 @@ pub(crate) fn run(
     read_current: &mut ReadCurrent<'_>,
 ) -> Result<Option<WriteSet>, CommitError> {
     let mut running = Running::begin(op)?;
+    // Bounded by `READ_ROUNDS_MAX`: `step` fails once the operation has asked too often.
     loop {
         for key in running.take_wanted() {
             let value = read_current(&key)?;
@@ -39,18 +40,18 @@ pub(crate) fn run(
     }
 }
 
-/// An operation on its way to a final decision, for engines that fetch what it wants in their own time.
+/// An operation that has not reached its final decision yet, for engines that batch the reads themselves.
 pub(crate) struct Running {
     view: Values,
     wanted: Vec<Key>,
     rounds: usize,
 }
 
-/// How far a decision came.
+/// The result of running a decision once.
 pub(crate) enum Step {
-    /// `None` = rejected: nothing to write, no number used.
+    /// `None` = rejected: nothing to write, no LSN consumed.
     Final(Option<WriteSet>),
-    /// It wants to look at further keys first.
+    /// It needs further keys first; see [`Running::take_wanted`].
     Wants,
 }
 
@@ -62,9 +63,10 @@ impl Running {
         Ok(Self { view: Values::default(), wanted, rounds: 0 })
     }
 
-    /// The keys that are still to be supplied.
+    /// The keys that have not been supplied yet.
     pub(crate) fn take_wanted(&mut self) -> Vec<Key> {
         let mut wanted = std::mem::take(&mut self.wanted);
+        // An operation may name a key again in a later round; the value it has seen must not change in between.
         wanted.retain(|key| !self.view.has_read(key));
         wanted
     }
@@ -73,7 +75,7 @@ impl Running {
         self.view.insert(key, value);
     }
 
-    /// Decides with what was supplied.
+    /// Runs the decision on the values supplied so far.
     pub(crate) fn step(
         &mut self,
         op: &mut dyn ErasedOp,
@@ -93,17 +95,18 @@ impl Running {
                     return Ok(Step::Wants);
                 }
                 Err(CommitError::Failed(format!(
-                    "it asked for further reads more than {READ_ROUNDS_MAX} times"
+                    "it requested further reads more than {READ_ROUNDS_MAX} times"
                 )))
             }
         }
     }
 }
 
-/// Checks what [`crate::PartitionStore::bulk_load`] is given. Returns the size of all entries.
+/// Checks the input of [`crate::PartitionStore::bulk_load`]; returns its total size.
 pub(crate) fn check_entries(entries: &[Entry], limits: &Limits) -> Result<usize, StoreError> {
     let mut total = 0;
     for entry in entries {
+        // Checked before anything is written, so that a load is refused as a whole.
         check_key(&entry.key, limits)
             .and_then(|()| check_value(&entry.value, limits))
             .map_err(StoreError::TooLarge)?;
@@ -112,7 +115,7 @@ pub(crate) fn check_entries(entries: &[Entry], limits: &Limits) -> Result<usize,
     Ok(total)
 }
 
-/// The text a panic was raised with, as far as it can be known.
+/// The message of a panic, where it has one.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
@@ -121,7 +124,7 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
         .unwrap_or("a panic without a message")
 }
 
-/// The values an operation named, ordered by key: operations name few, so a sorted list beats a hash map.
+/// The values an operation named, ordered by key. Operations name few, so a sorted list beats a hash map.
 #[derive(Default)]
 struct Values(Vec<(Key, Option<Bytes>)>);
 
@@ -131,6 +134,7 @@ impl Values {
     }
 
     fn insert(&mut self, key: Key, value: Option<Bytes>) {
+        // The first value stays: decisions of one round must agree with those of the next.
         if let Err(at) = self.find(&key) {
             self.0.insert(at, (key, value));
         }
@@ -140,7 +144,7 @@ impl Values {
 impl View for Values {
     fn get(&self, key: &[u8]) -> Option<Bytes> {
         let at = self.find(key).ok();
-        let at = at.expect("an operation must name a key before it looks at it");
+        let at = at.expect("an operation names a key before it reads it");
         self.0[at].1.clone()
     }
 
@@ -149,12 +153,12 @@ impl View for Values {
     }
 }
 
-/// The operation's own code must not take the partition or its neighbours in the group down with it. It is
-/// pure, and nothing it could leave half done outlives the call, so unwinding is safe here.
+/// A panic in the operation must not take down the partition or the rest of the group. The operation is
+/// pure and leaves no partial state behind, so unwinding is safe here.
 fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, CommitError> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let text = panic_text(payload.as_ref());
-        tracing::error!(panic = text, "the decision of an operation panicked");
+        tracing::error!(panic = text, "an operation panicked in its decision");
         CommitError::Failed(text.to_owned())
     })
 }
@@ -174,24 +178,24 @@ fn check_writes(writes: &WriteSet, limits: &Limits) -> Result<(), CommitError> {
     let bytes = writes.bytes();
     if bytes > limits.commit_bytes_max {
         let max = limits.commit_bytes_max;
-        return Err(CommitError::TooLarge(format!("{bytes} bytes in one commit, the limit is {max}")));
+        return Err(CommitError::TooLarge(format!("{bytes} bytes in one commit, but the limit is {max}")));
     }
     check_named_once(writes)
 }
 
 fn check_key(key: &[u8], limits: &Limits) -> Result<(), String> {
     let (bytes, max) = (key.len(), limits.key_bytes_max);
-    if bytes > max { Err(format!("a key of {bytes} bytes, the limit is {max}")) } else { Ok(()) }
+    if bytes > max { Err(format!("a key of {bytes} bytes, but the limit is {max}")) } else { Ok(()) }
 }
 
 fn check_value(value: &[u8], limits: &Limits) -> Result<(), String> {
     let (bytes, max) = (value.len(), limits.value_bytes_max);
-    if bytes > max { Err(format!("a value of {bytes} bytes, the limit is {max}")) } else { Ok(()) }
+    if bytes > max { Err(format!("a value of {bytes} bytes, but the limit is {max}")) } else { Ok(()) }
 }
 
-/// Engines differ in what a key written twice would come to, so it is refused on all of them. Sorting
-/// references to some thirty keys costs about a microsecond. Keys that nobody reads are many more, and each set
-/// of them holds a key once: whether sets overlap is looked at where tests run.
+/// Engines would resolve a key written twice differently, so all of them reject it. Sorting references to some
+/// thirty keys takes about a microsecond. Unread keys are far more numerous, and each packed set is already free
+/// of duplicates, so overlaps between sets are only checked in debug builds.
 fn check_named_once(writes: &WriteSet) -> Result<(), CommitError> {
     let mut keys: Vec<&[u8]> = if cfg!(debug_assertions) {
         writes.keys().collect()

@@ -1,7 +1,8 @@
-//! The store on a Citus cluster: where requests go, where partitions lie, and that moving them loses nothing.
-//! These tests need a cluster that somebody has started, named by `ORRERY_TEST_STORE_URL`; they say so if there is
-//! none. `ORRERY_TEST_CITUS_RESTART` may name a command that kills a worker and starts it again, and
-//! `ORRERY_TEST_CITUS_SPARE` a server (host:port) that may join.
+//! The store on a Citus cluster: routing, placement, and moving shards without loss.
+//!
+//! These tests need a running cluster, named by `ORRERY_TEST_STORE_URL`; without one they are skipped with a message.
+//! `ORRERY_TEST_CITUS_RESTART` may name a command that kills and restarts a worker, and `ORRERY_TEST_CITUS_SPARE` a
+//! server (host:port) that may join the cluster.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +30,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::suite::outage::{increment, place};
 
-/// The cluster for one test alone: some kill nodes that the others need.
+/// Exclusive use of the cluster: some tests kill nodes that the others need.
 async fn cluster() -> Option<(Citus, MutexGuard<'static, ()>)> {
     static ALONE: Mutex<()> = Mutex::const_new(());
     let alone = ALONE.lock().await;
@@ -46,7 +47,7 @@ async fn open(url: &str) -> Arc<dyn PartitionStore> {
     Arc::new(Postgres::open(options).await.unwrap())
 }
 
-/// Reads and writes of a partition reach the node that has it, and no other worker hears of them.
+/// Reads and writes of a partition go to its owner and touch no other worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_go_to_the_owner() {
     let Some((cluster, _alone)) = cluster().await else { return };
@@ -78,9 +79,9 @@ async fn requests_go_to_the_owner() {
     }
 }
 
-/// New partitions lie on as many nodes and shards as there are.
+/// New partitions are spread over all nodes and shards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_partitions_lie_apart() {
+async fn new_partitions_are_spread_out() {
     let Some((cluster, _alone)) = cluster().await else { return };
     let url = orrery_testing::fresh_store_url();
     let schema = orrery_testing::schema_of(&url).to_owned();
@@ -98,7 +99,7 @@ async fn new_partitions_lie_apart() {
     let (least, most) = (nodes.values().min().unwrap(), nodes.values().max().unwrap());
     assert_eq!(nodes.len(), cluster.workers().await.len());
     assert!(most - least <= 1, "{nodes:?}");
-    // The children of a split lie on two nodes, as far from their siblings as they can.
+    // The children of a split are on two nodes, as far from their siblings as possible.
     let next = chosen.last().unwrap().0 + 1;
     let children = store.choose_numbers(next, 2, vec![chosen[0]]).await.unwrap();
     let (_, one) = cluster.owner(&schema, children[0].0.cast_signed()).await;
@@ -136,7 +137,7 @@ async fn moving_shards_loses_nothing() {
                     let began = Instant::now();
                     match commit(&*store, place(id), increment()).await {
                         Ok(answer) => answers.push((answer.lsn, answer.out)),
-                        // Nothing has happened, says the store.
+                        // The store guarantees that nothing was written.
                         Err(CommitError::Unavailable(text)) => failures.push(text),
                         Err(error) => panic!("{error}"),
                     }
@@ -164,11 +165,14 @@ async fn moving_shards_loses_nothing() {
         let client = cluster.client();
         let add = "SELECT citus_add_node($1::text, $2::int)";
         client.query(add, &[&spare.host, &spare.port]).await.unwrap();
-        // This store alone: what earlier tests have left in the cluster would move for hours.
+        // Only this store: leftovers of earlier tests in the cluster would take hours to move.
         let own = format!("'{schema}.part'::regclass");
         client.batch_execute(&format!("SELECT rebalance_table_shards({own})")).await.unwrap();
         go_on().await;
-        assert!(cluster.shards(&schema).await.iter().any(|(_, node)| *node == spare), "nothing lies there");
+        assert!(
+            cluster.shards(&schema).await.iter().any(|(_, node)| *node == spare),
+            "no shard was moved there"
+        );
         let keep_clear = "SELECT citus_set_node_property($1::text, $2::int, 'shouldhaveshards', false)";
         client.query(keep_clear, &[&spare.host, &spare.port]).await.unwrap();
         client

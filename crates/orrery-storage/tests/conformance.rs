@@ -1,4 +1,4 @@
-//! Every store of this crate against the conformance suite.
+//! Runs the conformance suite against every store of this crate.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
@@ -27,7 +27,7 @@ fn embedded(limits: Limits) -> Subject {
     embedded_with(EmbeddedOptions { limits, ..EmbeddedOptions::default() })
 }
 
-/// So small that every test writes and merges tables.
+/// Sizes so small that every test writes and merges tables.
 fn embedded_small(limits: Limits) -> Subject {
     let sizes = EmbeddedOptions {
         memtable_bytes: 8 << 10,

@@ -1,9 +1,9 @@
-//! Kills a process that writes and looks at what it left.
+//! Kills a writing process and checks what it left on disk.
 //!
-//! The test starts itself as a child, which writes from many tasks and prints every acknowledgement, kills
-//! it at a random moment, opens the store and compares it with what was acknowledged. Then the next round
-//! goes on in the same directory. `ORRERY_SOAK_ROUNDS` sets the number of rounds, `ORRERY_CRASH_SEED` replays
-//! the moments of a run.
+//! The test starts itself as a child process, which writes from many tasks and prints every acknowledgement. It kills
+//! the child at a random time, opens the store and compares it with the acknowledgements. The next round continues in
+//! the same directory. `ORRERY_SOAK_ROUNDS` sets the number of rounds, `ORRERY_CRASH_SEED` replays the kill times of a
+//! run.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests")]
 
@@ -23,7 +23,7 @@ use orrery_storage::{
 
 const PARTITIONS: u32 = 3;
 const WRITERS: u32 = 16;
-/// How many writes stay before they are deleted again.
+/// How many writes are kept before they are deleted again.
 const WRITES_KEPT: u64 = 40;
 
 const DIRECTORY_VARIABLE: &str = "ORRERY_CRASH_DIRECTORY";
@@ -33,11 +33,11 @@ fn partition(id: u32) -> PartitionRef {
 }
 
 fn options() -> EmbeddedOptions {
-    // Small, so that tables are written and merged at the moment of the kill.
+    // Small sizes, so that tables are being written and merged when the kill hits.
     EmbeddedOptions { memtable_bytes: 256 << 10, table_bytes: 256 << 10, ..EmbeddedOptions::default() }
 }
 
-/// Keys of one write. Those of the last writer are so many that they are put into the memtable while the disk works.
+/// Keys per write. The last writer has enough of them that the fsync overlaps with the memtable insert.
 fn parts(writer: u32) -> u32 {
     if writer == WRITERS - 1 { 1000 } else { 4 }
 }
@@ -56,7 +56,7 @@ fn last_key(writer: u32) -> Key {
     format!("last {writer:02}").into_bytes()
 }
 
-/// Write number n of a writer: some keys at once, the writer's counter, and the end of an older write.
+/// Write number n of a writer: puts several keys and the writer's counter, and deletes an older write.
 struct NumberedWrite {
     writer: u32,
 }
@@ -92,7 +92,7 @@ fn parse_last(value: &[u8]) -> (u64, Lsn) {
     (number.parse().unwrap(), lsn.parse().unwrap())
 }
 
-/// The child. Without the variable it is an ordinary test run, and there is nothing to do.
+/// The child process. In an ordinary test run the variable is not set, and there is nothing to do.
 #[test]
 fn child() {
     let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE) else { return };
@@ -134,7 +134,7 @@ async fn write_until_killed(directory: &Path) {
     }
 }
 
-/// One line in one write, so that a kill cuts no line in two that matters: an unfinished line was not said.
+/// Prints a line with one write call. A line that a kill cut off does not count as acknowledged.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -152,7 +152,7 @@ struct Acknowledged {
 
 impl Acknowledged {
     fn hear(&mut self, line: &str) {
-        // The test harness says things too, and may begin a line of ours with its own words.
+        // The test harness prints too, and may put its own text at the start of our line.
         let Some(start) = ["ack ", "made ", "unmaking ", "unmade "].iter().find_map(|word| line.find(word))
         else {
             return;
@@ -208,7 +208,7 @@ async fn read_all(store: &dyn PartitionStore, id: u32) -> BTreeMap<Key, Bytes> {
     page.entries.into_iter().map(|entry| (entry.key, entry.value)).collect()
 }
 
-/// What must be in a partition, by the counters of its writers, byte for byte.
+/// The exact content a partition must have, derived from the counters of its writers.
 fn expected_content(
     found: &BTreeMap<Key, Bytes>,
     writers: impl Iterator<Item = u32>,
@@ -219,7 +219,7 @@ fn expected_content(
         expected.insert(last_key(writer), last.clone());
         let (last, last_lsn) = parse_last(last);
         for number in last.saturating_sub(WRITES_KEPT - 1).max(1)..=last {
-            // The number each write got is in its first part; all parts must agree on it.
+            // The first part contains the LSN of its write; all parts must agree on it.
             let first = found.get(&part_key(writer, number, 0)).expect("a write is missing");
             let lsn: Lsn = std::str::from_utf8(first).unwrap().split(' ').nth(3).unwrap().parse().unwrap();
             assert!(lsn <= last_lsn);
@@ -285,7 +285,7 @@ fn acknowledged_writes_survive_a_kill() {
         slowest = slowest.max(started.elapsed());
         before = runtime.block_on(check(&store, &acknowledged, &before));
         assert!(store.verify().is_empty());
-        // Every other round ends cleanly in between, the rest goes from crash to crash.
+        // Every other round closes the store cleanly; the rest go from crash to crash.
         if round % 2 == 0 {
             runtime.block_on(store.close()).unwrap();
         }

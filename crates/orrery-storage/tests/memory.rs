@@ -1,5 +1,5 @@
-//! What the embedded store holds in memory, counted by an allocator of this test's own: the memory that its cache is
-//! given is all that its blocks take, with what an allocator adds to them.
+//! The memory use of the embedded store, measured with a counting allocator: blocks, including allocator overhead, must
+//! stay within the configured cache size.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(unsafe_code, reason = "an allocator that counts")]
@@ -16,23 +16,23 @@ struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// What mimalloc takes for so many bytes: four sizes for each power of two.
+/// The size class that mimalloc uses for an allocation: four per power of two.
 fn taken(bytes: usize) -> usize {
     let step = (bytes.next_power_of_two() / 8).max(16);
     bytes.div_ceil(step) * step
 }
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HELD.fetch_add(taken(layout.size()), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         HELD.fetch_sub(taken(layout.size()), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -43,7 +43,7 @@ static ALLOCATOR: Counting = Counting;
 const CACHE_BYTES: usize = 9 << 20;
 const PARTITION: PartitionRef = PartitionRef { id: PartitionId(1), epoch: 0 };
 
-/// Items of a kilobyte that no compression makes smaller, and as many short index entries as they have.
+/// Incompressible items of a kilobyte, with as many short index entries as real items have.
 fn entries(numbers: std::ops::Range<u64>) -> Vec<Entry> {
     let mut made = Vec::new();
     for number in numbers {
@@ -85,7 +85,7 @@ async fn read_everything(store: &Embedded) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cache_takes_no_more_than_it_is_given() {
+async fn the_cache_stays_within_its_budget() {
     const ITEMS: u64 = 12_000;
     let directory = tempfile::tempdir().unwrap();
     let options = EmbeddedOptions {
@@ -102,7 +102,7 @@ async fn the_cache_takes_no_more_than_it_is_given() {
     }
     store.close().await.unwrap();
     drop(store);
-    // Without memtables now.
+    // Everything is in tables now.
     let before = HELD.load(Ordering::Relaxed);
     let store = Embedded::open(&path, options).unwrap();
     for _ in 0..2 {
@@ -110,6 +110,6 @@ async fn the_cache_takes_no_more_than_it_is_given() {
     }
     let held = HELD.load(Ordering::Relaxed) - before;
     assert!(held <= CACHE_BYTES, "{held} of {CACHE_BYTES} bytes");
-    // All of it is in use: there is more to read than fits.
+    // The cache is fully used: there is more data than fits.
     assert!(held >= CACHE_BYTES / 2, "{held} of {CACHE_BYTES} bytes");
 }

@@ -1,4 +1,4 @@
-//! The store on PostgreSQL: the conformance suite, and what only it has to do.
+//! The PostgreSQL store: the conformance suite, and behaviour specific to it.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
@@ -51,7 +51,7 @@ async fn is_citus(admin: &tokio_postgres::Client) -> bool {
     !admin.query("SELECT 1 FROM pg_extension WHERE extname = 'citus'", &[]).await.unwrap().is_empty()
 }
 
-/// Cuts busy connections of this name, on a cluster those to all nodes, until it is done; tells how often.
+/// Terminates busy connections with this application name (on a cluster, on all nodes) until `done`; returns how many.
 async fn cut_until(admin: &tokio_postgres::Client, name: &str, done: impl Fn() -> bool) -> usize {
     let cutting = if is_citus(admin).await {
         "SELECT r.result FROM run_command_on_all_nodes(format('SELECT count(pg_terminate_backend(pid)) \
@@ -70,7 +70,7 @@ async fn cut_until(admin: &tokio_postgres::Client, name: &str, done: impl Fn() -
 }
 
 mod shared {
-    //! Two processes on one store, as two stores in this one.
+    //! Two processes on one store, simulated by two store instances.
 
     use std::time::Duration;
 
@@ -90,9 +90,9 @@ mod shared {
         })
     }
 
-    /// Writers on two stores, while their connections are cut again and again: every answer is the truth.
+    /// Writers on two stores whose connections are terminated repeatedly: every answer must be true.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn cut_connections_lose_and_repeat_nothing() {
+    async fn lost_connections_neither_lose_nor_repeat_commits() {
         let url = orrery_testing::fresh_store_url();
         let name = format!("cut{}", std::process::id());
         let named = format!("{url}&application_name={name}");
@@ -124,7 +124,7 @@ mod shared {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn one_store_hears_of_the_other() {
+    async fn stores_are_notified_of_each_others_writes() {
         let url = orrery_testing::fresh_store_url();
         let [one, other] = [open(&url, Limits::COMMON), open(&url, Limits::COMMON)];
         one.create(PARTITION.id, 0).await.unwrap();
@@ -144,13 +144,13 @@ mod shared {
         let url = orrery_testing::fresh_store_url();
         let [one, other] = [open(&url, Limits::COMMON), open(&url, Limits::COMMON)];
         let (here, there) = (one.coordination().unwrap(), other.coordination().unwrap());
-        let duty = here.try_duty("work").await.unwrap().expect("nobody has it");
+        let duty = here.try_duty("work").await.unwrap().expect("the duty is free");
         duty.check().await.unwrap();
         assert!(there.try_duty("work").await.unwrap().is_none());
         assert!(there.try_duty("other work").await.unwrap().is_some());
         duty.release().await;
         let duty = there.try_duty("work").await.unwrap().expect("it was released");
-        // Who dies loses it.
+        // A process that dies loses its duty.
         drop(duty);
         let mut taken = None;
         for _ in 0..1000 {
@@ -174,7 +174,7 @@ mod shared {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_cannot_work_is_said() {
+    async fn unusable_servers_are_reported() {
         let url = orrery_testing::fresh_store_url();
         let error = refusal(&format!("{url}&pool_max=5000")).await;
         assert!(matches!(error, PostgresError::TooFewConnections { .. }), "{error}");
@@ -193,13 +193,13 @@ mod shared {
         admin.batch_execute(&format!("UPDATE {schema}.meta SET value = '99'")).await.unwrap();
         let error = refusal(&url).await;
         assert!(matches!(error, PostgresError::SchemaTooNew { found: 99, .. }), "{error}");
-        // A user who may not make tables.
+        // A user without the privilege to create tables.
         let user = format!("poor_{}", std::process::id());
         admin.batch_execute(&format!("DROP ROLE IF EXISTS {user}; CREATE ROLE {user} LOGIN")).await.unwrap();
         let fresh = orrery_testing::fresh_store_url().replacen("postgres@", &format!("{user}@"), 1);
         let error = refusal(&fresh).await;
         assert!(matches!(error, PostgresError::MissingRight { .. }), "{error}");
-        // A server that takes no writes.
+        // A read-only server.
         admin
             .batch_execute(&format!("ALTER ROLE {user} SET default_transaction_read_only = on"))
             .await

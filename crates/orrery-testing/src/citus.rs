@@ -1,5 +1,5 @@
-//! The Citus cluster that `ORRERY_TEST_STORE_URL` may name. Nobody starts one here: tests of it do nothing, and
-//! say so, where there is none.
+//! The Citus cluster that `ORRERY_TEST_STORE_URL` may name. Tests never start one; without a cluster they are skipped with
+//! a message.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ pub struct Citus {
     client: Client,
 }
 
-/// One node, as the cluster knows it.
+/// One node, as listed in the cluster's metadata.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker {
     pub host: String,
@@ -23,10 +23,10 @@ const OWNERS: &str = "SELECT s.shardid, n.nodename, n.nodeport FROM pg_dist_shar
      WHERE s.logicalrelid = ($1::text || '.part')::regclass ORDER BY s.shardid";
 
 impl Citus {
-    /// The cluster of the test URL, if it is one with two workers or more.
+    /// The cluster of the test URL, if it has at least two workers.
     ///
     /// # Panics
-    /// If the server cannot be asked.
+    /// If the server cannot be queried.
     pub async fn find() -> Option<Self> {
         let url = std::env::var("ORRERY_TEST_STORE_URL").ok().filter(|url| !url.is_empty())?;
         let (client, connection) =
@@ -40,6 +40,7 @@ impl Citus {
         (this.workers().await.len() > 1).then_some(this)
     }
 
+    /// The connection to the coordinator.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -47,7 +48,7 @@ impl Citus {
     /// The nodes that hold shards.
     ///
     /// # Panics
-    /// If the cluster does not answer.
+    /// If the query fails.
     pub async fn workers(&self) -> Vec<Worker> {
         let rows = self
             .client
@@ -56,20 +57,20 @@ impl Citus {
         rows.await.expect("the cluster answers").iter().map(worker).collect()
     }
 
-    /// Where each shard of a store lies.
+    /// The owner of each shard of a store.
     ///
     /// # Panics
-    /// If the cluster does not answer.
+    /// If the query fails.
     pub async fn shards(&self, schema: &str) -> Vec<(i64, Worker)> {
         let rows = self.client.query(OWNERS, &[&schema]).await.expect("the cluster answers");
         let shard = |row: &tokio_postgres::Row| (row.get(0), Worker { host: row.get(1), port: row.get(2) });
         rows.iter().map(shard).collect()
     }
 
-    /// The shard of a partition and the node that has it.
+    /// The shard of a partition and the node that owns it.
     ///
     /// # Panics
-    /// If the cluster does not answer.
+    /// If the query fails.
     pub async fn owner(&self, schema: &str, partition: i32) -> (i64, Worker) {
         let sql = "SELECT get_shard_id_for_distribution_column(($1::text || '.part')::regclass, $2::int)";
         let row = self.client.query_one(sql, &[&schema, &partition]).await.expect("the cluster answers");
@@ -78,7 +79,7 @@ impl Citus {
         found.expect("every shard has an owner")
     }
 
-    /// Moves each shard of a store to the next worker, one after the other, while it serves. Answers how many.
+    /// Moves each shard of a store to the next worker online, one by one; returns the number of moves.
     ///
     /// # Panics
     /// If a move fails.
@@ -99,7 +100,7 @@ impl Citus {
     /// A connection to one node.
     ///
     /// # Panics
-    /// If it cannot be reached.
+    /// If it is unreachable.
     pub async fn connect(&self, worker: &Worker) -> Client {
         let url = std::env::var("ORRERY_TEST_STORE_URL").unwrap_or_default();
         let known: tokio_postgres::Config = url.parse().expect("the test URL can be read");
@@ -116,7 +117,7 @@ impl Citus {
     }
 }
 
-/// Kills a worker and starts it again, where `ORRERY_TEST_CITUS_RESTART` names a command that does.
+/// Kills and restarts a worker with the command in `ORRERY_TEST_CITUS_RESTART`, if set.
 ///
 /// # Panics
 /// If the command fails.
@@ -124,7 +125,7 @@ pub fn restart_worker() -> bool {
     run("ORRERY_TEST_CITUS_RESTART")
 }
 
-/// The same with the coordinator and `ORRERY_TEST_CITUS_RESTART_COORDINATOR`.
+/// Kills and restarts the coordinator with the command in `ORRERY_TEST_CITUS_RESTART_COORDINATOR`, if set.
 ///
 /// # Panics
 /// If the command fails.
@@ -139,7 +140,7 @@ fn run(variable: &str) -> bool {
     true
 }
 
-/// A node that may join the cluster and leave it again: `ORRERY_TEST_CITUS_SPARE`, as host:port.
+/// A node that may join and leave the cluster: `ORRERY_TEST_CITUS_SPARE`, as host:port.
 pub fn spare() -> Option<Worker> {
     let text = std::env::var("ORRERY_TEST_CITUS_SPARE").ok()?;
     let (host, port) = text.rsplit_once(':')?;

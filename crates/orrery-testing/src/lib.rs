@@ -1,5 +1,5 @@
-//! A PostgreSQL server for tests: the one that `ORRERY_TEST_STORE_URL` names, or one of this process's own, in
-//! a temporary directory, started on first use and gone with the process.
+//! A PostgreSQL server for tests: the one in `ORRERY_TEST_STORE_URL`, or a private one in a temporary directory, started on
+//! first use and stopped with the process.
 
 pub mod citus;
 pub mod proxy;
@@ -10,8 +10,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A running server. It ends when this is dropped or when the process dies, however that happens: it watches
-/// its standard input.
+/// A running server. It stops when this is dropped or when the process dies for any reason, because it watches its
+/// standard input.
 pub struct Server {
     url: String,
     port: Option<u16>,
@@ -20,26 +20,25 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server in a temporary directory of its own.
+    /// Starts a server in its own temporary directory.
     ///
     /// # Panics
-    /// If PostgreSQL is not installed or does not start: the message says what to do.
+    /// If PostgreSQL is not installed or does not start; the message says what to do.
     pub fn start() -> Self {
         Self::launch(None, false, None, None)
     }
 
-    /// Starts a server on a directory, or again on one that an earlier server has left, with everything that
-    /// makes it durable.
+    /// Starts a durable server on a directory, which an earlier server may have left.
     pub fn start_durable(directory: &Path) -> Self {
         Self::launch(Some(directory), true, None, None)
     }
 
-    /// The same, on a free port of this machine too.
+    /// Like [`Self::start_durable`], and also listens on a free TCP port.
     pub fn start_with_port(directory: &Path) -> Self {
         Self::launch(Some(directory), true, Some(free_port()), None)
     }
 
-    /// Starts a standby of another server, on a port of its own.
+    /// Starts a standby of another server, on its own port.
     pub fn start_standby(directory: &Path, primary: &Self) -> Self {
         Self::launch(Some(directory), true, Some(free_port()), Some(primary))
     }
@@ -68,20 +67,20 @@ impl Server {
         Self { url, port, input: child.stdin.take(), child }
     }
 
-    /// The port that it listens on, besides its socket.
+    /// The TCP port it listens on, in addition to its socket.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// What it has logged so far.
+    /// The server's log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory().join("log")).unwrap_or_default()
     }
 
-    /// `kill -9` of the postmaster and of every process it has made.
+    /// `kill -9` of the postmaster and all its child processes.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If it is not running.
     pub fn kill(&self) {
         let text = std::fs::read_to_string(self.directory().join("data/postmaster.pid")).expect("it runs");
         let postmaster: u32 =
@@ -96,22 +95,23 @@ impl Server {
             }
         }
         let ids: Vec<String> = all.iter().map(u32::to_string).collect();
-        // Some may end by themselves meanwhile.
+        // Some may exit by themselves in the meantime.
         drop(Command::new("kill").arg("-9").args(&ids).status());
     }
 
+    /// The server's connection URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where its data is, if it has a directory of its own.
+    /// Its data directory, if it has its own.
     pub fn directory(&self) -> PathBuf {
         let host = self.url.trim_start_matches("postgres://postgres@").trim_end_matches("/postgres");
         let host = host.split(':').next().unwrap_or_default();
         PathBuf::from(host.replace("%2F", "/"))
     }
 
-    /// Waits until the script has noticed that its server is gone.
+    /// Waits until the script has noticed that its server has stopped.
     pub fn wait(mut self) {
         drop(self.input.take());
         drop(self.child.wait());
@@ -125,8 +125,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs shell commands with PostgreSQL's tools, as the user that servers run as, in a directory that is made for it.
-/// Answers what they print.
+/// Runs shell commands with PostgreSQL's tools, as the servers' user, in a new directory. Returns their output.
 ///
 /// # Panics
 /// If one of them fails.
@@ -149,7 +148,7 @@ pub fn shell(directory: &Path, variables: &[(&str, &str)], commands: &str) -> St
     text(&output.stdout)
 }
 
-/// A port that nobody listens on right now.
+/// A port that is free at the moment.
 fn free_port() -> u16 {
     let listener =
         std::net::TcpListener::bind(("127.0.0.1", 0)).expect("this machine has a loopback address");
@@ -165,13 +164,13 @@ pub fn store_url() -> String {
     }
 }
 
-/// The URL of a store that nobody else uses: a schema of its own.
+/// The URL of an unused store: a new schema.
 pub fn fresh_store_url() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let url = store_url();
     let joint = if url.contains('?') { '&' } else { '?' };
-    // On Citus every table has as many shards, which takes time; elsewhere it means nothing.
+    // On Citus every shard takes time to create; elsewhere the parameter is ignored.
     format!("{url}{joint}shards=8&schema=t_{}_{number}_{}", std::process::id(), unique())
 }
 
@@ -180,7 +179,7 @@ pub fn schema_of(url: &str) -> &str {
     url.rsplit("schema=").next().and_then(|rest| rest.split('&').next()).unwrap_or_default()
 }
 
-/// Processes of different machines may share a server.
+/// Unique even if processes of different machines share a server.
 fn unique() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one("schema") >> 32

@@ -1,4 +1,4 @@
-//! A way to a server that can be closed, cut and made silent, while the server itself goes on.
+//! A proxy to a server that can be closed, cut and made silent while the server keeps running.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Open,
-    /// Nothing is passed on, and nobody is told: a machine without power.
+    /// Forwards nothing and closes nothing, like a machine without power.
     Silent,
-    /// Connections are cut, and new ones refused: a process that has died.
+    /// Connections are cut and new ones refused, like a process that has died.
     Closed,
 }
 
-/// Passes connections to a port of this machine on to a server's socket.
+/// Forwards connections from a local port to a server's socket.
 pub struct Proxy {
     port: u16,
     server: PathBuf,
@@ -29,7 +29,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one on a free port. The server is named by its socket.
+    /// Starts a proxy on a free port. The server is given by its socket.
     ///
     /// # Panics
     /// If this machine has no free port.
@@ -47,11 +47,12 @@ impl Proxy {
         this
     }
 
+    /// The local port it accepts connections on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// How many connections were passed on so far.
+    /// Number of connections forwarded so far.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
@@ -65,15 +66,15 @@ impl Proxy {
         self.mode.send_replace(Mode::Closed);
     }
 
-    /// Keeps all connections and accepts new ones, but passes nothing on.
+    /// Keeps all connections and accepts new ones, but forwards nothing.
     pub fn silence(&self) {
         self.mode.send_replace(Mode::Silent);
     }
 
-    /// Passes new connections on again. Those of a silent time are cut.
+    /// Forwards new connections again. Connections from the silent period are cut.
     ///
     /// # Panics
-    /// If somebody else has taken the port.
+    /// If the port has been taken.
     pub async fn open(&self) {
         self.mode.send_replace(Mode::Open);
         if self.accepting.lock().await.is_some() {
@@ -101,7 +102,7 @@ impl Proxy {
     }
 }
 
-/// One connection, to its end.
+/// Handles one connection until it closes.
 async fn pass(
     mut client: TcpStream,
     server: PathBuf,
@@ -115,7 +116,7 @@ async fn pass(
             _ = tokio::io::copy_bidirectional(&mut client, &mut server) => return,
             _ = mode.changed() => {}
         }
-        // The server's side is held too, so that it does not notice either.
+        // The server's side is kept open too, so that the server does not notice either.
         while *mode.borrow_and_update() == Mode::Silent && mode.changed().await.is_ok() {}
         return;
     }

@@ -1,15 +1,15 @@
-//! Why the command ends, in one sentence.
+//! Why a command failed: one sentence for the user and an exit code for scripts.
 
 use std::fmt::Display;
 
 pub(crate) struct Failure {
     pub(crate) exit_code: u8,
-    /// None when everything was said already.
+    /// None if the command's own output already explains the failure.
     pub(crate) message: Option<String>,
 }
 
 impl Failure {
-    /// Not found, in use, not allowed: the world is not as it would have to be.
+    /// Not found, in use, not allowed: the request was understood but cannot be carried out.
     pub(crate) fn refused(message: impl Display) -> Self {
         Self { exit_code: 1, message: Some(message.to_string()) }
     }
@@ -19,13 +19,13 @@ impl Failure {
         Self { exit_code: 2, message: Some(message.to_string()) }
     }
 
-    /// A fault of ours or of the system.
+    /// A bug in Orrery, or the operating system refused something basic.
     pub(crate) fn internal(message: impl Display) -> Self {
         Self { exit_code: 3, message: Some(message.to_string()) }
     }
 
-    /// The output already shows what went wrong.
-    pub(crate) fn already_told() -> Self {
+    /// The output already shows what went wrong; only the exit code is left to report.
+    pub(crate) fn already_reported() -> Self {
         Self { exit_code: 1, message: None }
     }
 }

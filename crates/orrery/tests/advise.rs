@@ -1,15 +1,13 @@
-//! Advice from end to end: a server records what it is asked, and the advisor takes data and workload from it.
+//! The advisor end to end: a server records requests, and the advisor reads data and workload from it.
 
 #![allow(clippy::unwrap_used, clippy::float_cmp, clippy::cast_precision_loss, reason = "tests")]
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+mod common;
 
-fn orrery(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
-    command.args(arguments).env_clear().stdin(Stdio::null());
-    command
-}
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use common::{Server, orrery};
 
 /// Runs a command that must succeed.
 fn run(arguments: &[&str]) -> String {
@@ -19,32 +17,10 @@ fn run(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-struct Server {
-    child: Child,
-    endpoint: String,
-}
-
-impl Server {
-    fn start() -> Self {
-        let mut command = orrery(&["serve", "--in-memory", "--listen", "127.0.0.1:0", "--output", "json"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
-        Self { endpoint: format!("http://127.0.0.1:{}", ready["port"]), child }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
 #[test]
-fn a_recording_holds_requests_and_no_items_and_is_a_workload() {
-    let server = Server::start();
+fn a_recording_is_a_workload_and_holds_no_items() {
+    let server = Server::start(&["--in-memory"]);
+    let endpoint = server.url();
     let directory = tempfile::tempdir().unwrap();
     let items = directory.path().join("items.jsonl");
     let mut file = std::fs::File::create(&items).unwrap();
@@ -53,7 +29,7 @@ fn a_recording_holds_requests_and_no_items_and_is_a_workload() {
             .unwrap();
     }
     drop(file);
-    let (items, endpoint) = (items.to_str().unwrap(), server.endpoint.as_str());
+    let (items, endpoint) = (items.to_str().unwrap(), endpoint.as_str());
     let place = ["-d", "shop", "-c", "orders", "--endpoint", endpoint];
     let with = |first: &[&'static str]| {
         let all: Vec<&str> = first.iter().copied().chain(place).collect();
@@ -68,7 +44,7 @@ fn a_recording_holds_requests_and_no_items_and_is_a_workload() {
     import(&[]);
     let stopped: serde_json::Value = serde_json::from_str(&with(&["record", "stop"])).unwrap();
     assert_eq!(stopped["running"], false, "{stopped}");
-    // What comes after the end is not recorded.
+    // Requests after the stop are not recorded.
     import(&[]);
     let recording = with(&["record", "download"]);
     let lines: Vec<serde_json::Value> =
@@ -76,7 +52,7 @@ fn a_recording_holds_requests_and_no_items_and_is_a_workload() {
     assert_eq!((&lines[0]["recording"], &lines[0]["partitionKey"][0]), (&1.into(), &"/customer".into()));
     assert_eq!(lines[0]["requests"], lines.len() - 1);
     assert!(lines.len() > 1 && !recording.contains("hidden-"), "{recording}");
-    // A bulk import is as many requests as it has items, not transactions; what had to wait is marked.
+    // A bulk import counts as one request per item; throttled ones are marked.
     let done: Vec<_> = lines[1..].iter().filter(|line| line["status"] != 429).collect();
     assert!(done.len() >= 200, "{}", done.len());
     for line in &done {
@@ -102,10 +78,10 @@ fn a_recording_holds_requests_and_no_items_and_is_a_workload() {
 }
 
 #[test]
-fn pages_are_whole_and_simulations_repeat() {
+fn html_reports_are_self_contained_and_simulations_repeat() {
     let page = run(&["advise", "--example", "telemetry", "--items-max", "2000", "--output", "html"]);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    // One file: nothing is fetched, nothing runs.
+    // One file: it fetches nothing and runs nothing.
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     assert!(
@@ -127,7 +103,7 @@ fn pages_are_whole_and_simulations_repeat() {
     assert_eq!(refused.status.code(), Some(1));
 }
 
-/// Every figure that the advisor promises, for a candidate whose answer to each is known from how the data is made.
+/// Every figure of a report, for candidates whose values follow from how the sample data is generated.
 #[test]
 fn every_figure_is_reported() {
     let arguments = ["advise", "--example", "tenants", "--items-max", "5000", "--output", "json"];
@@ -137,10 +113,11 @@ fn every_figure_is_reported() {
         let found = candidates.iter().find(|candidate| candidate["name"] == name);
         found.unwrap_or_else(|| panic!("{name} is not among the candidates"))
     };
-    let number = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| panic!("{value} is no number"));
+    let number =
+        |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"));
     let tenant = named("/tenantId");
     let partitions = usize::try_from(report["partitions"].as_u64().unwrap()).unwrap();
-    // A giant and 300 others; the giant has three items of ten.
+    // One giant tenant and 300 others; the giant has three items in ten.
     assert!((250.0..=310.0).contains(&number(&tenant["distinctValues"])));
     assert!((0.25..=0.35).contains(&number(&tenant["largestKey"]["share"])));
     assert_eq!(tenant["heaviestKeys"][0]["key"], r#"["tenant-000"]"#);
@@ -153,11 +130,11 @@ fn every_figure_is_reported() {
     assert!(number(&spread["unevenness"]) > 1.0 && number(&spread["unevennessInTime"]) > 1.0);
     let growth = tenant["growth"].as_array().unwrap();
     assert!(growth.len() > 3 && growth.iter().all(|stage| number(&stage["partitions"]) >= partitions as f64));
-    // The tenant is always known, so nothing fans out; reads by id and key are point reads.
+    // Every request specifies the tenant, so nothing fans out; reads by id and key are point reads.
     let reads = &tenant["reads"];
     assert!(number(&reads["pointShare"]) > 0.3 && number(&reads["singlePartitionShare"]) > 0.5);
     assert_eq!(number(&reads["fanOutShare"]), 0.0);
-    // A key that nobody knows sends queries everywhere.
+    // Queries that do not specify the key fan out.
     let unknown =
         candidates.iter().find(|candidate| number(&candidate["reads"]["fanOutShare"]) > 0.0).unwrap();
     assert!(number(&unknown["reads"]["fanOutPartitions"]) > 1.0);
@@ -167,7 +144,7 @@ fn every_figure_is_reported() {
     assert!(!tenant["against"].as_array().unwrap().is_empty(), "the giant is a reason against it");
     assert!(!candidates[0]["for"].as_array().unwrap().is_empty());
     assert!(!report["suffixPlans"].as_array().unwrap().is_empty());
-    // What is written together: kept by the customer, lost by the date.
+    // Transactions: possible by customer, lost by date.
     let arguments =
         ["advise", "--example", "orders", "--items-max", "4000", "--candidate", "/date", "--output", "json"];
     let report: serde_json::Value = serde_json::from_str(&run(&arguments)).unwrap();
@@ -179,7 +156,7 @@ fn every_figure_is_reported() {
     assert!(of("/date")["lost"].as_f64().is_some_and(|share| share > 0.9), "{}", of("/date"));
 }
 
-/// Shows each page in frames of a browser: wide, narrow, and wide in dark colours; measures what is seen there.
+/// Renders each page in browser frames (wide, narrow, and wide in dark mode) and measures the plots.
 const SHOWN: &str = r#"<!doctype html><meta charset="utf-8"><body><script>
 "use strict";
 const pages = PAGES, found = [], errors = [];
@@ -246,7 +223,7 @@ for (const [name, html] of Object.entries(pages)) {
 </script></body>"#;
 
 #[test]
-fn a_browser_shows_the_plots() {
+fn plots_render_in_a_browser() {
     let advice = run(&["advise", "--example", "vehicles", "--items-max", "5000", "--output", "html"]);
     let directory = tempfile::tempdir().unwrap();
     let scenario = directory.path().join("scenario.toml");
@@ -287,7 +264,7 @@ fn a_browser_shows_the_plots() {
                 "Heat over time",
                 "Heat of the replay",
                 "Growth",
-                "Cost by number of suffixes",
+                "Cost by suffix count",
             ]
         } else {
             &["Load", "Throttling", "Partitions", "Data", "Heat", "Cost", "Bytes by partition"]

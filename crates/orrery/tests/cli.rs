@@ -1,30 +1,17 @@
-//! The command as users meet it: help, messages, exit codes, signals.
+//! The command line: help, messages, exit codes, signals.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-/// What a test waits for at most; only failures take that long.
-const PATIENCE: Duration = Duration::from_secs(30);
+use common::{Server, orrery, path_text as text, run};
 
-/// The command with an environment that says nothing.
-fn orrery(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
-    command.args(arguments).env_clear().stdin(Stdio::null());
-    command
-}
-
-fn run(command: &mut Command) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap(), text(stdout), text(stderr))
-}
-
-/// One sentence on standard error, nothing on standard output.
+/// Fails with one sentence on standard error and nothing on standard output.
 fn assert_refused(command: &mut Command, exit_code: i32, fragments: &[&str]) {
     let (code, stdout, stderr) = run(command);
     assert_eq!(code, exit_code, "{stderr}");
@@ -36,90 +23,25 @@ fn assert_refused(command: &mut Command, exit_code: i32, fragments: &[&str]) {
     }
 }
 
-/// A running server, killed at the end of its test.
-struct Server {
-    child: Child,
-    ready: serde_json::Value,
+/// Starts a server whose log can be read when it has ended.
+fn start(arguments: &[&str]) -> Server {
+    Server::spawn(Server::command(arguments).stderr(Stdio::piped()))
 }
 
-impl Server {
-    /// Starts with `--output json` and a free port, and waits until it is ready.
-    fn start(arguments: &[&str]) -> Self {
-        let mut all = vec!["serve", "--listen", "127.0.0.1:0", "--output", "json"];
-        all.extend_from_slice(arguments);
-        Self::spawn(orrery(&all).env("ORRERY_LOG", "warn"))
-    }
-
-    fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        if line.is_empty() {
-            let mut message = String::new();
-            child.stderr.as_mut().unwrap().read_to_string(&mut message).unwrap();
-            panic!("the server did not start: {message}");
-        }
-        Self { child, ready: serde_json::from_str(&line).unwrap() }
-    }
-
-    fn port(&self) -> u16 {
-        u16::try_from(self.ready["port"].as_u64().unwrap()).unwrap()
-    }
-
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port())).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
-    fn wait(&mut self) -> (i32, String) {
-        let begin = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(begin.elapsed() < PATIENCE, "the server does not stop");
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        let mut message = String::new();
-        self.child.stderr.as_mut().unwrap().read_to_string(&mut message).unwrap();
-        (status.code().unwrap_or(-1), message)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// With huge pages its resident memory would be a multiple of what it uses.
+/// With huge pages the resident memory would be a multiple of the memory in use.
 #[test]
 #[cfg(target_os = "linux")]
-fn the_server_takes_no_huge_pages() {
-    let server = Server::start(&["--in-memory"]);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
-    // Kernels before 5.0 do not tell.
+fn the_server_disables_huge_pages() {
+    let server = start(&["--in-memory"]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    // Kernels before 5.0 do not report it.
     if let Some(line) = status.lines().find(|line| line.starts_with("THP_enabled:")) {
         assert_eq!(line.split_whitespace().nth(1), Some("0"), "{line}");
     }
 }
 
 #[test]
-fn help_tells_what_there_is() {
+fn help_lists_every_command_and_option() {
     let (code, stdout, _) = run(&mut orrery(&["--help"]));
     assert_eq!(code, 0);
     for fragment in ["Azure Cosmos DB", "Usage: orrery <COMMAND>", "  serve ", "  key ", "--version"] {
@@ -146,6 +68,9 @@ fn help_tells_what_there_is() {
         "cert-name",
         "no-tls",
         "connections-max",
+        "allowed-hosts",
+        "allowed-origins",
+        "drain-seconds",
         "output",
     ];
     for option in options {
@@ -171,7 +96,7 @@ fn keys_in_the_environment_are_not_shown_by_help() {
 }
 
 #[test]
-fn wrong_usage_ends_with_code_2() {
+fn wrong_usage_exits_with_code_2() {
     for arguments in
         [&[][..], &["unknown"], &["serve", "--unknown"], &["key"], &["serve", "--cache-mb", "many"]]
     {
@@ -179,15 +104,28 @@ fn wrong_usage_ends_with_code_2() {
         assert_eq!((code, stdout.as_str()), (2, ""), "{arguments:?}");
         assert!(stderr.contains("Usage") || stderr.contains("For more information"), "{stderr}");
     }
-    assert_refused(&mut orrery(&["serve", "--in-memory", "--listen", "nowhere"]), 2, &["listen \"nowhere\""]);
+    assert_refused(
+        &mut orrery(&["serve", "--in-memory", "--listen", "nowhere"]),
+        2,
+        &["listen must be", "`nowhere`"],
+    );
     assert_refused(&mut orrery(&["serve", "--in-memory", "--data", "x"]), 2, &["exclude each other"]);
     assert_refused(&mut orrery(&["serve", "--in-memory", "--key", "AAAA"]), 2, &["key: ", "64 bytes"]);
     assert_refused(&mut orrery(&["serve", "--in-memory", "--cert", "x.pem"]), 2, &["cert-key"]);
     for (arguments, fragment) in [
-        (&["--default-consistency", "perfect"][..], "\"perfect\" is none of strong"),
+        (
+            &["--default-consistency", "perfect"][..],
+            "must be strong, bounded-staleness, session, consistent-prefix or eventual, but got `perfect`",
+        ),
         (&["--max-staleness-seconds", "10"], "bounded-staleness"),
-        (&["--default-consistency", "bounded-staleness", "--max-staleness-prefix", "9"], "10 to 2147483647"),
-        (&["--default-consistency", "BoundedStaleness", "--max-staleness-seconds", "4"], "5 to 86400"),
+        (
+            &["--default-consistency", "bounded-staleness", "--max-staleness-prefix", "9"],
+            "between 10 and 2147483647",
+        ),
+        (
+            &["--default-consistency", "BoundedStaleness", "--max-staleness-seconds", "4"],
+            "between 5 and 86400",
+        ),
         (&["--change-feed-retention", "0"], "at least 1"),
     ] {
         let all = [&["serve", "--in-memory"], arguments].concat();
@@ -203,7 +141,7 @@ fn wrong_usage_ends_with_code_2() {
 }
 
 #[test]
-fn wrong_configuration_names_the_key_and_line() {
+fn configuration_errors_name_the_key_and_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orrery.toml");
     let check = |content: &str, fragments: &[&str]| {
@@ -212,7 +150,7 @@ fn wrong_configuration_names_the_key_and_line() {
     };
     check("in-memory = true\nlisen = \"x\"\n", &["orrery.toml, line 2", "unknown field `lisen`"]);
     check("cache-mb = \"many\"\n", &["line 1", "invalid type"]);
-    check("listen = \"nowhere\"\nin-memory = true\n", &["listen \"nowhere\""]);
+    check("listen = \"nowhere\"\nin-memory = true\n", &["listen must be", "`nowhere`"]);
     check("= 1\n", &["line 1"]);
     check("in-memory = true\ndata = \"x\"\n", &["exclude each other"]);
     let missing = directory.path().join("missing.toml");
@@ -226,27 +164,27 @@ fn flags_win_over_variables_and_variables_over_the_file() {
     let data = |name: &str| directory.path().join(name);
     let content = format!("listen = \"127.0.0.1:0\"\nno-tls = true\ndata = '{}'\n", text(&data("file")));
     std::fs::write(&path, content).unwrap();
-    let start = |arguments: &[&str], variable: Option<&Path>| {
+    let serve = |arguments: &[&str], variable: Option<&Path>| {
         let mut command = orrery(&["serve", "--output", "json", "--config", text(&path)]);
         command.args(arguments);
         if let Some(variable) = variable {
             command.env("ORRERY_DATA", variable);
         }
-        Server::spawn(&mut command).ready.clone()
+        Server::spawn(command.stderr(Stdio::piped())).ready.clone()
     };
-    let from_file = start(&[], None);
+    let from_file = serve(&[], None);
     assert_eq!(from_file["data"], text(&data("file")));
     assert_eq!(from_file["tls"], false);
-    assert_eq!(start(&[], Some(&data("variable")))["data"], text(&data("variable")));
-    let from_flag = start(&["--data", text(&data("flag")), "--no-tls=false"], Some(&data("variable")));
+    assert_eq!(serve(&[], Some(&data("variable")))["data"], text(&data("variable")));
+    let from_flag = serve(&["--data", text(&data("flag")), "--no-tls=false"], Some(&data("variable")));
     assert_eq!(from_flag["data"], text(&data("flag")));
     assert_eq!(from_flag["tls"], true);
-    // Memory and a directory are one setting with two forms.
-    assert_eq!(start(&["--in-memory"], Some(&data("variable")))["data"], serde_json::Value::Null);
+    // Memory and a directory exclude each other, so the flag overrides the variable of the other.
+    assert_eq!(serve(&["--in-memory"], Some(&data("variable")))["data"], serde_json::Value::Null);
 }
 
 #[test]
-fn a_port_in_use_is_one_sentence() {
+fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let arguments = ["serve", "--in-memory", "--listen", &address];
@@ -254,15 +192,15 @@ fn a_port_in_use_is_one_sentence() {
 }
 
 #[test]
-fn a_data_directory_in_use_is_one_sentence() {
+fn a_data_directory_in_use_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let _first = Server::start(&["--data", text(directory.path())]);
+    let _first = start(&["--data", text(directory.path())]);
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", text(directory.path())];
     assert_refused(&mut orrery(&arguments), 1, &["in use by another process"]);
 }
 
 #[test]
-fn unusable_files_are_one_sentence() {
+fn unusable_files_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "not a key").unwrap();
@@ -271,7 +209,7 @@ fn unusable_files_are_one_sentence() {
         command.args(arguments);
         command
     };
-    assert_refused(&mut serve(&["--data", text(&file)]), 1, &["cannot be made"]);
+    assert_refused(&mut serve(&["--data", text(&file)]), 1, &["cannot be created"]);
     assert_refused(&mut serve(&["--in-memory", "--key-file", text(&file)]), 2, &["key file", "base64"]);
     let certificate = ["--in-memory", "--cert", text(&file), "--cert-key", text(&file)];
     assert_refused(&mut serve(&certificate), 1, &["holds no certificate"]);
@@ -279,7 +217,7 @@ fn unusable_files_are_one_sentence() {
 }
 
 #[test]
-fn the_start_is_announced() {
+fn the_start_up_message_is_printed() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("new");
     let mut command = orrery(&["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
@@ -302,10 +240,10 @@ fn the_start_is_announced() {
 }
 
 #[test]
-fn it_answers_once_it_says_so() {
-    let server = Server::start(&["--in-memory"]);
+fn a_ready_server_answers() {
+    let server = start(&["--in-memory"]);
     assert!(server.get("/_orrery/health").starts_with("HTTP/1.1 200"));
-    // An unsigned request is refused, as by the service.
+    // An unsigned request is refused, as the service does.
     assert!(server.get("/").starts_with("HTTP/1.1 401"));
     let pem = server.get("/_explorer/emulator.pem");
     assert!(pem.contains("-----BEGIN CERTIFICATE-----") && !pem.contains("PRIVATE"), "{pem}");
@@ -313,24 +251,25 @@ fn it_answers_once_it_says_so() {
 }
 
 #[test]
-fn signals_end_it_with_code_0() {
+fn signals_stop_the_server_with_code_0() {
     for signal in ["-TERM", "-INT"] {
         let directory = tempfile::tempdir().unwrap();
-        let mut server = Server::start(&["--data", text(directory.path())]);
-        // A connection that asks for nothing does not hold up the end.
-        let _idle = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        let mut server = start(&["--data", text(directory.path())]);
+        // An idle connection does not delay shutdown.
+        let _idle = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
         server.get("/_orrery/health");
         server.signal(signal);
-        assert_eq!(server.wait(), (0, String::new()), "{signal}");
-        // The directory is free again.
-        Server::start(&["--data", text(directory.path())]);
+        let exit = server.wait();
+        assert_eq!((exit.code, exit.stderr.as_str()), (0, ""), "{signal}");
+        // The directory is unlocked again.
+        start(&["--data", text(directory.path())]);
     }
 }
 
 #[test]
-fn the_certificate_is_kept() {
+fn the_certificate_is_reused() {
     let directory = tempfile::tempdir().unwrap();
-    let certificate = || Server::start(&["--data", text(directory.path())]).get("/_explorer/emulator.pem");
+    let certificate = || start(&["--data", text(directory.path())]).get("/_explorer/emulator.pem");
     let body = |answer: String| answer.split("\r\n\r\n").nth(1).unwrap().to_owned();
     assert_eq!(body(certificate()), body(certificate()));
 }
@@ -339,20 +278,22 @@ fn the_certificate_is_kept() {
 fn keys_are_never_logged() {
     let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ==";
     let mut command = orrery(&["serve", "--listen", "127.0.0.1:0", "--output", "json", "--in-memory"]);
-    let mut server = Server::spawn(command.env("ORRERY_LOG", "trace").env("ORRERY_KEY", key));
+    let mut server =
+        Server::spawn(command.env("ORRERY_LOG", "trace").env("ORRERY_KEY", key).stderr(Stdio::piped()));
     server.get("/dbs");
     server.signal("-TERM");
-    let (code, log) = server.wait();
-    assert_eq!(code, 0);
+    let exit = server.wait();
+    assert_eq!(exit.code, 0);
+    let log = exit.stderr;
     assert!(!log.is_empty() && !log.contains(key) && !server.ready.to_string().contains(key));
 }
 
 #[test]
-fn key_hash_agrees_with_the_clients() {
+fn key_hash_agrees_with_the_sdks() {
     let vectors: serde_json::Value = serde_json::from_str(include_str!("data/epk.json")).unwrap();
     let cases = vectors["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 151);
-    // The text of the file rather than the parsed value, which would not keep numbers like -0.0 as they are.
+    // Use the file's text: parsed values would not keep numbers like -0.0.
     let lines = include_str!("data/epk.json").lines();
     let input: String = lines
         .filter(|line| line.starts_with("{\"kind\":\"") && line.contains("\"pk\":"))
@@ -375,7 +316,7 @@ fn key_hash_agrees_with_the_clients() {
 }
 
 #[test]
-fn key_hash_answers_bad_lines_and_ends_with_code_1() {
+fn key_hash_answers_bad_lines_and_exits_with_code_1() {
     let mut child = orrery(&["key", "hash"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -410,14 +351,14 @@ fn query_plans_are_printed_line_by_line() {
 
 #[test]
 fn queries_are_explained_by_a_running_server() {
-    let server = Server::start(&["--in-memory"]);
-    let endpoint = format!("http://127.0.0.1:{}", server.port());
+    let server = start(&["--in-memory"]);
+    let endpoint = format!("http://127.0.0.1:{}", server.port);
     let explain = |extra: &[&str]| {
         let mut arguments = vec!["query", "explain", "--endpoint", &endpoint, "-d", "db", "-c", "things"];
         arguments.extend_from_slice(extra);
         run(&mut orrery(&arguments))
     };
-    // Nothing is there yet, and the server says so.
+    // The container does not exist.
     let (code, _, message) = explain(&["SELECT * FROM c"]);
     assert_eq!(code, 1, "{message}");
     assert!(message.contains("refused (404)"), "{message}");
@@ -430,8 +371,8 @@ fn queries_are_explained_by_a_running_server() {
 
 #[test]
 fn partitions_are_shown_split_and_merged() {
-    let server = Server::start(&["--in-memory", "--test-controls"]);
-    let endpoint = format!("http://127.0.0.1:{}", server.port());
+    let server = start(&["--in-memory", "--test-controls"]);
+    let endpoint = format!("http://127.0.0.1:{}", server.port);
     let partitions = |arguments: &[&str]| {
         let mut all = vec!["partitions"];
         all.extend_from_slice(arguments);

@@ -1,39 +1,25 @@
-//! Money under `kill -9`: sixteen clients move it between accounts with a stored procedure, the server dies at random
-//! moments, transfers whose fate is unknown are sent again, and in the end every transfer has happened exactly once.
+//! Stored procedures under `kill -9`: sixteen clients transfer money between accounts, the server dies at random moments,
+//! transfers of unknown fate are sent again, and in the end every transfer has happened exactly once.
 //!
-//! Three rounds, or `ORRERY_SOAK_ROUNDS`. The moments come from a seed, which is printed and can be given as
-//! `ORRERY_SEED`.
+//! Three rounds, or `ORRERY_SOAK_ROUNDS`; see `common::Rounds`.
 
-#![allow(
-    unreachable_pub,
-    dead_code,
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test binary has no outside, and shares files with another"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
-#[path = "crash/client.rs"]
-mod client;
-#[path = "crash/rounds.rs"]
-mod rounds;
-#[path = "crash/server.rs"]
-mod server;
+mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::Client;
+use common::{Client, DOCS, Rounds, Server};
 use orrery_model::Value;
-use rounds::Rounds;
-use server::Served;
 
 const CLIENTS: u64 = 16;
 const BANKS: u64 = 3;
 const ACCOUNTS: u64 = 6;
 const OPENING: i64 = 1000;
 
-/// Moves money and writes down that it did, or says that it has done so before.
+/// Transfers money and records the transfer, or reports that it was recorded before.
 const TRANSFER: &str = r"
 function transfer(id, bank, from, to, amount) {
     var collection = getContext().getCollection(), link = collection.getAltLink();
@@ -60,7 +46,7 @@ function transfer(id, bank, from, to, amount) {
     }));
 }";
 
-/// What a client knows: transfers that were answered, with the answer, and the last one, which may not have been.
+/// What a client knows: the outcome of answered transfers, and the last one, which may be unanswered.
 #[derive(Default)]
 struct Known {
     done: BTreeSet<String>,
@@ -79,13 +65,13 @@ struct Transfer {
 }
 
 #[test]
-fn every_transfer_happens_once() {
+fn every_transfer_happens_exactly_once() {
     let mut rounds = Rounds::new("money", 3);
     let directory = tempfile::tempdir().unwrap();
     let mut known: Vec<Known> = (0..CLIENTS).map(|_| Known::default()).collect();
     for round in 0..=rounds.count {
-        let served = Served::start(directory.path());
-        let port = served.port;
+        let server = Server::on_directory(directory.path());
+        let port = server.port;
         if round == 0 {
             open_banks(&mut Client::new(port));
         }
@@ -95,7 +81,7 @@ fn every_transfer_happens_once() {
             .zip(0..)
             .map(|(mut own, client)| {
                 let stop = Arc::clone(&stop);
-                // The last round only clears up what is not known.
+                // The last round only resolves transfers of unknown fate.
                 let is_last = round == rounds.count;
                 std::thread::spawn(move || {
                     transfer_until_stopped(port, client, &mut own, &stop, is_last);
@@ -105,13 +91,13 @@ fn every_transfer_happens_once() {
             .collect();
         if round < rounds.count {
             rounds.wait(400);
-            served.kill();
+            server.kill();
             stop.store(true, Ordering::Relaxed);
             known = clients.into_iter().map(|client| client.join().unwrap()).collect();
         } else {
             known = clients.into_iter().map(|client| client.join().unwrap()).collect();
             verify(&mut Client::new(port), &known);
-            served.stop();
+            server.stop();
         }
     }
     let done: usize = known.iter().map(|own| own.done.len()).sum();
@@ -119,22 +105,17 @@ fn every_transfer_happens_once() {
     assert!(done > 0);
 }
 
-fn post(client: &mut Client, path: &str, headers: &[(&str, &str)], body: &str) {
-    let answer = client.send("POST", path, headers, body.as_bytes()).unwrap();
-    assert_eq!(answer.status, 201, "{path}: {}", answer.text());
-}
-
 fn open_banks(client: &mut Client) {
-    post(client, "/dbs", &[], r#"{"id":"db"}"#);
+    client.post("/dbs", r#"{"id":"db"}"#, 201);
     let body = r#"{"id":"c","partitionKey":{"paths":["/bank"],"kind":"Hash","version":2}}"#;
-    post(client, "/dbs/db/colls", &[], body);
+    client.post("/dbs/db/colls", body, 201);
     let body = format!(r#"{{"id":"transfer","body":{}}}"#, Value::from(TRANSFER).to_json());
-    post(client, "/dbs/db/colls/c/sprocs", &[], &body);
+    client.post("/dbs/db/colls/c/sprocs", &body, 201);
     for bank in 0..BANKS {
         for account in 0..ACCOUNTS {
             let body = format!(r#"{{"id":"a{account}","bank":{bank},"balance":{OPENING}}}"#);
             let key = format!("[{bank}]");
-            post(client, "/dbs/db/colls/c/docs", &[("x-ms-documentdb-partitionkey", &key)], &body);
+            client.post_with(DOCS, &[("x-ms-documentdb-partitionkey", &key)], &body, 201);
         }
     }
 }
@@ -172,7 +153,7 @@ fn transfer_until_stopped(port: u16, number: u64, own: &mut Known, stop: &Atomic
             (200, "\"too poor\"") => {
                 own.refused.insert(id);
             }
-            // Try again: others came first, or the machine is slow.
+            // A conflict with another transfer, or a slow machine: retry.
             (408 | 429 | 449 | 503, _) => continue,
             (status, text) => panic!("{status}: {text}"),
         }
@@ -180,7 +161,7 @@ fn transfer_until_stopped(port: u16, number: u64, own: &mut Known, stop: &Atomic
     }
 }
 
-/// The money is all there, the history is complete, and each explains the other.
+/// No money is lost, the history is complete, and the balances follow from it.
 fn verify(client: &mut Client, known: &[Known]) {
     let mut balances: BTreeMap<(i64, String), i64> = BTreeMap::new();
     let mut history: BTreeMap<String, (i64, String, String, i64)> = BTreeMap::new();
@@ -190,7 +171,7 @@ fn verify(client: &mut Client, known: &[Known]) {
         if let Some(token) = &continuation {
             headers.push(("x-ms-continuation", token));
         }
-        let page = client.send("GET", "/dbs/db/colls/c/docs", &headers, b"").unwrap();
+        let page = client.send("GET", DOCS, &headers, b"").unwrap();
         for item in page.json().get("Documents").and_then(Value::as_array).unwrap() {
             let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap().to_owned();
             let number = |name: &str| item.get(name).and_then(Value::as_i64).unwrap();
@@ -219,12 +200,12 @@ fn verify(client: &mut Client, known: &[Known]) {
     for own in known {
         assert!(own.unknown.is_none());
         for id in &own.done {
-            assert!(history.contains_key(id), "{id} was acknowledged and is not there");
+            assert!(history.contains_key(id), "{id} was acknowledged and is missing");
         }
         for id in &own.refused {
             assert!(!history.contains_key(id), "{id} was refused and is there");
         }
     }
     let done: usize = known.iter().map(|own| own.done.len()).sum();
-    assert_eq!(history.len(), done, "what nobody knows of has happened");
+    assert_eq!(history.len(), done, "a transfer happened that nobody sent");
 }

@@ -1,61 +1,35 @@
-//! `kill -9` in the middle of splits and merges: writers speak HTTP to the real binary while its partitions are
-//! split and merged, it dies at random moments, and after each restart everything that was acknowledged is there.
+//! Splits and merges under `kill -9`: the server dies at random moments while partitions are split and merged under
+//! concurrent writes. After each restart everything acknowledged is there.
 //!
-//! Four rounds, or `ORRERY_SOAK_ROUNDS`. The moments come from a seed, which is printed and can be given as
-//! `ORRERY_SEED`.
+//! Four rounds, or `ORRERY_SOAK_ROUNDS`; see `common::Rounds`.
 
-#![allow(
-    unreachable_pub,
-    dead_code,
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test binary has no outside, and shares files with another"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
-#[path = "crash/client.rs"]
-mod client;
-#[path = "crash/rounds.rs"]
-mod rounds;
-#[path = "crash/server.rs"]
-mod server;
+mod common;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use client::Client;
-use orrery_model::Value;
-use rounds::Rounds;
-use server::Served;
+use common::{Client, DOCS, Expected, KnownVersions, Rounds, Server};
 
 const WRITERS: u64 = 4;
 const KEYS: u64 = 30;
 const ITEMS: u64 = 60;
-const PLACE: &str = r#""database":"db","container":"c""#;
-
-/// What a writer knows of its items: the last version that was acknowledged, and one whose fate is unknown.
-#[derive(Default)]
-struct Known {
-    acknowledged: BTreeMap<u64, u64>,
-    unknown: BTreeMap<u64, u64>,
-    next_version: u64,
-}
+const CONTAINER: &str = r#""database":"db","container":"c""#;
 
 #[test]
-fn splits_survive_being_killed() {
+fn splits_and_merges_survive_kill_9() {
     let mut rounds = Rounds::new("splits", 4);
     let seed = rounds.seed;
     let directory = tempfile::tempdir().unwrap();
-    let mut known: Vec<Known> = (0..WRITERS).map(|_| Known::default()).collect();
+    let mut known: Vec<KnownVersions> = (0..WRITERS).map(|_| KnownVersions::default()).collect();
     let changes = Arc::new(AtomicU64::new(0));
     for round in 0..rounds.count {
-        let served = Served::start(directory.path());
-        let port = served.port;
+        let server = Server::on_directory(directory.path());
+        let port = server.port;
         let mut client = Client::new(port);
         if round == 0 {
-            post(&mut client, "/dbs", r#"{"id":"db"}"#, 201);
-            let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
-            post(&mut client, "/dbs/db/colls", body, 201);
+            client.create_container(&[]);
         }
         verify(&mut client, &mut known, &format!("seed {seed}, round {round}"));
         let stop = Arc::new(AtomicBool::new(false));
@@ -75,26 +49,20 @@ fn splits_survive_being_killed() {
             std::thread::spawn(move || reshape(port, &stop, &changes))
         };
         rounds.wait(150);
-        served.kill();
+        server.kill();
         stop.store(true, Ordering::Relaxed);
         known = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         reshaper.join().unwrap();
     }
-    let served = Served::start(directory.path());
-    verify(&mut Client::new(served.port), &mut known, &format!("seed {seed}, the end"));
-    served.stop();
+    let server = Server::on_directory(directory.path());
+    verify(&mut server.client(), &mut known, &format!("seed {seed}, the end"));
+    server.stop();
     let written: usize = known.iter().map(|own| own.acknowledged.len()).sum();
     eprintln!("{} splits and merges finished, {written} items", changes.load(Ordering::Relaxed));
     assert!(written > 0);
 }
 
-fn post(client: &mut Client, path: &str, body: &str, status: u16) -> Value {
-    let answer = client.send("POST", path, &[("content-type", "application/json")], body.as_bytes()).unwrap();
-    assert_eq!(answer.status, status, "{path}: {}", answer.text());
-    answer.json()
-}
-
-fn write(port: u16, writer: u64, known: &mut Known, stop: &AtomicBool) {
+fn write(port: u16, writer: u64, known: &mut KnownVersions, stop: &AtomicBool) {
     let mut client = Client::new(port);
     while !stop.load(Ordering::Relaxed) {
         known.next_version += 1;
@@ -103,12 +71,11 @@ fn write(port: u16, writer: u64, known: &mut Known, stop: &AtomicBool) {
         let key = format!(r#"["k{}"]"#, id % KEYS);
         let body = format!(r#"{{"id":"{id}","pk":"k{}","version":{version}}}"#, id % KEYS);
         let headers = [("x-ms-documentdb-partitionkey", key.as_str()), ("x-ms-documentdb-is-upsert", "true")];
-        match client.send("POST", "/dbs/db/colls/c/docs", &headers, body.as_bytes()) {
+        match client.send("POST", DOCS, &headers, body.as_bytes()) {
             Ok(answer) if answer.status < 300 => {
-                known.acknowledged.insert(id, version);
-                known.unknown.remove(&id);
+                known.acknowledge(id, version);
             }
-            // A server that is being killed may fail in any way; what it said nothing about may have happened.
+            // A dying server may fail in any way; the write may or may not have happened.
             Ok(answer) if answer.status >= 500 => {
                 known.unknown.insert(id, version);
             }
@@ -121,7 +88,7 @@ fn write(port: u16, writer: u64, known: &mut Known, stop: &AtomicBool) {
     }
 }
 
-/// Splits and merges without pause: up to six partitions, then back.
+/// Splits and merges without pause: up to six partitions, then back to one.
 fn reshape(port: u16, stop: &AtomicBool, changes: &AtomicU64) {
     let mut client = Client::new(port);
     let mut grow = true;
@@ -133,16 +100,16 @@ fn reshape(port: u16, stop: &AtomicBool, changes: &AtomicU64) {
         grow = if ids.len() >= 6 { false } else { grow || ids.len() == 1 };
         let (path, body) = if grow {
             let widest = ids[usize::try_from(changes.load(Ordering::Relaxed)).unwrap() % ids.len()];
-            ("/_orrery/partitions/split", format!(r#"{{{PLACE},"partition":"{widest}"}}"#))
+            ("/_orrery/partitions/split", format!(r#"{{{CONTAINER},"partition":"{widest}"}}"#))
         } else {
-            let body = format!(r#"{{{PLACE},"partitions":["{}","{}"]}}"#, ids[0], ids[1]);
+            let body = format!(r#"{{{CONTAINER},"partitions":["{}","{}"]}}"#, ids[0], ids[1]);
             ("/_orrery/partitions/merge", body)
         };
         match client.send("POST", path, &[], body.as_bytes()) {
             Ok(answer) if answer.status == 200 => {
                 changes.fetch_add(1, Ordering::Relaxed);
             }
-            // A partition with one key cannot be split; a dying server fails in any way.
+            // A partition with one key cannot be split, and a dying server may fail in any way.
             Ok(answer) if answer.status == 400 || answer.status >= 500 => {}
             Ok(answer) => panic!("{}: {}", answer.status, answer.text()),
             Err(_) => return,
@@ -150,42 +117,11 @@ fn reshape(port: u16, stop: &AtomicBool, changes: &AtomicU64) {
     }
 }
 
-/// Everything acknowledged is there, once, and nothing that nobody wrote.
-fn verify(client: &mut Client, known: &mut [Known], place: &str) {
-    let mut found: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut token: Option<String> = None;
-    loop {
-        let mut headers = vec![("x-ms-max-item-count", "50")];
-        if let Some(token) = &token {
-            headers.push(("x-ms-continuation", token));
-        }
-        let answer = client.send("GET", "/dbs/db/colls/c/docs", &headers, b"").unwrap();
-        assert_eq!(answer.status, 200, "{place}: {}", answer.text());
-        for item in answer.json().get("Documents").unwrap().as_array().unwrap() {
-            let id = item.get("id").unwrap().as_str().unwrap().parse().unwrap();
-            let version = u64::try_from(item.get("version").unwrap().as_i64().unwrap()).unwrap();
-            assert!(found.insert(id, version).is_none(), "{place}: {id} is there twice");
-        }
-        token = answer.header("x-ms-continuation").map(str::to_owned);
-        if token.is_none() {
-            break;
-        }
-    }
-    let mut expected = 0;
-    for own in known.iter_mut() {
-        for (id, version) in std::mem::take(&mut own.unknown) {
-            // Whichever way it went is now known.
-            if found.get(&id) == Some(&version) {
-                own.acknowledged.insert(id, version);
-            }
-        }
-        for (id, version) in &own.acknowledged {
-            assert_eq!(found.get(id), Some(version), "{place}: {id}");
-        }
-        expected += own.acknowledged.len();
-    }
-    assert_eq!(found.len(), expected, "{place}");
-    // Partitions cover the key space and none is left between two states.
+/// Everything acknowledged is there once, nothing else is, and the partitions are consistent.
+fn verify(client: &mut Client, known: &mut [KnownVersions], place: &str) {
+    let expected = Expected { untracked_items: 0, page_items: 50, may_be_replaced: false };
+    let expected = KnownVersions::verify(client, known, &expected, place);
+    // The partitions cover the key space, and no split or merge is left half done.
     let view = client.send("GET", "/_orrery/partitions", &[], b"").unwrap().json();
     let view = &view.as_array().unwrap()[0];
     assert_eq!(view.get("partitionsChanging").unwrap().as_bool(), Some(false), "{place}");

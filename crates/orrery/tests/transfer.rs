@@ -2,80 +2,34 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod common;
 
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use common::{Server, orrery, path_text as text, run_with_input, until};
 use serde_json::{Value, json};
 
-/// What a test waits for at most; only failures take that long.
-const PATIENCE: Duration = Duration::from_mins(2);
-
-fn orrery(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
-    command.args(arguments).env_clear().stdin(Stdio::null());
-    command
-}
-
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(arguments: &[&str]) -> Self {
-        let mut all = vec!["serve", "--listen", "127.0.0.1:0", "--output", "json"];
-        all.extend_from_slice(arguments);
-        let mut command = orrery(&all);
-        let mut child = command
-            .env("ORRERY_LOG", "warn")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no start: {line}"));
-        Self { child, port: u16::try_from(ready["port"].as_u64().unwrap()).unwrap() }
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-    }
-
-    /// Runs a command against this server and gives back its exit code and its summary.
-    fn run(&self, arguments: &[&str], input: &[u8]) -> (i32, Value) {
-        let mut all = arguments.to_vec();
-        let url = self.url();
-        all.extend(["--endpoint", &url, "--output", "json", "--quiet"]);
-        run(&all, input)
-    }
-
+/// Commands against a server.
+trait Commands {
+    /// Runs a command; returns its exit code and its summary.
+    fn run(&self, arguments: &[&str], input: &[u8]) -> (i32, Value);
     /// All items of a container by id, exported.
-    fn items(&self, container: &str) -> BTreeMap<String, Value> {
-        let output = orrery(&["export", "-d", "db", "-c", container, "--endpoint", &self.url(), "-q"])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        lines(&String::from_utf8(output.stdout).unwrap())
-    }
+    fn items(&self, container: &str) -> BTreeMap<String, Value>;
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
+impl Commands for Server {
+    fn run(&self, arguments: &[&str], input: &[u8]) -> (i32, Value) {
+        let url = self.url();
+        run(&[arguments, &["--endpoint", &url, "--output", "json", "--quiet"]].concat(), input)
+    }
+
+    fn items(&self, container: &str) -> BTreeMap<String, Value> {
+        let export = ["export", "-d", "db", "-c", container, "--endpoint", &self.url(), "-q"];
+        let (code, stdout, stderr) = common::run(&mut orrery(&export));
+        assert_eq!(code, 0, "{stderr}");
+        lines(&stdout)
     }
 }
 
@@ -89,26 +43,10 @@ fn lines(text: &str) -> BTreeMap<String, Value> {
     by_id
 }
 
+/// Runs a command; returns its exit code and its summary, or its message if it printed none.
 fn run(arguments: &[&str], input: &[u8]) -> (i32, Value) {
-    let mut child = orrery(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let bytes = input.to_vec();
-    let feeding = std::thread::spawn(move || stdin.write_all(&bytes).ok());
-    let output = child.wait_with_output().unwrap();
-    feeding.join().unwrap();
-    let stdout = String::from_utf8(output.stdout).unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let summary = serde_json::from_str(&stdout).unwrap_or_else(|_| json!({ "message": stderr }));
-    (output.status.code().unwrap(), summary)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
+    let (code, stdout, stderr) = run_with_input(arguments, input);
+    (code, serde_json::from_str(&stdout).unwrap_or_else(|_| json!({ "message": stderr })))
 }
 
 const INTO: [&str; 6] = ["-d", "db", "-c", "c", "--create", "--partition-key=/pk"];
@@ -128,14 +66,14 @@ fn numbered(count: usize, padding: usize) -> String {
 }
 
 #[test]
-fn json_lines_are_imported_and_what_fails_is_told() {
+fn json_lines_are_imported_and_failures_are_reported() {
     let server = Server::start(&["--in-memory", "--partitions-at-creation", "3"]);
     let directory = tempfile::tempdir().unwrap();
     let failures = directory.path().join("failures.jsonl");
     let mut input = numbered(700, 10);
     input.extend(["{\"id\":\"", &"i".repeat(1100), "\",\"pk\":\"x\"}\n"]);
     input.extend(["{\"id\":\"big\",\"text\":\"", &"t".repeat(3 << 20), "\"}\n"]);
-    input.push_str("this is no JSON\n\n[1]\n{\"pk\":\"x\"}\n{\"id\":5}\n");
+    input.push_str("this is not JSON\n\n[1]\n{\"pk\":\"x\"}\n{\"id\":5}\n");
     input.push_str("{\"id\":\"last\",\"pk\":\"é\",\"exact\":1.50,\"big\":12345678901234567890}\n");
     let (code, summary) =
         server.run(&import_with(&["--throughput", "9000", "--failures", text(&failures)]), input.as_bytes());
@@ -149,7 +87,7 @@ fn json_lines_are_imported_and_what_fails_is_told() {
     assert!(statuses.contains(&400) && statuses.contains(&413), "{statuses:?}");
     let reasons: Vec<&str> =
         summary["failures"].as_array().unwrap().iter().map(|row| row["reason"].as_str().unwrap()).collect();
-    for part in ["no JSON:", "no JSON object", "no id", "not a text"] {
+    for part in ["not valid JSON:", "not a JSON object", "no id", "not a string"] {
         assert!(reasons.iter().any(|reason| reason.contains(part)), "{part}: {reasons:?}");
     }
     let listed = std::fs::read_to_string(&failures).unwrap();
@@ -169,7 +107,7 @@ fn json_lines_are_imported_and_what_fails_is_told() {
     let last = "{\"id\":\"last\",\"pk\":\"é\",\"exact\":1.50,\"big\":12345678901234567890}\n";
     assert!(exported.contains(last), "numbers keep their text");
 
-    // The second import writes the same: nothing is there twice.
+    // Importing again writes the same items: nothing is duplicated.
     let (code, summary) = server.run(&import_with(&[]), numbered(700, 10).as_bytes());
     assert_eq!((code, &summary["items"]), (0, &json!(700)));
     assert_eq!(server.items("c"), items);
@@ -222,7 +160,7 @@ fn arrays_gzip_and_csv_are_imported() {
 }
 
 #[test]
-fn an_import_that_was_killed_goes_on() {
+fn a_killed_import_resumes() {
     let server = Server::start(&["--in-memory", "--no-throttle"]);
     let directory = tempfile::tempdir().unwrap();
     let checkpoint = directory.path().join("point");
@@ -232,20 +170,16 @@ fn an_import_that_was_killed_goes_on() {
     let input = numbered(3000, 100);
     let mut first = orrery(&arguments).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let half: usize = input.lines().take(2000).map(|line| line.len() + 1).sum();
-    // The input stays open, so the import waits in the middle until it is killed.
+    // The input stays open, so the import blocks half way until it is killed.
     let mut stdin = first.stdin.take().unwrap();
     stdin.write_all(&input.as_bytes()[..half]).unwrap();
     stdin.flush().unwrap();
-    let begin = Instant::now();
     let saved = || {
         let text = std::fs::read_to_string(&checkpoint).unwrap_or_default();
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
         value["state"]["records"].as_u64().unwrap_or(0)
     };
-    while saved() == 0 {
-        assert!(begin.elapsed() < PATIENCE, "no checkpoint");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("a checkpoint", || (saved() > 0).then_some(()));
     first.kill().unwrap();
     first.wait().unwrap();
     let before = saved();
@@ -254,7 +188,7 @@ fn an_import_that_was_killed_goes_on() {
     assert_eq!(summary["doneBefore"].as_u64(), Some(before));
     assert_eq!(summary["items"].as_u64(), Some(3000 - before));
     assert_eq!(server.items("c").len(), 3000);
-    assert!(!checkpoint.exists(), "it is removed at the end");
+    assert!(!checkpoint.exists(), "the checkpoint was not removed");
 
     // A checkpoint of another transfer is not used.
     std::fs::write(&checkpoint, r#"{"version":1,"identity":"other","state":{"records":5}}"#).unwrap();
@@ -264,7 +198,7 @@ fn an_import_that_was_killed_goes_on() {
 }
 
 #[test]
-fn throttling_slows_an_import_down_and_loses_nothing() {
+fn a_throttled_import_loses_nothing() {
     let server = Server::start(&["--in-memory"]);
     let (code, summary) = server.run(&import_with(&["--throughput", "400"]), numbered(250, 20).as_bytes());
     assert_eq!((code, &summary["items"]), (0, &json!(250)), "{summary}");
@@ -273,7 +207,7 @@ fn throttling_slows_an_import_down_and_loses_nothing() {
 }
 
 #[test]
-fn an_export_that_was_killed_goes_on() {
+fn a_killed_export_resumes() {
     let server = Server::start(&["--in-memory", "--no-throttle", "--partitions-at-creation", "6"]);
     let (code, _) = server.run(&import_with(&[]), numbered(2000, 10).as_bytes());
     assert_eq!(code, 0);
@@ -297,25 +231,23 @@ fn an_export_that_was_killed_goes_on() {
         "json",
         "-q",
     ];
-    // So slow that it is still under way when it is killed: a page costs seconds.
+    // Slow enough to be still running when it is killed: a page takes seconds.
     let mut slow = arguments.to_vec();
     slow.extend(["--request-units", "60"]);
     let mut first = orrery(&slow).stdout(Stdio::null()).spawn().unwrap();
-    let begin = Instant::now();
-    while !checkpoint.exists() {
-        assert!(begin.elapsed() < PATIENCE, "no checkpoint");
+    until("a checkpoint", || {
         assert!(first.try_wait().unwrap().is_none(), "it ended too early");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        checkpoint.exists().then_some(())
+    });
     first.kill().unwrap();
     first.wait().unwrap();
-    // The ranges of the checkpoint are not there any more.
+    // The ranges in the checkpoint no longer exist.
     for partition in ["0", "5"] {
         split(&server, partition);
     }
     let (code, summary) = run(&arguments, b"");
     assert_eq!((code, &summary["complete"]), (0, &json!(true)), "{summary}");
-    assert!(summary["items"].as_u64().unwrap() < 2000, "it went on: {summary}");
+    assert!(summary["items"].as_u64().unwrap() < 2000, "it started over: {summary}");
     let mut exported = String::new();
     flate2::read::MultiGzDecoder::new(std::fs::File::open(&file).unwrap())
         .read_to_string(&mut exported)
@@ -327,7 +259,7 @@ fn an_export_that_was_killed_goes_on() {
 }
 
 #[test]
-fn an_export_follows_splits() {
+fn an_export_survives_splits() {
     let server = Server::start(&["--in-memory", "--no-throttle", "--partitions-at-creation", "6"]);
     let (code, _) = server.run(&import_with(&[]), numbered(2000, 10).as_bytes());
     assert_eq!(code, 0);
@@ -337,11 +269,10 @@ fn an_export_follows_splits() {
     let mut arguments = vec!["export", text(&file), "-d", "db", "-c", "c", "--endpoint", &url, "-q"];
     arguments.extend(["--concurrency", "1", "--request-units", "200"]);
     let mut export = orrery(&arguments).stdout(Stdio::null()).spawn().unwrap();
-    let begin = Instant::now();
-    while !file.exists() {
-        assert!(begin.elapsed() < PATIENCE && export.try_wait().unwrap().is_none(), "nothing is written");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the file", || {
+        assert!(export.try_wait().unwrap().is_none(), "nothing was written");
+        file.exists().then_some(())
+    });
     split(&server, "5");
     assert!(export.wait().unwrap().success());
     assert_eq!(lines(&std::fs::read_to_string(&file).unwrap()).len(), 2000);
@@ -373,7 +304,8 @@ fn containers_are_copied_between_accounts() {
     }
     let directory = tempfile::tempdir().unwrap();
     let certificate = directory.path().join("orrery.pem");
-    std::fs::write(&certificate, to.get("/_explorer/emulator.pem")).unwrap();
+    let response = to.get("/_explorer/emulator.pem");
+    std::fs::write(&certificate, response.split_once("\r\n\r\n").unwrap().1).unwrap();
     let key = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
     let secure = format!("AccountEndpoint=https://localhost:{}/;AccountKey={key};", to.port);
     let from_url = from.url();
@@ -383,10 +315,13 @@ fn containers_are_copied_between_accounts() {
         all.extend_from_slice(more);
         run(&all, b"")
     };
-    // A certificate that nobody vouches for is refused.
+    // An untrusted certificate is refused, and the message says what to do.
     let (code, summary) = copy(&[]);
     assert_eq!(code, 1);
-    assert!(summary["error"].as_str().unwrap().contains("certificate"), "{summary}");
+    assert!(
+        summary["error"].as_str().unwrap().contains("pass --certificate FILE or --insecure"),
+        "{summary}"
+    );
 
     let (code, summary) = copy(&["--certificate", text(&certificate)]);
     assert_eq!((code, &summary["items"]), (0, &json!(1520)), "{summary}");
@@ -398,7 +333,7 @@ fn containers_are_copied_between_accounts() {
     let views: Value = serde_json::from_slice(&views.stdout).unwrap();
     assert!(views.as_array().unwrap().iter().all(|view| view["throughput"] == 700), "{views}");
 
-    // Split in the source, and into another container of the same account, by its other name.
+    // After a split of the source, and into a container of another name.
     split(&from, "1");
     let (code, summary) = copy(&["-c", "c", "--to-container", "again", "--insecure"]);
     assert_eq!((code, &summary["items"]), (0, &json!(1500)), "{summary}");
@@ -408,7 +343,7 @@ fn containers_are_copied_between_accounts() {
 }
 
 #[test]
-fn a_copy_that_was_killed_goes_on() {
+fn a_killed_copy_resumes() {
     let from = Server::start(&["--in-memory", "--no-throttle", "--partitions-at-creation", "6"]);
     let to = Server::start(&["--in-memory", "--no-throttle"]);
     let (code, _) = from.run(&import_with(&[]), numbered(2000, 10).as_bytes());
@@ -432,32 +367,29 @@ fn a_copy_that_was_killed_goes_on() {
         "json",
         "-q",
     ];
-    // So slow that it is still under way when it is killed.
+    // Slow enough to be still running when it is killed.
     let mut slow = arguments.to_vec();
     slow.extend(["--request-units", "1000"]);
     let mut first = orrery(&slow).stdout(Stdio::null()).spawn().unwrap();
-    let begin = Instant::now();
-    let has_got_on =
-        || std::fs::read_to_string(&checkpoint).is_ok_and(|text| text.contains("\"finished\":true"));
-    while !has_got_on() {
-        assert!(begin.elapsed() < PATIENCE, "no checkpoint");
+    until("a finished lane in the checkpoint", || {
         assert!(first.try_wait().unwrap().is_none(), "it ended too early");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        let text = std::fs::read_to_string(&checkpoint).ok()?;
+        text.contains("\"finished\":true").then_some(())
+    });
     first.kill().unwrap();
     first.wait().unwrap();
-    assert!(to.items("c").len() < 2000, "it was not done");
-    // What was copied before is not read again, and the ranges of the checkpoint are not there any more.
+    assert!(to.items("c").len() < 2000, "it was already complete");
+    // Copied items are not read again, and the ranges in the checkpoint no longer exist.
     split(&from, "5");
     let (code, summary) = run(&arguments, b"");
     assert_eq!((code, &summary["complete"]), (0, &json!(true)), "{summary}");
-    assert!(summary["items"].as_u64().unwrap() < 2000, "it went on: {summary}");
+    assert!(summary["items"].as_u64().unwrap() < 2000, "it started over: {summary}");
     assert_eq!(to.items("c"), from.items("c"));
-    assert!(!checkpoint.exists(), "it is removed at the end");
+    assert!(!checkpoint.exists(), "the checkpoint was not removed");
 }
 
 #[test]
-fn a_server_starts_with_its_seed() {
+fn seed_data_is_loaded_once() {
     let directory = tempfile::tempdir().unwrap();
     let (seed, data) = (directory.path().join("seed"), directory.path().join("data"));
     std::fs::create_dir_all(seed.join("db")).unwrap();
@@ -479,7 +411,7 @@ fn a_server_starts_with_its_seed() {
     let views: Value = serde_json::from_slice(&views.stdout).unwrap();
     assert!(views.as_array().unwrap().iter().any(|view| view["throughput"] == 500), "{views}");
 
-    // What has happened since is not undone by a restart.
+    // A restart does not undo later changes.
     let changed = b"{\"id\":\"7\",\"pk\":\"k7\",\"changed\":true}\n{\"id\":\"new\",\"pk\":\"x\"}\n";
     assert_eq!(server.run(&import_with(&[]), changed).0, 0);
     drop(server);
@@ -488,7 +420,7 @@ fn a_server_starts_with_its_seed() {
     assert_eq!(server.items("c")["7"]["changed"], true);
     drop(server);
 
-    // A file that has changed is loaded over what is there.
+    // A changed file is loaded again and overwrites.
     std::fs::write(seed.join("db/c.jsonl"), numbered(310, 10)).unwrap();
     let server = Server::start(&arguments);
     let items = server.items("c");

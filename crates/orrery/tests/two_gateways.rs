@@ -1,57 +1,43 @@
-//! Two servers on one PostgreSQL, thirty-two clients on five items of one partition. In the middle the partition is
-//! split, one server is killed, and PostgreSQL itself is killed, with everything that makes it durable. In the
-//! end acknowledgements, versions, positions, index entries and both change feeds agree.
+//! Two servers on one PostgreSQL, thirty-two clients on five items of one partition. Meanwhile the partition is split, one
+//! server is killed, and then PostgreSQL itself. In the end acknowledgements, versions, LSNs, index entries and both
+//! change feeds agree.
 
-#![allow(
-    unreachable_pub,
-    dead_code,
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test binary has no outside, and shares files with another"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
-#[path = "crash/client.rs"]
-mod client;
-#[path = "crash/server.rs"]
-mod server;
-#[path = "crash/windows.rs"]
-mod windows;
+mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use client::Client;
+use common::{Client, DOCS, Server, windows};
 use orrery_model::Value;
 use orrery_storage::{
     KeyRange, PartitionRef, PartitionStore, Postgres, PostgresOptions, ReadRequest, Scan, Want,
 };
-use orrery_testing::Server;
+use orrery_testing::Server as PostgresServer;
 use orrery_testing::citus::Citus;
-use server::Served;
 
 const CLIENTS: usize = 32;
 const ITEMS: usize = 5;
-const DOCS: &str = "/dbs/db/colls/c/docs";
 
 /// What one client knows.
 #[derive(Default)]
 struct Known {
     /// Marks that were acknowledged, by item.
     acknowledged: Vec<(usize, String)>,
-    /// Marks of whose fate nobody told.
+    /// Marks whose fate is unknown.
     unknown: Vec<(usize, String)>,
-    /// Where each acknowledged write was, by its mark: the partition key range and the number.
+    /// Where each acknowledged write landed, by its mark: the partition key range and the LSN.
     positions: BTreeMap<String, (String, u64)>,
 }
 
 #[test]
-fn two_servers_agree() {
+fn two_servers_on_one_store_agree() {
     let directory = tempfile::Builder::new().prefix("orrery-two").tempdir_in("/tmp").unwrap();
-    let database = Server::start_durable(&directory.path().join("pg"));
+    let database = PostgresServer::start_durable(&directory.path().join("pg"));
     let url = database.url().to_owned();
     let mut database = Some(database);
     agree(&url, &mut || {
@@ -62,10 +48,10 @@ fn two_servers_agree() {
     });
 }
 
-/// The same on a Citus cluster, if `ORRERY_TEST_STORE_URL` names one: instead of PostgreSQL being killed all
-/// shards move, and a worker is killed if somebody has told how (see `orrery_testing::citus`).
+/// The same on a Citus cluster, if `ORRERY_TEST_STORE_URL` names one: instead of killing PostgreSQL all shards are moved,
+/// and a worker is killed if the environment says how (see `orrery_testing::citus`).
 #[test]
-fn two_servers_agree_on_a_cluster() {
+fn two_servers_on_a_citus_cluster_agree() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let Some(cluster) = runtime.block_on(Citus::find()) else {
         eprintln!("skipped: ORRERY_TEST_STORE_URL names no Citus cluster with two workers");
@@ -79,14 +65,14 @@ fn two_servers_agree_on_a_cluster() {
 }
 
 fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
-    let start = || Served::start_on("--store", OsStr::new(url));
+    let start = || Server::on_store(url);
     let first = start();
     let mut second = start();
-    let mut client = Client::new(first.port);
-    post(&mut client, "/dbs", r#"{"id":"db"}"#, 201);
+    let mut client = first.client();
+    client.post("/dbs", r#"{"id":"db"}"#, 201);
     let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
         "changeFeedPolicy":{"retentionDuration":600}}"#;
-    post(&mut client, "/dbs/db/colls", body, 201);
+    client.post("/dbs/db/colls", body, 201);
     for item in 0..ITEMS {
         let body = format!(r#"{{"id":"i{item}","pk":"k{item}","n":0,"log":[]}}"#);
         let key = format!(r#"["k{item}"]"#);
@@ -107,28 +93,28 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
             std::thread::spawn(move || write(number, &port, &stop, &done))
         })
         .collect();
-    let go_on = |count: u64| {
+    let wait_for_writes = |count: u64| {
         let (from, began) = (done.load(Ordering::Relaxed), Instant::now());
         while done.load(Ordering::Relaxed) < from + count {
             assert!(began.elapsed() < Duration::from_mins(2), "the writers are stuck");
             std::thread::sleep(Duration::from_millis(5));
         }
     };
-    go_on(100);
+    wait_for_writes(100);
     let place = r#"{"database":"db","container":"c","partition":"0"}"#;
-    post(&mut client, "/_orrery/partitions/split", place, 200);
-    go_on(100);
+    client.post("/_orrery/partitions/split", place, 200);
+    wait_for_writes(100);
     second.kill();
-    go_on(50);
+    wait_for_writes(50);
     second = start();
     ports[1].store(second.port, Ordering::Relaxed);
-    go_on(100);
+    wait_for_writes(100);
     disturb_database();
-    go_on(100);
+    wait_for_writes(100);
     stop.store(true, Ordering::Relaxed);
     let known: Vec<Known> = clients.into_iter().map(|client| client.join().unwrap()).collect();
 
-    let mut other = Client::new(second.port);
+    let mut other = second.client();
     let items = check_items(&mut client, &known);
     assert_eq!(items, check_items(&mut other, &known), "both servers say the same");
     check_positions(&known, &items);
@@ -137,7 +123,7 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
     check_queries(&mut other, &items);
     // The same items in a container of their own have as many index entries.
     let body = r#"{"id":"r","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
-    post(&mut client, "/dbs/db/colls", body, 201);
+    client.post("/dbs/db/colls", body, 201);
     for (at, item) in items.iter().enumerate() {
         let key = format!(r#"["k{at}"]"#);
         let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
@@ -168,24 +154,19 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
     eprintln!("{written} acknowledged, {doubtful} without an answer, {reference} index entries");
 }
 
-fn post(client: &mut Client, path: &str, body: &str, status: u16) {
-    let answer = client.send("POST", path, &[("content-type", "application/json")], body.as_bytes()).unwrap();
-    assert_eq!(answer.status, status, "{path}: {}", answer.text());
-}
-
-/// What one server has made the other one knows soon.
+/// A container created on one server is soon visible on the other.
 fn seen_within_a_second(port: u16) {
     let mut client = Client::new(port);
     let began = Instant::now();
     while client.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status != 200 {
-        // The promise is a second; a machine that is busy with other tests gets more.
+        // The goal is a second; a busy machine gets more.
         assert!(began.elapsed() < Duration::from_secs(20), "the other server does not see the container");
         std::thread::sleep(Duration::from_millis(5));
     }
     eprintln!("seen by the other server after {} ms", began.elapsed().as_millis());
 }
 
-/// Adds marks to items until told to stop.
+/// Adds marks to items until it is stopped.
 fn write(number: usize, port: &AtomicU16, stop: &AtomicBool, done: &AtomicU64) -> Known {
     let mut known = Known::default();
     let mut at = port.load(Ordering::Relaxed);
@@ -233,7 +214,7 @@ fn position(token: &str) -> (String, u64) {
     (range.to_owned(), rest.rsplit('#').next().unwrap().parse().unwrap())
 }
 
-/// Every acknowledged mark is there once, and nothing that nobody wrote.
+/// Every acknowledged mark is there once, and no mark that nobody wrote.
 fn check_items(client: &mut Client, known: &[Known]) -> Vec<Value> {
     (0..ITEMS)
         .map(|item| {
@@ -264,8 +245,8 @@ fn check_items(client: &mut Client, known: &[Known]) -> Vec<Value> {
         .collect()
 }
 
-/// No number was handed out twice, those of one item rise with its versions, also over the split, and a number that no
-/// acknowledged write has is that of a write whose answer was lost.
+/// No LSN was used twice, those of one item rise with its versions, also across the split, and an LSN without an
+/// acknowledged write belongs to a write whose answer was lost.
 fn check_positions(known: &[Known], items: &[Value]) {
     let mut of_ranges: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     for (range, number) in known.iter().flat_map(|known| known.positions.values()) {
@@ -290,11 +271,11 @@ fn check_positions(known: &[Known], items: &[Value]) {
         .values()
         .map(|numbers| numbers.last().unwrap() - numbers.first().unwrap() + 1 - numbers.len() as u64)
         .sum();
-    // One is the split's own: it begins with a write to the partition.
+    // One belongs to the split itself, which starts with a write to the partition.
     assert!(missing <= unanswered + 1, "{missing} numbers have no write, {unanswered} writes no answer");
 }
 
-/// Every item once, as it is, in the order of its last write, whose number it has.
+/// The feed has every item once, in its current version, in LSN order.
 fn check_feed(client: &mut Client, items: &[Value], known: &[Known]) {
     let ranges = client.send("GET", "/dbs/db/colls/c/pkranges", &[], b"").unwrap().json();
     let mut found: BTreeMap<String, Value> = BTreeMap::new();
@@ -321,7 +302,7 @@ fn check_feed(client: &mut Client, items: &[Value], known: &[Known]) {
     assert_eq!(found.into_values().collect::<Vec<_>>(), items);
 }
 
-/// Every version of every item once and in order, with the number that its writer was told.
+/// The feed of all versions has every version once and in order, with the LSN its writer saw.
 fn check_versions(client: &mut Client, from: Vec<windows::Window>, items: &[Value], known: &[Known]) {
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in windows::read(client, from, &windows::ALL_VERSIONS, &mut Vec::new()) {
@@ -343,7 +324,7 @@ fn check_versions(client: &mut Client, from: Vec<windows::Window>, items: &[Valu
     assert_eq!(versions.len(), ITEMS);
 }
 
-/// The index leads to each item by its last version and to none by an earlier one.
+/// The index finds each item by its current version and not by an earlier one.
 fn check_queries(client: &mut Client, items: &[Value]) {
     let mut query = |text: &str| {
         let body = format!(r#"{{"query":"{text}","parameters":[]}}"#);
@@ -387,11 +368,11 @@ fn index_entries(url: &str) -> BTreeMap<u32, usize> {
     })
 }
 
-/// A killed server may leave a lock that a new one first has to see through.
-fn restarted(directory: &Path) -> Server {
+/// Starts PostgreSQL again. A killed one may leave a stale lock, so this retries.
+fn restarted(directory: &Path) -> PostgresServer {
     let began = Instant::now();
     loop {
-        if let Ok(server) = std::panic::catch_unwind(|| Server::start_durable(directory)) {
+        if let Ok(server) = std::panic::catch_unwind(|| PostgresServer::start_durable(directory)) {
             return server;
         }
         assert!(began.elapsed() < Duration::from_mins(1), "PostgreSQL does not start again");

@@ -1,4 +1,4 @@
-//! Makes, checks and enumerates keys.
+//! Builds, validates and enumerates keys.
 
 use crate::{
     Case, Component, Definition, Item, KEY_BYTES_MAX, KEYS_MAX, Key, KeyError, Level, Maker, Part, Path,
@@ -8,25 +8,27 @@ use crate::{
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// Stands between the texts of several hashed properties.
+/// Separates the texts of several hashed properties.
 const HASHED_SEPARATOR: char = '\u{1F}';
 
 impl Definition {
-    /// The key that this item gets if it is written now. A key that it carries already is not looked
-    /// at: see [`Definition::key_of`].
+    /// The key that this item gets if it is written now. An existing key in the item is ignored: see
+    /// [`Definition::key_of`].
     pub fn apply(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Key, KeyError> {
-        let strategy = self.told_version(item)?.unwrap_or_else(|| self.current());
+        let strategy = self.recorded_version(item)?.unwrap_or_else(|| self.current());
         let components =
             strategy.levels.iter().map(|level| level.make(item, random)).collect::<Result<_, _>>()?;
         Ok(Key { version: strategy.version, components })
     }
 
-    /// The key of an item: the one it carries, if a recorded version could have made it, with what is
-    /// absent made now. An item with a key that no version makes is refused.
+    /// The key of an item: its existing one, if a recorded version can produce it, with missing components
+    /// built now. An item with a key that no version produces is rejected.
     pub fn key_of(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Key, KeyError> {
-        if let Some(strategy) = self.told_version(item)? {
+        if let Some(strategy) = self.recorded_version(item)? {
             return strategy.complete(item, random);
         }
+        // An item without any built component is new. It gets the current version: an older one might fit as well, but
+        // would never be retired.
         let made = |level: &&Level| matches!(level.maker, Maker::Made { .. });
         if self.current().levels.iter().filter(made).all(|level| level.is_absent(item)) {
             return self.current().complete(item, random);
@@ -38,11 +40,12 @@ impl Definition {
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
+        // The error of the newest version is the most useful one.
         Err(first_error.expect("the newest version is in use"))
     }
 
-    /// Gives an item its key, under the definition's properties, unless it has it. The version is
-    /// stored too where the definition names a property for it.
+    /// Stores the key in the item, under the definition's properties, unless it is there already. Also stores the
+    /// version if the definition has a property for it.
     pub fn insert_into(&self, item: &mut Value, random: &mut impl Randomness) -> Result<Key, KeyError> {
         let key = self.key_of(item, random)?;
         for (level, component) in self.current().levels.iter().zip(&key.components) {
@@ -54,12 +57,12 @@ impl Definition {
         Ok(key)
     }
 
-    /// The keys that a read of items with these properties must visit, newest version first and each
-    /// once. A property that the filter does not name may have any value: if the key depends on it,
-    /// the read must go everywhere, which is [`KeyError::Undetermined`]; a hashed property that is
-    /// not named gives all suffixes. Hierarchical keys may be cut to the levels that are determined.
+    /// The keys that a read of items with these properties must visit, newest version first, without duplicates. A
+    /// property that the filter does not specify may have any value: if the key depends on it, the read must fan out,
+    /// which is [`KeyError::Undetermined`]; a missing hashed property yields all suffixes. Hierarchical keys may be
+    /// truncated to the determined levels.
     pub fn keys_for(&self, filter: &impl Item) -> Result<Vec<Key>, KeyError> {
-        let told = self.told_version(filter)?;
+        let told = self.recorded_version(filter)?;
         let mut keys: Vec<Key> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         for strategy in
@@ -67,6 +70,7 @@ impl Definition {
         {
             for components in strategy.possible(filter)? {
                 let key = Key { version: strategy.version, components };
+                // Two versions may yield the same key, for example after a rename only.
                 if seen.insert(key.to_json().to_string()) {
                     keys.push(key);
                 }
@@ -83,8 +87,8 @@ impl Definition {
         self.strategies.iter().rev().filter(|strategy| !strategy.retired)
     }
 
-    /// The version that the item says it is of.
-    fn told_version(&self, item: &impl Item) -> Result<Option<&Strategy>, KeyError> {
+    /// The version recorded in the item.
+    fn recorded_version(&self, item: &impl Item) -> Result<Option<&Strategy>, KeyError> {
         let Some(path) = &self.version_property else { return Ok(None) };
         let unknown = |found: String| Err(KeyError::Version { path: path.to_string(), found });
         match item.property(path) {
@@ -98,7 +102,7 @@ impl Definition {
                     |found| Ok(Some(found)),
                 )
             }
-            _ => unknown("what is not a number".to_owned()),
+            _ => unknown("something other than a number".to_owned()),
         }
     }
 }
@@ -110,15 +114,16 @@ impl Strategy {
         Ok(Key { version: self.version, components })
     }
 
-    /// Every key that items of this filter may have, cut before the first level that may have any
-    /// value.
+    /// Every key that items matching this filter may have, truncated before the first undetermined level.
     fn possible(&self, filter: &impl Item) -> Result<Vec<Vec<Component>>, KeyError> {
         let mut keys = vec![Vec::new()];
         for (index, level) in self.levels.iter().enumerate() {
             let choices = match level.choices(filter) {
+                // A prefix of levels is still a useful window; without the first level there is none.
                 Err(KeyError::Undetermined { .. }) if index > 0 => break,
                 other => other?,
             };
+            // Checked before the product is built: three levels of suffixes could be billions.
             if keys.len().saturating_mul(choices.len()) > KEYS_MAX {
                 return Err(KeyError::TooMany);
             }
@@ -157,7 +162,7 @@ impl Level {
         }
     }
 
-    /// The component that the item carries, if this level could have made it, or a new one.
+    /// The item's existing component, if this level can produce it, or a new one.
     fn take_or_make(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Component, KeyError> {
         if self.is_absent(item) || matches!(self.maker, Maker::Existing { .. }) {
             return self.make(item, random);
@@ -186,7 +191,7 @@ impl Level {
         Err(KeyError::Contradiction { path: self.property.to_string(), found: describe(found), expected })
     }
 
-    /// The components that items of this filter may have.
+    /// The components that items matching this filter may have.
     fn choices(&self, filter: &impl Item) -> Result<Vec<Component>, KeyError> {
         let undetermined = |path: &Path| KeyError::Undetermined { path: path.to_string() };
         let (parts, suffix) = match &self.maker {
@@ -235,6 +240,7 @@ impl Maker {
             match escaped {
                 None => base.push_str(&text.text),
                 Some(escaped) => {
+                    // `%` is escaped in ordinary text, so this marker cannot be confused with a property's value.
                     if text.substitute {
                         base.push_str("%~");
                     }
@@ -243,6 +249,7 @@ impl Maker {
             }
         }
         match parts.first() {
+            // All parts were skipped: an empty key would put all such items into one logical partition.
             Some(part) if empty => Err(part.missing_error()),
             _ => Ok(base),
         }
@@ -261,7 +268,7 @@ impl Suffix {
 
 struct PartText {
     text: String,
-    /// It stands for a property that has no text of its own.
+    /// The text that replaces a property without one.
     substitute: bool,
 }
 
@@ -277,8 +284,8 @@ impl Part {
         KeyError::Missing { path: self.path().map(ToString::to_string).unwrap_or_default() }
     }
 
-    /// The property under whichever of its names the item has. Several must agree: a read by one name
-    /// would otherwise look for the item under another key.
+    /// The property under any of its names. If the item has several of them, the values must agree: otherwise a read by
+    /// one name would compute another key.
     fn property<'a>(&self, item: &'a impl Item) -> Result<Property<'a>, KeyError> {
         let Source::Property(names) = &self.source else { return Ok(Property::Missing) };
         let mut found = Property::Missing;
@@ -297,7 +304,7 @@ impl Part {
         matches!(self.source, Source::Property(_)) && self.property(item) == Ok(Property::Missing)
     }
 
-    /// The text of this part, or nothing where it is skipped.
+    /// The text of this part, or `None` if it is skipped.
     fn text(&self, item: &impl Item) -> Result<Option<PartText>, KeyError> {
         if let Source::Text(fixed) = &self.source {
             return Ok(Some(PartText { text: fixed.clone(), substitute: false }));
@@ -317,7 +324,7 @@ impl Part {
                     (ValueFormat::Number(format), Property::Number(number)) => {
                         number::formatted(number, format).map_err(format_error)?
                     }
-                    (ValueFormat::Number(_), _) => return Err(format_error("a number is wanted".to_owned())),
+                    (ValueFormat::Number(_), _) => return Err(format_error("expected a number".to_owned())),
                     (ValueFormat::Plain, Property::Number(number)) => {
                         number::plain(number).map_err(format_error)?
                     }
@@ -352,6 +359,7 @@ fn hashed(of: &[Part], item: &impl Item) -> Result<u32, KeyError> {
         input.push_str(&text.text);
     }
     match of.first() {
+        // All hashed parts were skipped: every such item would get the same suffix.
         Some(part) if empty => Err(part.missing_error()),
         _ => Ok(murmur3::x86_32(input.as_bytes(), 0)),
     }
@@ -395,18 +403,16 @@ fn describe(found: Property<'_>) -> String {
         Property::Null => "null".to_owned(),
         Property::Bool(flag) => flag.to_string(),
         Property::Number(number) => number::plain(number).unwrap_or_else(|_| "a number".to_owned()),
-        // Long texts are cut: the message goes to logs and answers.
+        // Truncate long values: the message goes to logs and responses.
         Property::Text(text) => Value::String(text.chars().take(100).collect()).to_string(),
         Property::NonScalar => "an object or array".to_owned(),
     }
 }
 
-/// Stores a value under a path, making the objects on the way.
+/// Stores a value under a path, creating the objects on the way.
 fn place(item: &mut Value, path: &Path, value: Value) -> Result<(), KeyError> {
-    let refused = || KeyError::Place {
-        path: path.to_string(),
-        message: "what is above it is not an object".to_owned(),
-    };
+    let refused =
+        || KeyError::Place { path: path.to_string(), message: "its parent is not an object".to_owned() };
     let (last, above) = path.names().split_last().expect("a path has a name");
     let mut object = item.as_object_mut().ok_or_else(refused)?;
     for name in above {

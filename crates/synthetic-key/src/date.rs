@@ -1,13 +1,13 @@
-//! Dates cut to a unit, in UTC: `2018`, `2018-08`, `2018-W32`, `2018-08-09`, `2018-08-09T14`,
+//! Dates truncated to a unit, in UTC: `2018`, `2018-08`, `2018-W32`, `2018-08-09`, `2018-08-09T14`,
 //! `2018-08-09T14:05`.
 //!
-//! Read from text, `YYYY-MM-DD` alone or followed by `Thh:mm`, `:ss`, a fraction and `Z` or an
-//! offset (without either the time is taken as UTC), or from a number of seconds or milliseconds
-//! since 1970. Years run from 1 to 9999.
+//! Parsed from a string, `YYYY-MM-DD` alone or followed by `Thh:mm`, `:ss`, a fraction and `Z` or an
+//! offset (UTC without either), or from a number of seconds or milliseconds since 1970. Years range
+//! from 1 to 9999.
 
 use crate::{DateFormat, Epoch, Property};
 
-/// 0001-01-01 and 9999-12-31 in days since 1970, between which every moment lies.
+/// 0001-01-01 and 9999-12-31 in days since 1970: the supported range.
 const FIRST_DAY: i64 = -719_162;
 const LAST_DAY: i64 = 2_932_896;
 
@@ -21,8 +21,8 @@ pub(crate) fn formatted(
             minutes_of_text(text).ok_or_else(|| format!("{text:?} is not a date"))?
         }
         (Property::Number(number), Some(epoch)) => minutes_of_number(number, epoch)?,
-        (_, None) => return Err("a date as text is wanted".to_owned()),
-        (_, Some(_)) => return Err("a number of time is wanted".to_owned()),
+        (_, None) => return Err("expected a date as a string".to_owned()),
+        (_, Some(_)) => return Err("expected a number of seconds or milliseconds".to_owned()),
     };
     let days = minutes.div_euclid(1440);
     if !(FIRST_DAY..=LAST_DAY).contains(&days) {
@@ -34,7 +34,7 @@ pub(crate) fn formatted(
         DateFormat::Year => format!("{year:04}"),
         DateFormat::Month => format!("{year:04}-{month:02}"),
         DateFormat::Week => {
-            // The week belongs to the year that holds its Thursday.
+            // A week belongs to the year of its Thursday.
             let thursday = days - (days + 3).rem_euclid(7) + 3;
             let (year, ..) = date_of_days(thursday);
             let week = (thursday - days_of_date(year, 1, 1)) / 7 + 1;
@@ -59,7 +59,7 @@ fn minutes_of_number(number: f64, epoch: Epoch) -> Result<i64, String> {
     Ok(minutes as i64)
 }
 
-/// Minutes since 1970 of a date as text, or nothing where it is none.
+/// Minutes since 1970 of a date string, or `None` if it is not a date.
 fn minutes_of_text(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
@@ -130,7 +130,7 @@ fn month_days(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01, counted in years that begin in March so that leap days come last.
+/// Days since 1970-01-01, counted in years that start in March so that leap days come last.
 fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

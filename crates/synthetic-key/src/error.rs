@@ -1,7 +1,6 @@
-//! What can go wrong, with a stable code for each fault: the ports and the shared vectors use the
-//! same codes.
+//! Errors, each with a stable code that the ports and the shared vectors use as well.
 
-/// A definition that cannot be used, and where in it the fault is.
+/// An invalid definition, and the place of the error in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {message}")]
 pub struct DefinitionError {
@@ -10,18 +9,18 @@ pub struct DefinitionError {
     pub message: String,
 }
 
-/// A key that cannot be made, or an item that cannot have the key it carries.
+/// A key that cannot be built, or an item whose existing key does not match.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum KeyError {
-    #[error("the item has no property {path}, which its key is made of")]
+    #[error("the item has no property {path}, which its key is built from")]
     Missing { path: String },
-    #[error("the property {path}, which the key is made of, is null")]
+    #[error("the property {path}, which the key is built from, is null")]
     Null { path: String },
-    #[error("the property {path}, which the key is made of, is an object or an array")]
+    #[error("the property {path}, which the key is built from, is an object or an array")]
     NonScalar { path: String },
     #[error("the property {path} does not fit its format: {message}")]
     Format { path: String, message: String },
-    #[error("the property {path} has different values under its names")]
+    #[error("the property {path} has different values under its current and earlier names")]
     Ambiguous { path: String },
     #[error("the key is longer than {} bytes", crate::KEY_BYTES_MAX)]
     TooLong,
@@ -31,14 +30,14 @@ pub enum KeyError {
     Undetermined { path: String },
     #[error("the read would visit more than {} keys", crate::KEYS_MAX)]
     TooMany,
-    #[error("{path} is {found}, but the definition makes {expected} of this item")]
+    #[error("{path} is {found}, but the definition yields {expected} for this item")]
     Contradiction { path: String, found: String, expected: String },
     #[error("{path} cannot be stored: {message}")]
     Place { path: String, message: String },
 }
 
 impl KeyError {
-    /// The name of the fault, the same in every language.
+    /// The error code, the same in every language.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "missing",

@@ -1,10 +1,10 @@
-//! Items as this crate sees them: something that has properties at paths. Implemented for
-//! `serde_json::Value`; an application with a JSON tree of its own implements it for that.
+//! Access to the properties of items. Implemented for `serde_json::Value`; an application with its own
+//! JSON type implements it for that.
 
 use crate::Path;
 use serde_json::Value;
 
-/// What an item has at a path.
+/// The value at a path of an item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Property<'a> {
     Missing,
@@ -16,7 +16,7 @@ pub enum Property<'a> {
     NonScalar,
 }
 
-/// Something with properties.
+/// Anything that has properties at paths.
 pub trait Item {
     fn property(&self, path: &Path) -> Property<'_>;
 }

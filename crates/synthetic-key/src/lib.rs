@@ -1,10 +1,9 @@
-//! Synthetic partition keys from one definition: made for an item, checked against an item, and
+//! Synthetic partition keys from one definition: built for an item, validated against an item, and
 //! enumerated for a read.
 //!
-//! A definition is JSON (its fields are described in [`Definition`]) and gives the same keys from
-//! this crate and from the Python and JavaScript packages beside it; one file of vectors holds all
-//! three to that. The crate does no I/O, reads no clock and draws no randomness of its own unless
-//! asked for [`SystemRandom`].
+//! A definition is JSON (see [`Definition`] for its fields). This crate and the Python and JavaScript
+//! packages produce the same keys from it, which a shared file of test vectors ensures. The crate does
+//! no I/O, reads no clock and uses no randomness of its own, except through [`SystemRandom`].
 //!
 //! ```
 //! use serde_json::json;
@@ -32,7 +31,6 @@ mod item;
 mod key;
 pub mod murmur3;
 mod number;
-mod parse;
 mod path;
 mod random;
 
@@ -46,13 +44,13 @@ pub use key::{Component, Key};
 pub use path::Path;
 pub use random::{Fixed, Randomness, Seeded, SystemRandom};
 
-/// The longest key value, in bytes of UTF-8: what a container with large partition keys takes.
+/// The maximum length of a key value in UTF-8 bytes: the limit of containers with large partition keys.
 pub const KEY_BYTES_MAX: usize = 2048;
-/// The largest number of suffixes.
+/// The maximum suffix count.
 pub const SUFFIXES_MAX: u32 = 100_000;
-/// The most keys that one read may be told to visit.
+/// The maximum number of keys that one read may visit.
 pub const KEYS_MAX: usize = 100_000;
-/// The most parts of one key or of one hashed text.
+/// The maximum number of parts of a key or of a hashed text.
 pub const PARTS_MAX: usize = 32;
-/// The most recorded versions of a definition.
+/// The maximum number of recorded versions of a definition.
 pub const VERSIONS_MAX: usize = 64;

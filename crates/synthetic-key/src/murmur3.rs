@@ -1,8 +1,7 @@
-//! MurmurHash3 x86 32-bit, the hash behind pre-calculated suffixes. It is in the public domain, has
-//! implementations in every language, and is frozen here: a definition gives the same suffix for
-//! ever.
+//! MurmurHash3 x86 32-bit, the hash of pre-calculated suffixes. It is in the public domain, has
+//! implementations in every language, and is frozen here: a definition always yields the same suffix.
 
-/// The hash of some bytes under a seed. Suffixes use seed 0.
+/// Hashes bytes with a seed. Suffixes use seed 0.
 pub fn x86_32(input: &[u8], seed: u32) -> u32 {
     let mix = |block: u32| block.wrapping_mul(0xCC9E_2D51).rotate_left(15).wrapping_mul(0x1B87_3593);
     let mut hash = seed;
@@ -30,7 +29,7 @@ pub fn x86_32(input: &[u8], seed: u32) -> u32 {
 mod tests {
     use super::x86_32;
 
-    /// Values published with other implementations of the hash.
+    /// Test values published with other implementations of the hash.
     #[test]
     fn agrees_with_published_values() {
         assert_eq!(x86_32(b"", 0), 0);

@@ -1,12 +1,12 @@
-//! The text of numbers. A number is a double, as everywhere in JSON that JavaScript reads; its text
-//! is the shortest one that reads back as the same double, written as ECMAScript writes numbers.
+//! Formats numbers. A number is a double, as in JavaScript; its text is the shortest one that parses
+//! back to the same double, in ECMAScript notation.
 
 use crate::NumberFormat;
 
 /// Integers up to here are exact in a double.
 const EXACT: f64 = 9_007_199_254_740_991.0;
 
-/// The text of a number that has no format.
+/// Formats a number without a format specification.
 pub(crate) fn plain(number: f64) -> Result<String, String> {
     if !number.is_finite() {
         return Err("the number is not finite".to_owned());
@@ -20,7 +20,7 @@ pub(crate) fn plain(number: f64) -> Result<String, String> {
     let sign = if number < 0.0 { "-" } else { "" };
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     let count = i32::try_from(digits.len()).expect("a double has few digits");
-    // The decimal point stands after this many digits.
+    // Position of the decimal point, in digits.
     let point = exponent + 1;
     let text = if (count..=21).contains(&point) {
         format!("{sign}{digits}{}", "0".repeat(usize::try_from(point - count).expect("not negative")))
@@ -37,7 +37,7 @@ pub(crate) fn plain(number: f64) -> Result<String, String> {
     Ok(text)
 }
 
-/// The text of a number in a format. Fixed decimals are rounded half to even on the exact value.
+/// Formats a number. Fixed decimals are rounded half to even on the exact value.
 pub(crate) fn formatted(number: f64, format: NumberFormat) -> Result<String, String> {
     if !number.is_finite() || number.abs() > EXACT {
         return Err("the number is beyond the exact range of doubles".to_owned());
@@ -49,7 +49,7 @@ pub(crate) fn formatted(number: f64, format: NumberFormat) -> Result<String, Str
     let text = match format.decimals {
         Some(decimals) => format!("{:.*}", usize::from(decimals), number.abs()),
         None if format.width > 0 && number.fract() != 0.0 => {
-            return Err("a whole number is wanted, or a number of decimals".to_owned());
+            return Err("expected a whole number; set decimals for fractions".to_owned());
         }
         None => plain(number.abs())?,
     };
@@ -64,7 +64,7 @@ mod tests {
     use super::{formatted, plain};
     use crate::NumberFormat;
 
-    /// What `String(number)` gives in JavaScript.
+    /// The results of `String(number)` in JavaScript.
     #[test]
     fn numbers_read_as_in_javascript() {
         for (number, text) in [

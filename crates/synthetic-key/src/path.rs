@@ -1,5 +1,5 @@
-//! Property paths as partition keys write them: `/date`, `/vehicle/vin`, `/"a/b"/c`. A name in
-//! double quotes may hold a slash; names of array elements have no meaning here.
+//! Property paths in the syntax of partition keys: `/date`, `/vehicle/vin`, `/"a/b"/c`. A name in
+//! double quotes may contain a slash. Array elements cannot be addressed.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use std::fmt;
 pub struct Path(Vec<String>);
 
 impl Path {
-    /// Reads a path. A text without a leading slash is one name at the top.
+    /// Parses a path. A text without a leading slash is a top-level name.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("a path is wanted, such as /date".to_owned());
+            return Err("expected a path such as /date".to_owned());
         }
         let Some(mut rest) = text.strip_prefix('/') else {
             return if text.contains('/') {
-                Err(format!("the path {text} must begin with a slash"))
+                Err(format!("the path {text} must start with a slash"))
             } else {
                 Ok(Self(vec![text.to_owned()]))
             };
@@ -23,7 +23,7 @@ impl Path {
         let mut names = Vec::new();
         loop {
             let (name, after) = if let Some(quoted) = rest.strip_prefix('"') {
-                quoted.split_once('"').ok_or_else(|| format!("the path {text} has a quote without an end"))?
+                quoted.split_once('"').ok_or_else(|| format!("the path {text} has an unterminated quote"))?
             } else {
                 rest.split_at(rest.find('/').unwrap_or(rest.len()))
             };
@@ -39,7 +39,7 @@ impl Path {
         }
     }
 
-    /// The names from the top of the item down.
+    /// The names, outermost first.
     pub fn names(&self) -> &[String] {
         &self.0
     }

@@ -1,10 +1,10 @@
-//! Where random suffixes come from: whatever the caller injects.
+//! The source of random suffixes, which the caller injects.
 
 use std::hash::{BuildHasher, Hasher};
 
 /// A source of uniform choices.
 pub trait Randomness {
-    /// A number of `0..bound`, each as likely as the others. `bound` is at least 1.
+    /// A uniform number in `0..bound`. `bound` is at least 1.
     fn below(&mut self, bound: u32) -> u32;
 }
 
@@ -14,7 +14,7 @@ impl<F: FnMut(u32) -> u32> Randomness for F {
     }
 }
 
-/// Always the same choice, cut to the bound: for tests, and for strategies that draw nothing.
+/// Always the same choice, limited to the bound: for tests, and for strategies without randomness.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed(pub u32);
 
@@ -24,11 +24,12 @@ impl Randomness for Fixed {
     }
 }
 
-/// SplitMix64: the same seed gives the same choices.
+/// SplitMix64: the same seed yields the same choices.
 #[derive(Clone, Debug)]
 pub struct Seeded(u64);
 
 impl Seeded {
+    /// Starts the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -45,7 +46,7 @@ impl Seeded {
 impl Randomness for Seeded {
     fn below(&mut self, bound: u32) -> u32 {
         let bound = u64::from(bound.max(1));
-        // Draws beyond the last whole multiple of the bound are thrown away, so no choice is likelier.
+        // Reject draws beyond the last whole multiple of the bound, so that all choices are equally likely.
         let limit = u64::MAX - u64::MAX % bound;
         loop {
             let drawn = self.next();
@@ -56,11 +57,12 @@ impl Randomness for Seeded {
     }
 }
 
-/// Choices that nobody can foresee from a seed: seeded by the operating system, for applications.
+/// Unpredictable choices, seeded by the operating system: for applications.
 #[derive(Clone, Debug)]
 pub struct SystemRandom(Seeded);
 
 impl SystemRandom {
+    /// Seeds itself from the operating system.
     pub fn new() -> Self {
         Self(Seeded(std::hash::RandomState::new().build_hasher().finish()))
     }

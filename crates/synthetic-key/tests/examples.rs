@@ -1,5 +1,5 @@
-//! The examples of the documentation of synthetic partition keys, worked out by hand, and the
-//! behaviour around them.
+//! The examples of the service's documentation of synthetic partition keys, computed by hand, and related
+//! behaviour.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn dates_get_random_suffixes_of_1_to_400_evenly() {
         *drawn.entry(key.as_text().unwrap().to_owned()).or_default() += 1;
     }
     assert_eq!(drawn.keys().cloned().collect::<HashSet<_>>(), wanted);
-    // 500 are expected of each; beyond 6 standard deviations (134) chance is no excuse.
+    // 500 of each are expected; more than 6 standard deviations (134) cannot be chance.
     assert!(drawn.values().all(|count| (366..=634).contains(count)), "{drawn:?}");
     let keys = definition.keys_for(&item).unwrap();
     assert_eq!(keys.len(), 400);
@@ -47,7 +47,7 @@ fn dates_get_random_suffixes_of_1_to_400_evenly() {
 }
 
 #[test]
-fn the_suffix_of_a_vehicle_can_be_computed_again() {
+fn the_suffix_of_a_vehicle_is_reproducible() {
     let mut definition = vehicles(400);
     definition["format"] = json!(1);
     let definition = define(&definition);
@@ -74,7 +74,7 @@ fn more_suffixes_are_a_new_version_and_reads_visit_both() {
     let keys = definition.keys_for(&item).unwrap();
     let texts: Vec<&str> = keys.iter().map(|key| key.as_text().unwrap()).collect();
     assert_eq!(texts, if old == new { vec![&*new] } else { vec![&*new, &*old] });
-    // An item that was written before keeps its key and learns its version.
+    // An item written earlier keeps its key and gets its version recorded.
     item["partitionKey"] = json!(old);
     if old != new {
         assert_eq!(definition.insert_into(&mut item, &mut Fixed(0)).unwrap().version, 1);
@@ -100,7 +100,7 @@ fn a_renamed_property_is_found_under_all_its_names() {
     let new = json!({ "date": "2018-08-09", "vehicle": { "vin": "X1" } });
     let key = definition.apply(&old, &mut Fixed(0)).unwrap();
     assert_eq!(key, definition.apply(&new, &mut Fixed(0)).unwrap());
-    // The same property and count: both versions give the same key, which is visited once.
+    // The same property and count: both versions yield the same key, which is visited once.
     assert_eq!(definition.keys_for(&new).unwrap(), std::slice::from_ref(&key));
     assert_eq!(definition.keys_for(&old).unwrap(), [key]);
 }
@@ -122,7 +122,7 @@ fn escaping_keeps_different_parts_apart() {
 }
 
 #[test]
-fn a_key_that_does_not_follow_is_a_contradiction() {
+fn a_key_that_does_not_match_is_a_contradiction() {
     let definition = random_dates();
     let check = |key: Value| {
         let item = json!({ "date": "2018-08-09", "partitionKey": key });
@@ -145,7 +145,7 @@ fn a_key_that_does_not_follow_is_a_contradiction() {
 }
 
 #[test]
-fn hierarchical_keys_are_cut_where_the_filter_ends() {
+fn hierarchical_keys_are_truncated_to_the_determined_levels() {
     let definition = define(&json!({ "format": 1, "kind": "hierarchical", "levels": [
         { "kind": "property", "path": "/tenant" },
         { "property": "/day", "kind": "randomSuffix", "parts": [{ "path": "/at", "date": "day" }], "suffix": { "count": 3 } },

@@ -1,5 +1,5 @@
-//! The vectors that all implementations share. Their expectations come from elsewhere: see
-//! `scripts/synthetic-vectors.py`.
+//! The test vectors shared by all implementations. `scripts/synthetic-vectors.py` generates them
+//! independently of this crate.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ fn expected_error(vector: &Value) -> Value {
     json!({ "error": vector["error"] })
 }
 
-/// Numbers of JSON compare by value: 5 and 5.0 are one.
+/// JSON numbers compare by value: 5 equals 5.0.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Array(values) => values.iter().map(normal).collect(),

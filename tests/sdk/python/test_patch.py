@@ -127,7 +127,7 @@ def test_condition(container, item):
 @pytest.mark.parametrize(
     "condition, holds",
     [
-        ("from c where c.inner.x < 2 and IS_NULL(c.nothing)", True),
+        ('from c where c["inner"].x < 2 and IS_NULL(c.nothing)', True),
         ("from root r where r.text = 'a' or r.missing = 1", True),
         ("from c where ARRAY_CONTAINS(c.list, 3)", True),
         ("from c where IS_DEFINED(c.missing)", False),

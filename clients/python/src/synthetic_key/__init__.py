@@ -1,5 +1,5 @@
-"""Synthetic partition keys from one definition: made for an item, checked against an item, and enumerated
-for a read. The same definition gives the same keys as the Rust crate and the JavaScript package."""
+"""Synthetic partition keys from one definition: built for an item, validated against an item, and enumerated
+for a read. The same definition yields the same keys as the Rust crate and the JavaScript package."""
 
 from .build import Definition, Key
 from .definition import DefinitionError

@@ -1,4 +1,4 @@
-"""Makes, checks and enumerates keys."""
+"""Build, validate and enumerate keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What the SDK wants as partition key: the text of a plain key, the list of a hierarchical one."""
+        """The partition key to pass to the SDK: the text of a plain key, the list of a hierarchical one."""
         return self.components[0] if len(self.components) == 1 else self.components
 
 
@@ -48,13 +48,13 @@ class Definition:
         return [show_path(level["property"]) for level in self._strategies[-1]["levels"]]
 
     def apply(self, item: dict, below: "Randomness | None" = None) -> Key:
-        """The key that this item gets if it is written now. A key that it carries already is not looked at."""
+        """The key that this item gets if it is written now. An existing key in the item is ignored."""
         strategy = self._told_version(item) or self._strategies[-1]
         below = below or random.SystemRandom().randrange
         return Key(strategy["version"], [_make(level, item, below) for level in strategy["levels"]])
 
     def key_of(self, item: dict, below: "Randomness | None" = None) -> Key:
-        """The key of an item: the one it carries, if a recorded version could have made it, or a new one."""
+        """The key of an item: its existing one, if a recorded version can produce it, or a new one."""
         below = below or random.SystemRandom().randrange
         strategy = self._told_version(item)
         if strategy is not None:
@@ -72,7 +72,7 @@ class Definition:
         raise first_error
 
     def insert_into(self, item: dict, below: "Randomness | None" = None) -> Key:
-        """Gives an item its key, under the definition's properties, unless it has it."""
+        """Store the key in the item, under the definition's properties, unless it is there already."""
         key = self.key_of(item, below)
         for level, component in zip(self._strategies[-1]["levels"], key.components):
             _place(item, level["property"], component)
@@ -81,7 +81,7 @@ class Definition:
         return key
 
     def keys_for(self, filter: dict) -> "list[Key]":
-        """The keys that a read of items with these properties must visit, newest version first and each once."""
+        """The keys that a read of items with these properties must visit, newest version first, without duplicates."""
         told = self._told_version(filter)
         keys: "dict[str, Key]" = {}
         for strategy in self._live():
@@ -173,7 +173,7 @@ def _take_or_make(level: dict, item: dict, below: Randomness) -> Any:
             return made
         expected = repr(made)
     shown = show_path(level["property"])
-    raise KeyError_("contradiction", f"{shown} is {str(found)[:100]!r}, but the definition makes {expected} of this item")
+    raise KeyError_("contradiction", f"{shown} is {str(found)[:100]!r}, but the definition yields {expected} for this item")
 
 
 def _choices(level: dict, filter: dict) -> list:
@@ -225,7 +225,7 @@ def _hashed(parts: list, item: dict) -> int:
 
 
 def _missing(part: dict) -> KeyError_:
-    return KeyError_("missing", f"the item has no property {_shown(part)}, which its key is made of")
+    return KeyError_("missing", f"the item has no property {_shown(part)}, which its key is built from")
 
 
 def _shown(part: dict) -> str:
@@ -241,7 +241,7 @@ def _part_property(part: dict, item: dict) -> Any:
         if found is _MISSING:
             found = other
         elif not _same(found, other):
-            raise KeyError_("ambiguous", f"the property {_shown(part)} has different values under its names")
+            raise KeyError_("ambiguous", f"the property {_shown(part)} has different values under its current and earlier names")
     return found
 
 
@@ -271,10 +271,10 @@ def _text(part: dict, item: dict) -> "tuple[str, bool] | None":
         treatment, error = part["missing"], _missing(part)
     elif value is None:
         treatment = part["null"]
-        error = KeyError_("null", f"the property {shown}, which the key is made of, is null")
+        error = KeyError_("null", f"the property {shown}, which the key is built from, is null")
     elif isinstance(value, (dict, list)):
         treatment = part["nonScalar"]
-        error = KeyError_("nonScalar", f"the property {shown}, which the key is made of, is an object or an array")
+        error = KeyError_("nonScalar", f"the property {shown}, which the key is built from, is an object or an array")
     else:
         return _scalar_text(part, value, shown), False
     if treatment == "error":
@@ -293,7 +293,7 @@ def _scalar_text(part: dict, value: Any, shown: str) -> str:
         text = date_formatted(value, part["date"], part["epoch"], shown)
     elif part["number"] is not None:
         if not is_number:
-            raise KeyError_("format", f"the property {shown} does not fit its format: a number is wanted")
+            raise KeyError_("format", f"the property {shown} does not fit its format: expected a number")
         text = number_formatted(value, part["number"], shown)
     elif is_number:
         text = number_text(value, shown)
@@ -319,7 +319,7 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise KeyError_("format", "a text is not well-formed Unicode") from None
+        raise KeyError_("format", "a string is not well-formed Unicode") from None
 
 
 def _bounded(text: str) -> str:
@@ -336,11 +336,11 @@ def _existing(level: dict, item: dict) -> Any:
     value = _property(item, level["property"])
     shown = show_path(level["property"])
     if value is _MISSING:
-        raise KeyError_("missing", f"the item has no property {shown}, which its key is made of")
+        raise KeyError_("missing", f"the item has no property {shown}, which its key is built from")
     if value is None and not level["keep_null"]:
-        raise KeyError_("null", f"the property {shown}, which the key is made of, is null")
+        raise KeyError_("null", f"the property {shown}, which the key is built from, is null")
     if isinstance(value, (dict, list)):
-        raise KeyError_("nonScalar", f"the property {shown}, which the key is made of, is an object or an array")
+        raise KeyError_("nonScalar", f"the property {shown}, which the key is built from, is an object or an array")
     if isinstance(value, str):
         return _bounded(value)
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
@@ -353,5 +353,5 @@ def _place(item: dict, path: tuple, value: Any) -> None:
     for name in path[:-1]:
         inner = inner.setdefault(name, {}) if isinstance(inner, dict) else None
     if not isinstance(inner, dict):
-        raise KeyError_("place", f"{show_path(path)} cannot be stored: what is above it is not an object")
+        raise KeyError_("place", f"{show_path(path)} cannot be stored: its parent is not an object")
     inner[path[-1]] = value

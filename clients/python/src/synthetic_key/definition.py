@@ -1,4 +1,4 @@
-"""Reads a definition, refusing what it does not know: a misspelt field would change keys without a word."""
+"""Parse a definition. Unknown fields are errors: a misspelt field would silently change keys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _PART_FIELDS = {"path", "was", "text", "date", "epoch", "number", "case", "missi
 _MADE_FIELDS = {"kind", "parts", "separator", "escape", "suffix", "missing", "null", "nonScalar"}
 _UNITS = ("year", "month", "week", "day", "hour", "minute")
 
-Path = tuple  # of names, from the top of the item down
+Path = tuple  # of names, outermost first
 
 
 class DefinitionError(ValueError):
-    """A definition that cannot be used. ``at`` is the place inside it."""
+    """An invalid definition. ``at`` is the place of the error."""
 
     def __init__(self, at: str, message: str) -> None:
         super().__init__(f"{at}: {message}")
@@ -25,10 +25,10 @@ class DefinitionError(ValueError):
 
 def parse_path(text: str) -> Path:
     if not text:
-        raise ValueError("a path is wanted, such as /date")
+        raise ValueError("expected a path such as /date")
     if not text.startswith("/"):
         if "/" in text:
-            raise ValueError(f"the path {text} must begin with a slash")
+            raise ValueError(f"the path {text} must start with a slash")
         return (text,)
     names = []
     rest = text[1:]
@@ -36,7 +36,7 @@ def parse_path(text: str) -> Path:
         if rest.startswith('"'):
             name, quote, after = rest[1:].partition('"')
             if not quote:
-                raise ValueError(f"the path {text} has a quote without an end")
+                raise ValueError(f"the path {text} has an unterminated quote")
         else:
             end = rest.find("/")
             name, after = (rest, "") if end < 0 else (rest[:end], rest[end:])
@@ -79,17 +79,17 @@ def parse(source: Any) -> dict:
             strategies.append({"version": number, "retired": retired, "levels": _levels(inner, shared, at)})
         strategies.sort(key=lambda strategy: strategy["version"])
         if len({strategy["version"] for strategy in strategies}) < len(strategies):
-            raise DefinitionError("versions", "two have the same number")
+            raise DefinitionError("versions", "two versions have the same number")
         if strategies[-1]["retired"]:
-            raise DefinitionError("versions", "the newest is retired, so no key can be made")
+            raise DefinitionError("versions", "the newest version is retired, so no key can be built")
     else:
         inner = {name: value for name, value in fields.items() if name not in ("format", "property", "versionProperty")}
         strategies.append({"version": 1, "retired": False, "levels": _levels(inner, shared, "definition")})
     targets = [[level["property"] for level in strategy["levels"]] for strategy in strategies]
     if any(other != targets[0] for other in targets):
-        raise DefinitionError("versions", "all must store their keys under the same properties")
+        raise DefinitionError("versions", "all versions must store their keys under the same properties")
     if version_property in targets[0]:
-        raise DefinitionError("versionProperty", "must not be the property of the key")
+        raise DefinitionError("versionProperty", "must not be the key's own property")
     _share_names(strategies)
     made = [level["property"] for strategy in strategies for level in strategy["levels"] if level["kind"] == "made"]
     for part in _parts(strategies):
@@ -129,14 +129,14 @@ def _levels(fields: dict, shared: Path, at: str) -> list:
     kind = _text(fields.get("kind"), f"{at}.kind")
     if kind != "hierarchical":
         if kind == "property":
-            raise DefinitionError(f"{at}.kind", "a property as it is can only be a level of a hierarchical key")
+            raise DefinitionError(f"{at}.kind", "a plain property is only allowed as a level of a hierarchical key")
         return [{"property": shared, **_maker(fields, at)}]
     _known(fields, {"kind", "levels"}, at)
     if "levels" not in fields:
         raise DefinitionError(f"{at}.levels", "is wanted")
     inner = _array(fields["levels"], f"{at}.levels")
     if not 2 <= len(inner) <= 3:
-        raise DefinitionError(f"{at}.levels", "must be two or three")
+        raise DefinitionError(f"{at}.levels", "must have two or three elements")
     levels: list = []
     for index, level in enumerate(inner):
         place = f"{at}.levels[{index}]"
@@ -171,7 +171,7 @@ def _maker(fields: dict, at: str) -> dict:
     parts = _part_list(fields.get("parts"), f"{at}.parts", defaults)
     if kind == "concatenate":
         if "suffix" in fields:
-            raise DefinitionError(f"{at}.suffix", "a concatenation has none")
+            raise DefinitionError(f"{at}.suffix", "is not allowed for a concatenation")
         suffix = None
     elif kind in ("randomSuffix", "precalculatedSuffix"):
         suffix = _suffix(fields, at, defaults, kind == "precalculatedSuffix")
@@ -179,7 +179,7 @@ def _maker(fields: dict, at: str) -> dict:
         kinds = "concatenate, randomSuffix, precalculatedSuffix or hierarchical"
         raise DefinitionError(f"{at}.kind", f"must be {kinds}")
     if not parts and suffix is None:
-        raise DefinitionError(f"{at}.parts", "at least one is wanted")
+        raise DefinitionError(f"{at}.parts", "at least one part is required")
     escaped = _escaped_characters(separator, suffix, parts, at) if escape else None
     return {"kind": "made", "parts": parts, "separator": separator, "escaped": escaped, "suffix": suffix}
 
@@ -192,7 +192,7 @@ def _escaped_characters(separator: str, suffix: Any, parts: list, at: str) -> st
 
     if ambiguous(separator) or ambiguous(second):
         raise DefinitionError(
-            f"{at}.separator", "with escape, separators are not empty and have no letters, digits, % or ~"
+            f"{at}.separator", "with escape, separators must not be empty or contain letters, digits, % or ~"
         )
     if any("skip" in (part["missing"], part["null"], part["nonScalar"]) for part in parts):
         raise DefinitionError(f"{at}.escape", "with escape, no part may be skipped")
@@ -212,7 +212,7 @@ def _suffix(fields: dict, at: str, defaults: dict, hashed: bool) -> dict:
     separator = _text(own.get("separator"), f"{at}.separator")
     of = _part_list(own.get("of"), f"{at}.of", defaults)
     if hashed == (not of):
-        message = "at least one property is wanted" if hashed else "a random suffix is made of nothing"
+        message = "at least one property is required" if hashed else "a random suffix is not computed from properties"
         raise DefinitionError(f"{at}.of", message)
     if _text(own.get("hash"), f"{at}.hash") not in ((None, "murmur3-x86-32") if hashed else (None,)):
         raise DefinitionError(f"{at}.hash", "must be murmur3-x86-32, for a pre-calculated suffix")
@@ -254,7 +254,7 @@ def _part(value: Any, at: str, defaults: dict) -> dict:
     names: list = []
     if fixed is not None:
         if len(fields) > 1:
-            raise DefinitionError(at, "a fixed text has no other fields")
+            raise DefinitionError(at, "a fixed text must not have other fields")
     else:
         own = _path(fields.get("path"), f"{at}.path")
         if own is None:
@@ -278,9 +278,9 @@ def _format(fields: dict, at: str) -> dict:
     if epoch not in (None, "seconds", "milliseconds"):
         raise DefinitionError(f"{at}.epoch", "must be seconds or milliseconds")
     if unit is not None and "number" in fields:
-        raise DefinitionError(f"{at}.number", "a part is a date or a number, not both")
+        raise DefinitionError(f"{at}.number", "a part must not be both a date and a number")
     if unit is None and epoch is not None:
-        raise DefinitionError(f"{at}.epoch", "is only for dates")
+        raise DefinitionError(f"{at}.epoch", "is only allowed with date")
     number = None
     if "number" in fields:
         place = f"{at}.number"
@@ -299,7 +299,7 @@ def _format(fields: dict, at: str) -> dict:
 def _known(fields: dict, names: set, at: str) -> None:
     for name, value in fields.items():
         if name not in names:
-            raise DefinitionError(f"{at}.{name}", "is not known here")
+            raise DefinitionError(f"{at}.{name}", "is not a known field")
         if value is None:
             raise DefinitionError(f"{at}.{name}", "must not be null")
 

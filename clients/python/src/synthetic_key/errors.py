@@ -1,8 +1,8 @@
-"""What can go wrong with a key, under a code that is the same in every language."""
+"""Errors of keys, with codes that are the same in every language."""
 
 
 class KeyError_(ValueError):  # noqa: N801 - exported as SyntheticKeyError; KeyError is Python's own
-    """A key that cannot be made, or an item that cannot have the key it carries.
+    """A key that cannot be built, or an item whose existing key does not match.
 
     ``code`` is one of missing, null, nonScalar, format, ambiguous, tooLong, version, undetermined, tooMany,
     contradiction and place.

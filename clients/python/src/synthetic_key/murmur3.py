@@ -1,4 +1,4 @@
-"""MurmurHash3 x86 32-bit, the hash behind pre-calculated suffixes."""
+"""MurmurHash3 x86 32-bit, the hash of pre-calculated suffixes."""
 
 _MASK = 0xFFFFFFFF
 
@@ -12,7 +12,7 @@ def _mix(block: int) -> int:
 
 
 def x86_32(data: bytes, seed: int = 0) -> int:
-    """The hash of some bytes. Suffixes use seed 0."""
+    """Hash bytes with a seed. Suffixes use seed 0."""
     value = seed
     whole = len(data) // 4 * 4
     for at in range(0, whole, 4):

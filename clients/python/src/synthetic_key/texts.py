@@ -1,4 +1,4 @@
-"""The texts of numbers and dates, as every implementation writes them."""
+"""Format numbers and dates, identically in every implementation."""
 
 import math
 import re
@@ -19,13 +19,13 @@ def _format_error(path: str, message: str) -> KeyError_:
 
 
 def number_text(number: float, path: str) -> str:
-    """A number as ECMAScript prints it: the shortest text that reads back as the same double."""
+    """A number as ECMAScript prints it: the shortest text that parses back to the same double."""
     if not math.isfinite(number):
         raise _format_error(path, "the number is not finite")
     if number == 0:
         return "0"
     sign = "-" if number < 0 else ""
-    # repr gives the shortest digits; only where the point stands is written differently.
+    # repr yields the shortest digits; only the position of the decimal point differs.
     mantissa, _, exponent_text = repr(abs(number)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction
@@ -55,7 +55,7 @@ def number_formatted(number: float, number_format: dict, path: str) -> str:
     if decimals is not None:
         text = f"{abs(number):.{decimals}f}"
     elif width > 0 and number != math.floor(number):
-        raise _format_error(path, "a whole number is wanted, or a number of decimals")
+        raise _format_error(path, "expected a whole number; set decimals for fractions")
     else:
         text = number_text(abs(number), path)
     whole = len(text.partition(".")[0])
@@ -64,16 +64,16 @@ def number_formatted(number: float, number_format: dict, path: str) -> str:
 
 
 def date_formatted(value: object, unit: str, epoch: "str | None", path: str) -> str:
-    """A date cut to a unit, in UTC."""
+    """A date truncated to a unit, in UTC."""
     if epoch is None:
         if not isinstance(value, str):
-            raise _format_error(path, "a date as text is wanted")
+            raise _format_error(path, "expected a date as a string")
         minutes = _minutes_of_text(value)
         if minutes is None:
-            raise _format_error(path, "the text is not a date")
+            raise _format_error(path, "the string is not a date")
     else:
         if isinstance(value, (bool, str)):
-            raise _format_error(path, "a number of time is wanted")
+            raise _format_error(path, "expected a number of seconds or milliseconds")
         minutes_number = float(value) / (60.0 if epoch == "seconds" else 60_000.0)
         if not math.isfinite(minutes_number) or abs(math.floor(minutes_number)) > 1e13:
             raise _format_error(path, "the date is outside the years 1 to 9999")

@@ -1,17 +1,18 @@
-//! The advisor's report as a page: the ranking, and for the best candidates plots of spread, heat over time, growth and
-//! of cost against the number of suffixes.
+//! The advisor's report as an HTML page: the ranking, and plots of spread, heat over time, growth and cost per suffix
+//! count for the best candidates.
 
 use super::page::{figure, page, table};
 use super::svg::{self, Line, escape};
-use super::text::size;
-use crate::advise::{Measured, Report};
+use super::text::{counted, size};
+use crate::advise::Report;
+use crate::measured::Measured;
 use crate::moment;
 use crate::rank::{count, percent};
 
-/// Candidates that are shown at length.
+/// Candidates that are shown in detail.
 const SHOWN: usize = 6;
 
-/// The whole page.
+/// Renders the advisor's report as one HTML file.
 pub fn html(report: &Report) -> String {
     let mut body = String::from("<h1>Partition key advice</h1>\n");
     body.push_str(&head(report));
@@ -20,13 +21,13 @@ pub fn html(report: &Report) -> String {
     }
     body.push_str("<h2>Ranking</h2>\n<div class=\"card\">\n");
     body.push_str(&ranking(report));
-    body.push_str("<p class=\"dim\">Hot: how many times its even share of the load the busiest partition has. Needs: request units per second to provision so that the busiest partition makes nobody wait.</p>\n</div>\n");
+    body.push_str("<p class=\"dim\">Hot: the load of the busiest partition as a multiple of its even share. Needs: request units per second to provision so that the busiest partition does not throttle.</p>\n</div>\n");
     body.push_str("<h2>Candidates</h2>\n");
     for (at, one) in report.measured.iter().take(SHOWN).enumerate() {
         body.push_str(&candidate(at, one, report));
     }
     if !report.plans.is_empty() {
-        body.push_str("<h2>How many suffixes</h2>\n");
+        body.push_str("<h2>Suffix counts</h2>\n");
         body.push_str(&plans(report));
     }
     if !report.notes.is_empty() {
@@ -42,12 +43,12 @@ pub fn html(report: &Report) -> String {
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn head(report: &Report) -> String {
     let mut text = format!(
-        "<p class=\"dim\">{} items, {}, {} a day more; {} RU/s on {} partitions; {} requests replayed over {:.0} s.",
+        "<p class=\"dim\">{} items, {}, growing by {} per day; {} RU/s on {}; {} requests replayed over {:.0} s.",
         count(report.items_total),
         size(report.bytes),
         size(report.growth_per_day),
         count(report.limits.throughput.into()),
-        report.limits.partition_count(),
+        counted(report.limits.partition_count(), "partition", "partitions"),
         count(report.replay_requests as f64),
         report.replay_seconds
     );
@@ -62,7 +63,7 @@ fn recommended(best: &Measured, report: &Report) -> String {
     if let Some(next) = report.measured.get(1) {
         let saved = 1.0 - best.verdict.score / next.verdict.score.max(1e-9);
         text.push_str(&format!(
-            "<p>It comes out {} better than the next, {}.</p>\n",
+            "<p>Its score is {} better than that of the next, {}.</p>\n",
             percent(saved),
             escape(&next.candidate.name)
         ));
@@ -137,9 +138,9 @@ fn ranking(report: &Report) -> String {
             percent(one.prediction.throttled_share()),
             count(one.verdict.needed_now),
             match one.scope {
-                crate::advise::Scope::Kept => "kept".to_owned(),
-                crate::advise::Scope::Lost(share) => format!("{} lost", percent(share)),
-                crate::advise::Scope::Unknown => "–".to_owned(),
+                crate::measured::Scope::Kept => "kept".to_owned(),
+                crate::measured::Scope::Lost(share) => format!("{} lost", percent(share)),
+                crate::measured::Scope::Unknown => "–".to_owned(),
             },
         ]);
     }
@@ -154,13 +155,13 @@ fn candidate(at: usize, one: &Measured, report: &Report) -> String {
     let bytes: Vec<f64> = one.partitions.iter().map(|(_, bytes)| *bytes as f64).collect();
     text.push_str(&figure(
         "Bytes by partition",
-        &svg::bars("Bytes by partition", &bytes, None, "bytes", "partition, in the order of the key space"),
+        &svg::bars("Bytes by partition", &bytes, None, "bytes", "partition, in key order"),
     ));
     let seconds = one.prediction.seconds.max(1e-9);
     let load: Vec<f64> = one.prediction.partitions.iter().map(|units| units / seconds).collect();
     let share = f64::from(report.limits.share());
     text.push_str(&figure(
-        "Request units per second by partition; the line is what each may use",
+        "Request units per second by partition; the line is the budget of each",
         &svg::bars("Load by partition", &load, Some(share), "RU/s", "partition"),
     ));
     if one.heat.len() > 1 {
@@ -189,7 +190,7 @@ fn candidate(at: usize, one: &Measured, report: &Report) -> String {
     };
     let series = [
         Line { name: "partitions", points: points(|stage| stage.partitions as f64) },
-        Line { name: "largest, in even shares", points: points(|stage| stage.unevenness) },
+        Line { name: "largest ÷ even share", points: points(|stage| stage.unevenness) },
     ];
     text.push_str(&figure("As the data grows", &svg::lines("Growth", &series, false, "", "days from now")));
     text.push_str("</div></div>\n");
@@ -204,12 +205,12 @@ fn plans(report: &Report) -> String {
         let series = [Line { name: "needed", points: needed }, Line { name: "used", points: used }];
         let by = plan.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let caption = format!(
-            "{}{by}: request units per second by number of suffixes; {} need the least",
+            "{}{by}: request units per second by suffix count; {} needs the least",
             plan.base, plan.plan.best
         );
         text.push_str(&figure(
             &caption,
-            &svg::lines("Cost by number of suffixes", &series, true, "RU/s", "suffixes"),
+            &svg::lines("Cost by suffix count", &series, true, "RU/s", "suffixes"),
         ));
     }
     text + "</div></div>\n"

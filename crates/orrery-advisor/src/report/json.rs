@@ -1,14 +1,15 @@
-//! A report as JSON: every figure by name.
+//! The advisor's report as JSON, with every figure by name.
 
 use serde_json::{Value, json};
 
-use crate::advise::{Measured, Report, Scope, SuffixPlan};
+use crate::advise::{Report, SuffixPlan};
+use crate::measured::{Measured, Scope};
 use crate::moment;
 use crate::planner::{Plan, PlanInput};
 use crate::rank::percent;
 use crate::sketch::DISTINCT_ERROR;
 
-/// The whole report.
+/// Renders the advisor's report as JSON.
 pub fn json(report: &Report) -> Value {
     json!({
         "data": {
@@ -120,7 +121,7 @@ fn suffix_plan(plan: &SuffixPlan) -> Value {
     value
 }
 
-/// The planner's curve.
+/// Renders the planner's curve as JSON.
 pub fn plan_json(input: &PlanInput, plan: &Plan) -> Value {
     json!({
         "partitions": input.partitions,

@@ -1,4 +1,4 @@
-//! Reports as text, JSON and one HTML file with plots.
+//! Reports as text, JSON and a self-contained HTML file with plots.
 
 mod html;
 mod json;

@@ -1,4 +1,4 @@
-//! The frame of an HTML report: one file, no scripts, nothing fetched.
+//! The frame of an HTML report: one file without scripts or external resources.
 
 use super::svg::escape;
 
@@ -22,7 +22,7 @@ ul{margin:6px 0 10px;padding-left:0;list-style:none}li{padding-left:20px;positio
 li.good:before{content:'+';color:var(--green)}li.bad:before{content:'\u{2212}';color:var(--hot)}\
 code{font:12.5px ui-monospace,monospace;background:var(--page);border:1px solid var(--edge);border-radius:4px;padding:1px 5px;overflow-wrap:anywhere}";
 
-/// A whole page.
+/// Wraps a body into a complete HTML document.
 pub(super) fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{}</title><style>{STYLE}</style></head>\n<body><main>\n{body}</main></body></html>\n",
@@ -30,12 +30,12 @@ pub(super) fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// A plot with what it shows.
+/// A plot with its caption.
 pub(super) fn figure(caption: &str, svg: &str) -> String {
     format!("<figure><figcaption>{}</figcaption>{svg}</figure>\n", escape(caption))
 }
 
-/// A table; the first row is its head.
+/// A table whose first row is the header.
 pub(super) fn table(rows: &[Vec<String>], best: Option<usize>) -> String {
     let mut out = String::from("<div class=\"scroll\"><table>");
     for (at, row) in rows.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a simulation has found, as text, JSON and a page.
+//! The result of a simulation as text, JSON and an HTML page.
 
 use std::fmt::Write;
 
@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 
 use super::page::{figure, page, table};
 use super::svg::{self, Line, escape};
-use super::text::size;
+use super::text::{counted, size};
 use crate::rank::{count, percent};
 use crate::simulate::{Day, Outcome, Scenario};
 
-/// Days that a table lists.
+/// Rows of the table, at most about.
 const ROWS: usize = 13;
 
+/// Renders the result as JSON.
 pub fn simulation_json(scenario: &Scenario, outcome: &Outcome) -> Value {
     json!({
         "name": scenario.name,
@@ -86,33 +87,34 @@ fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
 fn summary(outcome: &Outcome) -> Vec<String> {
     let mut lines = vec![
         format!(
-            "{} items, {}, {} keys on {} partitions after {} splits.",
+            "{} items, {}, {} keys on {} after {}.",
             count(outcome.items),
             size(outcome.bytes),
             count(outcome.distinct_keys),
-            outcome.partitions,
-            outcome.splits
+            counted(outcome.partitions, "partition", "partitions"),
+            counted(outcome.splits, "split", "splits")
         ),
         format!(
-            "{} of request units had to wait. Cost {}, of it {} for storage.",
+            "{} of request units were throttled. Cost {}, including {} for storage.",
             percent(outcome.throttled),
             count(outcome.cost),
             count(outcome.cost_of_storage)
         ),
     ];
     match outcome.key_full_on_day {
-        Some(day) => lines.push(format!("The largest key is full on day {day:.0}; writes to it then fail.")),
+        Some(day) => lines.push(format!("The largest key is full on day {day:.0}; later writes to it fail.")),
         None => lines.push(format!("The largest key has {}.", size(outcome.largest_key_bytes))),
     }
     if outcome.stuck > 0 {
         lines.push(format!(
-            "{} partitions are too large and cannot split, because each holds one key.",
-            outcome.stuck
+            "{} too large but cannot split, because a single key fills it.",
+            counted(outcome.stuck, "partition is", "partitions are")
         ));
     }
     lines
 }
 
+/// Formats the result as text, with one row per listed day.
 pub fn simulation_text(scenario: &Scenario, outcome: &Outcome) -> String {
     let mut out = String::new();
     let mut line = |text: &str| {
@@ -141,6 +143,7 @@ pub fn simulation_text(scenario: &Scenario, outcome: &Outcome) -> String {
     out
 }
 
+/// Renders the result as one HTML file with plots.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
     let title = if scenario.name.is_empty() { "Simulation" } else { &scenario.name };
@@ -160,21 +163,18 @@ pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
     ];
     body.push_str(&figure("Request units per second", &svg::lines("Load", &load, false, "RU/s", "days")));
     let waits = [line("throttled", |day| day.throttled * 100.0)];
-    body.push_str(&figure(
-        "Request units that had to wait",
-        &svg::lines("Throttling", &waits, false, "%", "days"),
-    ));
+    body.push_str(&figure("Throttled request units", &svg::lines("Throttling", &waits, false, "%", "days")));
     let parts = [line("partitions", |day| day.partitions as f64)];
     body.push_str(&figure("Partitions", &svg::lines("Partitions", &parts, false, "", "days")));
     let bytes = [line("bytes", |day| day.bytes)];
     body.push_str(&figure("Data", &svg::lines("Data", &bytes, false, "bytes", "days")));
     let hot = [line("hot", |day| day.hot_factor)];
     body.push_str(&figure(
-        "The busiest partition, in even shares",
+        "The busiest partition, in multiples of an even share",
         &svg::lines("Heat", &hot, false, "×", "days"),
     ));
     let cost = [line("cost", |day| day.cost)];
-    body.push_str(&figure("Cost since the beginning", &svg::lines("Cost", &cost, false, "", "days")));
+    body.push_str(&figure("Cost since the start", &svg::lines("Cost", &cost, false, "", "days")));
     let sizes = thinned(&outcome.partition_bytes);
     body.push_str(&figure(
         "Bytes by partition at the end",
@@ -191,7 +191,7 @@ pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
     page(title, &body)
 }
 
-/// At most as many bars as can be seen; of neighbours the largest stands for all.
+/// Reduces values to as many bars as can be drawn; of neighbours the largest is kept.
 fn thinned(values: &[f64]) -> Vec<f64> {
     let step = values.len().div_ceil(256).max(1);
     values.chunks(step).map(|chunk| chunk.iter().copied().fold(0.0, f64::max)).collect()

@@ -1,36 +1,36 @@
-//! Small plots as inline SVG. Colours come from the page's variables, so that they follow light and dark.
+//! Small plots as inline SVG. Colours come from CSS variables of the page, so that they follow light and dark mode.
 
 use std::fmt::Write;
 
-// As wide as a plot is on most screens, so that text is about as large as it says.
+// About the width of a plot on most screens, so that font sizes are true.
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 200.0;
 const LEFT: f64 = 56.0;
 const BOTTOM: f64 = 42.0;
-/// Above the plot stand the unit of its left axis and the names of its lines.
+/// Space above the plot for the unit of the left axis and the legend.
 const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
-/// Marks on an axis, about.
+/// Approximate number of ticks on an axis.
 const TICKS: f64 = 4.0;
-/// The width of a letter, about.
+/// Approximate width of a letter.
 const LETTER: f64 = 6.2;
 
 macro_rules! draw {
     ($out:expr, $($argument:tt)*) => { write!($out, $($argument)*).expect("a String accepts every write") };
 }
 
-/// A line with its name.
+/// A named series.
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// Text in XML.
+/// Escapes text for XML.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// `1.2k`, `3M`.
+/// Formats a tick label: `1.2k`, `3M`.
 pub(super) fn short(number: f64) -> String {
     let (scaled, unit) = match number.abs() {
         n if n >= 1e12 => (number / 1e12, "T"),
@@ -56,7 +56,7 @@ fn open(out: &mut String, title: &str) {
     );
 }
 
-/// A step of 1, 2 or 5 times a power of ten that divides `span` into a few parts.
+/// A tick distance of 1, 2 or 5 times a power of ten that divides `span` into a few parts.
 fn round_step(span: f64) -> f64 {
     let rough = (span / TICKS).max(1e-12);
     let power = 10_f64.powf(rough.log10().floor());
@@ -64,7 +64,7 @@ fn round_step(span: f64) -> f64 {
     step.unwrap_or(10.0) * power
 }
 
-/// Draws the left axis with round numbers; answers where it ends.
+/// Draws the left axis with round numbers; returns its maximum.
 fn frame(out: &mut String, max: f64, unit: &str) -> f64 {
     let plot = HEIGHT - TOP - BOTTOM;
     let step = round_step(max);
@@ -91,13 +91,13 @@ fn frame(out: &mut String, max: f64, unit: &str) -> f64 {
     steps * step
 }
 
-/// The left axis and what it measures.
+/// The left axis and its unit.
 fn side(out: &mut String, unit: &str) {
     draw!(out, r#"<line class="axis" x1="{LEFT}" x2="{LEFT}" y1="{TOP}" y2="{:.1}"/>"#, HEIGHT - BOTTOM);
     draw!(out, r#"<text class="label" x="4" y="13">{}</text>"#, escape(unit));
 }
 
-/// A mark on the axis below.
+/// A tick on the bottom axis.
 fn tick(out: &mut String, x: f64, text: &str) {
     let (y, anchor) = (HEIGHT - BOTTOM, if x > WIDTH - RIGHT - 12.0 { "end" } else { "middle" });
     draw!(out, r#"<line class="axis" x1="{x:.1}" x2="{x:.1}" y1="{y:.1}" y2="{:.1}"/>"#, y + 4.0);
@@ -110,7 +110,7 @@ fn tick(out: &mut String, x: f64, text: &str) {
     );
 }
 
-/// The numbers of some of `count` things in a row, from 1.
+/// Tick labels for some of `count` positions, starting at 1.
 #[expect(clippy::cast_precision_loss, reason = "positions")]
 fn number_ticks(out: &mut String, count: usize) {
     let width = (WIDTH - LEFT - RIGHT) / count.max(1) as f64;
@@ -125,7 +125,7 @@ fn number_ticks(out: &mut String, count: usize) {
     }
 }
 
-/// Bars, one for each value, with an optional line across at `mark`.
+/// A bar chart, with an optional horizontal line at `mark`.
 #[expect(clippy::cast_precision_loss, reason = "positions")]
 pub(super) fn bars(title: &str, values: &[f64], mark: Option<f64>, unit: &str, below: &str) -> String {
     let mut out = String::new();
@@ -167,7 +167,7 @@ fn foot(out: &mut String, below: &str) {
     );
 }
 
-/// Lines over a common axis, which may be logarithmic.
+/// A line chart; the bottom axis may be logarithmic.
 pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &str, below: &str) -> String {
     let mut out = String::new();
     open(&mut out, title);
@@ -226,7 +226,7 @@ pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &
     out
 }
 
-/// The names of the lines above the plot, from the right.
+/// The legend above the plot, right-aligned.
 #[expect(clippy::cast_precision_loss, reason = "positions")]
 fn names(out: &mut String, series: &[Line<'_>]) {
     let mut x = WIDTH - RIGHT;
@@ -243,7 +243,7 @@ fn names(out: &mut String, series: &[Line<'_>]) {
     }
 }
 
-/// Heat: time to the right, from `start` to `end`, and partitions downwards.
+/// A heat map: time from left (`start`) to right (`end`), partitions from top to bottom.
 #[expect(clippy::cast_precision_loss, reason = "positions")]
 pub(super) fn heat(title: &str, columns: &[Vec<f64>], (start, end): (&str, &str), below: &str) -> String {
     let mut out = String::new();
@@ -257,7 +257,7 @@ pub(super) fn heat(title: &str, columns: &[Vec<f64>], (start, end): (&str, &str)
             continue;
         }
         for (cell, value) in column.iter().enumerate() {
-            // An even share is pale, everything in one place is full.
+            // An even share is pale, everything in one partition is saturated.
             let even = 1.0 / cells as f64;
             let share = value / sum;
             let strength = if cells == 1 { 0.3 } else { (share - even * 0.5).max(0.0) / (1.0 - even * 0.5) };
@@ -303,7 +303,7 @@ pub(super) fn heat(title: &str, columns: &[Vec<f64>], (start, end): (&str, &str)
     out
 }
 
-/// What the colours of a heat plot mean.
+/// The colour scale of a heat map.
 fn scale(out: &mut String) {
     const STEPS: u32 = 8;
     let x = WIDTH - RIGHT - 110.0;

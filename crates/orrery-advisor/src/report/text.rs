@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::advise::{Measured, Report};
+use crate::advise::Report;
+use crate::measured::Measured;
 use crate::moment;
 use crate::planner::{Plan, PlanInput};
 use crate::rank::{count, percent};
 use crate::sketch::DISTINCT_ERROR;
 
-/// Candidates whose reasons are told.
+/// Candidates whose reasons are listed.
 const EXPLAINED: usize = 5;
 
 macro_rules! line {
@@ -19,7 +20,7 @@ macro_rules! line {
     }};
 }
 
-/// The whole report.
+/// Formats the advisor's report as text.
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
     head(report, &mut out);
@@ -30,7 +31,12 @@ pub fn text(report: &Report) -> String {
         line!(out, "Recommended: {}", best.candidate.name);
         if let Some(next) = report.measured.get(1) {
             let saved = 1.0 - best.verdict.score / next.verdict.score.max(1e-9);
-            line!(out, "  It comes out {} better than the next, {}.", percent(saved), next.candidate.name);
+            line!(
+                out,
+                "  Its score is {} better than that of the next, {}.",
+                percent(saved),
+                next.candidate.name
+            );
         }
         line!(out, "  Partition key: {}", best.candidate.partition_key());
         if let Some(definition) = &best.candidate.definition {
@@ -69,20 +75,20 @@ pub fn text(report: &Report) -> String {
 fn head(report: &Report, out: &mut String) {
     line!(
         out,
-        "{} items of {} bytes on average, {} in all; {} a day more.",
+        "{} items of {} bytes on average, {} in total, growing by {} per day.",
         count(report.items_total),
         count(report.bytes / report.items_total.max(1.0)),
         size(report.bytes),
         size(report.growth_per_day)
     );
     if let (Some((first, last)), Some(path)) = (report.time, &report.time_path) {
-        line!(out, "Written from {} to {} by {path}.", moment::print(first), moment::print(last));
+        line!(out, "Written from {} to {}, according to {path}.", moment::print(first), moment::print(last));
     }
     line!(
         out,
-        "{} RU/s on {} partitions; {} requests replayed over {:.0} s.",
+        "{} RU/s on {}; {} requests replayed over {:.0} s.",
         count(report.limits.throughput.into()),
-        report.limits.partition_count(),
+        counted(report.limits.partition_count(), "partition", "partitions"),
         count(report.replay_requests as f64),
         report.replay_seconds
     );
@@ -138,16 +144,16 @@ fn row(at: usize, one: &Measured) -> Vec<String> {
     ]
 }
 
-/// The planner's curve as a table.
+/// Formats the planner's curve as a table.
 pub fn plan_text(input: &PlanInput, plan: &Plan) -> String {
     let mut out = String::new();
     line!(
         out,
-        "  {} RU/s of writes, {} RU/s of reads that know the suffix, {} reads/s of all suffixes, {} partitions:",
+        "  {} RU/s of writes, {} RU/s of reads that specify the suffix, {} reads/s over all suffixes, {}:",
         count(input.write_units),
         count(input.known_units),
         count(input.all_reads),
-        input.partitions
+        counted(input.partitions, "partition", "partitions")
     );
     line!(out, "  SUFFIXES  NEEDS RU/S  USES RU/S   HOT  PARTITIONS READ");
     for point in &plan.curve {
@@ -162,11 +168,18 @@ pub fn plan_text(input: &PlanInput, plan: &Plan) -> String {
             point.visited
         );
     }
-    line!(out, "  {} suffixes need the least.", plan.best);
+    line!(out, "  {} the least throughput.", counted(plan.best, "suffix needs", "suffixes need"));
     out
 }
 
-/// `1.5 GB`.
+/// Formats a count with its noun: `1 partition`, `8 partitions`.
+pub(super) fn counted(count: impl std::fmt::Display, one: &str, many: &str) -> String {
+    let count = count.to_string();
+    let noun = if count == "1" { one } else { many };
+    format!("{count} {noun}")
+}
+
+/// Formats a size: `1.5 GB`.
 pub(super) fn size(bytes: f64) -> String {
     const UNITS: [&str; 6] = ["bytes", "KB", "MB", "GB", "TB", "PB"];
     let (mut bytes, mut unit) = (bytes.max(0.0), 0);

@@ -1,21 +1,21 @@
-//! Keys as weights on the places that the true hash gives them.
+//! Keys as weights at their hash positions.
 
 use orrery_model::KeyPart;
 use orrery_model::partition_key::encode::component_v2;
 
 use super::scenario::{KeyKind, KeysPart};
 
-/// Keys with a place of their own; the others are an even remainder.
+/// Keys that are modelled individually; the others form an even remainder.
 const EXPLICIT_MAX: u64 = 200_000;
 /// The key space of the first level.
 pub(super) const SPACE: f64 = (1u128 << 126) as f64;
-/// Parts that a hierarchical key can be split into.
+/// Pieces that a hierarchical key can be split into.
 const PARTS: usize = 256;
 
 /// A distribution over the key space, from 0 to 1.
 #[derive(Clone, Debug)]
 pub(super) struct Weights {
-    /// Places of keys, sorted, with the weights up to and with each.
+    /// Sorted key positions, with cumulative weights.
     places: Vec<f64>,
     sums: Vec<f64>,
     /// Spread evenly over everything.
@@ -25,20 +25,20 @@ pub(super) struct Weights {
     pub(super) distinct: f64,
 }
 
-/// Where a key lies, from 0 to 1.
+/// The position of a key, from 0 to 1.
 #[expect(clippy::cast_precision_loss, reason = "53 bits of a place are enough")]
 pub(super) fn place(name: &str) -> f64 {
     u128::from_be_bytes(component_v2(&KeyPart::from(name))) as f64 / SPACE
 }
 
 impl Weights {
-    /// The keys that are written all the time.
+    /// Keys that are written throughout.
     #[expect(clippy::cast_precision_loss, reason = "weights")]
     pub(super) fn steady(keys: &KeysPart) -> Self {
         let explicit = keys.count.min(EXPLICIT_MAX / u64::from(keys.suffixes).clamp(1, 1000)).max(1);
         let exponent = if keys.kind == KeyKind::Zipf { keys.exponent } else { 0.0 };
         let mut weights: Vec<f64> = (1..=explicit).map(|rank| (rank as f64).powf(-exponent)).collect();
-        // The sum of the others, by the integral.
+        // The sum of the others, approximated by the integral.
         let (from, to) = (explicit as f64 + 0.5, keys.count as f64 + 0.5);
         let rest = if keys.count <= explicit {
             0.0
@@ -74,7 +74,7 @@ impl Weights {
         Self::of(entries.collect(), 0.0, 1.0 / f64::from(suffixes), f64::from(suffixes), false)
     }
 
-    /// Everything alike.
+    /// A uniform distribution.
     pub(super) fn even() -> Self {
         Self { places: Vec::new(), sums: Vec::new(), remainder: 1.0, heaviest: 0.0, distinct: 0.0 }
     }
@@ -88,7 +88,7 @@ impl Weights {
         hierarchical: bool,
     ) -> Self {
         if hierarchical {
-            // Heavy keys lie in parts beside each other, between which a partition can split.
+            // A heavy key consists of adjacent pieces, between which a partition can split.
             let parts = |&(place, weight): &(f64, f64)| {
                 let count = if weight > 1e-5 { PARTS } else { 1 };
                 (0..count).map(move |part| (place + part as f64 * 1e-12, weight / count as f64))
@@ -122,7 +122,7 @@ impl Weights {
         (self.below(to) - self.below(from)).max(0.0)
     }
 
-    /// Where a range is halved; none if what it has is one key.
+    /// The median of a range; `None` if the range contains a single key.
     pub(super) fn middle(&self, from: f64, to: f64) -> Option<f64> {
         let half = f64::midpoint(self.below(from), self.below(to));
         let (mut low, mut high) = (from, to);
@@ -140,7 +140,7 @@ impl Weights {
             uneven(a).total_cmp(&uneven(b))
         })?;
         let left = self.within(from, best);
-        // Cutting off next to nothing helps nobody.
+        // A split that moves almost nothing is useless.
         (left > whole * 0.02 && left < whole * 0.98).then_some(best)
     }
 }

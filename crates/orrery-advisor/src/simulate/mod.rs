@@ -1,8 +1,9 @@
-//! The simulator: partitions, splits, throttling and cost over a year of a container that no machine here holds.
+//! The simulator: partitions, splits, throttling and cost of a container over a year, at sizes that do not fit on one
+//! machine.
 //!
-//! Nothing is stored. Keys are weights on the true hash's places: the heaviest one by one, the rest as an even
-//! remainder; time goes in steps, and in each step every partition gets its part of the load and of the new bytes. The
-//! same scenario and seed give the same result.
+//! No items are stored. Keys are weights at their hash positions: the heaviest individually, the rest as an even
+//! remainder. Time advances in steps; in each step every partition gets its share of the load and of the new bytes. The
+//! same scenario and seed produce the same result. Left out: bursts, and the time that a split takes.
 
 mod keys;
 mod run;

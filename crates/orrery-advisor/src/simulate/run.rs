@@ -1,6 +1,6 @@
-//! Going through time.
+//! Runs a scenario step by step.
 
-use orrery_db::cost;
+use orrery_metering::cost;
 use orrery_model::offer::Throughput;
 
 use super::keys::Weights;
@@ -8,7 +8,7 @@ use super::scenario::{KeyKind, Scenario, Visits};
 use crate::layout::GIB;
 use crate::random::Random;
 
-/// Partitions that are followed.
+/// Most partitions that are modelled.
 const PARTITIONS_MAX: usize = 20_000;
 
 /// One day of a simulation.
@@ -18,22 +18,22 @@ pub struct Day {
     pub items: f64,
     pub bytes: f64,
     pub partitions: usize,
-    /// Splits since the beginning.
+    /// Splits since the start.
     pub splits: usize,
     /// Provisioned request units per second, on average.
     pub provisioned: f64,
-    /// Request units per second that were asked for, on average and in the busiest step.
+    /// Demanded request units per second, on average and in the busiest step.
     pub used: f64,
     pub peak: f64,
-    /// The part of request units that had to wait.
+    /// Share of throttled request units.
     pub throttled: f64,
-    /// How many times its even share the busiest partition had, at its worst.
+    /// Peak load of the busiest partition as a multiple of an even share.
     pub hot_factor: f64,
-    /// What it has cost since the beginning.
+    /// Accumulated cost.
     pub cost: f64,
 }
 
-/// What a simulation has found.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub days: Vec<Day>,
@@ -41,13 +41,13 @@ pub struct Outcome {
     pub bytes: f64,
     pub partitions: usize,
     pub splits: usize,
-    /// Partitions that are too large but hold one key.
+    /// Partitions that are too large but contain a single key.
     pub stuck: usize,
-    /// The part of request units that had to wait, over all.
+    /// Share of throttled request units over the whole time.
     pub throttled: f64,
     pub cost: f64,
     pub cost_of_storage: f64,
-    /// The day on which the largest key is full.
+    /// The day on which the largest key reaches its limit.
     pub key_full_on_day: Option<f64>,
     pub largest_key_bytes: f64,
     pub distinct_keys: f64,
@@ -63,9 +63,9 @@ struct Partition {
     from: f64,
     to: f64,
     bytes: f64,
-    /// Its part of what is written.
+    /// Its share of writes.
     weight: f64,
-    /// Its part of what is read.
+    /// Its share of reads.
     read_weight: f64,
     stuck: bool,
 }
@@ -125,7 +125,7 @@ impl<'a> Simulation<'a> {
         simulation
     }
 
-    /// Each partition's part of the load, after partitions or keys have changed.
+    /// Recomputes each partition's share of the load after partitions or keys have changed.
     fn weigh(&mut self) {
         let recent = self.scenario.reads.recent_percent / 100.0;
         for partition in &mut self.partitions {
@@ -219,7 +219,7 @@ impl<'a> Simulation<'a> {
         self.partitions.iter().map(|partition| partition.bytes).sum()
     }
 
-    /// What is written now goes to the keys of its period.
+    /// Switches to the keys of the current period.
     fn move_period(&mut self, days: f64) {
         if self.scenario.keys.kind != KeyKind::Time {
             return;
@@ -235,7 +235,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// How much more or less than at the beginning is asked.
+    /// The load factor relative to the start.
     fn level(&mut self, days: f64) -> f64 {
         let load = &self.scenario.load;
         let growth = (1.0 + self.scenario.items.growth_percent_per_month / 100.0).powf(days / 30.0);
@@ -285,7 +285,7 @@ impl<'a> Simulation<'a> {
             .collect()
     }
 
-    /// Adds what got through, and lets go what is too old.
+    /// Adds the admitted writes and removes expired items.
     fn write(&mut self, level: f64, share: f64, step_seconds: f64, load: &[f64]) {
         let scenario = self.scenario;
         let items = scenario.items.per_day / 86_400.0 * level * step_seconds;
@@ -305,7 +305,7 @@ impl<'a> Simulation<'a> {
             self.largest_key_bytes += written * item_bytes * self.writing.heaviest;
         }
         if scenario.items.retention_days > 0.0 {
-            // In balance as much goes as came so long ago: the stock decays towards rate times retention.
+            // In equilibrium as much expires as was written one retention ago: the stock decays towards rate × retention.
             let target = scenario.items.per_day * level * scenario.items.retention_days;
             if self.items > target {
                 let kept = 1.0 - (step_seconds / 86_400.0 / scenario.items.retention_days).min(1.0);
@@ -327,7 +327,7 @@ impl<'a> Simulation<'a> {
         self.outcome.cost_of_storage += storage;
     }
 
-    /// Splits what is too large, and everything if each partition's throughput is.
+    /// Splits partitions that are too large, and all of them if the throughput per partition is too high.
     #[expect(clippy::cast_precision_loss, reason = "a count")]
     fn split(&mut self) {
         let limit = self.scenario.limits.partition_gb * GIB;
@@ -340,7 +340,7 @@ impl<'a> Simulation<'a> {
             }
             let partition = self.partitions[at];
             let middle = match self.scenario.keys.kind {
-                // The data of past periods lies evenly.
+                // Data of past periods is evenly distributed.
                 KeyKind::Time => Some(f64::midpoint(partition.from, partition.to)),
                 _ => self.steady.middle(partition.from, partition.to),
             };
@@ -389,21 +389,21 @@ mod tests {
     }
 
     #[test]
-    fn a_day_key_waits_and_suffixes_mend_it() {
+    fn a_day_key_is_throttled_and_suffixes_fix_it() {
         let scenario = |suffixes: u32| {
             format!(
                 "days = 30\n[throughput]\nprovisioned = 48000\n[items]\nper_day = 300000000\nbytes = 512\n[keys]\nkind = \"time\"\nsuffixes = {suffixes}\n[load]\nnoise_percent = 0\ndaily_swing_percent = 0"
             )
         };
         let (plain, mended) = (run(&scenario(1)), run(&scenario(400)));
-        // 3472 creates of 6.95 units a second are 24,132 units; one partition of eight has 6,000.
+        // 3472 creates of 6.95 units per second are 24,132 units; one of eight partitions has 6,000.
         let expected = 1.0 - 6000.0 / (300e6 / 86_400.0 * 6.95);
         assert!((plain.days[0].throttled - expected).abs() < 0.01, "{} {expected}", plain.days[0].throttled);
         assert!(mended.days[0].throttled < 0.001, "{}", mended.days[0].throttled);
     }
 
     #[test]
-    fn data_splits_partitions_and_giants_get_stuck() {
+    fn growth_splits_partitions_unless_one_key_fills_them() {
         let scenario = |hierarchical: bool| {
             format!(
                 "days = 100\n[throughput]\nprovisioned = 100000\n[items]\nper_day = 100000000\nbytes = 1000\n[keys]\nkind = \"zipf\"\ncount = 1000\nexponent = 1.5\nhierarchical = {hierarchical}"
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn cost_is_what_is_provisioned_and_stored() {
+    fn cost_covers_throughput_and_storage() {
         let outcome = run("days = 10\n[throughput]\nprovisioned = 1000\n[items]\nper_day = 0\n");
         // 10 × 100 units for 240 hours.
         assert!((outcome.cost - 10.0 * 240.0 * 0.008).abs() < 1e-6);

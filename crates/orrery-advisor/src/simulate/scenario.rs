@@ -1,19 +1,20 @@
-//! What is simulated, from a file in TOML or JSON. Everything has a default.
+//! The scenario file, in TOML or JSON. Every field has a default.
 
 use serde::Deserialize;
 
-/// Most keys that are followed one by one.
+/// Most distinct keys.
 const KEYS_MAX: u64 = 1_000_000_000_000;
 
+/// Why a scenario cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    #[error("the scenario cannot be read: {0}")]
+    #[error("cannot parse the scenario: {0}")]
     Syntax(String),
     #[error("the scenario's {name} must be {rule}")]
     Value { name: &'static str, rule: &'static str },
 }
 
-/// A container over some time.
+/// A container and its load over some time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Scenario {
@@ -35,34 +36,35 @@ pub struct Scenario {
 #[serde(default, deny_unknown_fields)]
 pub struct ThroughputPart {
     pub provisioned: u32,
-    /// Scale between a tenth and all of it.
+    /// Autoscale between a tenth of it and all of it.
     pub autoscale: bool,
-    /// Raise it so that its part for each partition stays, when data makes partitions split.
+    /// Raise it as partitions split, so that the share of each partition stays the same.
     pub keep_share: bool,
 }
 
-/// What is written.
+/// The items that are written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ItemsPart {
     pub initial: f64,
     pub per_day: f64,
-    /// How much more is written each month.
+    /// Monthly growth of the write rate.
     pub growth_percent_per_month: f64,
     pub bytes: u32,
     pub index_terms: u32,
-    /// Days that items are kept; 0 = for ever.
+    /// Retention in days; 0 = forever.
     pub retention_days: f64,
 }
 
+/// How writes are distributed over keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyKind {
-    /// All keys alike.
+    /// All keys have the same weight.
     Uniform,
     /// The key of rank r has a weight of r to the power of minus the exponent.
     Zipf,
-    /// Everything that is written in a period has its key.
+    /// All writes of a period have the same key.
     Time,
 }
 
@@ -73,14 +75,15 @@ pub struct KeysPart {
     pub kind: KeyKind,
     pub count: u64,
     pub exponent: f64,
-    /// Hours that one time key is written to.
+    /// Hours during which one time key is written.
     pub period_hours: f64,
-    /// Suffixes of each key value.
+    /// Suffix count per key value.
     pub suffixes: u32,
-    /// Keys have a level below, so that partitions can split inside of a key.
+    /// Keys have a further level, so that partitions can split within a key.
     pub hierarchical: bool,
 }
 
+/// Which keys a query visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Visits {
@@ -92,7 +95,7 @@ pub enum Visits {
     All,
 }
 
-/// What is read.
+/// The reads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadsPart {
@@ -100,23 +103,24 @@ pub struct ReadsPart {
     pub queries_per_second: f64,
     pub query_rows: f64,
     pub query_visits: Visits,
-    /// How much of reads is about what is written now; the rest follows the data.
+    /// Share of reads for data that is being written; the rest follows the data.
     pub recent_percent: f64,
 }
 
-/// How the load goes up and down.
+/// How the load varies.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "units come last")]
 pub struct LoadPart {
-    /// How much more than the mean at the peak of the day.
+    /// Daily peak above the mean.
     pub daily_swing_percent: f64,
-    /// How much less at weekends.
+    /// Reduction at weekends.
     pub weekend_drop_percent: f64,
-    /// Random unrest from step to step.
+    /// Random variation from step to step.
     pub noise_percent: f64,
 }
 
+/// The service's limits, which a scenario may change.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsPart {
@@ -125,14 +129,14 @@ pub struct LimitsPart {
     pub partition_throughput: u32,
 }
 
-/// In any currency.
+/// Prices, in any currency.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PricesPart {
-    /// Of 100 request units per second for an hour.
+    /// Price of 100 request units per second for an hour.
     pub per_100_units_hour: f64,
     pub autoscale_factor: f64,
-    /// Of a gigabyte for a month.
+    /// Price of a gigabyte for a month.
     pub per_gb_month: f64,
 }
 
@@ -218,7 +222,7 @@ impl Default for PricesPart {
 }
 
 impl Scenario {
-    /// Reads TOML, or JSON if the text begins with a brace.
+    /// Parses TOML, or JSON if the text starts with a brace.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let scenario: Self = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|error| ScenarioError::Syntax(error.to_string()))?
@@ -236,7 +240,7 @@ impl Scenario {
         rule((1..=3660).contains(&self.days), "days", "from 1 to 3660")?;
         rule((1..=1440).contains(&self.step_minutes), "step_minutes", "from 1 to 1440")?;
         let steps = u64::from(self.days) * 1440 / u64::from(self.step_minutes);
-        rule(steps <= 600_000, "step_minutes", "so large that there are at most 600,000 steps")?;
+        rule(steps <= 600_000, "step_minutes", "large enough for at most 600,000 steps")?;
         rule(
             (1..=100_000_000).contains(&self.throughput.provisioned),
             "throughput.provisioned",

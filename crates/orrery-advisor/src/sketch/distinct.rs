@@ -1,9 +1,8 @@
-//! How many distinct values a stream has: HyperLogLog with 2^14 registers of a byte, with Ertl's
-//! estimator. 16 KB whatever is counted.
+//! Estimates the number of distinct values: HyperLogLog with 2^14 one-byte registers (16 KB) and Ertl's estimator.
 
 const BITS: u32 = 14;
 const REGISTERS: usize = 1 << BITS;
-/// One more than the zeros that the rest of a hash can begin with.
+/// One more than the maximum number of leading zeros in the rest of a hash.
 const RANK_MAX: usize = 64 - BITS as usize + 1;
 
 /// The standard error: 1.04 / √registers.
@@ -22,7 +21,7 @@ impl Default for Distinct {
 }
 
 impl Distinct {
-    /// Adds a value by its well-mixed hash.
+    /// Adds a value, given by its well-mixed hash.
     #[inline]
     pub fn add(&mut self, hash: u64) {
         let register = &mut self.registers[usize::try_from(hash >> (64 - BITS)).unwrap_or(0)];
@@ -35,7 +34,7 @@ impl Distinct {
         }
     }
 
-    /// By Ertl's estimator, which has no range of counts in which it is off.
+    /// Ertl's estimator, which is accurate over the whole range of counts.
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn estimate(&self) -> f64 {
         let count = REGISTERS as f64;
@@ -52,7 +51,7 @@ impl Distinct {
     }
 }
 
-/// Contribution of the registers that are still empty.
+/// Contribution of empty registers.
 fn sigma(mut x: f64) -> f64 {
     if x >= 1.0 {
         return f64::INFINITY;
@@ -69,7 +68,7 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// Contribution of the registers that are full.
+/// Contribution of saturated registers.
 fn tau(mut x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return 0.0;

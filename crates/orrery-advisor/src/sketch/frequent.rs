@@ -1,18 +1,18 @@
 //! The heaviest keys of a stream in bounded memory (Misra and Gries, with purges in blocks).
 //!
-//! A table follows up to [`ENTRIES_MAX`] keys. When it is full, the median of the weights is taken from every key and
-//! those that had less go. What was taken is remembered: a key's true weight is at least what is kept and at most
-//! that plus [`Frequent::error`], which is never more than the total divided by half the entries: a key with more than a
-//! thousandth of all bytes is never missed.
+//! A table tracks up to [`ENTRIES_MAX`] keys. When it is full, the median weight is subtracted from every key and keys
+//! without weight are dropped. The subtracted amount is remembered: a key's true weight is at least the tracked one and at
+//! most that plus [`Frequent::error`], which never exceeds the total divided by half the entries. So a key with more than
+//! a thousandth of all bytes is never missed.
 
-/// Keys that are followed.
+/// Most tracked keys.
 const ENTRIES_MAX: usize = 2048;
 const SLOTS: usize = ENTRIES_MAX * 2;
 
 /// A key and its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The key's hash; 0 is an empty place.
+    /// The key's hash; 0 = an empty entry.
     pub hash: u64,
     pub items: u64,
     pub bytes: u64,
@@ -38,7 +38,7 @@ impl Default for Frequent {
 }
 
 impl Frequent {
-    /// Adds an item of a key; gives back how many items of the key are counted now.
+    /// Adds an item of a key; returns the key's item count.
     #[inline]
     pub fn add(&mut self, hash: u64, bytes: u64, at_ms: i64) -> u64 {
         let hash = hash.max(1);
@@ -95,11 +95,12 @@ impl Frequent {
         entries
     }
 
-    /// How many bytes a key may have more than is shown.
+    /// Upper bound on the bytes by which a key's weight is underestimated.
     pub fn error_bytes(&self) -> u64 {
         self.error_bytes
     }
 
+    /// Upper bound on the items by which a key's count is underestimated.
     pub fn error_items(&self) -> u64 {
         self.error_items
     }

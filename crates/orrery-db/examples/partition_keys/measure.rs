@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use orrery_db::{Database, ItemOptions, Options, QueryOptions, QueryRequest, Trace};
+use orrery_env::Env;
 use orrery_model::ErrorKind;
-use orrery_model::env::Env;
 use orrery_model::offer::Throughput;
 use orrery_storage::Memory;
 

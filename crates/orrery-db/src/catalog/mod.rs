@@ -4,9 +4,14 @@
 //! catalog's own partition and only then lets others see it. Changes are serialised, and each commit checks
 //! that nobody else changed the catalog meanwhile.
 
+mod duty;
+mod index_state;
+pub(crate) mod policy_tree;
 mod record;
+mod repartition;
 mod script;
 mod store;
+mod synthetic;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,14 +27,17 @@ use orrery_model::rid::{
 use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_storage::PartitionRef;
 
-use crate::index::IndexState;
-use crate::repartition::{Repartition, Repartitioned};
-use crate::synthetic::Policy;
-
+pub(crate) use duty::take_duty;
+pub(crate) use index_state::{Generation, IndexState};
+pub(crate) use policy_tree::PolicyTree;
+pub use repartition::{Repartition, Repartitioned};
+pub(crate) use repartition::{RepartitionRun, given_up, is_locked};
 pub use script::ScriptKind;
 pub(crate) use script::{ContainerScripts, Script, TriggerTerms, TriggerTime};
 pub use store::{CATALOG_PARTITION, UNFINISHED_MOVE_KEY};
 pub(crate) use store::{CatalogStore, Change};
+pub(crate) use synthetic::{EnvRandom, Properties, parts, refused};
+pub use synthetic::{SYNTHETIC_KEY, SyntheticPolicy};
 
 /// One moment of the catalog.
 #[derive(Clone, Debug, Default)]
@@ -82,10 +90,10 @@ pub struct Container {
     pub index: IndexState,
     /// Partitions of it that are becoming others.
     pub reshaping: Option<Reshaping>,
-    /// Partitions that have gone, the latest last, up to [`FORMER_MAX`]: some clients go on naming them.
-    pub former: Vec<Former>,
+    /// Partitions that have gone, the latest last, up to [`RETIRED_RANGES_MAX`]: some clients go on naming them.
+    pub former: Vec<RetiredRange>,
     /// How its keys are made, if it makes them.
-    pub synthetic: Option<Arc<Policy>>,
+    pub synthetic: Option<Arc<SyntheticPolicy>>,
     /// Another container is about to take its place.
     pub repartition: Option<Repartition>,
     /// The change of the key that has made this container, if one did.
@@ -93,11 +101,11 @@ pub struct Container {
 }
 
 /// How many partitions that have gone a container remembers.
-pub(crate) const FORMER_MAX: usize = 256;
+pub(crate) const RETIRED_RANGES_MAX: usize = 256;
 
 /// A partition that was split or merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Former {
+pub struct RetiredRange {
     pub range_id: u32,
     pub range: EpkRange,
     /// The routing version that put others in its place.
@@ -123,12 +131,12 @@ pub struct Reshaping {
     /// The range ids of those that go, in the order of their ranges.
     pub parents: Vec<u32>,
     /// What takes their place, in the order of their ranges.
-    pub children: Vec<Newborn>,
+    pub children: Vec<PendingPartition>,
 }
 
 /// A partition that is being filled and serves nobody yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Newborn {
+pub struct PendingPartition {
     pub range_id: u32,
     pub range: EpkRange,
     pub store: PartitionRef,
@@ -373,6 +381,34 @@ impl Partition {
 }
 
 impl Container {
+    /// A routing table with a gap loses items, one with an overlap keeps them twice: neither may ever be recorded.
+    pub(crate) fn assert_routing(&self) {
+        let ranges = || self.partitions.iter().map(|partition| &partition.range);
+        assert!(
+            ranges().next().is_some_and(|first| first.min == EffectiveKey::MIN),
+            "{}: no start",
+            self.rid
+        );
+        assert!(
+            ranges().next_back().is_some_and(|last| last.max == EffectiveKey::max()),
+            "{}: no end",
+            self.rid
+        );
+        assert!(
+            ranges().zip(ranges().skip(1)).all(|(one, next)| one.max == next.min && one.min < one.max),
+            "{}: the partitions do not cover the key space",
+            self.rid
+        );
+        if let Some(reshaping) = &self.reshaping {
+            let children = || reshaping.children.iter().map(|child| &child.range);
+            assert!(
+                children().zip(children().skip(1)).all(|(one, next)| one.max == next.min),
+                "{}: the children of a split or merge leave a gap",
+                self.rid
+            );
+        }
+    }
+
     /// A range id that was never used: those of ancestors live on in their descendants.
     pub(crate) fn next_range_id(&self) -> u32 {
         let used = self

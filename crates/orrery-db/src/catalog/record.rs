@@ -20,11 +20,9 @@ use orrery_storage::{PartitionId, PartitionRef};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::index::{Generation, IndexState};
-
 use super::{
-    Catalog, Container, DatabaseEntry, EncryptionKey, Former, Newborn, Offer, OfferOwner, Partition,
-    Permission, PermissionMode, Reshaping, Stamp, User,
+    Catalog, Container, DatabaseEntry, EncryptionKey, Generation, IndexState, Offer, OfferOwner, Partition,
+    PendingPartition, Permission, PermissionMode, Reshaping, RetiredRange, Stamp, User,
 };
 
 /// A record that cannot be read: damage, or the work of a newer version.
@@ -445,7 +443,7 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
         Some(record) => {
             let mut children = Vec::with_capacity(record.children.len());
             for child in record.children {
-                children.push(Newborn {
+                children.push(PendingPartition {
                     range_id: child.range_id,
                     range: EpkRange::new(EffectiveKey::parse(&child.min)?, EffectiveKey::parse(&child.max)?),
                     store: PartitionRef { id: PartitionId(child.store), epoch: 0 },
@@ -457,16 +455,16 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
     };
     let mut former = Vec::with_capacity(record.former.len());
     for gone in record.former {
-        former.push(Former {
+        former.push(RetiredRange {
             range_id: gone.range_id,
             range: EpkRange::new(EffectiveKey::parse(&gone.min)?, EffectiveKey::parse(&gone.max)?),
             until: gone.until,
         });
     }
-    let synthetic = crate::synthetic::Policy::of(&definition, record.synthetic_routes)?;
+    let synthetic = super::SyntheticPolicy::of(&definition, record.synthetic_routes)?;
     let repartition = match record.repartition {
         None => None,
-        Some(record) => Some(crate::repartition::Repartition {
+        Some(record) => Some(super::Repartition {
             target: ContainerRid::parse(&record.target).ok_or("the RID of what replaces it is malformed")?,
             keep_as: record.keep_as.map(Into::into),
             frozen: record.frozen,
@@ -479,7 +477,7 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
     };
     let repartitioned = match record.repartitioned {
         None => None,
-        Some(record) => Some(crate::repartition::Repartitioned {
+        Some(record) => Some(super::Repartitioned {
             items: record.items,
             copied: record.copied,
             removed: record.removed,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use orrery_model::env::Env;
+use orrery_env::Env;
 use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::{
     Decision, Key, KeyRange, Lsn, Op, PartitionId, PartitionRef, PartitionStore, ReadRequest, Scan, View,
@@ -13,8 +13,8 @@ use orrery_storage::{
 };
 use tokio::sync::Mutex;
 
+use super::duty::take_duty;
 use super::{Catalog, Container, DatabaseEntry, EncryptionKey, Offer, Script, Stamp, User, record, script};
-use crate::cluster;
 use crate::failure::{commit_failure, store_failure};
 
 /// The number of the catalog's own partition.
@@ -87,7 +87,7 @@ impl CatalogStore {
     pub(crate) async fn change<T>(&self, edit: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
         let _one_at_a_time = self.changes.lock().await;
         // Among processes too: without this a conflict would be found all the same, but by the client.
-        let duty = cluster::take_duty(&*self.store, "catalog").await?;
+        let duty = take_duty(&*self.store, "catalog").await?;
         if duty.is_some() {
             self.reload_if_changed().await?;
         }
@@ -206,6 +206,7 @@ impl Change {
     }
 
     pub(crate) fn put_container(&mut self, container: Container) {
+        container.assert_routing();
         self.writes.push((record::container_key(container.rid), Some(record::container(&container))));
         let database_id = container.database_id.clone();
         self.catalog.database_mut(&database_id).insert_container(container);

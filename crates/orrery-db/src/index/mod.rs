@@ -1,86 +1,31 @@
-//! The secondary index: which terms an item has, and how they lie in the store.
+//! The secondary index: which terms an item has, and how a new generation of entries is filled.
 //!
 //! An item's entries are part of its own write: the terms of the old version that the new one lacks go, the new
 //! ones come. A changed indexing policy makes a new *generation* of entries beside the old one; writes keep
 //! both until the background has caught up, so that queries are right throughout.
+//!
+//! What may live here: what depends on the indexing policy alone. How entries are encoded is `layout::index_entry`,
+//! which of them a query uses is `query`.
 
-pub(crate) mod encode;
-mod policy;
 pub(crate) mod rebuild;
 mod terms;
 
 use std::sync::Arc;
 
-use orrery_model::container::IndexingPolicy;
+use crate::partition::Partitions;
 
-pub(crate) use policy::PolicyTree;
 pub(crate) use terms::{named_paths, push_entries};
 
-/// One generation of a container's index.
-#[derive(Clone, Debug)]
-pub struct Generation {
-    /// Never reused in the container: part of every entry's key.
-    pub number: u32,
-    pub policy: IndexingPolicy,
-    pub(crate) tree: PolicyTree,
+/// Partitions with their indexes.
+pub struct Indexes {
+    pub(crate) partitions: Arc<Partitions>,
+    pub(crate) index_rebuilds: rebuild::Progress,
 }
 
-impl Generation {
-    pub fn new(number: u32, policy: IndexingPolicy) -> Self {
-        Self { number, tree: PolicyTree::new(&policy), policy }
+impl Indexes {
+    pub(crate) fn new(partitions: Arc<Partitions>) -> Self {
+        Self { partitions, index_rebuilds: rebuild::Progress::default() }
     }
 }
 
-/// The index of a container.
-#[derive(Clone, Debug)]
-pub struct IndexState {
-    /// What queries use.
-    pub serving: Arc<Generation>,
-    /// What a changed policy will have, while it is being filled.
-    pub building: Option<Arc<Generation>>,
-    /// Counts changes of the two, so that a write with an old view of them is told to look again.
-    pub version: u64,
-    /// Generations that nobody uses any more but whose entries still lie in the store.
-    pub retired: Vec<u32>,
-}
-
-impl IndexState {
-    pub fn new(policy: IndexingPolicy) -> Self {
-        Self {
-            serving: Arc::new(Generation::new(1, policy)),
-            building: None,
-            version: 1,
-            retired: Vec::new(),
-        }
-    }
-
-    /// The generations that a write must keep.
-    pub fn generations(&self) -> impl Iterator<Item = &Arc<Generation>> {
-        std::iter::once(&self.serving).chain(&self.building)
-    }
-
-    /// The state after the building generation was filled: it serves, and the old one goes.
-    #[must_use]
-    pub fn finished(&self) -> Self {
-        let Some(building) = &self.building else { return self.clone() };
-        let mut retired = self.retired.clone();
-        retired.push(self.serving.number);
-        Self { serving: Arc::clone(building), building: None, version: self.version + 1, retired }
-    }
-
-    /// The state after the policy was replaced. Going back to the serving policy just stops the building.
-    #[must_use]
-    pub fn with_policy(&self, policy: &IndexingPolicy) -> Self {
-        let target = self.building.as_ref().unwrap_or(&self.serving);
-        if target.policy == *policy {
-            return self.clone();
-        }
-        let used = self.generations().map(|generation| generation.number).chain(self.retired.iter().copied());
-        let number = used.max().unwrap_or(0) + 1;
-        let mut retired = self.retired.clone();
-        retired.extend(self.building.as_ref().map(|abandoned| abandoned.number));
-        let building =
-            (self.serving.policy != *policy).then(|| Arc::new(Generation::new(number, policy.clone())));
-        Self { serving: Arc::clone(&self.serving), building, version: self.version + 1, retired }
-    }
-}
+layer!(Indexes { partitions: Partitions });

@@ -13,13 +13,12 @@ use orrery_model::rid::ContainerRid;
 use orrery_storage::{Decision, Key, KeyPacker, Lsn, Op, ReadRequest, Scan, View, Want, WriteSet};
 use parking_lot::Mutex;
 
-use super::{Generation, encode, push_entries};
-use crate::Database;
-use crate::catalog::{Container, Partition};
+use super::{Indexes, push_entries};
+use crate::catalog::{Container, Generation, Partition};
 use crate::failure::{commit_failure, store_failure};
-use crate::items::body::parse_object;
-use crate::items::keys;
-use crate::items::stored::StoredItem;
+use crate::layout::document::parse_object;
+use crate::layout::stored::StoredItem;
+use crate::layout::{index_entry, keys};
 
 /// Items in one operation.
 const ITEMS_AT_ONCE: usize = 64;
@@ -48,7 +47,7 @@ pub(crate) fn version_in(view: &dyn View) -> u64 {
     bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
-impl Database {
+impl Indexes {
     /// How much of the container's index fits its policy, in percent.
     pub fn index_progress(&self, container: &Container) -> u8 {
         match container.index.building {
@@ -135,7 +134,7 @@ impl Database {
     pub(crate) async fn remove_retired_generations(&self, container: &Arc<Container>) -> Result<()> {
         for &generation in &container.index.retired {
             for partition in &container.partitions {
-                for range in encode::generation_ranges(generation) {
+                for range in index_entry::generation_ranges(generation) {
                     let delete = || self.store.delete_range(partition.store, range.clone(), DELETE_AT_ONCE);
                     while delete().await.map_err(store_failure)? == DELETE_AT_ONCE {
                         tokio::task::yield_now().await;

@@ -5,11 +5,12 @@ use orrery_model::container::{IndexPath, IndexStep, IndexingPolicy, PathEnd};
 use orrery_model::partition_key::EffectiveKey;
 use orrery_storage::KeyPacker;
 
-use super::Generation;
-use super::encode::{self, PathHash};
-use super::policy::{Place, PolicyTree};
-use crate::items::keys::push_place;
-use crate::items::stored::SYSTEM_PROPERTIES;
+use crate::catalog::policy_tree::Place;
+use crate::catalog::{Generation, PolicyTree};
+use crate::layout::index_entry;
+use crate::layout::index_entry::PathHash;
+use crate::layout::keys::push_place;
+use crate::layout::stored::SYSTEM_PROPERTIES;
 
 /// Appends all keys that the item has in a generation.
 ///
@@ -37,13 +38,13 @@ pub(crate) fn push_entries(
         let steps = || path.steps.iter().filter_map(property_name);
         if steps().try_fold(item, |value, name| value.get(name)).is_none() {
             let hash = steps().fold(PathHash::ROOT, PathHash::property);
-            walk.push(|key| encode::push_term(key, generation.number, hash, None));
+            walk.push(|key| index_entry::push_term(key, generation.number, hash, None));
         }
     }
     for (number, paths) in (0u32..).zip(&generation.policy.composite) {
         let values =
             paths.iter().map(|path| (composite_value(&path.steps, item, &timestamp), path.descending));
-        walk.push(|key| encode::push_composite_term(key, generation.number, number, values));
+        walk.push(|key| index_entry::push_composite_term(key, generation.number, number, values));
     }
 }
 
@@ -97,7 +98,7 @@ impl Walk<'_> {
     fn value(&mut self, value: &Value, path: PathHash, place: Place, is_root: bool) {
         if !is_root && self.tree.indexes(place) {
             let number = self.number;
-            self.push(|key| encode::push_term(key, number, path, Some(value)));
+            self.push(|key| index_entry::push_term(key, number, path, Some(value)));
         }
         match value {
             Value::Object(object) => {

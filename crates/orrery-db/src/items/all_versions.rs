@@ -8,16 +8,19 @@ use orrery_model::value::write_json_string;
 use orrery_model::{Error, Object, Result, Value};
 use orrery_storage::{Lsn, ReadRequest, Scan};
 
+use orrery_metering::cost;
+
+use super::Items;
 use super::change_feed::{ChangePage, ChangeRequest, ChangeStart, PAGE_BYTES_MAX, etag};
-use super::history::{Happened, Version};
-use super::keys;
 use super::point::has_key;
 use crate::catalog::{Container, Partition};
-use crate::{Database, Trace, cost};
+use crate::layout::history::{Happened, Version};
+use crate::layout::keys;
+use crate::partition::Trace;
 
 const FETCH_ENTRIES: usize = 128;
 
-impl Database {
+impl Items {
     pub(super) async fn read_versions(
         &self,
         trace: &mut Trace,

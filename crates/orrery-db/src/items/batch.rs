@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use orrery_model::env::Env;
+use orrery_env::Env;
 use orrery_model::ids::ItemId;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Charge, Error, ErrorKind, Result};
 use orrery_storage::ReadRequest;
 
-use super::body::PreparedItem;
+use orrery_metering::cost;
+
+use super::fill::Missing;
 use super::point::{ItemOptions, ItemReply, check_header, full_key, patch_action};
+use super::prepare::PreparedItem;
 use super::transaction::{Action, ActionKind, ActionResult};
-use super::{key_mismatch, required_key};
+use super::{Items, key_mismatch, required_key};
 use crate::catalog::Container;
-use crate::synthetic::Missing;
-use crate::{Database, Trace, cost};
+use crate::partition::Trace;
 
 const OPERATIONS_MAX: usize = 100;
 
@@ -57,7 +59,7 @@ pub enum BatchOutcome {
     FailedDependency,
 }
 
-impl Database {
+impl Items {
     /// Runs the operations as one transaction. The results tell which one failed, if any did.
     pub async fn execute_batch(
         &self,

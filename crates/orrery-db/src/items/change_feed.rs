@@ -10,12 +10,16 @@ use orrery_model::session::SessionToken;
 use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::{Key, Lsn, ReadPage, ReadRequest, Scan};
 
+use orrery_metering::cost;
+
+use super::Items;
 use super::feed::FeedScope;
-use super::keys;
-use super::point::{decode, has_key};
+use super::point::has_key;
 use crate::catalog::{Container, Partition};
-use crate::metadata::PageRequest;
-use crate::{Database, Trace, cost};
+use crate::layout::document::decode;
+use crate::layout::keys;
+use crate::layout::page_request::PageRequest;
+use crate::partition::Trace;
 
 pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
 const PAGE_ITEMS_MAX: usize = 1000;
@@ -64,7 +68,7 @@ pub struct ChangePage {
     pub etag: String,
 }
 
-impl Database {
+impl Items {
     pub async fn read_changes(
         &self,
         trace: &mut Trace,

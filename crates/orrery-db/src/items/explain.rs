@@ -3,11 +3,13 @@
 use orrery_model::{Charge, ErrorKind, Result};
 use orrery_storage::{Decision, Key, Lsn, Op, View};
 
+use orrery_metering::cost::{self, Part};
+
+use super::Items;
 use super::batch::{BatchOperation, prepare};
 use super::transaction::{ActionKind, Effect, ItemTransaction, TransactionOutcome};
-use crate::cost::{self, Part};
 use crate::failure::commit_failure;
-use crate::{Database, Trace};
+use crate::partition::Trace;
 
 /// A charge and what it is made of.
 #[derive(Clone, Debug)]
@@ -16,7 +18,7 @@ pub struct ChargeExplanation {
     pub parts: Vec<Part>,
 }
 
-impl Database {
+impl Items {
     /// Decides the operation on the data as it is, writes nothing, and tells what it would cost. An operation
     /// that would fail fails here in the same way.
     pub async fn explain_charge(

@@ -5,12 +5,14 @@ use orrery_model::session::SessionToken;
 use orrery_model::{Charge, Error, Result};
 use orrery_storage::{ReadRequest, Scan};
 
-use super::body::parse_object;
-use super::keys;
-use super::point::decode;
+use orrery_metering::cost;
+
+use super::Items;
 use crate::catalog::{Container, GoneRanges};
-use crate::metadata::PageRequest;
-use crate::{Database, Trace, continuation, cost};
+use crate::layout::document::{decode, parse_object};
+use crate::layout::page_request::PageRequest;
+use crate::layout::{continuation, keys};
+use crate::partition::Trace;
 
 /// Bytes of items in one page.
 const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -67,7 +69,7 @@ impl FeedScope {
     }
 }
 
-impl Database {
+impl Items {
     pub async fn read_items(
         &self,
         trace: &mut Trace,

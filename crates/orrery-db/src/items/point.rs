@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orrery_model::env::Env;
+use orrery_env::Env;
 use orrery_model::ids::ItemId;
 use orrery_model::partition_key::{EffectiveKey, KeyPart, PartitionKey};
 use orrery_model::patch::Patch;
@@ -12,23 +12,31 @@ use orrery_model::session::SessionToken;
 use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::ReadRequest;
 
-use super::batch::BatchKind;
-use super::body::{PreparedItem, parse_json, parse_object};
-use super::stored::StoredItem;
+use orrery_metering::cost;
+
+use super::fill::Missing;
+use super::prepare::PreparedItem;
 use super::transaction::{
     Action, ActionKind, ActionResult, ActionSuccess, Effect, ItemTransaction, TransactionOutcome,
     item_not_found,
 };
-use super::{key_mismatch, keys, required_key};
-use crate::catalog::Container;
+use super::{Items, key_mismatch, required_key};
+use crate::catalog::{Container, RepartitionRun};
 use crate::failure::commit_failure;
-use crate::repartition::Run;
-use crate::scripts::Triggers;
-use crate::synthetic::Missing;
-use crate::{Database, Trace, cost};
+use crate::layout::document::decode;
+use crate::layout::document::{parse_json, parse_object};
+use crate::layout::keys;
+use crate::layout::stored::StoredItem;
+use crate::partition::ROUTING_ATTEMPTS;
+use crate::partition::Trace;
 
-/// How often a request is routed anew because its partition split under it.
-const ROUTING_ATTEMPTS: u32 = 250;
+/// The triggers that a write names.
+#[derive(Clone, Debug, Default)]
+pub struct Triggers {
+    pub pre: Option<String>,
+    pub post: Option<String>,
+    pub headers: Vec<(String, String)>,
+}
 
 /// What the headers of an item request say.
 #[derive(Clone, Debug, Default)]
@@ -75,104 +83,7 @@ impl ItemReply {
     }
 }
 
-impl Database {
-    pub async fn create_item(
-        &self,
-        trace: &mut Trace,
-        (database, container): (&str, &str),
-        options: &ItemOptions,
-        body: &Bytes,
-    ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        if let Some(triggers) = &options.triggers {
-            let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
-            let kind = BatchKind::Create;
-            return self
-                .write_with_triggers(trace, &container, key, kind, None, Some(&body), options, triggers)
-                .await;
-        }
-        let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
-        self.write_item(trace, &container, key, item.id.clone(), ActionKind::Create(item), options).await
-    }
-
-    pub async fn upsert_item(
-        &self,
-        trace: &mut Trace,
-        (database, container): (&str, &str),
-        options: &ItemOptions,
-        body: &Bytes,
-    ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        if let Some(triggers) = &options.triggers {
-            let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
-            let kind = BatchKind::Upsert;
-            return self
-                .write_with_triggers(trace, &container, key, kind, None, Some(&body), options, triggers)
-                .await;
-        }
-        let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
-        self.write_item(trace, &container, key, item.id.clone(), ActionKind::Upsert(item), options).await
-    }
-
-    pub async fn replace_item(
-        &self,
-        trace: &mut Trace,
-        (database, container, item): (&str, &str, &str),
-        options: &ItemOptions,
-        body: &Bytes,
-    ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        if let Some(triggers) = &options.triggers {
-            let (key, body) = with_key(&container, options, body, Missing::Found, self.env())?;
-            let kind = BatchKind::Replace;
-            let id = Some(self.item_id(trace, &container, &key, database, item).await?);
-            return self
-                .write_with_triggers(trace, &container, key, kind, id, Some(&body), options, triggers)
-                .await;
-        }
-        let (key, new) = prepare(&container, options, body, Missing::Found, self.env())?;
-        let id = self.item_id(trace, &container, &key, database, item).await?;
-        self.write_item(trace, &container, key, id, ActionKind::Replace(new), options).await
-    }
-
-    pub async fn patch_item(
-        &self,
-        trace: &mut Trace,
-        (database, container, item): (&str, &str, &str),
-        options: &ItemOptions,
-        body: &Bytes,
-    ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        let key = full_key(&container, options)?;
-        let kind = patch_action(&container, body)?;
-        let id = self.item_id(trace, &container, &key, database, item).await?;
-        if let Some(triggers) = &options.triggers {
-            let kind = BatchKind::Patch;
-            return self
-                .write_with_triggers(trace, &container, key, kind, Some(id), Some(body), options, triggers)
-                .await;
-        }
-        self.write_item(trace, &container, key, id, kind, options).await
-    }
-
-    pub async fn delete_item(
-        &self,
-        trace: &mut Trace,
-        (database, container, item): (&str, &str, &str),
-        options: &ItemOptions,
-    ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        let key = full_key(&container, options)?;
-        let id = self.item_id(trace, &container, &key, database, item).await?;
-        if let Some(triggers) = &options.triggers {
-            let kind = BatchKind::Delete;
-            return self
-                .write_with_triggers(trace, &container, key, kind, Some(id), None, options, triggers)
-                .await;
-        }
-        self.write_item(trace, &container, key, id, ActionKind::Delete, options).await
-    }
-
+impl Items {
     pub async fn read_item(
         &self,
         trace: &mut Trace,
@@ -229,7 +140,7 @@ impl Database {
         Ok(ItemReply::new(container.rid, ActionSuccess { effect, item }))
     }
 
-    async fn write_item(
+    pub(crate) async fn write_item(
         &self,
         trace: &mut Trace,
         container: &Arc<Container>,
@@ -295,7 +206,7 @@ impl Database {
                 continue;
             }
             let partition = container.partition_of(&effective);
-            self.scripts.gates.pass(container.rid, &effective).await;
+            self.gates.pass(container.rid, &effective).await;
             if trace.container.is_some() {
                 trace.key.get_or_insert_with(|| partition_key.to_json());
                 self.admit(trace, &container, partition)?;
@@ -348,25 +259,8 @@ impl Database {
         })
     }
 
-    pub(crate) fn current_container(&self, container: &Container) -> Result<Arc<Container>> {
-        let current = self.catalog.snapshot().container_by_rid(container.rid).cloned();
-        current.ok_or_else(crate::catalog::not_found)
-    }
-
-    /// Whether the failure is a partition that has just split, so that a fresh look at the catalog may help.
-    pub(crate) async fn may_route_again(&self, error: &Error, attempt: &mut u32) -> bool {
-        *attempt += 1;
-        let again = error.kind == ErrorKind::PartitionGone && *attempt < ROUTING_ATTEMPTS;
-        if again {
-            // The switch of a split is brief; the first looks come quickly, later ones leave it room.
-            tokio::time::sleep(std::time::Duration::from_millis(u64::from((*attempt).min(20)))).await;
-            self.look_at_catalog_again().await;
-        }
-        again
-    }
-
     /// The id behind the last segment of an item's path: an id, or a RID if the path is made of RIDs.
-    async fn item_id(
+    pub(crate) async fn item_id(
         &self,
         trace: &mut Trace,
         container: &Arc<Container>,
@@ -398,7 +292,7 @@ pub(crate) struct CopyOf {
     /// A copy keeps the time of its item.
     pub at_ms: Option<i64>,
     /// Who copies; only as long as the catalog says so.
-    pub run: Run,
+    pub run: RepartitionRun,
 }
 
 /// Another container has taken the name: the client's knowledge of the container is of the past.
@@ -412,10 +306,6 @@ fn replaced() -> Error {
 fn id_at<'a>(item_key: &'a [u8], wanted: &EffectiveKey) -> Option<&'a str> {
     let (effective, id) = keys::parse_item(item_key)?;
     (effective == *wanted).then_some(id)
-}
-
-pub(crate) fn decode(bytes: &Bytes) -> Result<StoredItem> {
-    StoredItem::decode(bytes).ok_or_else(|| Error::internal("A stored item has an unknown format."))
 }
 
 /// Whether the item is really the key's own and not of another key with the same hash.
@@ -433,7 +323,7 @@ pub(crate) fn full_key(container: &Container, options: &ItemOptions) -> Result<P
 }
 
 /// The key of a write whose item may still be changed by a trigger, and the item with what the container adds.
-fn with_key(
+pub(crate) fn with_key(
     container: &Container,
     options: &ItemOptions,
     body: &Bytes,
@@ -448,7 +338,7 @@ fn with_key(
 }
 
 /// Checks an item and its key. Without a key in the header the item's own is taken.
-fn prepare(
+pub(crate) fn prepare(
     container: &Container,
     options: &ItemOptions,
     body: &Bytes,

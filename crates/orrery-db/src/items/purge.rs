@@ -16,13 +16,17 @@ use orrery_model::{Charge, Error, Result};
 use orrery_storage::{Decision, Key, Lsn, Op, ReadRequest, Scan, View, WriteSet};
 use parking_lot::RwLock;
 
-use super::point::{ItemOptions, decode, full_key};
-use super::statistics::Statistics;
+use orrery_metering::cost;
+
+use super::Items;
+use super::point::{ItemOptions, full_key};
 use super::transaction::{Action, ActionKind};
-use super::{body::parse_object, keys};
 use crate::catalog::{Container, Partition};
 use crate::failure::{commit_failure, store_failure};
-use crate::{Database, Trace, cost};
+use crate::layout::document::{decode, parse_object};
+use crate::layout::keys;
+use crate::layout::statistics::Statistics;
+use crate::partition::Trace;
 
 /// Items removed in one transaction of the background work.
 const REMOVE_AT_ONCE: usize = 50;
@@ -115,7 +119,7 @@ impl PurgeSet {
     }
 }
 
-impl Database {
+impl Items {
     /// Deletes all items of the key. They are gone for every reader when this returns.
     pub async fn delete_by_partition_key(
         self: &Arc<Self>,
@@ -128,7 +132,7 @@ impl Database {
             let container =
                 self.item_container(trace, database, container, options.intended_rid.as_deref())?;
             if container.repartition.is_some() {
-                return Err(crate::repartition::is_locked());
+                return Err(crate::catalog::is_locked());
             }
             let key = full_key(&container, options)?;
             if container.definition.partition_key.may_collide(&key) {

@@ -20,15 +20,18 @@ use orrery_query::Condition;
 use orrery_query::context::{Policies, Random};
 use orrery_storage::{Decision, Key, KeyPacker, Lsn, Op, PackedKeys, View, WriteSet};
 
-use super::body::{PreparedItem, parse_object, unique_hashes};
-use super::history::{self, Version};
-use super::statistics::Statistics;
-use super::stored::{StoredItem, ordinal};
-use super::{document_value, keys};
+use orrery_metering::cost;
+
+use super::history;
+use super::prepare::{PreparedItem, unique_hashes};
 use crate::catalog::Container;
-use crate::cost;
 use crate::index;
-use crate::repartition::tombstone;
+use crate::layout::document::{document_value, parse_object};
+use crate::layout::history::Version;
+use crate::layout::index_entry;
+use crate::layout::statistics::Statistics;
+use crate::layout::stored::{StoredItem, ordinal};
+use crate::layout::{keys, tombstone};
 
 /// Bytes of items that the answer to a batch may hold: one that reads more fails as a whole, with 413 for the
 /// operation that went too far (the service's clients test that with ten reads of a megabyte).
@@ -252,7 +255,7 @@ impl ItemTransaction {
     /// What is paid for index entries.
     fn terms_of(&self, keys: &PackedKeys) -> usize {
         let serving = self.container.index.serving.number;
-        keys.iter().map(|key| index::encode::charged_terms(key, serving)).sum()
+        keys.iter().map(|key| index_entry::charged_terms(key, serving)).sum()
     }
 
     /// The keys that an action surely looks at.
@@ -305,7 +308,7 @@ pub(crate) struct Working<'a> {
 }
 
 /// An item in the store that this transaction meets.
-struct Met {
+struct ExistingItem {
     id: Box<str>,
     item: StoredItem,
     /// Neither expired nor purged.
@@ -363,6 +366,12 @@ impl<'a> Working<'a> {
         self.statistics.written_at = self.lsn;
         let statistics = self.statistics.encode(&self.transaction.partition_key);
         self.writes.insert(statistics_key, Some(statistics));
+        debug_assert!(
+            self.writes.keys().all(|key| {
+                keys::parse_item(key).is_none_or(|(effective, _)| effective == self.transaction.effective)
+            }),
+            "a transaction writes items of its own logical partition alone"
+        );
         let mut writes = WriteSet { unread: self.unread, ..WriteSet::default() };
         for (key, value) in self.writes {
             match value {
@@ -408,17 +417,17 @@ impl<'a> Working<'a> {
         }
     }
 
-    fn meet(&self, id: &str) -> Option<Met> {
+    fn load_existing(&self, id: &str) -> Option<ExistingItem> {
         let bytes = self.get(&keys::item(&self.transaction.effective, id))?;
         let item = StoredItem::decode(&bytes).expect("the store holds items of a known format");
         let definition = self.transaction.definition();
         let purged = item.lsn <= self.statistics.purged_to;
         let expired = item.is_expired(definition.default_ttl, self.transaction.now_seconds());
-        Some(Met { id: id.into(), item, visible: !purged && !expired, counted: !purged })
+        Some(ExistingItem { id: id.into(), item, visible: !purged && !expired, counted: !purged })
     }
 
     pub(crate) fn run(&mut self, action: &Action, position: u16) -> ActionResult {
-        let met = self.meet(action.id.as_str());
+        let met = self.load_existing(action.id.as_str());
         if let Some(result) = self.foreign_key(action, met.as_ref()) {
             return result;
         }
@@ -438,7 +447,7 @@ impl<'a> Working<'a> {
             }
             (ActionKind::Replace(item), Some(met)) if met.visible => {
                 if item.id != action.id
-                    && let Some(other) = self.meet(item.id.as_str())
+                    && let Some(other) = self.load_existing(item.id.as_str())
                 {
                     if other.visible {
                         return refuse(id_exists());
@@ -471,7 +480,7 @@ impl<'a> Working<'a> {
 
     /// Keys that hash alike share their place in the store (strings that only differ after 100 characters, in
     /// the older hash). An item of another key is invisible, and its id cannot be used.
-    fn foreign_key(&self, action: &Action, met: Option<&Met>) -> Option<ActionResult> {
+    fn foreign_key(&self, action: &Action, met: Option<&ExistingItem>) -> Option<ActionResult> {
         let key = &self.transaction.partition_key;
         let definition = &self.transaction.definition().partition_key;
         if !definition.may_collide(key) {
@@ -512,7 +521,7 @@ impl<'a> Working<'a> {
         PreparedItem::from_value(definition, value)
     }
 
-    fn put(&mut self, new: &PreparedItem, met: Option<&Met>, position: u16) -> ActionResult {
+    fn put(&mut self, new: &PreparedItem, met: Option<&ExistingItem>, position: u16) -> ActionResult {
         if let Some(policy) = &self.transaction.container.synthetic
             && let Err(error) = policy.check(&new.value, &self.transaction.partition_key)
         {
@@ -619,14 +628,20 @@ impl<'a> Working<'a> {
     /// Whether the item that reserved a unique tuple still lives.
     fn holds_tuple(&self, holder: &[u8]) -> bool {
         let id = std::str::from_utf8(holder).expect("the store holds ids as text");
-        self.meet(id).is_some_and(|met| met.visible)
+        self.load_existing(id).is_some_and(|met| met.visible)
     }
 
     /// Adjusts the counters for an item of this size, unless the logical partition would be too large.
-    fn count(&mut self, size: usize, met: Option<&Met>) -> Option<Error> {
+    fn count(&mut self, size: usize, met: Option<&ExistingItem>) -> Option<Error> {
         let mut statistics = self.statistics;
         match met.filter(|met| met.counted) {
-            Some(met) => statistics.bytes = statistics.bytes.saturating_sub(met.item.body.len() as u64),
+            Some(met) => {
+                debug_assert!(
+                    statistics.bytes >= met.item.body.len() as u64,
+                    "bytes are counted before they go"
+                );
+                statistics.bytes = statistics.bytes.saturating_sub(met.item.body.len() as u64);
+            }
             None => statistics.items += 1,
         }
         statistics.bytes += size as u64;
@@ -641,7 +656,7 @@ impl<'a> Working<'a> {
     }
 
     /// Keeps the end of an item. One whose lifetime was over says so; one that was purged was simply deleted.
-    fn record_end(&mut self, met: &Met, position: u16) {
+    fn record_end(&mut self, met: &ExistingItem, position: u16) {
         let item_key = keys::item(&self.transaction.effective, &met.id);
         let expired = !met.visible && met.counted;
         let now = self.transaction.now_seconds();
@@ -650,7 +665,7 @@ impl<'a> Working<'a> {
         self.writes.insert(keys::history(self.lsn, position, history::END), Some(version));
     }
 
-    fn delete(&mut self, met: Met, position: u16) -> ActionResult {
+    fn delete(&mut self, met: ExistingItem, position: u16) -> ActionResult {
         let value = parse_object(&met.item.body).ok();
         let id = value
             .as_ref()
@@ -666,6 +681,8 @@ impl<'a> Working<'a> {
         let entries = self.index_entries(Some(&met.item), value.as_ref(), &id);
         self.write_index(entries.keys, None);
         if met.counted {
+            debug_assert!(self.statistics.items > 0, "an item that is there was counted");
+            debug_assert!(self.statistics.bytes >= met.item.body.len() as u64, "and so were its bytes");
             self.statistics.items = self.statistics.items.saturating_sub(1);
             self.statistics.bytes = self.statistics.bytes.saturating_sub(met.item.body.len() as u64);
         }

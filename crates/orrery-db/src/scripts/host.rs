@@ -12,16 +12,19 @@ use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_script::{Cancellation, Host, Invocation, Limits, Outcome, ScriptError};
 use tokio::sync::{mpsc, oneshot};
 
-use super::places::ScriptText;
+use orrery_metering::cost;
+
 use super::session::Session;
-use super::{failure, timed_out};
+use super::slots::ScriptText;
+use crate::failure::{script_failure, script_timed_out};
 use crate::items::batch::{BatchKind, BatchOperation};
-use crate::items::body::parse_object;
-use crate::items::stored::StoredItem;
 use crate::items::transaction::Effect;
-use crate::metadata::{MetadataPage, PageRequest};
-use crate::queries::QueryRequest;
-use crate::{Trace, cost};
+use crate::layout::document::parse_object;
+use crate::layout::page_request::PageRequest;
+use crate::layout::stored::StoredItem;
+use crate::partition::Trace;
+use crate::query::MetadataPage;
+use crate::query::QueryRequest;
 
 /// How much longer than its limit a script's thread is waited for.
 const GRACE: Duration = Duration::from_secs(1);
@@ -80,7 +83,7 @@ impl Session<'_> {
     /// Runs a script in this transaction.
     pub(super) async fn run_script(&mut self, trace: &mut Trace, invocation: Invocation) -> Result<Outcome> {
         let limits = Limits::for_time(self.database.options.script_time_max);
-        let places = &self.database.scripts.places;
+        let places = &self.database.slots;
         let script = ScriptText::of(self.container.rid, &invocation.source);
         let place = places.enter(script).await?;
         trace.add(cost::script());
@@ -125,13 +128,13 @@ impl Session<'_> {
                     }
                     return match fatal {
                         Some(error) => Err(error),
-                        None => outcome.map_err(failure),
+                        None => outcome.map_err(script_failure),
                     };
                 }
                 () = &mut too_late => {
                     places.was_stopped(script);
                     tracing::warn!("a script did not stop in time; its thread is left to itself");
-                    return Err(timed_out());
+                    return Err(script_timed_out());
                 }
             }
         }

@@ -1,64 +1,42 @@
-//! Scripts: their resources, procedures in transactions, triggers around writes, and functions in queries.
+//! Scripts at work: procedures in transactions, and triggers around writes.
+//!
+//! A script works on a snapshot of its partition with its own writes on top, and commits as one transaction that is
+//! refused if the logical partition was written meanwhile; then it runs again. Functions inside queries are in `query`,
+//! the resources that hold scripts in `resources`.
+//!
+//! What may live here: running scripts, and the item verbs that may run them.
 
-mod function;
-mod gate;
 mod host;
-mod overlay;
-mod places;
-mod resource;
+mod item_writes;
 mod session;
+mod slots;
 mod transaction;
 
-pub(crate) use function::QueryFunctions;
-pub(crate) use overlay::Overlay;
-pub use transaction::{ProcedureCall, Triggers};
+use std::sync::Arc;
 
-use orrery_model::{Error, ErrorKind};
-use orrery_script::ScriptError;
+use crate::catalog::{Container, ScriptKind};
+use crate::query::Queries;
 
-/// What all scripts share.
-#[derive(Debug)]
-pub(crate) struct Scripts {
-    pub(crate) gates: gate::Gates,
-    places: places::Places,
+pub use transaction::ProcedureCall;
+
+/// Queries with the scripts that may use them.
+pub struct Scripts {
+    pub(crate) queries: Arc<Queries>,
+    slots: slots::ScriptSlots,
 }
 
-impl Default for Scripts {
-    fn default() -> Self {
+layer!(Scripts { queries: Queries });
+
+impl Scripts {
+    pub(crate) fn new(queries: Arc<Queries>) -> Self {
         let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        Self { gates: gate::Gates::default(), places: places::Places::new((processors * 2).max(8)) }
+        Self { queries, slots: slots::ScriptSlots::new((processors * 2).max(8)) }
     }
-}
 
-/// A script's failure as clients see it.
-pub(crate) fn failure(error: ScriptError) -> Error {
-    match error {
-        ScriptError::Compile(text) => Error::new(
-            ErrorKind::Script { substatus: u16::MAX },
-            format!("Encountered exception while compiling Javascript. Exception = {text}"),
-        ),
-        ScriptError::Thrown { text, stack, number } => {
-            let mut message = format!(
-                "Encountered exception while executing function. Exception = {text}\r\nStack trace: {text}"
-            );
-            if !stack.is_empty() {
-                message.push('\n');
-                message.push_str(&stack);
-            }
-            Error::new(ErrorKind::Script { substatus: number }, message)
-        }
-        ScriptError::TimedOut | ScriptError::Cancelled => timed_out(),
-        ScriptError::Engine(detail) => {
-            tracing::error!(detail, "the script engine failed");
-            Error::internal("The script engine failed.")
-        }
+    /// How many procedures, triggers and functions a container has.
+    pub fn script_counts(&self, container: &Container) -> (usize, usize, usize) {
+        let scripts = self.catalog.snapshot().scripts(container.rid);
+        let count = |kind| scripts.of_kind(kind).count();
+        (count(ScriptKind::StoredProcedure), count(ScriptKind::Trigger), count(ScriptKind::Function))
     }
-}
-
-/// The service's words for a script beyond its time.
-pub(crate) fn timed_out() -> Error {
-    Error::new(
-        ErrorKind::Timeout,
-        "The requested operation exceeded maximum alloted time. Learn more: https://aka.ms/cosmosdb-tsg-service-request-timeout",
-    )
 }

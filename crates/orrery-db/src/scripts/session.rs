@@ -15,29 +15,32 @@ use orrery_model::session::SessionToken;
 use orrery_model::{Error, Result};
 use orrery_storage::{Key, ReadRequest, Scan, View};
 
-use super::overlay::Overlay;
+use orrery_metering::cost;
+
+use super::Scripts;
 use crate::catalog::{Container, Partition};
 use crate::failure::{commit_failure, store_failure};
 use crate::items::batch::{BatchOperation, prepare};
+use crate::items::feed::FeedScope;
 use crate::items::key_mismatch;
-use crate::items::keys;
-use crate::items::point::{decode, has_key};
-use crate::items::statistics::Statistics;
-use crate::items::stored::StoredItem;
+use crate::items::point::has_key;
 use crate::items::transaction::{
     Action, ActionSuccess, ItemTransaction, ScriptStamp, Working, item_not_found,
 };
-use crate::metadata::PageRequest;
-use crate::partitions::POSITIONS;
-use crate::queries::{QueryOptions, QueryPage, QueryRequest};
-use crate::{Database, FeedScope, Trace, continuation, cost};
+use crate::layout::document::decode;
+use crate::layout::page_request::PageRequest;
+use crate::layout::statistics::Statistics;
+use crate::layout::stored::{POSITIONS, StoredItem};
+use crate::layout::{continuation, keys};
+use crate::partition::{Overlay, Trace};
+use crate::query::{QueryOptions, QueryPage, QueryRequest};
 
 /// What a script may write: the store takes a transaction as a whole, index entries and kept versions included.
 const WRITE_BYTES_MAX: usize = 12 << 20;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
 pub(super) struct Session<'a> {
-    pub(super) database: &'a Database,
+    pub(super) database: &'a Scripts,
     pub(super) container: Arc<Container>,
     pub(super) partition: Partition,
     pub(super) key: PartitionKey,
@@ -66,7 +69,7 @@ pub(super) struct ItemPage {
 
 impl<'a> Session<'a> {
     pub(super) async fn open(
-        database: &'a Database,
+        database: &'a Scripts,
         trace: &mut Trace,
         container: &Arc<Container>,
         key: &PartitionKey,

@@ -12,12 +12,14 @@ use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Error, ErrorKind, Result};
 use orrery_script::{Invocation, Role};
 
+use super::Scripts;
 use super::session::{Ending, Session};
 use crate::catalog::{Container, Script, ScriptKind, TriggerTime};
 use crate::items::batch::{BatchKind, BatchOperation};
+use crate::items::point::Triggers;
 use crate::items::point::{ItemOptions, ItemReply, full_key};
 use crate::items::transaction::{Effect, precondition_failed};
-use crate::{Database, Trace};
+use crate::partition::Trace;
 
 /// Attempts that a script may lose to ordinary writes before these have to wait.
 const LOSSES_MAX: u32 = 2;
@@ -32,14 +34,6 @@ pub struct ProcedureCall {
     /// Whether `console.log` is to be kept.
     pub logs: bool,
     /// Headers that scripts may look at.
-    pub headers: Vec<(String, String)>,
-}
-
-/// The triggers that a write names.
-#[derive(Clone, Debug, Default)]
-pub struct Triggers {
-    pub pre: Option<String>,
-    pub post: Option<String>,
     pub headers: Vec<(String, String)>,
 }
 
@@ -64,7 +58,7 @@ enum Done {
     Write(ItemReply),
 }
 
-impl Database {
+impl Scripts {
     /// Runs a stored procedure and answers the JSON of its response body. What it has logged is in the trace.
     pub async fn execute_procedure(
         &self,
@@ -158,7 +152,7 @@ impl Database {
         task: &Task<'_>,
     ) -> Result<Done> {
         let effective = container.definition.partition_key.effective_key(&key);
-        let mut turn = self.scripts.gates.enter(container.rid, &effective).await?;
+        let mut turn = self.gates.enter(container.rid, &effective).await?;
         let (started, charged) = (Instant::now(), trace.charge);
         let mut container = Arc::clone(container);
         let (mut attempt, mut losses) = (0, 0);

@@ -111,7 +111,7 @@ fn predicate(dice: &mut Dice, depth: u32) -> String {
         0..=2 => format!("{path} = {}", literal(dice)),
         3 => format!("{path} != {}", literal(dice)),
         4..=6 => format!("{path} {} {}", dice.pick(&["<", "<=", ">", ">="]), literal(dice)),
-        7 => format!("{path} BETWEEN {} AND {}", literal(dice), literal(dice)),
+        7 => format!("({path} BETWEEN {} AND {})", literal(dice), literal(dice)),
         8 | 9 => {
             let members: Vec<String> = (0..=dice.below(3)).map(|_| literal(dice)).collect();
             format!("{path} {}IN ({})", if dice.one_in(4) { "NOT " } else { "" }, members.join(", "))

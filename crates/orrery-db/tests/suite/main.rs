@@ -27,6 +27,7 @@ mod repartition;
 mod reshaping;
 mod scripts;
 mod sessions;
+mod slow_queries;
 mod splits;
 mod synthetic;
 mod synthetic_versions;

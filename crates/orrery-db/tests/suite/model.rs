@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use orrery_db::{FeedScope, Options, PageRequest, QueryOptions, QueryRequest, Trace};
-use orrery_model::env::Env;
+use orrery_env::Env;
 use orrery_model::session::{SessionEntry, SessionToken};
 use orrery_model::{Error, Value};
 

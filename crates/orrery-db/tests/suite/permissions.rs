@@ -1,6 +1,6 @@
 //! Users, permissions, and what the tokens of permissions allow.
 
-use orrery_db::{Access, PageRequest, Trace};
+use orrery_db::{Access, PageRequest, ScriptKind, Trace, Wish};
 use orrery_model::{ErrorKind, Result, Value};
 
 use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, World, key, quiet_options};
@@ -97,6 +97,9 @@ async fn permissions_are_created_replaced_listed_and_deleted() {
         r#"{"id":"x","resource":"dbs/db/colls/items"}"#,
         r#"{"permissionMode":"All","resource":"dbs/db/colls/other"}"#,
         r#"{"id":"x","permissionMode":"All","resource":"nonsense"}"#,
+        r#"{"id":"x","permissionMode":"All","resource":"dbs/db"}"#,
+        r#"{"id":"x","permissionMode":"All","resource":"dbs/db/colls/other/conflicts/1"}"#,
+        r#"{"id":"x","permissionMode":"All","resource":"dbs/db/colls/other/docs/1/attachments/2"}"#,
         r#"{"id":"x","permissionMode":"All","resource":"dbs/db/colls/other","resourcePartitionKey":"a"}"#,
         "[]",
     ] {
@@ -133,7 +136,7 @@ async fn tokens_expire_and_cannot_be_changed() {
     let body = r#"{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/items"}"#;
     let created = permission(&world, body).await.unwrap();
     let first = signature(&created).to_owned();
-    world.database.open_resource_token(&first).unwrap();
+    world.database.open_resource_token(&first).await.unwrap();
     // Every answer has a fresh token; older ones stay good.
     let read = |seconds| world.database.read_permission(&mut Trace::default(), (DATABASE, "u", "p"), seconds);
     let second = signature(&read(None).unwrap().value).to_owned();
@@ -152,7 +155,7 @@ async fn tokens_expire_and_cannot_be_changed() {
     ] {
         world.env.advance_seconds(advance);
         for (token, alive) in [&short, &first, &long].into_iter().zip(alive) {
-            let opened = world.database.open_resource_token(token);
+            let opened = world.database.open_resource_token(token).await;
             assert_eq!(opened.is_ok(), alive);
             assert!(alive || kind(opened) == ErrorKind::Forbidden);
         }
@@ -162,19 +165,19 @@ async fn tokens_expire_and_cannot_be_changed() {
         let mut damaged = token.clone().into_bytes();
         damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
         let damaged = String::from_utf8(damaged).unwrap();
-        if let Ok(grant) = world.database.open_resource_token(&damaged) {
+        if let Ok(grant) = world.database.open_resource_token(&damaged).await {
             // Only bits that base64 does not use may differ.
-            assert_eq!(grant, world.database.open_resource_token(&token).unwrap(), "{damaged}");
+            assert_eq!(grant, world.database.open_resource_token(&token).await.unwrap(), "{damaged}");
         }
     }
     for bad in ["", ";", "a;b;", "a", "é;é;"] {
-        assert_eq!(kind(world.database.open_resource_token(bad)), ErrorKind::Unauthorized, "{bad}");
+        assert_eq!(kind(world.database.open_resource_token(bad).await), ErrorKind::Unauthorized, "{bad}");
     }
-    // A restart changes nothing; deleting the permission ends no token before its time, as the service has it.
+    // A restart changes nothing.
     let world = world.restart().await;
-    world.database.open_resource_token(&token).unwrap();
+    world.database.open_resource_token(&token).await.unwrap();
     world.database.delete_permission(&mut trace, (DATABASE, "u", "p"), None).await.unwrap();
-    world.database.open_resource_token(&token).unwrap();
+    assert_eq!(kind(world.database.open_resource_token(&token).await), ErrorKind::Forbidden);
 }
 
 /// The members of a permission, what it allows and what it does not.
@@ -190,26 +193,26 @@ async fn grants_cover_what_they_name_and_no_more() {
     let read = Access {
         database: DATABASE,
         container: CONTAINER,
-        child: Some(("docs", "1")),
-        writes: false,
-        is_routing: false,
+        wish: Wish::Item { id: "1", writes: false },
         partition_key: None,
     };
     let (a, ab, b) = (key(r#"["a"]"#), key(r#"["a","b"]"#), key(r#"["b"]"#));
-    let feed = Access { child: None, ..read.clone() };
-    let write = Access { writes: true, ..read.clone() };
+    let feed = Access { wish: Wish::Items { writes: false }, ..read.clone() };
+    let write = Access { wish: Wish::Item { id: "1", writes: true }, ..read.clone() };
     let by_rid = Access { database: &rids[1], container: &rids[3], ..read.clone() };
     let elsewhere = Access { container: "other", ..read.clone() };
     let nowhere = Access { container: "nothing", ..read.clone() };
-    let routing = Access { child: None, is_routing: true, ..read.clone() };
-    let definition = Access { writes: true, ..routing.clone() };
-    let other_item = Access { child: Some(("docs", "2")), ..read.clone() };
-    let script = Access { child: Some(("sprocs", "1")), ..read.clone() };
+    let routing = Access { wish: Wish::Routing, ..read.clone() };
+    let definition = Access { wish: Wish::Container { writes: true }, ..read.clone() };
+    let other_item = Access { wish: Wish::Item { id: "2", writes: false }, ..read.clone() };
+    let script = Wish::Script { kind: ScriptKind::StoredProcedure, id: "1", writes: false };
+    let script = Access { wish: script, ..read.clone() };
     let with_a = Access { partition_key: Some(&a), ..read.clone() };
     let with_ab = Access { partition_key: Some(&ab), ..read.clone() };
     let with_b = Access { partition_key: Some(&b), ..read.clone() };
-    let write_a = Access { writes: true, ..with_a.clone() };
-    let feed_a = Access { child: None, ..with_a.clone() };
+    let write_a = Access { partition_key: Some(&a), ..write.clone() };
+    let feed_a = Access { partition_key: Some(&a), ..feed.clone() };
+    let definition_a = Access { partition_key: Some(&a), ..definition.clone() };
 
     let cases: [Case<'_>; 6] = [
         (
@@ -235,7 +238,7 @@ async fn grants_cover_what_they_name_and_no_more() {
         (
             r#""permissionMode":"All","resource":"dbs/db/colls/items","resourcePartitionKey":["a"]"#,
             &[&with_a, &write_a, &feed_a, &with_ab, &routing],
-            &[&read, &write, &feed, &with_b, &elsewhere, &definition],
+            &[&read, &write, &feed, &with_b, &elsewhere, &definition, &definition_a],
         ),
         (
             r#""permissionMode":"Read","resource":"dbs/db/colls/items","resourcePartitionKey":["a","b"]"#,
@@ -256,7 +259,7 @@ async fn grants_cover_what_they_name_and_no_more() {
             .create_permission(&mut trace, (at.0, &at.1), body.as_bytes(), false, None)
             .await
             .unwrap();
-        let grant = world.database.open_resource_token(signature(&created.value)).unwrap();
+        let grant = world.database.open_resource_token(signature(&created.value)).await.unwrap();
         for access in *allowed {
             world
                 .database
@@ -272,14 +275,139 @@ async fn grants_cover_what_they_name_and_no_more() {
             );
         }
     }
-    // The grant names the container of that name: a new container under the old name is meant too, as by name.
-    world.database.delete_container(&mut trace, (DATABASE, "other"), None).await.unwrap();
-    let grant = {
-        let created =
-            permission(&world, r#"{"id":"gone","permissionMode":"All","resource":"dbs/db/colls/other"}"#)
-                .await
-                .unwrap();
-        world.database.open_resource_token(signature(&created)).unwrap()
+}
+
+/// A fresh token of the permission `p` of the user.
+fn token(world: &World, user: &str) -> String {
+    let at = (DATABASE, user, "p");
+    let read = world.database.read_permission(&mut Trace::default(), at, None).unwrap();
+    signature(&read.value).to_owned()
+}
+
+const ON_ITEMS: &str = r#"{"id":"p","permissionMode":"All","resource":"dbs/db/colls/items"}"#;
+
+/// Whether the token may do this to items, with this key.
+async fn allows(world: &World, token: &str, writes: bool, partition_key: &str) -> bool {
+    let key = key(partition_key);
+    let access = Access {
+        database: DATABASE,
+        container: CONTAINER,
+        wish: Wish::Items { writes },
+        partition_key: Some(&key),
     };
-    assert!(world.database.check_grant(&grant, &elsewhere).is_err());
+    match world.database.open_resource_token(token).await {
+        Ok(grant) => world.database.check_grant(&grant, &access).is_ok(),
+        Err(error) => {
+            assert_eq!(error.kind, ErrorKind::Forbidden, "{error}");
+            false
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_end_with_what_they_were_issued_for_and_do_not_revive() {
+    let mut trace = Trace::default();
+    for end in ["permission", "user", "container", "database"] {
+        let world = with_user().await;
+        let database = &world.database;
+        permission(&world, ON_ITEMS).await.unwrap();
+        let old = token(&world, "u");
+        assert!(allows(&world, &old, true, r#"["a"]"#).await);
+        match end {
+            "permission" => database.delete_permission(&mut trace, (DATABASE, "u", "p"), None).await,
+            "user" => database.delete_user(&mut trace, USER, None).await,
+            "container" => database.delete_container(&mut trace, (DATABASE, CONTAINER), None).await,
+            _ => database.delete_database(&mut trace, DATABASE, None).await,
+        }
+        .unwrap();
+        assert!(!allows(&world, &old, false, r#"["a"]"#).await, "{end}");
+        // The same names again are other things.
+        if end == "database" {
+            database.create_database(&mut trace, br#"{"id":"db"}"#, None).await.unwrap();
+        }
+        if end == "database" || end == "container" {
+            world.create_named(CONTAINER, BY_PK, None).await.unwrap();
+        }
+        if end == "database" || end == "user" {
+            database.create_user(&mut trace, DATABASE, br#"{"id":"u"}"#, false).await.unwrap();
+        }
+        if end != "container" {
+            permission(&world, ON_ITEMS).await.unwrap();
+        }
+        assert!(!allows(&world, &old, false, r#"["a"]"#).await, "{end}");
+        let fresh = token(&world, "u");
+        assert!(allows(&world, &fresh, true, r#"["a"]"#).await, "{end}");
+        let world = world.restart().await;
+        assert!(!allows(&world, &old, false, r#"["a"]"#).await, "{end}");
+        assert!(allows(&world, &fresh, true, r#"["a"]"#).await, "{end}");
+    }
+}
+
+/// A token allows what it allowed when it was issued, as far as its permission still does.
+#[tokio::test]
+async fn replacing_a_permission_narrows_the_tokens_it_has_issued() {
+    let members = |mode: &str, link: &str, key: &str| {
+        let key = if key.is_empty() { String::new() } else { format!(r#","resourcePartitionKey":{key}"#) };
+        format!(r#"{{"id":"p","permissionMode":"{mode}","resource":"dbs/db/colls/{link}"{key}}}"#)
+    };
+    let a = r#"["a"]"#;
+    // Before, after, whether the old token still writes to `a`, reads `a`, reads `b`.
+    for (before, after, expected) in [
+        (("All", "items", ""), ("All", "items", ""), [true, true, true]),
+        (("All", "items", ""), ("Read", "items", ""), [false, true, true]),
+        (("Read", "items", ""), ("All", "items", ""), [false, true, true]),
+        (("All", "items", ""), ("All", "items", a), [true, true, false]),
+        (("All", "items", a), ("All", "items", ""), [true, true, false]),
+        (("All", "items", a), ("All", "items", r#"["b"]"#), [false; 3]),
+        (("All", "items", ""), ("All", "other", ""), [false; 3]),
+        (("All", "items", ""), ("All", "items/docs/1", ""), [false; 3]),
+    ] {
+        for upsert in [false, true] {
+            let world = with_user().await;
+            let mut trace = Trace::default();
+            permission(&world, &members(before.0, before.1, before.2)).await.unwrap();
+            let old = token(&world, "u");
+            let body = members(after.0, after.1, after.2);
+            let (database, body) = (&world.database, body.as_bytes());
+            if upsert {
+                database.create_permission(&mut trace, USER, body, true, None).await.unwrap();
+            } else {
+                let at = (DATABASE, "u", "p");
+                database.replace_permission(&mut trace, at, body, None, None).await.unwrap();
+            }
+            let actual = [
+                allows(&world, &old, true, a).await,
+                allows(&world, &old, false, a).await,
+                allows(&world, &old, false, r#"["b"]"#).await,
+            ];
+            assert_eq!(actual, expected, "{before:?} {after:?}");
+        }
+    }
+}
+
+/// A name that looks like the RID of another item is not that item, whichever way the path is written.
+#[tokio::test]
+async fn a_token_for_an_item_cannot_be_bent_to_another_by_its_rid() {
+    let world = with_user().await;
+    let mut trace = Trace::default();
+    let container = world.database.read_container(&mut trace, DATABASE, CONTAINER).unwrap().value;
+    let rids: Vec<String> = text(&container, "_self").split('/').map(str::to_owned).collect();
+    let container_rid = orrery_model::rid::ContainerRid::parse(&rids[3]).unwrap();
+    let item = orrery_model::rid::ItemRid::new(container_rid, 7).to_string();
+    let by_name = format!("dbs/db/colls/items/docs/{item}");
+    let by_rid = format!("dbs/{}/colls/{}/docs/{item}", rids[1], rids[3]);
+    for (number, (link, named, addressed)) in
+        [(by_name, true, false), (by_rid, false, true)].into_iter().enumerate()
+    {
+        let body = format!(r#"{{"id":"p{number}","permissionMode":"All","resource":"{link}"}}"#);
+        let created = permission(&world, &body).await.unwrap();
+        let grant = world.database.open_resource_token(signature(&created)).await.unwrap();
+        for (database, container, allowed) in
+            [(DATABASE, CONTAINER, named), (&*rids[1], &*rids[3], addressed)]
+        {
+            let wish = Wish::Item { id: &item, writes: true };
+            let access = Access { database, container, wish, partition_key: None };
+            assert_eq!(world.database.check_grant(&grant, &access).is_ok(), allowed, "{link} {database}");
+        }
+    }
 }

@@ -46,6 +46,16 @@ pub enum AuthFailure {
     ResourceTokenRights,
     #[error("The resource token has expired. Please get a new token and retry.")]
     ResourceTokenExpired,
+    #[error(
+        "The host '{host}' is not one that this server answers to. If it should, start the server with \
+         --allowed-hosts {host} (or ORRERY_ALLOWED_HOSTS)."
+    )]
+    HostNotAllowed { host: String },
+    #[error(
+        "Requests of web pages from {origin} are not accepted. To allow an origin, start the server with \
+         --allowed-origins (or ORRERY_ALLOWED_ORIGINS)."
+    )]
+    OriginNotAllowed { origin: String },
 }
 
 impl AuthFailure {
@@ -55,7 +65,9 @@ impl AuthFailure {
             | Self::AadOperation
             | Self::ReadOnlyKey
             | Self::ResourceTokenRights
-            | Self::ResourceTokenExpired => 403,
+            | Self::ResourceTokenExpired
+            | Self::HostNotAllowed { .. }
+            | Self::OriginNotAllowed { .. } => 403,
             _ => 401,
         }
     }
@@ -83,7 +95,9 @@ impl AuthFailure {
             | Self::OutsideWindow { .. }
             | Self::ReadOnlyKey
             | Self::ResourceTokenRights
-            | Self::ResourceTokenExpired => 0,
+            | Self::ResourceTokenExpired
+            | Self::HostNotAllowed { .. }
+            | Self::OriginNotAllowed { .. } => 0,
         }
     }
 }

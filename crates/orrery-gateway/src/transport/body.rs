@@ -12,6 +12,8 @@ use tokio::time::{Instant, timeout_at};
 pub enum BodyError {
     #[error("the body is larger than allowed")]
     TooLarge,
+    #[error("the server has no memory left for the body")]
+    NoMemory,
     #[error("the body did not arrive in time")]
     TimedOut,
     #[error("the body is broken or ended early: {0}")]
@@ -25,6 +27,11 @@ const DISCARDED_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub async fn read_body(body: Incoming, bytes_max: usize, time_max: Duration) -> Result<Bytes, BodyError> {
     let deadline = Instant::now() + time_max;
     collect(body, bytes_max, deadline).await
+}
+
+/// Reads a body without keeping it, for a request that is refused.
+pub async fn discard_body(body: Incoming, time_max: Duration) {
+    discard(body, Instant::now() + time_max).await;
 }
 
 async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Result<Bytes, BodyError> {

@@ -6,7 +6,7 @@
 //! authority), and nobody who steals the data directory can make further certificates that they trust.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{RootCertStore, ServerConfig};
+
+use crate::durable_file::{self, Access};
 
 /// The names under which a server on this machine is always reached.
 pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -230,22 +232,8 @@ fn print_pem(certificate: &[u8]) -> String {
 /// Writes a file whole or not at all; a secret one is readable by its owner only, from its first byte on.
 fn write_file(path: &Path, text: &str, secret: bool) -> Result<(), CertificateError> {
     let failed = |error| CertificateError::Unwritable { path: path.into(), error };
-    let draft = path.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(if secret { 0o600 } else { 0o644 });
-    }
-    // A draft that someone left there may have other rights.
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let mut file = options.open(&draft).map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&draft, path).map_err(failed)
+    let access = if secret { Access::Owner } else { Access::Everyone };
+    durable_file::write(path, text.as_bytes(), access).map_err(failed)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-pub use body::{BodyError, read_body};
+pub use body::{BodyError, discard_body, read_body};
 pub use server::{Drained, Server, bind};
 
 /// What answers requests. When a client goes away its requests are dropped at their next await.

@@ -41,6 +41,7 @@ impl Handler for TestHandler {
                     Err(BodyError::TooLarge) => status(413),
                     Err(BodyError::TimedOut) => status(408),
                     Err(BodyError::Broken(_)) => status(400),
+                    Err(BodyError::NoMemory) => status(429),
                 }
             }
             "/panic" => panic!("the handler was asked to"),

@@ -40,6 +40,7 @@ pub fn wire_status(kind: ErrorKind) -> WireStatus {
         ErrorKind::Internal => (500, 0, "InternalServerError"),
         ErrorKind::NotImplemented => (501, 0, "NotImplemented"),
         ErrorKind::Unavailable => (503, 0, "ServiceUnavailable"),
+        ErrorKind::StorageFull => (507, 0, "InsufficientStorage"),
     };
     WireStatus { status, substatus, code }
 }

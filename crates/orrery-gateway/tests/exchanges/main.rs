@@ -8,6 +8,7 @@
 
 mod binary;
 mod client;
+mod rights;
 mod script;
 mod server;
 
@@ -36,6 +37,7 @@ exchanges!(
     encryption_keys,
     errors,
     feeds,
+    hosts,
     items,
     offers,
     permissions,

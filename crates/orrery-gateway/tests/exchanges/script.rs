@@ -118,7 +118,7 @@ fn request(server: &TestServer, exchange: &Exchange, names: &HashMap<String, Str
     Request { method: method.to_owned(), target: target.to_owned(), headers, body: body.into_bytes() }
 }
 
-fn authorization(server: &TestServer, caller: &str, method: &str, target: &str) -> Vec<(String, String)> {
+pub fn authorization(server: &TestServer, caller: &str, method: &str, target: &str) -> Vec<(String, String)> {
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),

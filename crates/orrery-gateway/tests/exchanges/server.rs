@@ -5,11 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use orrery_db::{Database, MovableClock, Options, SystemEnv};
+use orrery_env::Env;
 use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey};
+use orrery_gateway::memory::MemoryBudget;
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
-use orrery_gateway::{AccountConsistency, CrossPartitionQueries, Gateway, GatewayOptions};
-use orrery_model::env::Env;
+use orrery_gateway::{AccountConsistency, CrossPartitionQueries, Gateway, GatewayOptions, HostPolicy};
 use orrery_storage::{Memory, PartitionStore, Postgres, PostgresOptions};
 use tokio::sync::oneshot;
 
@@ -63,6 +64,7 @@ impl TestServer {
         let [primary, secondary, read_only] = keys;
         let metrics = Arc::new(Metrics::new("test", start_ms));
         let options = GatewayOptions {
+            memory: MemoryBudget::new(256 << 20),
             keys: AccountKeys {
                 primary: primary.clone(),
                 secondary: Some(secondary.clone()),
@@ -74,6 +76,8 @@ impl TestServer {
             consistency,
             clock,
             cross_partition_queries: CrossPartitionQueries::default(),
+            hosts: HostPolicy::new(Ipv4Addr::LOCALHOST.into(), &[], &["http://app.test:3000".to_owned()])
+                .unwrap(),
         };
         let server = Server {
             handler: Arc::new(Gateway::new(database, options)),

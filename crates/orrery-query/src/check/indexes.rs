@@ -50,7 +50,7 @@ pub fn document_path(expr: &Expr, from: &From) -> Option<String> {
         ExprKind::Member { base, name, .. } => {
             let mut path = document_path(base, from)?;
             path.push('/');
-            push_segment(name, &mut path);
+            push_segment(&name.text, &mut path);
             Some(path)
         }
         ExprKind::Index { base, index } => match &index.kind {

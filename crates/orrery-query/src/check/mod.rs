@@ -1,26 +1,27 @@
-//! What a well-formed query must also satisfy: names in scope, known functions, where aggregates,
-//! subqueries and ranking may stand.
+//! The binder: what a well-formed query must also satisfy.
 //!
-//! All faults are collected, in the order of the text they are about, because the service lists
-//! them all. Rules that need a container (index policies) are in [`indexes`].
+//! It goes through a query in the service's order, because a client sees the first fault first: TOP beside OFFSET,
+//! then FROM, WHERE, GROUP BY, ORDER BY, the SELECT list, and the counts last. In a call the arguments come before
+//! the function itself. All faults are collected, as the service lists them all. `docs/design/0011-query-binder.md` has
+//! the rules; those that need a container (index policies) are in [`indexes`].
 
+mod expression;
+mod grouping;
 pub mod indexes;
+pub(crate) mod order;
 mod rank;
 
-pub(crate) use rank::split_weights;
-
-use std::collections::HashSet;
+pub(crate) use rank::{is_fusion, split_weights};
 
 use crate::aggregate::Aggregate;
 use crate::ast::{
-    Call, Collection, Count, CountValue, Expr, ExprKind, Literal, OrderBy, Query, Selection, Source, Span,
-    Step,
+    Call, Collection, Count, CountValue, Expr, ExprKind, Query, SelectItem, Selection, Source, Span, Step,
 };
 use crate::error::{Code, QueryError};
-use crate::functions;
-use crate::{limits, parser, printer};
+use crate::parameters::Parameters;
+use crate::{limits, parser};
 
-/// Parses and checks a query text.
+/// Parses and checks a query text whose parameters are not known.
 pub fn parse(text: &str) -> Result<Query, Vec<QueryError>> {
     let query = parser::parse(text).map_err(|error| vec![error])?;
     check(text, &query)?;
@@ -29,52 +30,101 @@ pub fn parse(text: &str) -> Result<Query, Vec<QueryError>> {
 
 /// Checks a parsed query. `text` is what it was parsed from.
 pub fn check(text: &str, query: &Query) -> Result<(), Vec<QueryError>> {
-    let mut checker = Checker { text, errors: Vec::new(), scopes: Vec::new(), udf_calls: 0 };
-    checker.query(query, Place::Top);
-    checker.limits(query.span);
-    checker.errors.sort_by_key(|error| error.location.map_or(u32::MAX, |location| location.start));
-    if checker.errors.is_empty() { Ok(()) } else { Err(checker.errors) }
+    run(text, query, None)
+}
+
+/// Parses a query text and checks it together with the values of its parameters.
+pub fn parse_with(text: &str, parameters: &Parameters) -> Result<Query, Vec<QueryError>> {
+    let query = parser::parse(text).map_err(|error| vec![error])?;
+    run(text, &query, Some(parameters))?;
+    Ok(query)
+}
+
+fn run(text: &str, query: &Query, parameters: Option<&Parameters>) -> Result<(), Vec<QueryError>> {
+    if let Some(order_by) = query.order_by.as_ref().filter(|order_by| order_by.rank)
+        && let [first, _, ..] = &order_by.items[..]
+    {
+        // What the service's parser says of it.
+        let rest = text.get(first.span.end as usize..).unwrap_or("");
+        let start = first.span.end + u32::try_from(rest.find(',').unwrap_or(0)).unwrap_or(0);
+        let place = Some(parser::location(text, Span { start, end: start + 1 }));
+        let message = "Syntax error, incorrect syntax near ','.";
+        return Err(vec![QueryError::new(Code::Sc(1001), place, message)]);
+    }
+    if let (Selection::Star(span), None) = (&query.select.selection, &query.from) {
+        let message = "Syntax error, 'SELECT *' is not valid if FROM clause is omitted.";
+        let place = Some(parser::location(text, *span));
+        return Err(vec![QueryError::new(Code::Sc(1021), place, message)]);
+    }
+    let mut binder = Binder {
+        text,
+        parameters,
+        errors: Vec::new(),
+        names: Vec::new(),
+        levels: Vec::new(),
+        root_is_taken: false,
+        joins: 0,
+        udf_calls: 0,
+        search_terms: 0,
+        fused_scores: 0,
+    };
+    binder.query(query, Place::Top);
+    binder.limits(query.span);
+    if binder.errors.is_empty() {
+        order::check(query, parameters, &mut binder.errors);
+    }
+    if binder.errors.is_empty() { Ok(()) } else { Err(binder.errors) }
 }
 
 /// Where a query stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Top,
-    /// In a FROM clause: it may be the one that names the container.
-    Source,
-    /// In an expression.
-    Scalar,
+    /// The first source of a query that may read the container.
+    FirstSource,
+    /// Anywhere else.
+    Nested,
 }
 
-/// The names one query binds.
-#[derive(Default)]
-struct Scope {
-    aliases: Vec<String>,
-    /// Whether this query reads the container itself.
-    has_root: bool,
-}
-
-/// Where an expression stands, which decides what it may contain.
+/// The clause that is being bound.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Clause {
-    Select,
+    From,
     Where,
     GroupBy,
     OrderBy,
-    From,
-    /// The argument of an aggregate.
-    Aggregate,
+    Rank,
+    Select,
 }
 
-struct Checker<'t> {
-    text: &'t str,
+/// A query that is being bound; subqueries are on top of what they stand in.
+struct Level {
+    clause: Clause,
+    is_ranked: bool,
+    /// Whether ORDER BY puts rows in order before they are aggregated.
+    sorts_input: bool,
+}
+
+struct Binder<'q> {
+    text: &'q str,
+    /// Where they are known: counts are checked with their values.
+    parameters: Option<&'q Parameters>,
     errors: Vec<QueryError>,
-    scopes: Vec<Scope>,
+    /// The names in scope: inputs of queries and variables of LET.
+    names: Vec<&'q str>,
+    levels: Vec<Level>,
+    /// Whether a FROM clause has named the container already: it can be read only once.
+    root_is_taken: bool,
+    joins: usize,
     udf_calls: usize,
+    /// The largest number of search terms of one full-text score, and of arguments of a score fusion.
+    search_terms: usize,
+    fused_scores: usize,
 }
 
-impl Checker<'_> {
+impl<'q> Binder<'q> {
     fn report(&mut self, code: u16, span: Span, message: impl Into<String>) {
+        // Finding the place of a fault takes time: a long text may have thousands.
         if self.errors.len() >= limits::ERRORS_MAX {
             return;
         }
@@ -82,360 +132,163 @@ impl Checker<'_> {
         self.errors.push(QueryError::new(Code::Sc(code), location, message));
     }
 
-    fn report_text(&mut self, message: impl Into<String>) {
-        if self.errors.len() >= limits::ERRORS_MAX {
-            return;
-        }
-        self.errors.push(QueryError::text(message));
-    }
-
     fn limits(&mut self, whole: Span) {
-        if self.udf_calls > limits::UDF_CALLS_MAX {
-            let message = format!(
-                "The SQL query exceeded the maximum number of user-defined function calls. The allowed limit is {}.",
-                limits::UDF_CALLS_MAX
-            );
-            self.report(3005, whole, message);
+        for (count, limit, code, what) in [
+            (self.joins, limits::JOINS_MAX, 3002, "joins"),
+            (self.udf_calls, limits::UDF_CALLS_MAX, 3005, "user-defined function calls"),
+            (
+                self.search_terms,
+                limits::SEARCH_TERMS_MAX,
+                3032,
+                "search terms supplied to 'FullTextScore' function call",
+            ),
+            (self.fused_scores, limits::FUSED_SCORES_MAX, 3031, "arguments supplied to 'RRF' function call"),
+        ] {
+            if count > limit {
+                let message = format!(
+                    "The SQL query exceeded the maximum number of {what}. The allowed limit is {limit}."
+                );
+                self.report(code, whole, message);
+            }
         }
     }
 
-    fn query(&mut self, query: &Query, place: Place) {
-        self.scopes.push(Scope::default());
-        if let Some(from) = &query.from {
-            for (index, source) in from.sources.iter().enumerate() {
-                self.source(source, index == 0 && place != Place::Scalar);
+    fn level(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("a query pushes its level before anything else")
+    }
+
+    fn query(&mut self, query: &'q Query, place: Place) {
+        if let (Some(_), Some(_)) = (&query.select.top, &query.offset_limit) {
+            let message = "A TOP cannot be used in the same query or subquery as an OFFSET.";
+            self.report(2205, query.span, message);
+        }
+        let faults_before = self.errors.len();
+        self.levels.push(Level { clause: Clause::From, is_ranked: is_ranked(query), sorts_input: false });
+        let names_before = self.names.len();
+        if is_ranked(query) {
+            self.ranked_sources(query);
+        }
+        for (index, source) in query.from.iter().flat_map(|from| &from.sources).enumerate() {
+            self.joins += usize::from(index > 0);
+            if self.joins > 10 * limits::JOINS_MAX {
+                // Refused in any case.
+                break;
             }
+            self.source(source, index == 0 && place != Place::Nested);
+        }
+        if let Some(filter) = &query.filter {
+            self.level().clause = Clause::Where;
+            self.expr(filter);
+        }
+        self.group_by(query);
+        self.order_by(query, place);
+        self.level().clause = Clause::Select;
+        if is_ranked(query) && query.select.distinct {
+            let message = "The DISTINCT keyword is not allowed with the ORDER BY RANK clause.";
+            self.report(2220, query.select.span, message);
         }
         self.selection(query);
-        if let Some(filter) = &query.filter {
-            self.expr(filter, Clause::Where);
+        if self.errors.len() == faults_before {
+            self.grouped(query);
         }
-        for key in &query.group_by {
-            self.expr(key, Clause::GroupBy);
-        }
-        if place != Place::Top {
-            self.subquery_clauses(query);
-        }
-        if let Some(order_by) = &query.order_by {
-            self.order_by(order_by, query, place);
-        }
-        self.counts(query);
-        self.scopes.pop();
+        self.counts(query, place);
+        self.levels.pop();
+        self.names.truncate(names_before);
     }
 
-    fn subquery_clauses(&mut self, query: &Query) {
-        if let Some(top) = &query.select.top {
-            self.report(2203, top.span, "'TOP' is not supported in subqueries.");
+    fn source(&mut self, source: &'q Source, may_be_root: bool) {
+        match &source.collection {
+            Collection::Path { root, steps } => {
+                if self.knows(&root.text) {
+                    let plain = steps.is_empty() && source.alias.is_none();
+                    if plain {
+                        // The row of an outer query under its own name.
+                        return;
+                    }
+                } else if may_be_root && !self.root_is_taken {
+                    self.root_is_taken = true;
+                } else {
+                    self.report(2001, root.span, unresolved(&root.text));
+                }
+            }
+            Collection::Subquery(query) => {
+                self.query(query, if may_be_root { Place::FirstSource } else { Place::Nested });
+            }
         }
-        if let Some(order_by) = &query.order_by
-            && !order_by.rank
-        {
-            let span = order_by.items.first().map_or(query.span, |item| item.expr.span);
-            self.report(2202, span, "'ORDER BY' is not supported in subqueries.");
-        }
-        if let Some(offset_limit) = &query.offset_limit {
-            let span = offset_limit.offset.span.to(offset_limit.limit.span);
-            self.report(2204, span, "'OFFSET LIMIT' clause is not supported in subqueries.");
+        if let Some((alias, span)) = alias_at(source) {
+            self.declare(alias, span);
         }
     }
 
-    fn counts(&mut self, query: &Query) {
+    fn declare(&mut self, name: &'q str, span: Span) {
+        if self.knows(name) {
+            let message = format!(
+                "The input set name or alias '{name}' is specified more than once in the FROM clause."
+            );
+            self.report(2021, span, message);
+        }
+        self.names.push(name);
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.names.contains(&name)
+    }
+
+    fn selection(&mut self, query: &'q Query) {
+        match &query.select.selection {
+            Selection::Star(span) => {
+                let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
+                let single = match sources {
+                    [source] => !(source.iterate && matches!(source.collection, Collection::Subquery(_))),
+                    [] => true,
+                    _ => false,
+                };
+                if !query.group_by.is_empty() {
+                    self.report(2041, *span, "'SELECT *' is not allowed with GROUP BY.");
+                } else if !single {
+                    self.report(2042, *span, "'SELECT *' is only valid with a single input set.");
+                }
+            }
+            Selection::Value(expr) => self.expr(expr),
+            Selection::List(items) => self.columns(items),
+        }
+    }
+
+    fn counts(&mut self, query: &Query, place: Place) {
+        let nested = place != Place::Top;
         if let Some(top) = &query.select.top {
+            if nested {
+                self.report(2203, query.select.top_span, "'TOP' is not supported in subqueries.");
+            }
             self.count(top, 2060, "The count value provided for a TOP clause must be an integer.");
         }
-        if let Some(offset_limit) = &query.offset_limit {
-            if query.select.top.is_some() {
-                self.report_text("'TOP' cannot be combined with the 'OFFSET LIMIT' clause.");
+        if let Some(window) = &query.offset_limit {
+            if nested {
+                self.report(2204, window.span, "'OFFSET LIMIT' clause is not supported in subqueries.");
             }
-            self.count(
-                &offset_limit.offset,
-                2062,
-                "The OFFSET count value exceeds the maximum allowed value.",
-            );
-            self.count(&offset_limit.limit, 2061, "The LIMIT count value exceeds the maximum allowed value.");
+            let message = "The OFFSET count value exceeds the maximum allowed value.";
+            self.count(&window.offset, 2062, message);
+            self.count(&window.limit, 2061, "The LIMIT count value exceeds the maximum allowed value.");
         }
     }
 
     fn count(&mut self, count: &Count, code: u16, message: &str) {
-        let invalid = match count.value {
-            CountValue::Literal(value) => value > limits::COUNT_MAX,
-            CountValue::NotInteger(_) => true,
-            CountValue::Parameter(_) => false,
+        let valid = match (&count.value, self.parameters) {
+            (CountValue::Parameter(_), None) => true,
+            (_, parameters) => crate::parameters::resolve_count(count, parameters.unwrap_or(&[])).is_some(),
         };
-        if invalid {
+        if !valid {
             self.report(code, count.span, message);
         }
     }
+}
 
-    fn source(&mut self, source: &Source, may_be_root: bool) {
-        match &source.collection {
-            Collection::Path { root, .. } => {
-                if !self.in_scope(&root.text) {
-                    if may_be_root && !self.scopes.iter().any(|scope| scope.has_root) {
-                        self.current().has_root = true;
-                    } else {
-                        self.report(2001, root.span, unresolved(&root.text));
-                    }
-                }
-            }
-            Collection::Subquery(query) => {
-                let place = if may_be_root { Place::Source } else { Place::Scalar };
-                self.query(query, place);
-                if may_be_root && reads_container(query) {
-                    self.current().has_root = true;
-                }
-            }
-            Collection::Call(call) => self.expr(call, Clause::From),
-        }
-        if let Some(alias) = source_alias(source) {
-            if self.current().aliases.iter().any(|known| known == alias) {
-                let message =
-                    format!("The input alias '{alias}' is specified more than once in the FROM clause.");
-                self.report_text(message);
-            }
-            let alias = alias.to_owned();
-            self.current().aliases.push(alias);
-        }
-    }
-
-    fn current(&mut self) -> &mut Scope {
-        self.scopes.last_mut().expect("a query pushes its scope before anything else")
-    }
-
-    fn in_scope(&self, name: &str) -> bool {
-        self.scopes.iter().any(|scope| scope.aliases.iter().any(|alias| alias == name))
-    }
-
-    fn selection(&mut self, query: &Query) {
-        // The texts of the grouping expressions, once for all columns.
-        let keys: Option<HashSet<String>> =
-            is_grouped(query).then(|| query.group_by.iter().map(printer::expression).collect());
-        match &query.select.selection {
-            Selection::Star(span) => {
-                if !query.group_by.is_empty() {
-                    self.report(2041, *span, "'SELECT *' is not allowed with GROUP BY.");
-                }
-                match query.from.as_ref().map(|from| from.sources.len()) {
-                    None => self.report_text("'SELECT *' is not valid if FROM clause is omitted."),
-                    Some(1) => {}
-                    Some(_) => self.report_text("'SELECT *' is only valid with a single input set."),
-                }
-            }
-            Selection::Value(expr) => self.selected(expr, keys.as_ref()),
-            Selection::List(items) => {
-                for item in items {
-                    self.selected(&item.expr, keys.as_ref());
-                }
-            }
-        }
-    }
-
-    fn selected(&mut self, expr: &Expr, keys: Option<&HashSet<String>>) {
-        self.expr(expr, Clause::Select);
-        if let Some(keys) = keys {
-            self.grouped(expr, keys);
-        }
-    }
-
-    /// Every property outside an aggregate must belong to a grouping expression.
-    fn grouped(&mut self, expr: &Expr, keys: &HashSet<String>) {
-        if !keys.is_empty() && keys.contains(&printer::expression(expr)) {
-            return;
-        }
-        if let ExprKind::Call(call) = &expr.kind
-            && aggregate_of(call).is_some()
-        {
-            return;
-        }
-        if let Some(root) = path_root(expr) {
-            let own = self.scopes.last().is_some_and(|scope| scope.aliases.iter().any(|alias| alias == root));
-            // A path below a grouping expression is built from it alone.
-            let below_key = path_prefixes(expr).any(|prefix| keys.contains(&printer::expression(prefix)));
-            if own && !below_key {
-                let message = format!(
-                    "Property reference '{}' is invalid in the select list because it is not contained in either an aggregate function or the GROUP BY clause.",
-                    printer::expression(expr)
-                );
-                self.report(2102, expr.span, message);
-            }
-            return;
-        }
-        for child in expr.children() {
-            self.grouped(child, keys);
-        }
-    }
-
-    fn order_by(&mut self, order_by: &OrderBy, query: &Query, place: Place) {
-        for item in &order_by.items {
-            self.order_item(&item.expr, order_by.rank);
-        }
-        if order_by.rank {
-            self.rank(order_by, query, place == Place::Top);
-            return;
-        }
-        if !query.group_by.is_empty() {
-            self.report_text("'ORDER BY' is not supported together with 'GROUP BY'.");
-        }
-        for item in &order_by.items {
-            if is_call_to(&item.expr, "VECTORDISTANCE") {
-                if item.direction.is_some() {
-                    self.report_text(
-                        "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.",
-                    );
-                }
-                if order_by.items.len() > 1 {
-                    self.report_text(
-                        "The VectorDistance function must be the only item of the ORDER BY clause.",
-                    );
-                }
-            } else if path_root(&item.expr).is_none() && !is_call_to(&item.expr, "_FULLTEXTSCORE") {
-                self.errors.push(QueryError::new(
-                    Code::Number(2206),
-                    None,
-                    "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.",
-                ));
-            }
-        }
-    }
-
-    fn order_item(&mut self, expr: &Expr, rank: bool) {
-        if rank {
-            self.rank_expr(expr);
-        } else {
-            self.expr(expr, Clause::OrderBy);
-        }
-    }
-
-    fn expr(&mut self, expr: &Expr, clause: Clause) {
-        match &expr.kind {
-            ExprKind::Identifier(name) => {
-                if !self.in_scope(name) {
-                    self.report(2001, expr.span, unresolved(name));
-                }
-            }
-            ExprKind::Index { base, index } => {
-                if !matches!(index.kind, ExprKind::Literal(_) | ExprKind::Parameter(_)) {
-                    let message =
-                        "The specified query includes 'member indexer' which is currently not supported.";
-                    self.report(2990, expr.span, message);
-                }
-                self.expr(base, clause);
-            }
-            ExprKind::Call(call) => self.call(expr, call, clause),
-            ExprKind::Subquery { query, .. } => {
-                if clause == Clause::GroupBy {
-                    self.report_text("Subqueries are not allowed in the GROUP BY clause.");
-                }
-                if let Some(order_by) = &query.order_by
-                    && order_by.rank
-                {
-                    let span = order_by.items.first().map_or(query.span, |item| item.expr.span);
-                    let message = "The ORDER BY RANK clause is not supported in subqueries.";
-                    self.report(2228, span, message);
-                }
-                self.query(query, Place::Scalar);
-            }
-            _ => {
-                for child in expr.children() {
-                    self.expr(child, clause);
-                }
-            }
-        }
-    }
-
-    fn call(&mut self, expr: &Expr, call: &Call, clause: Clause) {
-        if call.udf {
-            self.udf_calls += 1;
-        } else if let Some(aggregate) = aggregate_of(call) {
-            self.aggregate(expr, call, aggregate, clause);
-            return;
-        } else if call.name.text.eq_ignore_ascii_case("FULLTEXTSCORE") {
-            let message = "The FullTextScore function is only allowed in the ORDER BY RANK clause.";
-            self.report(2240, expr.span, message);
-        } else {
-            self.built_in(expr, call);
-        }
-        for argument in &call.arguments {
-            self.expr(argument, clause);
-        }
-    }
-
-    fn built_in(&mut self, expr: &Expr, call: &Call) {
-        let found = functions::lookup(&call.name.text).filter(|function| function.name != "RRF");
-        let Some(function) = found else {
-            let message = format!("'{}' is not a recognized built-in function name.", call.name.text);
-            self.report(2005, call.name.span, message);
-            return;
-        };
-        if !function.arity.contains(&call.arguments.len()) {
-            let (low, high) = (*function.arity.start(), *function.arity.end());
-            let message = arity_message(function.name, low, high);
-            self.report(2050, expr.span, message);
-        }
-        if function.name == "VECTORDISTANCE" {
-            self.vector_options(call);
-        }
-    }
-
-    fn vector_options(&mut self, call: &Call) {
-        let Some(ExprKind::Object(members)) = call.arguments.get(3).map(|argument| &argument.kind) else {
-            return;
-        };
-        for (name, value) in members {
-            if &**name != "searchListSizeMultiplier" {
-                continue;
-            }
-            let ExprKind::Literal(Literal::Number(number)) = &value.kind else {
-                continue;
-            };
-            if !(1.0..=100.0).contains(&number.as_f64()) {
-                let message = format!(
-                    "The 'searchListSizeMultiplier' value {} specified in the VectorDistance function is outside the supported range. The value must be between 1 and 100.",
-                    printer::expression(value)
-                );
-                self.report(2213, value.span, message);
-            }
-        }
-    }
-
-    fn aggregate(&mut self, expr: &Expr, call: &Call, aggregate: Aggregate, clause: Clause) {
-        if call.arguments.len() != 1 {
-            self.report(2050, expr.span, arity_message(aggregate.name(), 1, 1));
-        }
-        match clause {
-            Clause::Select => {}
-            // The outer aggregate has reported it.
-            Clause::Aggregate => return,
-            Clause::Where | Clause::GroupBy | Clause::OrderBy | Clause::From => {
-                let message = format!(
-                    "The aggregate function '{}' is only allowed in the SELECT clause.",
-                    aggregate.name()
-                );
-                self.report_text(message);
-            }
-        }
-        if call.arguments.iter().any(has_aggregate_or_subquery) {
-            let message = "Cannot perform an aggregate function on an expression containing an aggregate or a subquery.";
-            self.report(2101, expr.span, message);
-        }
-        for argument in &call.arguments {
-            self.expr(argument, Clause::Aggregate);
-        }
-    }
+fn is_ranked(query: &Query) -> bool {
+    query.order_by.as_ref().is_some_and(|order_by| order_by.rank)
 }
 
 fn unresolved(name: &str) -> String {
     format!("Identifier '{name}' could not be resolved.")
-}
-
-fn arity_message(name: &str, low: usize, high: usize) -> String {
-    if high == functions::UNBOUNDED {
-        format!("The {name} function requires at least {low} argument(s).")
-    } else if low == high {
-        format!("The {name} function requires {low} argument(s).")
-    } else {
-        format!("The {name} function requires {low} to {high} argument(s).")
-    }
 }
 
 /// The aggregate a call names, if it is one.
@@ -454,23 +307,38 @@ pub(crate) fn has_aggregate(expr: &Expr) -> bool {
     own || expr.children().into_iter().any(has_aggregate)
 }
 
-fn has_aggregate_or_subquery(expr: &Expr) -> bool {
-    let own = match &expr.kind {
-        ExprKind::Call(call) => aggregate_of(call).is_some(),
-        ExprKind::Subquery { .. } => true,
-        _ => false,
-    };
-    own || expr.children().into_iter().any(has_aggregate_or_subquery)
+/// Whether an aggregate stands in the SELECT list.
+pub(crate) fn selects_aggregate(query: &Query) -> bool {
+    match &query.select.selection {
+        Selection::Star(_) => false,
+        Selection::Value(expr) => has_aggregate(expr),
+        Selection::List(items) => items.iter().any(|item| has_aggregate(&item.expr)),
+    }
 }
 
 /// Whether rows are grouped: by GROUP BY, or all together by an aggregate.
 pub(crate) fn is_grouped(query: &Query) -> bool {
-    !query.group_by.is_empty()
-        || match &query.select.selection {
-            Selection::Star(_) => false,
-            Selection::Value(expr) => has_aggregate(expr),
-            Selection::List(items) => items.iter().any(|item| has_aggregate(&item.expr)),
+    let sorts_by_aggregate =
+        || query.order_by.iter().flat_map(|order_by| &order_by.items).any(|item| has_aggregate(&item.expr));
+    !query.group_by.is_empty() || selects_aggregate(query) || sorts_by_aggregate()
+}
+
+/// Whether this is what a plan makes of GROUP BY with ORDER BY: `SELECT c._rid, … AS orderByItems, … AS payload`.
+pub(crate) fn is_ordered_group(query: &Query) -> bool {
+    let Selection::List(items) = &query.select.selection else {
+        return false;
+    };
+    let [rid, order, payload] = &items[..] else {
+        return false;
+    };
+    let is_rid = match &rid.expr.kind {
+        ExprKind::Member { base, name, .. } => {
+            &*name.text == "_rid" && matches!(base.kind, ExprKind::Identifier(_))
         }
+        _ => false,
+    };
+    let named = |item: &SelectItem, name: &str| item.alias.as_ref().is_some_and(|alias| &*alias.text == name);
+    is_rid && is_grouped(query) && named(order, "orderByItems") && named(payload, "payload")
 }
 
 /// The name at the root of a property path such as `c.a["b"][0]`.
@@ -482,34 +350,21 @@ pub(crate) fn path_root(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The path itself and every shorter path it goes through.
-fn path_prefixes(expr: &Expr) -> impl Iterator<Item = &Expr> {
-    std::iter::successors(Some(expr), |expr| match &expr.kind {
-        ExprKind::Member { base, .. } | ExprKind::Index { base, .. } => Some(&**base),
-        _ => None,
-    })
-}
-
 /// The name a source binds: written, or the last name of its path.
 pub(crate) fn source_alias(source: &Source) -> Option<&str> {
+    alias_at(source).map(|(alias, _)| alias)
+}
+
+fn alias_at(source: &Source) -> Option<(&str, Span)> {
     if let Some(alias) = &source.alias {
-        return Some(&alias.text);
+        return Some((&alias.text, alias.span));
     }
     match &source.collection {
         Collection::Path { root, steps } => match steps.last() {
-            None => Some(&root.text),
-            Some(Step::Name(name) | Step::Quoted(name)) => Some(&name.text),
+            None => Some((&root.text, root.span)),
+            Some(Step::Name(name) | Step::Quoted(name)) => Some((&name.text, name.span)),
             Some(Step::Index(_)) => None,
         },
-        Collection::Subquery(_) | Collection::Call(_) => None,
-    }
-}
-
-/// Whether the first source of a query, followed through subqueries, is a path: the container.
-fn reads_container(query: &Query) -> bool {
-    match query.from.as_ref().and_then(|from| from.sources.first()).map(|source| &source.collection) {
-        Some(Collection::Path { .. }) => true,
-        Some(Collection::Subquery(inner)) => reads_container(inner),
-        _ => false,
+        Collection::Subquery(_) => None,
     }
 }

@@ -16,19 +16,6 @@ use crate::operand;
 use crate::printer;
 use crate::program::{DOCUMENT, FunctionCall, Members, Node, Step};
 
-/// Functions whose result is not a matter of their arguments alone.
-pub(crate) const NOT_DETERMINISTIC: [&str; 9] = [
-    "GETCURRENTDATETIME",
-    "GETCURRENTTIMESTAMP",
-    "GETCURRENTTICKS",
-    "GETCURRENTDATETIMESTATIC",
-    "GETCURRENTTIMESTAMPSTATIC",
-    "GETCURRENTTICKSSTATIC",
-    "NOW",
-    "AGO",
-    "RAND",
-];
-
 impl Compiler<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Node {
         if let Some(slot) = self.group_key(expr) {
@@ -38,19 +25,35 @@ impl Compiler<'_> {
             ExprKind::Literal(literal) => Node::Constant(literal_value(literal)),
             ExprKind::Parameter(name) => Node::Constant(self.parameter(name).cloned()),
             ExprKind::Identifier(name) => self.identifier(name),
-            ExprKind::Member { base, name, .. } => return self.member(base, name),
+            ExprKind::Member { base, name, .. } => return self.member(base, &name.text),
             ExprKind::Index { base, index } => return self.index(base, index),
             ExprKind::Array(items) => Node::Array(self.exprs(items)),
-            ExprKind::Object(members) => {
-                Node::Object(members.iter().map(|(key, value)| (key.clone(), self.expr(value))).collect())
-            }
+            ExprKind::Object(members) => Node::Object(
+                members.iter().map(|(key, value)| (key.text.clone(), self.expr(value))).collect(),
+            ),
             ExprKind::Call(call) => return self.call(call),
+            ExprKind::Let { name, value, body } => return self.binding(name, value, body),
             ExprKind::Subquery { kind, query } => {
                 Node::Subquery { kind: *kind, block: Box::new(self.block(query, false)) }
             }
             ExprKind::Placeholder(_) => Node::Constant(Some(Value::Bool(true))),
             _ => self.operation(expr),
         };
+        self.fold(node)
+    }
+
+    /// `(LET name = value IN body)`: the value is computed once.
+    fn binding(&mut self, name: &crate::ast::Name, value: &Expr, body: &Expr) -> Node {
+        let value = self.expr(value);
+        let slot = self.slot();
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.aliases.push((name.text.to_string(), slot));
+        }
+        let body = self.expr(body);
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.aliases.pop();
+        }
+        let node = Node::Let { slot, value: Box::new(value), body: Box::new(body) };
         self.fold(node)
     }
 
@@ -83,7 +86,7 @@ impl Compiler<'_> {
             }
             ExprKind::Like { not, operands, escape } => {
                 let operands = Box::new([self.expr(&operands[0]), self.expr(&operands[1])]);
-                let escape = escape.as_ref().and_then(|escape| escape.chars().next());
+                let escape = escape.as_ref().and_then(|escape| escape.text.chars().next());
                 let pattern = match &operands[1] {
                     Node::Constant(Some(Value::String(pattern))) => Some(Pattern::parse(pattern, escape)),
                     _ => None,
@@ -165,8 +168,9 @@ impl Compiler<'_> {
                 self.step(base_node, Step::Name(name))
             }
             Node::Constant(Some(Value::Number(number))) => {
+                // Nothing is at a place that is no integer.
                 let place = number.as_i64().and_then(|place| usize::try_from(place).ok());
-                place.map_or(Node::Constant(None), |place| self.step(base_node, Step::Index(place)))
+                self.step(base_node, Step::Index(place.unwrap_or(usize::MAX)))
             }
             _ => Node::Constant(None),
         }
@@ -314,12 +318,14 @@ fn is_foldable(node: &Node) -> bool {
         Node::Array(items) | Node::Logical { operands: items, .. } => items.iter().all(constant),
         Node::Object(members) => members.iter().all(|(_, value)| constant(value)),
         Node::Unary { operand, .. } => constant(operand),
+        Node::Let { value, body, .. } => constant(value) && constant(body),
         Node::Binary { left, right, .. } => constant(left) && constant(right),
         Node::Conditional(parts) | Node::Between { operands: parts, .. } => parts.iter().all(constant),
         Node::In { operand, members, .. } => constant(operand) && matches!(members, Members::Constant { .. }),
         Node::Like { operands, .. } => operands.iter().all(constant),
         Node::Call(call) => {
-            call.arguments.iter().all(constant) && !NOT_DETERMINISTIC.contains(&call.function.name)
+            call.arguments.iter().all(constant)
+                && !crate::functions::NOT_DETERMINISTIC.contains(&call.function.name)
         }
     }
 }

@@ -6,24 +6,21 @@
 mod expression;
 mod ranking;
 
-pub(crate) use expression::NOT_DETERMINISTIC;
-
 use std::collections::HashMap;
 
 use orrery_model::Value;
 
-use crate::ast::{self, Collection, Count, CountValue, Direction, Query, Selection};
+use crate::ast::{self, Collection, Count, Direction, Query, Selection};
 use crate::check::{self, is_call_to};
 pub use crate::computed::ComputedProperty;
 use crate::context::Policies;
 use crate::error::{Code, QueryError};
+pub use crate::parameters::Parameters;
+pub(crate) use crate::parameters::resolve_count;
+use crate::printer;
 use crate::program::{
     Block, DOCUMENT, Grouping, Node, OrderKey, Program, Projection, Source, SourceRows, Step,
 };
-use crate::{limits, printer};
-
-/// The values of a query's parameters, by name with the leading `@`.
-pub type Parameters = [(String, Value)];
 
 /// What a query text is compiled against.
 #[derive(Clone, Copy)]
@@ -179,7 +176,6 @@ impl<'s> Compiler<'s> {
                     SourceRows::Value(Node::Path { slot: base, steps })
                 }
                 Collection::Subquery(inner) => SourceRows::Subquery(Box::new(self.block(inner, false))),
-                Collection::Call(call) => SourceRows::Value(self.expr(call)),
             };
             let slot = self.slot();
             self.bind(source, slot);
@@ -219,8 +215,9 @@ impl<'s> Compiler<'s> {
             .iter()
             .map(|item| {
                 let node = self.expr(&item.expr);
-                let vector = is_call_to(&item.expr, "VECTORDISTANCE");
-                let direction = if vector {
+                let score = is_call_to(&item.expr, "_VECTORSCORE");
+                let vector = score || is_call_to(&item.expr, "VECTORDISTANCE");
+                let direction = if vector && !(score && item.direction.is_some()) {
                     expression::vector_direction(&node)
                 } else {
                     item.direction.unwrap_or(Direction::Ascending)
@@ -251,29 +248,47 @@ impl<'s> Compiler<'s> {
         if let Some(scope) = self.scopes.last_mut() {
             scope.group = Some(group);
         }
-        let projection = self.projection(query, None);
+        let projection = match Self::ordered_group(query) {
+            Some(query) => self.projection(&query, None),
+            None => self.projection(query, None),
+        };
+        // Without keys there is one group, in whatever order.
+        let sorted = query.order_by.iter().filter(|order_by| !order_by.rank && !query.group_by.is_empty());
+        let order = sorted
+            .flat_map(|order_by| &order_by.items)
+            .map(|item| (self.expr(&item.expr), item.direction.unwrap_or_default()))
+            .collect();
         let group = self.scopes.last_mut().and_then(|scope| scope.group.take()).unwrap_or_default();
         let slots = group.keys.iter().chain(&group.aggregates).map(|(_, slot)| *slot).collect();
-        (projection, Some(Grouping { keys, aggregates: group.compiled, slots }))
+        (projection, Some(Grouping { keys, aggregates: group.compiled, slots, order }))
     }
-}
 
-/// The value of a count, if it is an integer in range.
-pub(crate) fn resolve_count(count: &Count, parameters: &Parameters) -> Option<u64> {
-    let value = match &count.value {
-        CountValue::Literal(value) => Some(*value),
-        CountValue::NotInteger(_) => None,
-        CountValue::Parameter(name) => {
-            let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
-            found.and_then(|(_, value)| value.as_i64()).and_then(|value| u64::try_from(value).ok())
+    /// What a plan makes of GROUP BY with ORDER BY selects the `_rid` of a document, of which a group has many: the
+    /// least stands for it.
+    fn ordered_group(query: &Query) -> Option<Query> {
+        if !check::is_ordered_group(query) {
+            return None;
         }
-    };
-    value.filter(|value| *value <= limits::COUNT_MAX)
+        let mut query = query.clone();
+        if let Selection::List(items) = &mut query.select.selection
+            && let Some(rid) = items.first_mut()
+        {
+            let name = ast::Name::from("MIN");
+            let arguments = vec![rid.expr.clone()];
+            rid.alias = Some("_rid".into());
+            rid.expr.kind = ast::ExprKind::Call(Box::new(ast::Call { name, udf: false, arguments }));
+        }
+        Some(query)
+    }
 }
 
 fn path_step(step: &ast::Step) -> Step {
     match step {
         ast::Step::Name(name) | ast::Step::Quoted(name) => Step::Name(name.text.clone()),
-        ast::Step::Index(index) => Step::Index(usize::try_from(*index).unwrap_or(usize::MAX)),
+        // Nothing is at a place that is no integer.
+        ast::Step::Index(number) => {
+            let place = number.as_i64().and_then(|place| usize::try_from(place).ok());
+            Step::Index(place.unwrap_or(usize::MAX))
+        }
     }
 }

@@ -5,7 +5,7 @@ use orrery_model::Value;
 use super::Compiler;
 use super::expression::{policy_path, vector_direction};
 use crate::ast::{Expr, ExprKind, Query};
-use crate::check::{is_call_to, split_weights};
+use crate::check::{is_call_to, is_fusion, split_weights};
 use crate::error::QueryError;
 use crate::program::{Node, RankComponent, Ranking};
 
@@ -15,7 +15,7 @@ impl Compiler<'_> {
         let order_by = query.order_by.as_ref().filter(|order_by| order_by.rank)?;
         let item = order_by.items.first()?;
         let (scores, weights): (&[Expr], Option<&Expr>) = match &item.expr.kind {
-            ExprKind::Call(call) if is_call_to(&item.expr, "RRF") => split_weights(call),
+            ExprKind::Call(call) if is_fusion(&item.expr) => split_weights(call),
             _ => (std::slice::from_ref(&item.expr), None),
         };
         let components: Vec<RankComponent> =

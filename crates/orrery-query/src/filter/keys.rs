@@ -406,6 +406,11 @@ fn restriction(alternatives: Alternatives<KeyPart>) -> KeyRestriction {
     KeyRestriction::Keys(keys)
 }
 
+/// The restriction to these keys, each a prefix of a key at least.
+pub(crate) fn keys_restriction(keys: Vec<Vec<KeyPart>>) -> KeyRestriction {
+    restriction(keys.into_iter().map(|key| key.into_iter().map(Some).collect()).collect())
+}
+
 fn key_part(value: &Value) -> KeyPart {
     match value {
         Value::Null => KeyPart::Null,

@@ -8,12 +8,17 @@
 mod index;
 mod interval;
 mod keys;
+mod never;
+mod types;
+mod values;
 
 pub use index::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
 pub use interval::{End, Interval};
+pub(crate) use keys::keys_restriction;
 pub use keys::{
     KeyRestriction, NamedItems, OrderedKeys, fixed_values, key_restriction, named_items, ordered_keys,
 };
+pub(crate) use never::{Verdict, verdict};
 
 use crate::program::{Block, DOCUMENT, Node, Source, SourceRows, Step};
 

@@ -5,15 +5,18 @@ use std::cmp::Ordering;
 use orrery_model::{Object, Value};
 
 use super::arguments::{all_of, any_of, array, compare_primitives, integer, object, optional, string, value};
-use super::{Function, UNBOUNDED, row};
-use crate::operand::Operand;
+use super::{Evaluated, Function, UNBOUNDED, row, row_in_context};
+use crate::context::Context;
+use crate::error::EvalError;
+use crate::operand::{Operand, owned};
+use crate::order;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     row!("ARRAY_AVG", 1..=1, None, average),
     row!("ARRAY_CONCAT", 2..=UNBOUNDED, None, concat),
-    row!("ARRAY_CONTAINS", 2..=3, Seek, contains),
-    row!("ARRAY_CONTAINS_ALL", 2..=UNBOUNDED, None, contains_all),
-    row!("ARRAY_CONTAINS_ANY", 2..=UNBOUNDED, None, contains_any),
+    row_in_context!("ARRAY_CONTAINS", 2..=3, Seek, contains),
+    row_in_context!("ARRAY_CONTAINS_ALL", 2..=UNBOUNDED, None, contains_all),
+    row_in_context!("ARRAY_CONTAINS_ANY", 2..=UNBOUNDED, None, contains_any),
     row!("ARRAY_LENGTH", 1..=1, None, length),
     row!("ARRAY_MAX", 1..=1, None, |arguments| extreme(arguments, Ordering::Greater)),
     row!("ARRAY_MEDIAN", 1..=1, None, median),
@@ -31,7 +34,25 @@ fn concat(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
     Some(joined)
 }
 
-fn contains(arguments: &[Operand<'_>]) -> Option<bool> {
+fn contains<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    if let (Some(items), Some(wanted)) = (array(arguments, 0), value(arguments, 1)) {
+        context.steps(search_steps(items, wanted))?;
+    }
+    Ok(contains_value(arguments).and_then(owned))
+}
+
+/// What looking for a value among others takes: numbers are compared in a step, and of others no more than all of the
+/// wanted one.
+fn search_steps(items: &[Value], wanted: &Value) -> u64 {
+    let each = match wanted {
+        Value::String(text) => 1 + text.len() as u64 / 64,
+        Value::Array(_) | Value::Object(_) => 1 + order::bytes(wanted) as u64 / 16,
+        _ => 1,
+    };
+    (items.len() as u64).saturating_mul(each)
+}
+
+fn contains_value(arguments: &[Operand<'_>]) -> Option<bool> {
     let items = array(arguments, 0)?;
     let wanted = value(arguments, 1)?;
     // An undefined flag counts as false, unlike one of another type.
@@ -50,14 +71,38 @@ fn has_members(item: &Value, wanted: &Object) -> bool {
     item.as_object().is_some_and(|item| wanted.iter().all(|(name, value)| item.get(name) == Some(value)))
 }
 
-fn contains_any(arguments: &[Operand<'_>]) -> Option<bool> {
-    let items = array(arguments, 0)?;
-    any_of(arguments[1..].iter().map(|wanted| wanted.as_deref().map(|wanted| items.contains(wanted))))
+fn contains_any<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    let Some(found) = search_each(context, arguments, true)? else { return Ok(None) };
+    Ok(any_of(found.into_iter()).and_then(owned))
 }
 
-fn contains_all(arguments: &[Operand<'_>]) -> Option<bool> {
-    let items = array(arguments, 0)?;
-    all_of(arguments[1..].iter().map(|wanted| wanted.as_deref().map(|wanted| items.contains(wanted))))
+fn contains_all<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    let Some(found) = search_each(context, arguments, false)? else { return Ok(None) };
+    Ok(all_of(found.into_iter()).and_then(owned))
+}
+
+/// Whether each of the values after the array is in it, up to the first answer that decides.
+fn search_each(
+    context: &Context<'_>,
+    arguments: &[Operand<'_>],
+    deciding: bool,
+) -> Result<Option<Vec<Option<bool>>>, EvalError> {
+    let Some(items) = array(arguments, 0) else { return Ok(None) };
+    let mut found = Vec::with_capacity(arguments.len() - 1);
+    for wanted in &arguments[1..] {
+        let is_found = match wanted.as_deref() {
+            None => None,
+            Some(wanted) => {
+                context.steps(search_steps(items, wanted))?;
+                Some(items.contains(wanted))
+            }
+        };
+        found.push(is_found);
+        if is_found == Some(deciding) {
+            break;
+        }
+    }
+    Ok(Some(found))
 }
 
 fn length(arguments: &[Operand<'_>]) -> Option<i64> {
@@ -80,8 +125,7 @@ fn doubles(arguments: &[Operand<'_>]) -> Option<Vec<f64>> {
 }
 
 fn sum(arguments: &[Operand<'_>]) -> Option<f64> {
-    // `Sum` for doubles starts at -0, which would show for an empty array.
-    Some(doubles(arguments)?.into_iter().fold(0.0, |total, item| total + item))
+    doubles(arguments)?.into_iter().reduce(|total, item| total + item)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "arrays are far shorter than 2^53")]

@@ -19,6 +19,7 @@ mod conditional;
 mod datetime;
 mod fulltext;
 mod integer;
+mod internal;
 mod item;
 mod math;
 mod set;
@@ -76,6 +77,7 @@ pub static FAMILIES: &[&[Function]] = &[
     datetime::FUNCTIONS,
     fulltext::FUNCTIONS,
     integer::FUNCTIONS,
+    internal::FUNCTIONS,
     item::FUNCTIONS,
     math::FUNCTIONS,
     set::FUNCTIONS,
@@ -100,7 +102,15 @@ pub fn lookup(name: &str) -> Option<&'static Function> {
     let capitals = buffer.get_mut(..name.len())?;
     capitals.copy_from_slice(name.as_bytes());
     capitals.make_ascii_uppercase();
-    let by_name = BY_NAME.get_or_init(|| all().map(|row| (row.name.as_bytes(), row)).collect());
+    let by_name = BY_NAME.get_or_init(|| {
+        let mut by_name: HashMap<_, _> = all().map(|row| (row.name.as_bytes(), row)).collect();
+        for (spelling, name) in internal::SPELLINGS {
+            if let Some(row) = by_name.get(name.as_bytes()).copied() {
+                by_name.insert(spelling.as_bytes(), row);
+            }
+        }
+        by_name
+    });
     by_name.get(&*capitals).copied()
 }
 
@@ -132,6 +142,19 @@ macro_rules! row_in_context {
     };
 }
 use row_in_context;
+
+/// Functions whose result is not a matter of their arguments alone.
+pub(crate) const NOT_DETERMINISTIC: [&str; 9] = [
+    "GETCURRENTDATETIME",
+    "GETCURRENTTIMESTAMP",
+    "GETCURRENTTICKS",
+    "GETCURRENTDATETIMESTATIC",
+    "GETCURRENTTIMESTAMPSTATIC",
+    "GETCURRENTTICKSSTATIC",
+    "NOW",
+    "AGO",
+    "RAND",
+];
 
 fn computed<'a>(value: Option<impl Into<orrery_model::Value>>) -> Operand<'a> {
     value.map(|value| Cow::Owned(value.into()))

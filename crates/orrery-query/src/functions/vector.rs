@@ -25,7 +25,7 @@ fn compare(context: &Context<'_>, arguments: &[Operand<'_>], options: Option<&Ob
     flag(arguments, 2)?;
     let function = distance_function(options)?.unwrap_or(context.distance);
     let (left, right) = (array(arguments, 0)?, array(arguments, 1)?);
-    if left.len() != right.len() {
+    if left.len() != right.len() || left.is_empty() {
         return None;
     }
     let mut dot = 0.0;

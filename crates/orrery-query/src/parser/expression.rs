@@ -1,4 +1,8 @@
-//! Scalar expressions, by operator precedence.
+//! Scalar expressions, by the service's grammar.
+//!
+//! From the weakest to the strongest: `?:`, `??` (both to the right), then one BETWEEN or a chain of OR and AND,
+//! whose operands may be IN and LIKE predicates, then the binary operators by [`strength`], signs and NOT, property
+//! access. BETWEEN is no operand of AND and OR, and predicates do not chain; both need parentheses.
 
 use orrery_model::Number;
 
@@ -6,27 +10,41 @@ use super::{Node, Parsed, Parser};
 use crate::ast::{
     BinaryOperator, Call, Expr, ExprKind, Literal, LogicalOperator, Name, Span, SubqueryKind, UnaryOperator,
 };
-use crate::lexer::{self, Keyword, Symbol, TokenKind};
+use crate::lexer::{self, ExactWord, Keyword, Symbol, TokenKind};
 use crate::limits;
 
 /// What a subquery adds to the height of a tree: it costs more stack than an operator.
 pub(super) const SUBQUERY_HEIGHT: usize = 6;
 
-/// An operator between two operands.
-#[derive(Clone, Copy)]
-enum Infix {
-    Binary(BinaryOperator),
-    Logical(LogicalOperator),
-    Between,
-    In,
-    Like,
-    /// NOT in front of one of the last three.
-    Negated,
-}
+/// The strength of the weakest binary operators.
+const WEAKEST: u8 = 1;
 
-/// Binding strength; `?:` binds weaker than all of these, unary operators stronger.
-const COALESCE: u8 = 1;
-const PREDICATE: u8 = 4;
+/// A binary operator and how strongly it binds. All comparisons and shifts are of one strength, and so are `+`, `-`
+/// and the bit operators: `a < b << c` is `(a < b) << c`.
+fn strength(symbol: Symbol) -> Option<(BinaryOperator, u8)> {
+    use BinaryOperator as B;
+    Some(match symbol {
+        Symbol::Equal => (B::Equal, WEAKEST),
+        Symbol::NotEqual | Symbol::NotEqualAngle => (B::NotEqual, WEAKEST),
+        Symbol::Less => (B::Less, WEAKEST),
+        Symbol::LessOrEqual => (B::LessOrEqual, WEAKEST),
+        Symbol::Greater => (B::Greater, WEAKEST),
+        Symbol::GreaterOrEqual => (B::GreaterOrEqual, WEAKEST),
+        Symbol::ShiftLeft => (B::ShiftLeft, WEAKEST),
+        Symbol::ShiftRight => (B::ShiftRight, WEAKEST),
+        Symbol::UnsignedShiftRight => (B::UnsignedShiftRight, WEAKEST),
+        Symbol::Concat => (B::Concat, 2),
+        Symbol::Plus => (B::Add, 3),
+        Symbol::Minus => (B::Subtract, 3),
+        Symbol::Pipe => (B::BitOr, 3),
+        Symbol::Ampersand => (B::BitAnd, 3),
+        Symbol::Caret => (B::BitXor, 3),
+        Symbol::Star => (B::Multiply, 4),
+        Symbol::Slash => (B::Divide, 4),
+        Symbol::Percent => (B::Modulo, 4),
+        _ => return None,
+    })
+}
 
 impl Parser<'_> {
     /// A whole expression.
@@ -35,15 +53,15 @@ impl Parser<'_> {
     /// such as `((((a OR b) OR c) OR d) …)` nest hundreds of them there.
     pub(super) fn expression(&mut self) -> Parsed<Node<Expr>> {
         self.enter()?;
-        let mut opened = 0;
-        while self.at_symbol(Symbol::ParenOpen) && self.kind_after(1) != TokenKind::Keyword(Keyword::Select) {
-            self.advance();
-            opened += 1;
+        let mut opened = Vec::new();
+        while self.at_symbol(Symbol::ParenOpen) && !self.at_special_parenthesis() {
+            opened.push(self.advance());
         }
         let first = self.unary()?;
         let mut node = self.rest_of_expression(first)?;
-        for _ in 0..opened {
+        while let Some(start) = opened.pop() {
             self.expect_symbol(Symbol::ParenClose)?;
+            node.span = start.to(self.last_span());
             let operand = self.postfix_of(node)?;
             node = self.rest_of_expression(operand)?;
         }
@@ -51,9 +69,21 @@ impl Parser<'_> {
         Ok(node)
     }
 
+    /// Whether the parenthesis is that of a subquery or of LET.
+    fn at_special_parenthesis(&self) -> bool {
+        match self.kind_after(1) {
+            TokenKind::Keyword(Keyword::Select) => true,
+            TokenKind::Identifier => {
+                self.kind_after(2) == TokenKind::Identifier
+                    && self.text_of(self.token_after(1).span).eq_ignore_ascii_case("LET")
+            }
+            _ => false,
+        }
+    }
+
     /// What follows the first operand of an expression.
     fn rest_of_expression(&mut self, first: Node<Expr>) -> Parsed<Node<Expr>> {
-        let node = self.operators_after(first, COALESCE)?;
+        let node = self.coalesced(first)?;
         if self.take_symbol(Symbol::Question) { self.conditional(node) } else { Ok(node) }
     }
 
@@ -61,100 +91,64 @@ impl Parser<'_> {
         let chosen = self.expression()?;
         self.expect_symbol(Symbol::Colon)?;
         let other = self.expression()?;
-        let span = condition.part.span.to(other.part.span);
+        let span = condition.span.to(other.span);
         let depth = condition.depth.max(chosen.depth).max(other.depth) + 1;
         let parts = Box::new([condition.part, chosen.part, other.part]);
         Self::node(ExprKind::Conditional(parts), span, depth)
     }
 
-    fn infix(&self) -> Option<(Infix, u8)> {
-        use BinaryOperator as B;
-        let (operator, strength) = match self.kind() {
-            TokenKind::Symbol(symbol) => {
-                let (operator, strength) = match symbol {
-                    Symbol::Coalesce => (B::Coalesce, COALESCE),
-                    Symbol::Concat => (B::Concat, 5),
-                    Symbol::Pipe => (B::BitOr, 6),
-                    Symbol::Caret => (B::BitXor, 7),
-                    Symbol::Ampersand => (B::BitAnd, 8),
-                    Symbol::Equal => (B::Equal, 9),
-                    Symbol::NotEqual | Symbol::NotEqualAngle => (B::NotEqual, 9),
-                    Symbol::Less => (B::Less, 10),
-                    Symbol::LessOrEqual => (B::LessOrEqual, 10),
-                    Symbol::Greater => (B::Greater, 10),
-                    Symbol::GreaterOrEqual => (B::GreaterOrEqual, 10),
-                    Symbol::ShiftLeft => (B::ShiftLeft, 11),
-                    Symbol::ShiftRight => (B::ShiftRight, 11),
-                    Symbol::UnsignedShiftRight => (B::UnsignedShiftRight, 11),
-                    Symbol::Plus => (B::Add, 12),
-                    Symbol::Minus => (B::Subtract, 12),
-                    Symbol::Star => (B::Multiply, 13),
-                    Symbol::Slash => (B::Divide, 13),
-                    Symbol::Percent => (B::Modulo, 13),
-                    _ => return None,
-                };
-                (Infix::Binary(operator), strength)
-            }
-            TokenKind::Keyword(Keyword::Or) => (Infix::Logical(LogicalOperator::Or), 2),
-            TokenKind::Keyword(Keyword::And) => (Infix::Logical(LogicalOperator::And), 3),
-            TokenKind::Keyword(Keyword::Between) => (Infix::Between, PREDICATE),
-            TokenKind::Keyword(Keyword::In) => (Infix::In, PREDICATE),
-            TokenKind::Keyword(Keyword::Like) => (Infix::Like, PREDICATE),
-            TokenKind::Keyword(Keyword::Not) => match self.kind_after(1) {
-                TokenKind::Keyword(Keyword::Between | Keyword::In | Keyword::Like) => {
-                    (Infix::Negated, PREDICATE)
-                }
-                _ => return None,
-            },
-            _ => return None,
-        };
-        Some((operator, strength))
-    }
-
-    /// Operands joined by operators that bind at least as strongly as `strength_min`.
-    fn operators(&mut self, strength_min: u8) -> Parsed<Node<Expr>> {
-        let first = self.unary()?;
-        self.operators_after(first, strength_min)
-    }
-
-    fn operators_after(&mut self, mut left: Node<Expr>, strength_min: u8) -> Parsed<Node<Expr>> {
-        let mut strength_max = u8::MAX;
-        while let Some((infix, strength)) = self.infix() {
-            if strength < strength_min || strength > strength_max {
-                break;
-            }
-            left = match infix {
-                Infix::Binary(operator) => self.binary(left, operator, strength)?,
-                Infix::Logical(operator) => self.logical(left, operator, strength)?,
-                Infix::Between | Infix::In | Infix::Like | Infix::Negated => {
-                    // Predicates do not chain: `1 BETWEEN 2 AND 3 BETWEEN 4 AND 5` is refused.
-                    strength_max = PREDICATE - 1;
-                    self.predicate(left)?
-                }
-            };
+    /// `a ?? b ?? c`, which is `a ?? (b ?? c)`.
+    fn coalesced(&mut self, first: Node<Expr>) -> Parsed<Node<Expr>> {
+        let left = self.condition_after(first)?;
+        if !self.take_symbol(Symbol::Coalesce) {
+            return Ok(left);
         }
-        Ok(left)
-    }
-
-    fn binary(&mut self, left: Node<Expr>, operator: BinaryOperator, strength: u8) -> Parsed<Node<Expr>> {
-        self.advance();
         self.enter()?;
-        let right = self.operators(strength + 1)?;
+        let next = self.unary()?;
+        let right = self.coalesced(next)?;
         self.leave();
-        let span = left.part.span.to(right.part.span);
-        let depth = left.depth.max(right.depth) + 1;
-        let kind = ExprKind::Binary { operator, left: Box::new(left.part), right: Box::new(right.part) };
-        Self::node(kind, span, depth)
+        Self::joined(left, BinaryOperator::Coalesce, right)
     }
 
-    fn logical(&mut self, left: Node<Expr>, operator: LogicalOperator, strength: u8) -> Parsed<Node<Expr>> {
-        self.advance();
+    /// One BETWEEN, or a chain of AND and OR.
+    fn condition_after(&mut self, first: Node<Expr>) -> Parsed<Node<Expr>> {
+        let left = self.operators_after(first, WEAKEST)?;
+        let is_between = TokenKind::Keyword(Keyword::Between);
+        let negated = self.at_keyword(Keyword::Not) && self.kind_after(1) == is_between;
+        if negated || self.kind() == is_between {
+            return self.between(left, negated);
+        }
+        let mut alternatives: Option<Node<Expr>> = None;
+        let mut current = self.predicate_after(left)?;
+        loop {
+            if self.take_keyword(Keyword::And) {
+                let right = self.predicate()?;
+                current = self.logical(current, LogicalOperator::And, right)?;
+            } else if self.take_keyword(Keyword::Or) {
+                alternatives = Some(self.alternative(alternatives, current)?);
+                current = self.predicate()?;
+            } else {
+                return self.alternative(alternatives, current);
+            }
+        }
+    }
+
+    fn alternative(&mut self, before: Option<Node<Expr>>, next: Node<Expr>) -> Parsed<Node<Expr>> {
+        match before {
+            Some(before) => self.logical(before, LogicalOperator::Or, next),
+            None => Ok(next),
+        }
+    }
+
+    fn logical(
+        &mut self,
+        left: Node<Expr>,
+        operator: LogicalOperator,
+        right: Node<Expr>,
+    ) -> Parsed<Node<Expr>> {
         self.logical_terms += 1;
         Self::bound(self.logical_terms, limits::LOGICAL_TERMS_MAX, "AND and OR terms")?;
-        self.enter()?;
-        let right = self.operators(strength + 1)?;
-        self.leave();
-        let span = left.part.span.to(right.part.span);
+        let span = left.span.to(right.span);
         let (operands, depth) = match left.part.kind {
             ExprKind::Logical { operator: same, mut operands } if same == operator => {
                 operands.push(right.part);
@@ -168,24 +162,64 @@ impl Parser<'_> {
         Self::node(ExprKind::Logical { operator, operands }, span, depth)
     }
 
-    fn predicate(&mut self, left: Node<Expr>) -> Parsed<Node<Expr>> {
+    /// An operand of AND or OR.
+    fn predicate(&mut self) -> Parsed<Node<Expr>> {
+        self.enter()?;
+        let left = self.operators()?;
+        let node = self.predicate_after(left)?;
+        self.leave();
+        Ok(node)
+    }
+
+    fn predicate_after(&mut self, left: Node<Expr>) -> Parsed<Node<Expr>> {
         let not = self.take_keyword(Keyword::Not);
         self.enter()?;
         let node = match self.kind() {
-            TokenKind::Keyword(Keyword::Between) => self.between(left, not)?,
             TokenKind::Keyword(Keyword::In) => self.membership(left, not)?,
-            _ => self.like(left, not)?,
+            TokenKind::Keyword(Keyword::Like) => self.like(left, not)?,
+            _ if not => return Err(self.unexpected()),
+            _ => left,
         };
         self.leave();
         Ok(node)
     }
 
+    /// Operands joined by binary operators.
+    fn operators(&mut self) -> Parsed<Node<Expr>> {
+        let first = self.unary()?;
+        self.operators_after(first, WEAKEST)
+    }
+
+    fn operators_after(&mut self, mut left: Node<Expr>, strength_min: u8) -> Parsed<Node<Expr>> {
+        while let TokenKind::Symbol(symbol) = self.kind()
+            && let Some((operator, strength)) = strength(symbol)
+            && strength >= strength_min
+        {
+            self.advance();
+            self.enter()?;
+            let first = self.unary()?;
+            let right = self.operators_after(first, strength + 1)?;
+            self.leave();
+            left = Self::joined(left, operator, right)?;
+        }
+        Ok(left)
+    }
+
+    fn joined(left: Node<Expr>, operator: BinaryOperator, right: Node<Expr>) -> Parsed<Node<Expr>> {
+        let span = left.span.to(right.span);
+        let depth = left.depth.max(right.depth) + 1;
+        let kind = ExprKind::Binary { operator, left: Box::new(left.part), right: Box::new(right.part) };
+        Self::node(kind, span, depth)
+    }
+
     fn between(&mut self, left: Node<Expr>, not: bool) -> Parsed<Node<Expr>> {
-        self.advance();
-        let low = self.operators(PREDICATE + 1)?;
+        self.at += 1 + usize::from(not);
+        self.enter()?;
+        let low = self.operators()?;
         self.expect_keyword(Keyword::And)?;
-        let high = self.operators(PREDICATE + 1)?;
-        let span = left.part.span.to(high.part.span);
+        let high = self.operators()?;
+        self.leave();
+        let span = left.span.to(high.span);
         let depth = left.depth.max(low.depth).max(high.depth) + 1;
         let operands = Box::new([left.part, low.part, high.part]);
         Self::node(ExprKind::Between { not, operands }, span, depth)
@@ -204,23 +238,22 @@ impl Parser<'_> {
             }
         }
         self.expect_symbol(Symbol::ParenClose)?;
-        let span = left.part.span.to(self.last_span());
+        let span = left.span.to(self.last_span());
         Self::node(ExprKind::In { not, operand: Box::new(left.part), members }, span, depth + 1)
     }
 
     fn like(&mut self, left: Node<Expr>, not: bool) -> Parsed<Node<Expr>> {
-        self.expect_keyword(Keyword::Like)?;
-        let pattern = self.operators(PREDICATE + 1)?;
+        self.advance();
+        let pattern = self.operators()?;
         let mut escape = None;
         if self.take_keyword(Keyword::Escape) {
-            let text = lexer::decode_string(self.text_of(self.token().span));
-            if self.kind() != TokenKind::String || text.chars().count() != 1 {
+            if self.kind() != TokenKind::String {
                 return Err(self.unexpected());
             }
-            self.advance();
-            escape = Some(text.into_boxed_str());
+            let span = self.advance();
+            escape = Some(Name { text: lexer::decode_string(self.text_of(span)).into(), span });
         }
-        let span = left.part.span.to(self.last_span());
+        let span = left.span.to(self.last_span());
         let depth = left.depth.max(pattern.depth) + 1;
         let operands = Box::new([left.part, pattern.part]);
         Self::node(ExprKind::Like { not, operands, escape }, span, depth)
@@ -239,11 +272,7 @@ impl Parser<'_> {
                 _ => break self.postfix()?,
             };
             let start = self.advance();
-            // A sign that touches its number belongs to it: `-1` is a literal, `- 1` an operation.
-            if operator == UnaryOperator::Minus
-                && self.kind() == TokenKind::Number
-                && self.token().span.start == start.end
-            {
+            if operator == UnaryOperator::Minus && self.at_touching_number(start) {
                 break self.negative_number(start)?;
             }
             operators.push((operator, start));
@@ -252,24 +281,37 @@ impl Parser<'_> {
             }
         };
         for (operator, start) in operators.into_iter().rev() {
-            let span = start.to(node.part.span);
+            let span = start.to(node.span);
             let depth = node.depth + 1;
             node = Self::node(ExprKind::Unary { operator, operand: Box::new(node.part) }, span, depth)?;
         }
         Ok(node)
     }
 
+    /// Whether a number follows that a sign belongs to: `-1` is a literal, `- 1` an operation, and `-1[0]` the
+    /// negative of `1[0]`.
+    fn at_touching_number(&self, sign: Span) -> bool {
+        let number =
+            matches!(self.kind(), TokenKind::Number | TokenKind::Exact(ExactWord::NaN | ExactWord::Infinity));
+        let goes_on = matches!(self.kind_after(1), TokenKind::Symbol(Symbol::Dot | Symbol::BracketOpen));
+        number && self.token().span.start == sign.end && !goes_on
+    }
+
     fn negative_number(&mut self, start: Span) -> Parsed<Node<Expr>> {
-        let end = self.advance();
-        let text = self.text_of(end);
-        let number = match lexer::decode_number(text) {
-            // Zero keeps its sign as a double.
-            Number::Int(0) => Number::Double(-0.0),
-            Number::Int(value) => Number::Int(-value),
-            Number::Double(_) if text == "9223372036854775808" => Number::Int(i64::MIN),
-            Number::Double(value) => Number::Double(-value),
+        let kind = self.kind();
+        let span = self.advance();
+        let text = self.text_of(span);
+        let number = match kind {
+            TokenKind::Exact(ExactWord::NaN) => Number::Double(f64::NAN),
+            TokenKind::Exact(_) => Number::Double(f64::NEG_INFINITY),
+            // The lowest integer is one further from zero than the highest.
+            _ if text == "9223372036854775808" => Number::Int(i64::MIN),
+            _ => match lexer::decode_number(text) {
+                Number::Int(value) => Number::Int(value.wrapping_neg()),
+                Number::Double(value) => Number::Double(-value),
+            },
         };
-        Self::node(ExprKind::Literal(Literal::Number(number)), start.to(end), 1)
+        Self::node(ExprKind::Literal(Literal::Number(number)), start.to(span), 1)
     }
 
     fn postfix(&mut self) -> Parsed<Node<Expr>> {
@@ -277,12 +319,13 @@ impl Parser<'_> {
         self.postfix_of(node)
     }
 
+    /// Property access behind an operand.
     fn postfix_of(&mut self, mut node: Node<Expr>) -> Parsed<Node<Expr>> {
         loop {
             if self.take_symbol(Symbol::Dot) {
-                let name = self.member_name()?;
-                let span = node.part.span.to(name.span);
-                let kind = ExprKind::Member { base: Box::new(node.part), name: name.text, quoted: false };
+                let name = self.name()?;
+                let span = node.span.to(name.span);
+                let kind = ExprKind::Member { base: Box::new(node.part), name, quoted: false };
                 node = Self::node(kind, span, node.depth + 1)?;
             } else if self.take_symbol(Symbol::BracketOpen) {
                 node = self.bracket(node)?;
@@ -295,31 +338,17 @@ impl Parser<'_> {
     fn bracket(&mut self, base: Node<Expr>) -> Parsed<Node<Expr>> {
         let index = self.expression()?;
         self.expect_symbol(Symbol::BracketClose)?;
-        let span = base.part.span.to(self.last_span());
+        let span = base.span.to(self.last_span());
         let depth = base.depth.max(index.depth) + 1;
+        let at = index.part.span;
         let kind = match index.part.kind {
-            ExprKind::Literal(Literal::String(name)) => {
+            ExprKind::Literal(Literal::String(text)) => {
+                let name = Name { text, span: at };
                 ExprKind::Member { base: Box::new(base.part), name, quoted: true }
             }
-            kind => {
-                let index = Box::new(Expr::new(kind, index.part.span));
-                ExprKind::Index { base: Box::new(base.part), index }
-            }
+            kind => ExprKind::Index { base: Box::new(base.part), index: Box::new(Expr::new(kind, at)) },
         };
         Self::node(kind, span, depth)
-    }
-
-    /// A name after a dot. Of the reserved words only these three are let through.
-    pub(super) fn member_name(&mut self) -> Parsed<Name> {
-        if let TokenKind::Keyword(Keyword::Left | Keyword::Right | Keyword::Rank) = self.kind() {
-            let span = self.advance();
-            return Ok(Name { text: self.text_of(span).into(), span });
-        }
-        self.name()
-    }
-
-    pub(super) fn at_function_name(&self) -> bool {
-        self.at_name() || matches!(self.kind(), TokenKind::Keyword(Keyword::Left | Keyword::Right))
     }
 
     fn primary(&mut self) -> Parsed<Node<Expr>> {
@@ -339,60 +368,53 @@ impl Parser<'_> {
                 let span = self.advance();
                 Self::node(ExprKind::Parameter(self.text_of(span).into()), span, 1)
             }
+            TokenKind::Exact(ExactWord::Udf) => self.udf_call(),
+            TokenKind::Exact(word) => self.literal_word(word),
             TokenKind::Symbol(Symbol::ParenOpen) => self.parenthesized(),
             TokenKind::Symbol(Symbol::BracketOpen) => self.array(),
             TokenKind::Symbol(Symbol::BraceOpen) => self.object(),
-            TokenKind::Keyword(keyword) => self.keyword(keyword),
-            TokenKind::Symbol(_) | TokenKind::Invalid | TokenKind::End => Err(self.unexpected()),
+            TokenKind::Keyword(Keyword::Exists) => self.subquery(SubqueryKind::Exists),
+            TokenKind::Keyword(Keyword::Array) => self.subquery(SubqueryKind::Array),
+            TokenKind::Keyword(Keyword::Left | Keyword::Right) => self.call(),
+            TokenKind::Keyword(_)
+            | TokenKind::Symbol(_)
+            | TokenKind::Invalid
+            | TokenKind::InvalidNumber
+            | TokenKind::InvalidString
+            | TokenKind::End => Err(self.unexpected()),
         }
     }
 
-    fn keyword(&mut self, keyword: Keyword) -> Parsed<Node<Expr>> {
-        let calls = self.kind_after(1) == TokenKind::Symbol(Symbol::ParenOpen);
-        match keyword {
-            Keyword::Exists => self.subquery(SubqueryKind::Exists),
-            Keyword::Array => self.subquery(SubqueryKind::Array),
-            Keyword::Left | Keyword::Right if calls => self.call(),
-            _ => Err(self.unexpected()),
-        }
+    fn literal_word(&mut self, word: ExactWord) -> Parsed<Node<Expr>> {
+        let literal = match word {
+            ExactWord::True => Literal::Bool(true),
+            ExactWord::False => Literal::Bool(false),
+            ExactWord::Null => Literal::Null,
+            ExactWord::Undefined | ExactWord::Udf => Literal::Undefined,
+            ExactWord::NaN => Literal::Number(Number::Double(f64::NAN)),
+            ExactWord::Infinity => Literal::Number(Number::Double(f64::INFINITY)),
+        };
+        let span = self.advance();
+        Self::node(ExprKind::Literal(literal), span, 1)
     }
 
-    /// A literal word, a call, a subquery operator or a plain name.
+    /// A call, a subquery operator or a plain name.
     fn word(&mut self) -> Parsed<Node<Expr>> {
         let span = self.token().span;
         let text = self.text_of(span);
-        let literal = match text {
-            "true" => Some(Literal::Bool(true)),
-            "false" => Some(Literal::Bool(false)),
-            "null" => Some(Literal::Null),
-            "undefined" => Some(Literal::Undefined),
-            "NaN" => Some(Literal::Number(Number::Double(f64::NAN))),
-            "Infinity" => Some(Literal::Number(Number::Double(f64::INFINITY))),
-            _ => None,
-        };
-        if let Some(literal) = literal {
+        if self.kind_after(1) != TokenKind::Symbol(Symbol::ParenOpen) {
             self.advance();
-            return Self::node(ExprKind::Literal(literal), span, 1);
+            return Self::node(ExprKind::Identifier(text.into()), span, 1);
         }
-        if self.kind_after(1) == TokenKind::Symbol(Symbol::ParenOpen) {
-            if self.kind_after(2) == TokenKind::Keyword(Keyword::Select) {
-                let kinds = [
-                    ("ALL", SubqueryKind::All),
-                    ("FIRST", SubqueryKind::First),
-                    ("LAST", SubqueryKind::Last),
-                ];
-                let found = kinds.into_iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-                if let Some((_, kind)) = found {
-                    return self.subquery(kind);
-                }
+        if self.kind_after(2) == TokenKind::Keyword(Keyword::Select) {
+            let kinds =
+                [("ALL", SubqueryKind::All), ("FIRST", SubqueryKind::First), ("LAST", SubqueryKind::Last)];
+            let found = kinds.into_iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+            if let Some((_, kind)) = found {
+                return self.subquery(kind);
             }
-            return self.call();
         }
-        if text == "udf" && self.kind_after(1) == TokenKind::Symbol(Symbol::Dot) {
-            return self.call();
-        }
-        self.advance();
-        Self::node(ExprKind::Identifier(text.into()), span, 1)
+        self.call()
     }
 
     fn subquery(&mut self, kind: SubqueryKind) -> Parsed<Node<Expr>> {
@@ -406,36 +428,68 @@ impl Parser<'_> {
     }
 
     fn parenthesized(&mut self) -> Parsed<Node<Expr>> {
+        let special = self.at_special_parenthesis();
         let start = self.advance();
-        if self.at_keyword(Keyword::Select) {
+        let mut node = if !special {
+            self.expression()?
+        } else if self.at_keyword(Keyword::Select) {
             let node = self.query()?;
-            self.expect_symbol(Symbol::ParenClose)?;
-            let span = start.to(self.last_span());
             let kind = ExprKind::Subquery { kind: SubqueryKind::Scalar, query: Box::new(node.part) };
-            return Self::node(kind, span, node.depth + SUBQUERY_HEIGHT);
-        }
-        let node = self.expression()?;
+            Self::node(kind, node.span, node.depth + SUBQUERY_HEIGHT)?
+        } else {
+            self.binding()?
+        };
         self.expect_symbol(Symbol::ParenClose)?;
+        node.span = start.to(self.last_span());
         Ok(node)
     }
 
-    fn call(&mut self) -> Parsed<Node<Expr>> {
+    /// `LET name = value IN body`; both are operators' operands at most, no conditions.
+    fn binding(&mut self) -> Parsed<Node<Expr>> {
         let start = self.advance();
-        let mut name = Name { text: self.text_of(start).into(), span: start };
-        let mut udf = false;
-        if &*name.text == "udf" && self.take_symbol(Symbol::Dot) {
-            udf = true;
-            if !self.at_function_name() {
-                return Err(self.unexpected());
-            }
-            let span = self.advance();
-            name = Name { text: self.text_of(span).into(), span };
-        }
+        let name = self.name()?;
+        self.expect_symbol(Symbol::Equal)?;
+        self.enter()?;
+        let value = self.operators()?;
+        self.expect_keyword(Keyword::In)?;
+        let body = self.operators()?;
+        self.leave();
+        let span = start.to(body.span);
+        let depth = value.depth.max(body.depth) + 1;
+        let kind = ExprKind::Let { name, value: Box::new(value.part), body: Box::new(body.part) };
+        Self::node(kind, span, depth)
+    }
+
+    /// The call of a built-in function. LEFT and RIGHT are reserved words, and in capitals ever after.
+    fn call(&mut self) -> Parsed<Node<Expr>> {
+        let reserved = matches!(self.kind(), TokenKind::Keyword(_));
+        let span = self.advance();
+        let text = self.text_of(span);
+        let text = if reserved { text.to_ascii_uppercase().into() } else { text.into() };
+        self.arguments(span, Name { text, span }, false)
+    }
+
+    fn udf_call(&mut self) -> Parsed<Node<Expr>> {
+        let start = self.advance();
+        self.expect_symbol(Symbol::Dot)?;
+        let name = self.name()?;
+        self.arguments(start, name, true)
+    }
+
+    fn arguments(&mut self, start: Span, name: Name, udf: bool) -> Parsed<Node<Expr>> {
         self.expect_symbol(Symbol::ParenOpen)?;
         let mut depth = 0;
         let arguments = self.list(Symbol::ParenClose, &mut depth)?;
         let span = start.to(self.last_span());
         Self::node(ExprKind::Call(Box::new(Call { name, udf, arguments })), span, depth + 1)
+    }
+
+    /// The call behind ORDER BY RANK.
+    pub(super) fn ranking_call(&mut self, depth: &mut usize) -> Parsed<Expr> {
+        let udf = self.kind() == TokenKind::Exact(ExactWord::Udf);
+        let node = if udf { self.udf_call()? } else { self.call()? };
+        *depth = (*depth).max(node.depth);
+        Ok(node.part)
     }
 
     fn array(&mut self) -> Parsed<Node<Expr>> {
@@ -478,15 +532,11 @@ impl Parser<'_> {
         Self::node(ExprKind::Object(members), start.to(self.last_span()), depth + 1)
     }
 
-    fn key(&mut self) -> Parsed<Box<str>> {
-        let span = self.token().span;
-        let text = self.text_of(span);
-        let key = match self.kind() {
-            TokenKind::Identifier | TokenKind::Keyword(_) => text.into(),
-            TokenKind::String => lexer::decode_string(text).into(),
-            _ => return Err(self.unexpected()),
-        };
-        self.advance();
-        Ok(key)
+    fn key(&mut self) -> Parsed<Name> {
+        if self.kind() != TokenKind::String {
+            return self.name();
+        }
+        let span = self.advance();
+        Ok(Name { text: lexer::decode_string(self.text_of(span)).into(), span })
     }
 }

@@ -6,12 +6,14 @@
 
 mod expression;
 
+use orrery_model::Number;
+
 use crate::ast::{
     Collection, Count, CountValue, Direction, Expr, ExprKind, From, Name, OffsetLimit, OrderBy, OrderItem,
     Query, Select, SelectItem, Selection, Source, Span, Step,
 };
 use crate::error::{Code, Location, QueryError};
-use crate::lexer::{self, Keyword, Symbol, Token, TokenKind};
+use crate::lexer::{self, ExactWord, Keyword, Symbol, Token, TokenKind};
 use crate::limits;
 
 /// Boxed, because errors are rare and results travel through deep recursion.
@@ -37,6 +39,10 @@ pub fn location(text: &str, span: Span) -> Location {
     Location { start, end: start + units(span.of(text)) }
 }
 
+const QUOTED_CHARS_MAX: usize = 127;
+
+const TOO_COMPLEX: &str = "The query is too complex to be processed. To resolve this issue, please consider breaking the query into multiple smaller queries, simplifying the complex expression, and/or using Computed Properties.";
+
 struct Parser<'t> {
     text: &'t str,
     tokens: Vec<Token>,
@@ -44,29 +50,44 @@ struct Parser<'t> {
     /// Levels of recursion the parser is in.
     nesting: usize,
     logical_terms: usize,
-    joins: usize,
 }
 
-/// A parsed part and the height of its tree.
+/// A parsed part, the height of its tree, and all the text it takes: with its parentheses, which are not part of
+/// the expression's own span.
 struct Node<T> {
     part: T,
     depth: usize,
+    span: Span,
 }
 
 impl<'t> Parser<'t> {
     fn new(text: &'t str) -> Result<Self, QueryError> {
         if text.len() > limits::TEXT_BYTES_MAX {
-            return Err(QueryError::text(format!(
-                "The SQL query text exceeded the maximum limit of {} characters.",
-                limits::TEXT_BYTES_MAX
-            )));
+            let whole = Span { start: 0, end: u32::try_from(text.len()).unwrap_or(u32::MAX) };
+            let place = Some(location(text, whole));
+            return Err(QueryError::new(
+                Code::Sc(3020),
+                place,
+                format!(
+                    "The SQL query text exceeded the maximum limit of {} characters.",
+                    limits::TEXT_BYTES_MAX
+                ),
+            ));
         }
-        Ok(Self { text, tokens: lexer::tokens(text), at: 0, nesting: 0, logical_terms: 0, joins: 0 })
+        Ok(Self { text, tokens: lexer::tokens(text), at: 0, nesting: 0, logical_terms: 0 })
     }
 
     fn parse_whole(&mut self, part: fn(&mut Self) -> Parsed<Node<Query>>) -> Parsed<Query> {
-        let node = part(self)?;
-        if self.kind() == TokenKind::End { Ok(node.part) } else { Err(self.unexpected()) }
+        let node = part(self).map_err(|mut error| {
+            if error.code == Code::Sc(1030) {
+                error.location = Some(location(self.text, self.token().span));
+            }
+            error
+        })?;
+        if self.kind() != TokenKind::End {
+            return Err(self.unexpected());
+        }
+        Ok(node.part)
     }
 
     fn token(&self) -> Token {
@@ -78,8 +99,12 @@ impl<'t> Parser<'t> {
         self.token().kind
     }
 
+    fn token_after(&self, ahead: usize) -> Token {
+        self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
+    }
+
     fn kind_after(&self, ahead: usize) -> TokenKind {
-        self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].kind
+        self.token_after(ahead).kind
     }
 
     fn advance(&mut self) -> Span {
@@ -136,6 +161,8 @@ impl<'t> Parser<'t> {
         let token = self.token();
         let location = Some(location(self.text, token.span));
         let near = self.text_of(token.span);
+        // Messages quote no more than this of a token.
+        let near = near.char_indices().nth(QUOTED_CHARS_MAX).map_or(near, |(end, _)| &near[..end]);
         Box::new(match token.kind {
             TokenKind::End => {
                 QueryError::new(Code::Sc(1002), location, "Syntax error, unexpected end-of-file.")
@@ -143,6 +170,16 @@ impl<'t> Parser<'t> {
             TokenKind::Invalid => {
                 QueryError::new(Code::Sc(1010), location, format!("Syntax error, invalid token '{near}'."))
             }
+            TokenKind::InvalidNumber => QueryError::new(
+                Code::Sc(1011),
+                location,
+                format!("Syntax error, invalid numeric value token '{near}'."),
+            ),
+            TokenKind::InvalidString => QueryError::new(
+                Code::Sc(1012),
+                location,
+                format!("Syntax error, invalid string literal token '{near}'."),
+            ),
             _ => QueryError::new(
                 Code::Sc(1001),
                 location,
@@ -151,10 +188,11 @@ impl<'t> Parser<'t> {
         })
     }
 
+    /// The text is nested deeper than we follow it.
     #[cold]
     #[expect(clippy::unnecessary_box_returns, reason = "errors travel boxed")]
     fn too_deep() -> Box<QueryError> {
-        Box::new(QueryError::text("The SQL query exceeded the maximum allowed nesting of expressions."))
+        Box::new(QueryError::new(Code::Sc(1030), None, TOO_COMPLEX))
     }
 
     /// Refuses more than `limit` of what is counted.
@@ -182,7 +220,7 @@ impl<'t> Parser<'t> {
             // Dropping the tree recurses too, but only as deep as it was allowed to grow.
             return Err(Self::too_deep());
         }
-        Ok(Node { part: Expr::new(kind, span), depth })
+        Ok(Node { part: Expr::new(kind, span), depth, span })
     }
 
     fn query(&mut self) -> Parsed<Node<Query>> {
@@ -194,11 +232,12 @@ impl<'t> Parser<'t> {
             return Err(self.unexpected());
         }
         let mut depth = 0;
-        let select = self.select(&mut depth)?;
+        let select = self.select(start, &mut depth)?;
         let query = self.clauses(select, start, &mut depth)?;
         self.nesting -= expression::SUBQUERY_HEIGHT;
         self.leave();
-        Ok(Node { part: query, depth })
+        let span = query.span;
+        Ok(Node { part: query, depth, span })
     }
 
     fn condition(&mut self) -> Parsed<Node<Query>> {
@@ -206,24 +245,36 @@ impl<'t> Parser<'t> {
         if !self.at_keyword(Keyword::From) && !self.at_keyword(Keyword::Where) {
             return Err(self.unexpected());
         }
-        let select = Select { distinct: false, top: None, selection: Selection::Star(start) };
+        let top_span = Span::default();
+        let selection = Selection::Star(start);
+        let select = Select { distinct: false, top: None, top_span, selection, span: start };
         let mut depth = 0;
         let from = self.source_clause(&mut depth)?;
         let filter = self.where_clause(&mut depth)?;
         let span = start.to(self.last_span());
-        let query =
-            Query { select, from, filter, group_by: Vec::new(), order_by: None, offset_limit: None, span };
-        Ok(Node { part: query, depth })
+        let query = Query {
+            select,
+            from,
+            filter,
+            group_by: Vec::new(),
+            group_by_span: Span::default(),
+            order_by: None,
+            offset_limit: None,
+            span,
+        };
+        Ok(Node { part: query, depth, span })
     }
 
     fn clauses(&mut self, select: Select, start: Span, depth: &mut usize) -> Parsed<Query> {
         let from = self.source_clause(depth)?;
         let filter = self.where_clause(depth)?;
+        let group_by_start = self.token().span;
         let group_by = self.group_by_clause(depth)?;
+        let group_by_span = group_by_start.to(self.last_span());
         let order_by = self.order_by_clause(depth)?;
         let offset_limit = self.offset_limit_clause()?;
         let span = start.to(self.last_span());
-        Ok(Query { select, from, filter, group_by, order_by, offset_limit, span })
+        Ok(Query { select, from, filter, group_by, group_by_span, order_by, offset_limit, span })
     }
 
     /// An expression whose height counts for the query.
@@ -233,10 +284,11 @@ impl<'t> Parser<'t> {
         Ok(node.part)
     }
 
-    fn select(&mut self, depth: &mut usize) -> Parsed<Select> {
-        let mut distinct = self.take_keyword(Keyword::Distinct);
+    fn select(&mut self, start: Span, depth: &mut usize) -> Parsed<Select> {
+        let distinct = self.take_keyword(Keyword::Distinct);
+        let mut top_span = self.token().span;
         let top = if self.take_keyword(Keyword::Top) { Some(self.count()?) } else { None };
-        distinct |= self.take_keyword(Keyword::Distinct);
+        top_span = top_span.to(self.last_span());
         let selection = if self.at_symbol(Symbol::Star) {
             Selection::Star(self.advance())
         } else if self.take_keyword(Keyword::Value) {
@@ -244,15 +296,29 @@ impl<'t> Parser<'t> {
         } else {
             let mut items = Vec::new();
             loop {
-                let expr = self.part(depth)?;
-                let alias = self.alias()?;
-                items.push(SelectItem { expr, alias });
+                items.push(self.select_item(depth)?);
                 if !self.take_symbol(Symbol::Comma) {
                     break Selection::List(items);
                 }
             }
         };
-        Ok(Select { distinct, top, selection })
+        Ok(Select { distinct, top, top_span, selection, span: start.to(self.last_span()) })
+    }
+
+    /// An expression with its name, which may also be a string.
+    fn select_item(&mut self, depth: &mut usize) -> Parsed<SelectItem> {
+        let expr = self.part(depth)?;
+        let named = self.take_keyword(Keyword::As);
+        let quoted = self.kind() == TokenKind::String;
+        let alias = if quoted {
+            let span = self.advance();
+            Some(Name { text: lexer::decode_string(self.text_of(span)).into(), span })
+        } else if named || self.at_name() {
+            Some(self.name()?)
+        } else {
+            None
+        };
+        Ok(SelectItem { expr, alias, quoted })
     }
 
     /// `[AS] name`, if there is one.
@@ -265,7 +331,11 @@ impl<'t> Parser<'t> {
 
     fn at_name(&self) -> bool {
         self.kind() == TokenKind::Identifier
-            && !lexer::LITERAL_WORDS.contains(&self.text_of(self.token().span))
+    }
+
+    /// Whether the next token is this word, which is not reserved.
+    fn at_word(&self, word: &str) -> bool {
+        self.at_name() && self.text_of(self.token().span).eq_ignore_ascii_case(word)
     }
 
     fn name(&mut self) -> Parsed<Name> {
@@ -276,17 +346,15 @@ impl<'t> Parser<'t> {
         Ok(Name { text: self.text_of(span).into(), span })
     }
 
+    /// The count of TOP: any number, of which the binder wants a whole one, or a parameter.
     fn count(&mut self) -> Parsed<Count> {
         let span = self.token().span;
         let text = self.text_of(span);
         let value = match self.kind() {
             TokenKind::Parameter => CountValue::Parameter(text.into()),
-            TokenKind::Number if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                CountValue::Literal(text.parse().unwrap_or(u64::MAX))
-            }
             TokenKind::Number => {
                 let number = lexer::decode_number(text);
-                match number.as_i64().and_then(|whole| u64::try_from(whole).ok()) {
+                match whole(number) {
                     Some(whole) => CountValue::Literal(whole),
                     None => CountValue::NotInteger(number.as_f64()),
                 }
@@ -297,14 +365,21 @@ impl<'t> Parser<'t> {
         Ok(Count { value, span })
     }
 
+    /// The count of OFFSET or LIMIT: a number is written as an integer.
+    fn row_count(&mut self) -> Parsed<Count> {
+        let text = self.text_of(self.token().span);
+        if self.kind() == TokenKind::Number && !matches!(lexer::decode_number(text), Number::Int(_)) {
+            return Err(self.unexpected());
+        }
+        self.count()
+    }
+
     fn source_clause(&mut self, depth: &mut usize) -> Parsed<Option<From>> {
         if !self.take_keyword(Keyword::From) {
             return Ok(None);
         }
         let mut sources = vec![self.source(depth)?];
         while self.take_keyword(Keyword::Join) {
-            self.joins += 1;
-            Self::bound(self.joins, limits::JOINS_MAX, "joins")?;
             sources.push(self.source(depth)?);
         }
         Ok(Some(From { sources }))
@@ -312,16 +387,19 @@ impl<'t> Parser<'t> {
 
     fn source(&mut self, depth: &mut usize) -> Parsed<Source> {
         let start = self.token().span;
-        if self.at_name() && self.kind_after(1) == TokenKind::Keyword(Keyword::In) {
-            let alias = self.name()?;
+        let iterate = self.at_name() && self.kind_after(1) == TokenKind::Keyword(Keyword::In);
+        let mut alias = None;
+        if iterate {
+            alias = Some(self.name()?);
             self.advance();
-            let collection = self.collection(depth)?;
-            let span = start.to(self.last_span());
-            return Ok(Source { collection, alias: Some(alias), iterate: true, span });
         }
+        let path_start = self.token().span;
         let collection = self.collection(depth)?;
-        let alias = self.alias()?;
-        Ok(Source { collection, alias, iterate: false, span: start.to(self.last_span()) })
+        let path_span = path_start.to(self.last_span());
+        if !iterate {
+            alias = self.alias()?;
+        }
+        Ok(Source { collection, alias, iterate, span: start.to(self.last_span()), path_span })
     }
 
     fn collection(&mut self, depth: &mut usize) -> Parsed<Collection> {
@@ -331,15 +409,11 @@ impl<'t> Parser<'t> {
             *depth = (*depth).max(node.depth + expression::SUBQUERY_HEIGHT);
             return Ok(Collection::Subquery(Box::new(node.part)));
         }
-        let calls = self.kind_after(1) == TokenKind::Symbol(Symbol::ParenOpen);
-        if calls && self.at_function_name() {
-            return Ok(Collection::Call(self.part(depth)?));
-        }
         let root = self.name()?;
         let mut steps = Vec::new();
         loop {
             if self.take_symbol(Symbol::Dot) {
-                steps.push(Step::Name(self.member_name()?));
+                steps.push(Step::Name(self.name()?));
             } else if self.take_symbol(Symbol::BracketOpen) {
                 steps.push(self.bracket_step()?);
                 self.expect_symbol(Symbol::BracketClose)?;
@@ -354,10 +428,7 @@ impl<'t> Parser<'t> {
         let text = self.text_of(span);
         let step = match self.kind() {
             TokenKind::String => Step::Quoted(Name { text: lexer::decode_string(text).into(), span }),
-            TokenKind::Number => match text.parse() {
-                Ok(index) => Step::Index(index),
-                Err(_) => return Err(self.unexpected()),
-            },
+            TokenKind::Number => Step::Index(lexer::decode_number(text)),
             _ => return Err(self.unexpected()),
         };
         self.advance();
@@ -382,44 +453,84 @@ impl<'t> Parser<'t> {
     }
 
     fn order_by_clause(&mut self, depth: &mut usize) -> Parsed<Option<OrderBy>> {
+        let start = self.token().span;
         if !self.take_keyword(Keyword::Order) {
             return Ok(None);
         }
         self.expect_keyword(Keyword::By)?;
-        let rank = self.take_keyword(Keyword::Rank);
+        // RANK is a name as well: it is the clause's word where a function's name follows.
+        let rank = self.at_word("RANK") && self.is_callable(1);
         let mut items = Vec::new();
-        loop {
-            if rank && !self.at_function_name() {
-                return Err(self.unexpected());
+        if rank {
+            self.advance();
+            // Several are read, as clients do, and refused by the binder.
+            loop {
+                let expr = self.ranking_call(depth)?;
+                let direction = self.direction();
+                let span = expr.span.to(self.last_span());
+                items.push(OrderItem { expr, direction, span });
+                Self::bound(items.len(), limits::KEYS_MAX, "ORDER BY expressions")?;
+                if !self.at_symbol(Symbol::Comma) {
+                    break;
+                }
+                if !self.is_callable(1) {
+                    return Err(self.unexpected());
+                }
+                self.advance();
             }
-            let start = self.at;
-            let expr = self.part(depth)?;
-            if rank && !matches!(expr.kind, ExprKind::Call(_)) {
-                self.at = start;
-                return Err(self.unexpected());
+        } else {
+            loop {
+                let first = self.token().span;
+                let expr = self.part(depth)?;
+                let direction = self.direction();
+                items.push(OrderItem { expr, direction, span: first.to(self.last_span()) });
+                Self::bound(items.len(), limits::KEYS_MAX, "ORDER BY expressions")?;
+                if !self.take_symbol(Symbol::Comma) {
+                    break;
+                }
             }
-            let direction = if self.take_keyword(Keyword::Asc) {
-                Some(Direction::Ascending)
-            } else if self.take_keyword(Keyword::Desc) {
-                Some(Direction::Descending)
-            } else {
-                None
-            };
-            items.push(OrderItem { expr, direction });
-            Self::bound(items.len(), limits::KEYS_MAX, "ORDER BY expressions")?;
-            if !self.take_symbol(Symbol::Comma) {
-                return Ok(Some(OrderBy { rank, items }));
-            }
+        }
+        Ok(Some(OrderBy { rank, items, span: start.to(self.last_span()) }))
+    }
+
+    /// Whether a function's name may stand there.
+    fn is_callable(&self, ahead: usize) -> bool {
+        matches!(
+            self.kind_after(ahead),
+            TokenKind::Identifier
+                | TokenKind::Exact(ExactWord::Udf)
+                | TokenKind::Keyword(Keyword::Left | Keyword::Right)
+        )
+    }
+
+    fn direction(&mut self) -> Option<Direction> {
+        if self.take_keyword(Keyword::Asc) {
+            Some(Direction::Ascending)
+        } else if self.take_keyword(Keyword::Desc) {
+            Some(Direction::Descending)
+        } else {
+            None
         }
     }
 
     fn offset_limit_clause(&mut self) -> Parsed<Option<OffsetLimit>> {
+        let start = self.token().span;
         if !self.take_keyword(Keyword::Offset) {
             return Ok(None);
         }
-        let offset = self.count()?;
+        let offset = self.row_count()?;
         self.expect_keyword(Keyword::Limit)?;
-        let limit = self.count()?;
-        Ok(Some(OffsetLimit { offset, limit }))
+        let limit = self.row_count()?;
+        Ok(Some(OffsetLimit { offset, limit, span: start.to(self.last_span()) }))
+    }
+}
+
+/// The number as an unsigned integer, if it is one. What is far too large stays too large.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts saturate")]
+fn whole(number: Number) -> Option<u64> {
+    match number {
+        Number::Int(value) => u64::try_from(value).ok(),
+        Number::Double(value) if value >= 0.0 && value.fract() == 0.0 => Some(value as u64),
+        Number::Double(_) => None,
     }
 }

@@ -29,12 +29,12 @@ use self::sort::{SortedRow, Sorter};
 use crate::aggregate::{CellMeter, DistinctValues};
 use crate::context::Context;
 use crate::error::EvalError;
+use crate::eval::group::GroupTable;
+use crate::eval::subquery::{bind_rows, for_each_filtered, for_each_match};
 use crate::eval::{Env, project};
-use crate::group::GroupTable;
 use crate::operand::{Operand, borrowed};
 use crate::order;
 use crate::program::{Block, DOCUMENT, Program, Projection, SourceRows};
-use crate::subquery::{bind_rows, for_each_filtered, for_each_match};
 
 /// A document to evaluate.
 #[derive(Clone, Copy, Debug)]

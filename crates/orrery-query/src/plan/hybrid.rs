@@ -8,11 +8,14 @@ use super::rewrite::{
 };
 use super::{QueryInfo, count_value};
 use crate::ast::{BinaryOperator, Direction, Expr, ExprKind, Literal, OrderBy, OrderItem, Query, Selection};
-use crate::check::{is_call_to, split_weights};
+use crate::check::{is_call_to, is_fusion, split_weights};
 use crate::compile::{Parameters, resolve_count};
 use crate::limits;
 use crate::printer;
 use crate::program::{Program, RankComponent};
+
+/// Stands for the score of a row that has no vector.
+const WORST_SCORE: f64 = 1.79769e308;
 
 /// A component is asked for at least so many rows, so that fusion has enough to work with.
 const COMPONENT_ROWS_MIN: u64 = 120;
@@ -27,6 +30,23 @@ pub struct HybridSearchInfo {
     pub skip: Option<u64>,
     pub take: Option<u64>,
     pub requires_global_statistics: bool,
+    /// The properties and terms of the full-text components, as far as they are plain.
+    pub full_text_terms: Vec<FullTextTerms>,
+    pub combination: Combination,
+}
+
+/// What one full-text component looks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FullTextTerms {
+    pub path: Vec<Value>,
+    pub terms: Vec<Value>,
+}
+
+/// How the scores of components become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combination {
+    Rrf,
+    CombinedScore,
 }
 
 impl HybridSearchInfo {
@@ -42,6 +62,18 @@ impl HybridSearchInfo {
         info.set("skip", count_value(self.skip));
         info.set("take", count_value(self.take));
         info.set("requiresGlobalStatistics", self.requires_global_statistics.into());
+        let searched = self.full_text_terms.iter().map(|searched| {
+            let mut entry = Object::new();
+            entry.set("path", searched.path.clone().into());
+            entry.set("terms", searched.terms.clone().into());
+            Value::from(entry)
+        });
+        info.set("fullTextSearchTerms", searched.collect::<Vec<_>>().into());
+        let combination = match self.combination {
+            Combination::Rrf => "Rrf",
+            Combination::CombinedScore => "CombinedScore",
+        };
+        info.set("scoreCombinationKind", combination.into());
         info.into()
     }
 }
@@ -61,7 +93,7 @@ pub(super) fn info(query: &Query, program: &Program, parameters: &Parameters) ->
     let ranked = query.order_by.as_ref().and_then(|order_by| order_by.items.first());
     let (scores, weights): (&[Expr], Option<&Expr>) = match ranked.map(|item| &item.expr) {
         Some(whole) => match &whole.kind {
-            ExprKind::Call(rrf) if is_call_to(whole, "RRF") => split_weights(rrf),
+            ExprKind::Call(fusion) if is_fusion(whole) => split_weights(fusion),
             _ => (std::slice::from_ref(whole), None),
         },
         None => (&[], None),
@@ -78,17 +110,23 @@ pub(super) fn info(query: &Query, program: &Program, parameters: &Parameters) ->
     let take = top.or_else(|| window.and_then(|clause| resolve_count(&clause.limit, parameters)));
     let requires_global_statistics = components.iter().any(|component| component.full_text.is_some());
     HybridSearchInfo {
-        global_statistics_query: if requires_global_statistics {
-            statistics(query, &components)
-        } else {
-            String::new()
-        },
+        global_statistics_query: statistics(query, &components),
         component_queries: (0..components.len())
             .map(|index| component_query(query, &components, index, skip, take))
             .collect(),
-        component_weights: match (weights, ranking) {
-            (Some(_), Some(ranking)) => ranking.weights.clone(),
+        component_weights: match (weights.map(|weights| &weights.kind), ranking) {
+            (Some(ExprKind::Array(_) | ExprKind::Parameter(_)), Some(ranking)) => ranking.weights.clone(),
             _ => Vec::new(),
+        },
+        full_text_terms: components
+            .iter()
+            .filter_map(|component| component.full_text.as_ref())
+            .map(|(text, terms)| searched(text, terms, parameters))
+            .collect::<Option<_>>()
+            .unwrap_or_default(),
+        combination: match ranked {
+            Some(item) if is_call_to(&item.expr, "COMBINEDSCORE") => Combination::CombinedScore,
+            _ => Combination::Rrf,
         },
         skip,
         take,
@@ -139,10 +177,11 @@ fn component(
                 RankComponent::Vector { direction, .. } => *direction,
                 RankComponent::FullText { .. } => Direction::Descending,
             };
-            // The worst possible score of either order.
-            let worst = if direction == Direction::Ascending { f64::MAX } else { f64::MIN };
+            // The worst possible score of either order, nearly.
+            let worst = if direction == Direction::Ascending { WORST_SCORE } else { -WORST_SCORE };
             let fallback = Number::Double(worst);
-            Component { score: score.clone(), direction, fallback, written_direction: None, full_text: None }
+            let score = call("_VectorScore", arguments.to_vec());
+            Component { score, direction, fallback, written_direction: None, full_text: None }
         }
     }
 }
@@ -180,7 +219,62 @@ fn literal(value: &Value) -> Expr {
     })
 }
 
-/// Counts documents, words and hits over all documents the filter keeps.
+/// The path and terms of a full-text component, as clients may use them.
+fn searched(text: &Expr, terms: &[Expr], parameters: &Parameters) -> Option<FullTextTerms> {
+    // An array's place is padded to the width of the service's buffer.
+    let place = |number: Number| Value::from(format!("[{:>64}]", number.as_f64()).as_str());
+    let mut path = Vec::new();
+    let mut part = text;
+    loop {
+        part = match &part.kind {
+            ExprKind::Member { base, name, .. } => {
+                path.push(Value::String(name.text.clone()));
+                base
+            }
+            ExprKind::Index { base, index } => {
+                if let ExprKind::Literal(Literal::Number(number)) = &index.kind {
+                    path.push(place(*number));
+                }
+                base
+            }
+            ExprKind::Identifier(_) => break,
+            _ => return None,
+        };
+    }
+    if path.is_empty() {
+        return None;
+    }
+    path.reverse();
+    let term = |term: &Expr| {
+        let mut entry = Object::new();
+        match &term.kind {
+            ExprKind::Literal(Literal::String(text)) => entry.set("term", Value::String(text.clone())),
+            ExprKind::Object(members) => {
+                for (name, value) in members {
+                    let value = match &value.kind {
+                        ExprKind::Literal(Literal::String(text)) => Value::String(text.clone()),
+                        ExprKind::Literal(Literal::Number(number)) => Value::Number(*number),
+                        _ => continue,
+                    };
+                    entry.set(&*name.text, value);
+                }
+            }
+            ExprKind::Parameter(name) => {
+                let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
+                match found.map(|(_, value)| value) {
+                    Some(Value::Object(object)) => entry = object.clone(),
+                    Some(value) => entry.set("term", value.clone()),
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+        Value::from(entry)
+    };
+    Some(FullTextTerms { path, terms: terms.iter().map(term).collect() })
+}
+
+/// Counts documents, words and hits over all documents.
 fn statistics(query: &Query, components: &[Component]) -> String {
     let entries =
         components.iter().filter_map(|component| component.full_text.as_ref()).map(|(text, terms)| {
@@ -199,9 +293,10 @@ fn statistics(query: &Query, components: &[Component]) -> String {
         aliased(call("COUNT", vec![one]), "documentCount"),
         aliased(expr(ExprKind::Array(entries.collect())), "fullTextStatistics"),
     ]);
+    counting.filter = None;
     counting.order_by = None;
     counting.offset_limit = None;
-    printer::query(&counting)
+    printer::planned(&counting)
 }
 
 fn component_query(
@@ -254,8 +349,9 @@ fn component_query(
     let mut conditions: Vec<Expr> = query.filter.clone().into_iter().collect();
     conditions.push(filter_placeholder());
     rewritten.filter = Some(conjunction(conditions));
-    let item = OrderItem { expr: component.score.clone(), direction: component.written_direction };
-    rewritten.order_by = Some(OrderBy { rank: false, items: vec![item] });
-    info.rewritten_query = printer::query(&rewritten);
+    let span = crate::ast::Span::default();
+    let item = OrderItem { expr: component.score.clone(), direction: component.written_direction, span };
+    rewritten.order_by = Some(OrderBy { rank: false, items: vec![item], span });
+    info.rewritten_query = printer::planned(&rewritten);
     info
 }

@@ -11,7 +11,7 @@ use orrery_model::partition_key::{EffectiveKey, PartitionKey, PartitionKeyDefini
 use orrery_model::{Object, Value};
 
 pub use features::Features;
-pub use hybrid::HybridSearchInfo;
+pub use hybrid::{Combination, FullTextTerms, HybridSearchInfo};
 
 use crate::aggregate::Aggregate;
 use crate::ast::{Direction, Query};
@@ -19,7 +19,9 @@ use crate::check;
 use crate::compile::{ComputedProperty, Parameters, Settings};
 use crate::context::Policies;
 use crate::error::QueryError;
-use crate::filter::{End, KeyRestriction, OrderedKeys, key_restriction, ordered_keys};
+use crate::filter::{
+    End, KeyRestriction, OrderedKeys, Verdict, key_restriction, keys_restriction, ordered_keys, verdict,
+};
 use crate::program::Program;
 
 /// What a query is planned against.
@@ -88,11 +90,14 @@ pub struct QueryInfo {
     /// The alias of a count over distinct rows; empty for VALUE.
     pub dcount_alias: Option<String>,
     pub has_non_streaming_order_by: bool,
+    /// Whether a FROM subquery collects rows of all documents, which clients cannot merge: run range by range, the
+    /// plan is right only where one range holds everything.
+    pub requires_extended_plan: bool,
 }
 
 /// Plans a query text.
 pub fn plan(text: &str, request: PlanRequest<'_>) -> Result<Plan, Vec<QueryError>> {
-    let query = check::parse(text)?;
+    let query = check::parse_with(text, request.parameters)?;
     plan_query(&query, request)
 }
 
@@ -112,7 +117,7 @@ pub fn plan_ordered(
     request: PlanRequest<'_>,
     paths: Vec<Vec<Box<str>>>,
 ) -> Result<(Plan, Option<Vec<OrderedKeys>>), Vec<QueryError>> {
-    let query = check::parse(text)?;
+    let query = check::parse_with(text, request.parameters)?;
     let count = paths.len();
     let mut keys = None;
     let mut plan = plan_query_where(&query, request, |program| {
@@ -161,7 +166,21 @@ pub fn plan_query_where(
     let settings =
         Settings { parameters: request.parameters, computed: request.computed, policies: request.policies };
     let program = Program::compile(query, settings)?;
-    let restriction = restrict(&program);
+    let mut restriction = restrict(&program);
+    if !program.reads_documents && query.from.is_some() {
+        // The rows come from the text alone, yet every range is asked: so the service plans it.
+        restriction = KeyRestriction::All;
+    }
+    if query.from.is_some() {
+        let paths = request.definition.map_or_else(Vec::new, |definition| {
+            definition.paths().iter().map(|path| path.segments().to_vec()).collect()
+        });
+        match verdict(&program, &paths) {
+            Verdict::Never => restriction = KeyRestriction::None,
+            Verdict::Keys(keys) => restriction = keys_restriction(keys),
+            Verdict::Unknown => {}
+        }
+    }
     let single_key = match (&restriction, request.definition) {
         (KeyRestriction::None, _) => true,
         (KeyRestriction::Keys(keys), Some(definition)) => keys.len() == 1 && definition.is_full(&keys[0]),
@@ -170,7 +189,9 @@ pub fn plan_query_where(
     let info = if program.rank.is_some() {
         PlanInfo::Hybrid(hybrid::info(query, &program, request.parameters))
     } else {
-        PlanInfo::Query(rewrite::info(query, &program, single_key, request.parameters)?)
+        let never = restriction == KeyRestriction::None;
+        let target = rewrite::Target { program: &program, single_key, never, parameters: request.parameters };
+        PlanInfo::Query(rewrite::info(query, &target)?)
     };
     request.features.check(&info)?;
     let ranges = ranges(&restriction, request.definition);

@@ -1,14 +1,13 @@
 //! The text that is sent to each range, and what is left to do with its rows.
 
-use std::collections::HashSet;
-
 use super::{DistinctType, QueryInfo};
 use crate::aggregate::Aggregate;
 use crate::ast::{
-    self, Call, Collection, Count, CountValue, Expr, ExprKind, Literal, LogicalOperator, Name, OffsetLimit,
-    Query, SelectItem, Selection, Span,
+    self, Call, Collection, Count, CountValue, Direction, Expr, ExprKind, Literal, LogicalOperator, Name,
+    OffsetLimit, Query, SelectItem, Selection, Span,
 };
-use crate::check::{aggregate_of, has_aggregate, is_grouped, source_alias};
+use crate::check::order::{self, OrderKind};
+use crate::check::{aggregate_of, has_aggregate, is_call_to, is_grouped, selects_aggregate};
 use crate::compile::{Parameters, resolve_count};
 use crate::error::QueryError;
 use crate::limits;
@@ -20,82 +19,82 @@ const FILTER_PLACEHOLDER: &str = "({documentdb-formattableorderbyquery-filter})"
 
 const COMPOSITION: &str = "Compositions of aggregates and other expressions are not allowed.";
 
-/// Plans a query that is not ranked. `single_key`: one logical partition answers it all.
-pub(super) fn info(
-    query: &Query,
-    program: &Program,
-    single_key: bool,
-    parameters: &Parameters,
-) -> Result<QueryInfo, Vec<QueryError>> {
+/// What a query is rewritten for.
+pub(super) struct Target<'t> {
+    pub(super) program: &'t Program,
+    /// One logical partition answers it all.
+    pub(super) single_key: bool,
+    /// No document can match.
+    pub(super) never: bool,
+    pub(super) parameters: &'t Parameters,
+}
+
+/// Plans a query that is not ranked.
+pub(super) fn info(query: &Query, target: &Target<'_>) -> Result<QueryInfo, Vec<QueryError>> {
+    let &Target { single_key, parameters, .. } = target;
     let has_select_value = matches!(query.select.selection, Selection::Value(_));
-    let mut info = QueryInfo { has_select_value, ..QueryInfo::default() };
-    if !program.reads_documents {
+    let requires_extended_plan = requires_extended_plan(query);
+    let mut info = QueryInfo { has_select_value, requires_extended_plan, ..QueryInfo::default() };
+    if query.from.is_none() {
         // Evaluated by whoever is asked, completely.
         return Ok(info);
     }
-    if program.block.collects_first {
-        return collected(query, info, single_key);
+    let order_kind = order::kind(query, Some(parameters));
+    info.has_non_streaming_order_by = matches!(order_kind, OrderKind::OneRow | OrderKind::Vector);
+    if query.select.distinct {
+        info.distinct_type = DistinctType::Unordered;
+    }
+    let sorts_one_row = order_kind == OrderKind::OneRow;
+    if target.never && !sorts_one_row && !query.select.distinct {
+        info.has_non_streaming_order_by = false;
+        return Ok(info);
+    }
+    if let Some(inner) = distinct_count(query) {
+        info.distinct_type = DistinctType::Unordered;
+        info.dcount_alias = Some(match &query.select.selection {
+            Selection::List(items) => ast::column_names(items).swap_remove(0),
+            _ => String::new(),
+        });
+        info.rewritten_query = printer::planned(inner);
+        return Ok(info);
     }
     info.top = query.select.top.as_ref().and_then(|top| resolve_count(top, parameters));
-    let grouped = is_grouped(query);
-    let merges_rows = grouped || query.select.distinct;
+    let aggregated = selects_aggregate(query);
+    // Counted after the merge only.
+    let merges_rows = query.select.distinct || !query.group_by.is_empty() || (aggregated && has_select_value);
+    let mut rewritten = query.clone();
     if let Some(clause) = &query.offset_limit
         && (merges_rows || !single_key)
     {
         info.offset = resolve_count(&clause.offset, parameters);
         info.limit = resolve_count(&clause.limit, parameters);
     }
-    let mut rewritten = query.clone();
     if merges_rows {
-        // Counted after the merge only.
         rewritten.select.top = None;
         rewritten.offset_limit = None;
     } else if let (Some(offset), Some(limit)) = (info.offset, info.limit) {
-        rewritten.offset_limit = Some(first_rows(offset.saturating_add(limit).min(limits::COUNT_MAX)));
+        rewritten.offset_limit = Some(first_rows(offset.wrapping_add(limit) & limits::COUNT_MAX));
     }
-    if grouped {
-        match aggregates(query, &mut info, &mut rewritten) {
-            Ok(()) => {}
-            // One logical partition can evaluate any composition, and its text needs no rewriting.
-            Err(_) if single_key => return Ok(QueryInfo { has_select_value, ..QueryInfo::default() }),
-            Err(error) => return Err(vec![error]),
-        }
-        let count =
-            info.group_by_alias_to_aggregate.iter().filter(|(_, aggregate)| aggregate.is_some()).count();
-        if count > limits::MERGED_AGGREGATES_MAX && !single_key {
-            return Err(vec![QueryError::text(format!(
-                "The query has more aggregates than a cross-partition query may have. The allowed limit is {}.",
-                limits::MERGED_AGGREGATES_MAX
-            ))]);
-        }
-    } else {
-        if query.select.distinct {
-            info.distinct_type = DistinctType::Unordered;
-        }
-        order(query, program, &mut info, &mut rewritten);
+    if aggregated {
+        aggregates(query, &mut info, &mut rewritten).map_err(|error| vec![error])?;
+    } else if query.order_by.is_some() {
+        order(query, target, &mut info, &mut rewritten);
+    } else if !query.group_by.is_empty() {
+        aggregates(query, &mut info, &mut rewritten).map_err(|error| vec![error])?;
     }
     if rewritten != *query {
-        if let Some(top) = info.top.filter(|_| rewritten.select.top.is_some()) {
-            rewritten.select.top = Some(count(top));
-        }
-        info.rewritten_query = printer::query(&rewritten);
+        info.rewritten_query = printer::planned(&rewritten);
     }
     Ok(info)
 }
 
-/// A query over rows that a FROM subquery collects from all documents. Only the count of distinct
-/// rows can be merged by clients.
-fn collected(query: &Query, mut info: QueryInfo, single_key: bool) -> Result<QueryInfo, Vec<QueryError>> {
-    if single_key {
-        return Ok(info);
-    }
-    let refused = || vec![QueryError::text(COMPOSITION)];
-    let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
-    let [source] = sources else {
-        return Err(refused());
+/// The subquery whose distinct rows are all that the query counts: `SELECT COUNT(1) FROM (SELECT DISTINCT …)`.
+fn distinct_count(query: &Query) -> Option<&Query> {
+    let [source] = &query.from.as_ref()?.sources[..] else {
+        return None;
     };
     let Collection::Subquery(inner) = &source.collection else {
-        return Err(refused());
+        return None;
     };
     let plain_outer = query.filter.is_none()
         && query.group_by.is_empty()
@@ -111,20 +110,24 @@ fn collected(query: &Query, mut info: QueryInfo, single_key: bool) -> Result<Que
         }
         _ => false,
     };
-    let alias = match &query.select.selection {
-        Selection::Value(expr) if is_count(expr) => String::new(),
-        Selection::List(items) if items.len() == 1 && is_count(&items[0].expr) => {
-            ast::column_names(items).swap_remove(0)
-        }
-        _ => return Err(refused()),
+    let counts = match &query.select.selection {
+        Selection::Value(expr) => is_count(expr),
+        Selection::List(items) => items.len() == 1 && is_count(&items[0].expr),
+        Selection::Star(_) => false,
     };
-    if !plain_outer || !inner.select.distinct || is_grouped(inner) {
-        return Err(refused());
-    }
-    info.distinct_type = DistinctType::Unordered;
-    info.dcount_alias = Some(alias);
-    info.rewritten_query = printer::query(inner);
-    Ok(info)
+    (plain_outer && counts && inner.select.distinct && !is_grouped(inner)).then_some(inner)
+}
+
+/// Whether rows of a FROM subquery depend on documents of all ranges together, which no client can merge.
+fn requires_extended_plan(query: &Query) -> bool {
+    distinct_count(query).is_none()
+        && query.from.iter().flat_map(|from| &from.sources).any(|source| match &source.collection {
+            Collection::Subquery(inner) => {
+                inner.from.is_some() && (inner.select.distinct || is_grouped(inner))
+                    || requires_extended_plan(inner)
+            }
+            Collection::Path { .. } => false,
+        })
 }
 
 pub(super) fn count(value: u64) -> Count {
@@ -132,49 +135,79 @@ pub(super) fn count(value: u64) -> Count {
 }
 
 pub(super) fn first_rows(rows: u64) -> OffsetLimit {
-    OffsetLimit { offset: count(0), limit: count(rows) }
+    OffsetLimit { offset: count(0), limit: count(rows), span: Span::default() }
 }
 
-fn order(query: &Query, program: &Program, info: &mut QueryInfo, rewritten: &mut Query) {
+fn order(query: &Query, target: &Target<'_>, info: &mut QueryInfo, rewritten: &mut Query) {
     let Some(order_by) = &query.order_by else {
         return;
     };
-    info.order_by = program.block.order.iter().map(|key| key.direction).collect();
+    let compiled = &target.program.block.order;
+    info.order_by = (order_by.items.iter().enumerate())
+        .map(|(index, item)| match compiled.get(index) {
+            Some(key) => key.direction,
+            None if is_call_to(&item.expr, "VECTORDISTANCE") => Direction::Descending,
+            None => item.direction.unwrap_or_default(),
+        })
+        .collect();
     info.order_by_expressions = order_by.items.iter().map(|item| printer::expression(&item.expr)).collect();
-    info.has_non_streaming_order_by = program.block.order.iter().any(|key| key.undefined_last);
     if query.select.distinct && projects_order_keys(query) {
         info.distinct_type = DistinctType::Ordered;
     }
     let root = root_alias(query);
     let keys: Vec<Expr> = order_by.items.iter().map(|item| item.expr.clone()).collect();
-    rewritten.select.distinct = false;
-    rewritten.select.selection = ordered_selection(&root, &keys, payload(&query.select.selection, &root));
+    let mut content = payload(&query.select.selection, &root);
     let mut conditions = Vec::new();
     conditions.extend(query.filter.clone());
     conditions.push(expr(ExprKind::Placeholder(FILTER_PLACEHOLDER.into())));
-    if let Selection::Value(value) = &query.select.selection {
+    if !query.group_by.is_empty() {
+        grouped_columns(query, info);
+        content = expr(ExprKind::Object(vec![
+            ("groupByItems".into(), items(&query.group_by)),
+            ("payload".into(), content),
+        ]));
+    } else if let Selection::Value(value) = &query.select.selection {
         conditions.push(call("IS_DEFINED", vec![value.clone()]));
     }
+    rewritten.select.distinct = false;
+    rewritten.select.selection = ordered_selection(&root, &keys, content);
     rewritten.filter = Some(conjunction(conditions));
 }
 
-/// Whether equal rows are neighbours in the order: the projection is exactly the sort keys.
-fn projects_order_keys(query: &Query) -> bool {
-    let keys = query.order_by.as_ref().map_or(&[][..], |order_by| &order_by.items);
-    let projected: Vec<&Expr> = match &query.select.selection {
-        Selection::Star(_) => return false,
-        Selection::Value(value) => vec![value],
-        Selection::List(items) => items.iter().map(|item| &item.expr).collect(),
-    };
-    let keys: HashSet<String> = keys.iter().map(|key| printer::expression(&key.expr)).collect();
-    let projected: HashSet<String> = projected.into_iter().map(printer::expression).collect();
-    keys == projected
+/// What a client needs to know to group rows again.
+fn grouped_columns(query: &Query, info: &mut QueryInfo) {
+    info.group_by_expressions = query.group_by.iter().map(printer::expression).collect();
+    if let Selection::List(columns) = &query.select.selection {
+        info.group_by_aliases = ast::column_names(columns);
+        info.group_by_alias_to_aggregate =
+            info.group_by_aliases.iter().map(|name| (name.clone(), None)).collect();
+    }
 }
 
-/// The name of the document whose `_rid` orders ties.
+/// Whether equal rows are neighbours in the order: the row is exactly the one sort key.
+fn projects_order_keys(query: &Query) -> bool {
+    let keys = query.order_by.as_ref().map_or(&[][..], |order_by| &order_by.items);
+    match (&query.select.selection, keys) {
+        (Selection::Value(value), [key]) => printer::expression(value) == printer::expression(&key.expr),
+        _ => false,
+    }
+}
+
+/// The name of the document whose `_rid` orders ties: the first source's alias, or what an iteration begins at.
 pub(super) fn root_alias(query: &Query) -> String {
-    let first = query.from.as_ref().and_then(|from| from.sources.first());
-    first.and_then(source_alias).unwrap_or("root").to_owned()
+    fn of(query: &Query) -> Option<&str> {
+        let source = query.from.as_ref()?.sources.first()?;
+        if !source.iterate
+            && let Some(alias) = &source.alias
+        {
+            return Some(&alias.text);
+        }
+        match &source.collection {
+            Collection::Path { root, .. } => Some(&root.text),
+            Collection::Subquery(inner) => of(inner),
+        }
+    }
+    of(query).unwrap_or("root").to_owned()
 }
 
 /// `c._rid, [{"item": key}, …] AS orderByItems, payload AS payload`.
@@ -185,7 +218,7 @@ pub(super) fn ordered_selection(root: &str, keys: &[Expr], payload: Expr) -> Sel
         quoted: false,
     };
     Selection::List(vec![
-        SelectItem { expr: expr(rid), alias: None },
+        SelectItem { expr: expr(rid), alias: None, quoted: false },
         aliased(items(keys), "orderByItems"),
         aliased(payload, "payload"),
     ])
@@ -198,7 +231,8 @@ pub(super) fn payload(selection: &Selection, root: &str) -> Expr {
         Selection::Value(value) => value.clone(),
         Selection::List(columns) => {
             let names = ast::column_names(columns);
-            let members = names.into_iter().zip(columns).map(|(name, item)| (name.into(), item.expr.clone()));
+            let members =
+                names.into_iter().zip(columns).map(|(name, item)| (name.as_str().into(), item.expr.clone()));
             expr(ExprKind::Object(members.collect()))
         }
     }
@@ -226,7 +260,7 @@ fn aggregates(query: &Query, info: &mut QueryInfo, rewritten: &mut Query) -> Res
                 info.group_by_alias_to_aggregate.push((name.clone(), aggregate));
                 let value =
                     partial.map_or_else(|| item.expr.clone(), |(_, members)| expr(ExprKind::Object(members)));
-                members.push((name.into(), value));
+                members.push((name.as_str().into(), value));
             }
             expr(ExprKind::Object(members))
         }
@@ -238,15 +272,10 @@ fn aggregates(query: &Query, info: &mut QueryInfo, rewritten: &mut Query) -> Res
     } else {
         Selection::List(vec![aliased(payload, "payload")])
     };
-    if query.select.distinct {
-        // Repetitions among merged groups are dropped by the client.
-        info.distinct_type = DistinctType::Unordered;
-        rewritten.select.distinct = false;
-    }
     Ok(())
 }
 
-type Members = Vec<(Box<str>, Expr)>;
+type Members = Vec<(Name, Expr)>;
 
 /// What a range computes of an aggregate so that the parts can be merged.
 fn partial(value: &Expr) -> Result<Option<(Aggregate, Members)>, QueryError> {
@@ -265,7 +294,7 @@ fn partial(value: &Expr) -> Result<Option<(Aggregate, Members)>, QueryError> {
         }
         Aggregate::Min | Aggregate::Max => {
             let name = if aggregate == Aggregate::Min { "min" } else { "max" };
-            let parts = vec![(name.into(), value.clone()), ("count".into(), of("COUNT"))];
+            let parts = vec![(name.into(), of(aggregate.name())), ("count".into(), of("COUNT"))];
             vec![("item".into(), value.clone()), ("item2".into(), expr(ExprKind::Object(parts)))]
         }
         _ => vec![("item".into(), value.clone())],
@@ -300,5 +329,5 @@ pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
 }
 
 pub(super) fn aliased(value: Expr, alias: &str) -> SelectItem {
-    SelectItem { expr: value, alias: Some(Name { text: alias.into(), span: Span::default() }) }
+    SelectItem { expr: value, alias: Some(alias.into()), quoted: false }
 }

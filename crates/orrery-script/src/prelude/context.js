@@ -1,6 +1,6 @@
-// The server-side programming interface: getContext(), the collection, request and response, console, and `__`.
-// Calls on the collection are queued; the server carries them out one after the other once the script's function
-// has returned, and hands each answer to its callback. Data crosses to the server as JSON text only.
+// The server-side API: getContext(), the collection, request and response, console, and `__`.
+// Calls on the collection are queued. The server executes them one by one after the script's function has returned,
+// and passes each result to its callback. Data crosses to the server only as JSON text.
 (function (native, setupText) {
   "use strict";
   const { parse, stringify } = JSON;
@@ -118,7 +118,7 @@
     return true;
   }
 
-  /// What most calls do with their answer.
+  /// How most calls handle their result.
   function resourceTo(callback) {
     return function (error, answer) {
       if (callback === undefined) {
@@ -337,7 +337,7 @@
     }
     return rows;
   }
-  // Each stage takes its own arguments off the front and gives what it does to a feed.
+  // Each stage consumes its own arguments and returns its effect on a feed.
   const stages = {
     filter(take) {
       const predicate = needFunction(take());
@@ -399,7 +399,7 @@
       response.message.appendBody(stringify(feed));
     };
   }
-  // Reads items until a page is full of what the stages leave of them. A sort has to see everything first.
+  // Reads items until the stages have filled a page. A sort has to see all items first.
   function start(chain, options, callback) {
     [options, callback] = optionsAndCallback(options, callback);
     const answer = answerTo(callback);

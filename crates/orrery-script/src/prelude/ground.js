@@ -1,5 +1,5 @@
-// What every script finds changed in the language: errors with a number, time and randomness from the server,
-// and builtins that cannot run away. Runs before the first line of a script, in the script's own realm.
+// Changes to the language that every script sees: errors with a number, time and randomness from the server, and
+// builtins that respect the time limit. Runs before the first line of a script, in the script's own realm.
 (function (native) {
   "use strict";
   const { construct, apply, ownKeys } = Reflect;
@@ -10,7 +10,7 @@
     defineProperty(target, name, { value, writable: true, configurable: true, enumerable });
   }
 
-  // Scripts write `new Error(404, "text")`: the number becomes the sub-status of the answer.
+  // Scripts write `new Error(404, "text")`: the number becomes the sub-status of the response.
   const NativeError = Error;
   function ServerError(...given) {
     const numbered = given.length > 1 && typeof given[0] === "number";
@@ -46,13 +46,13 @@
   replace(globalThis, "Date", ServerDate);
   replace(Math, "random", function () { return random(); });
 
-  // Nothing in here may reach outside, and shared memory could stop a thread for good.
+  // Nothing in here may reach outside, and shared memory could block a thread forever.
   for (const name of ["Atomics", "SharedArrayBuffer", "performance", "gc", "navigator", "queueMicrotask"]) {
     delete globalThis[name];
   }
 
-  // The engine looks at the clock only after thousands of steps, and a step may be a builtin that goes through
-  // millions of elements. So builtins are weighed by what they are given, and enough weight is a look at the clock.
+  // The engine checks the clock only every few thousand steps, and one step may be a builtin that visits millions of
+  // elements. So builtins are weighted by their arguments, and enough weight triggers a clock check.
   const FUEL = 512;
   let fuel = FUEL;
   const { check, isPlainArray, isProxy } = native;
@@ -94,7 +94,7 @@
     });
   }
 
-  // Loops over a length that is not one of a real array, or over a huge one without elements, are never looked into.
+  // A loop over the length of something that is not a real array, or of a huge sparse one, never checks the clock.
   const LONGEST = 1 << 22;
   function tooLong() {
     throw new RangeError("The array or string is too long for this function.");
@@ -106,7 +106,7 @@
     if (isPlainArray(value)) {
       return value.length <= LONGEST;
     }
-    // Anything but a plain number may be another one when the builtin looks for itself.
+    // Anything but a plain number may have changed by the time the builtin reads it.
     const length = isProxy(value) ? undefined : getOwnPropertyDescriptor(value, "length");
     return length !== undefined && typeof length.value === "number" && length.value <= LONGEST;
   }
@@ -187,7 +187,7 @@
     return text;
   }));
 
-  // Looking for a long text in a long text takes their product.
+  // Searching a long string in a long string takes time proportional to their product.
   const PRODUCT_MAX = 2 ** 31;
   for (const name of ["indexOf", "lastIndexOf", "includes", "split", "replace", "replaceAll"]) {
     const builtin = String.prototype[name];
@@ -210,8 +210,8 @@
     }));
   }
 
-  // Numbers of any size: one operator on large ones takes seconds, and nothing can stop it. No documentation
-  // of the service's scripts names them. Literals are refused where text becomes code, which is also here.
+  // BigInt: one operator on large values takes seconds and cannot be interrupted. The service's documentation of scripts
+  // does not mention it. Literals are refused wherever text becomes code, which includes this place.
   for (const name of ["BigInt", "BigInt64Array", "BigUint64Array"]) {
     delete globalThis[name];
   }

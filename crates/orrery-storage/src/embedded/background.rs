@@ -1,30 +1,31 @@
-//! The threads beside the committer: one writes sealed memtables to tables, one merges tables and removes
-//! what destroyed partitions left behind.
+//! The background threads: the flusher writes sealed memtables to tables, the merger compacts tables and sweeps
+//! destroyed partitions.
+//!
+//! Waiting never forms a cycle (`docs/design/0002-group-commit.md` has the drawing):
+//!
+//! * callers wait for the committer;
+//! * the committer waits for the flusher (too many sealed memtables), the merger (too many young tables) and the disk;
+//! * the flusher and the merger wait for the disk only. Requests to the committer are posted to its queue, which
+//!   always accepts them, and its reply arrives as an event.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::oneshot;
 
-use super::layout::{self, Slot};
 use super::shared::{Shared, Task};
-use super::{journal, tree};
-use crate::contract::{Direction, KeyRange, Scan, Want};
+use super::sweep::{Next, Sweeper};
+use super::{journal, layout, tree, watchdog};
 use crate::transaction::panic_text;
 
-/// Sealed memtables that may wait for the disk before writers have to.
+/// Sealed memtables that may be pending before writers have to wait.
 const SEALED_MAX: usize = 2;
 
-/// Young tables that may wait to be merged before writers have to: each one makes every read slower.
+/// Young (level 0) runs that may be pending before writers have to wait: each one slows down every read.
 const YOUNG_RUNS_MAX: usize = 20;
-
-/// Entries of a destroyed partition that are removed in one batch: some ten milliseconds of the committer.
-const SWEEP_ENTRIES: usize = 1000;
 
 #[derive(Default)]
 pub(super) struct Background {
@@ -33,25 +34,44 @@ pub(super) struct Background {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is a separate event")]
 struct Work {
-    /// Journals whose memtables are sealed, oldest first.
+    /// Journals of sealed memtables, oldest first.
     sealed_journals: VecDeque<PathBuf>,
     merge_due: bool,
-    dead_slots: Vec<Slot>,
-    /// Why tables cannot be merged any more.
+    /// Slots have died since the sweeper last looked.
+    slots_died: bool,
+    /// The outcome of the sweeper's last batch: whether it is durable.
+    batch_ended: Option<bool>,
+    /// Why merging has stopped.
     merge_fault: Option<String>,
+    /// The flusher pauses until the disk has space again.
+    flush_waits: bool,
     stopping: bool,
 }
 
 impl Background {
-    /// A memtable was sealed, and this is its journal.
+    /// Hands a sealed memtable to the flusher, by its journal.
     pub(super) fn memtable_sealed(&self, journal: PathBuf) {
-        self.work.lock().sealed_journals.push_back(journal);
+        let mut work = self.work.lock();
+        // The flusher deletes journals from the front: out of order it would delete one that is still needed.
+        let newest = work.sealed_journals.back().and_then(|path| layout::journal_number(path));
+        let number = layout::journal_number(&journal);
+        assert!(newest < number, "journals are sealed in order: {newest:?}, then {number:?}");
+        work.sealed_journals.push_back(journal);
+        drop(work);
         self.changed.notify_all();
     }
 
-    pub(super) fn sweep(&self, slot: Slot) {
-        self.work.lock().dead_slots.push(slot);
+    /// Wakes the sweeper: the tree has a new dead slot.
+    pub(super) fn slot_died(&self) {
+        self.work.lock().slots_died = true;
+        self.changed.notify_all();
+    }
+
+    /// The committer has processed a sweep batch; `done` says whether it is durable.
+    pub(super) fn sweep_batch_ended(&self, done: bool) {
+        self.work.lock().batch_ended = Some(done);
         self.changed.notify_all();
     }
 
@@ -60,57 +80,94 @@ impl Background {
         self.changed.notify_all();
     }
 
+    /// Retries flushing and merging after the disk was full.
+    pub(super) fn retry(&self) {
+        let mut work = self.work.lock();
+        work.flush_waits = false;
+        work.merge_due = true;
+        drop(work);
+        self.changed.notify_all();
+    }
+
+    /// Sleeps; returns `false` immediately when the store is closing.
+    pub(super) fn pause(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut work = self.work.lock();
+        while !work.stopping && !self.changed.wait_until(&mut work, until).timed_out() {}
+        !work.stopping
+    }
+
     pub(super) fn is_stopping(&self) -> bool {
         self.work.lock().stopping
     }
 
-    /// Makes all threads look around, at the store's health for example.
+    /// Makes all threads re-check their conditions, for example the store's health.
     pub(super) fn wake(&self) {
-        // Whoever holds the lock has looked already and is not waiting yet: it must not miss this.
+        // A thread that holds the lock may have checked its condition but not be waiting yet. Acquiring the lock
+        // first makes sure that it does not miss the notification.
         drop(self.work.lock());
         self.changed.notify_all();
     }
 }
 
-/// Makes the committer wait while the disk is behind. Without it memory would grow without bound.
-pub(super) fn wait_for_room(shared: &Shared) {
+/// Backpressure: blocks the committer while flushing or merging is behind. Without it memory would grow without bound.
+pub(super) fn wait_for_backlog(shared: &Shared) {
     let mut work = shared.background.work.lock();
-    let crowded =
+    let is_behind =
         || shared.tree.sealed_memtables() >= SEALED_MAX || shared.tree.young_runs() >= YOUNG_RUNS_MAX;
-    while crowded() && !shared.health.is_failed() && !work.stopping {
+    shared.threads.committer.set("waiting for tables to be written and merged");
+    while is_behind() && !shared.health.is_failed() && !shared.health.is_full() && !work.stopping {
         if let Some(fault) = work.merge_fault.clone() {
             drop(work);
-            return shared.fail(&format!("tables cannot be merged any more: {fault}"));
+            return shared.fail(&format!("merging tables has stopped: {fault}"));
         }
-        // Woken by every finished flush and merge; the timeout only guards against a lost wake-up.
+        // Every finished flush and merge wakes it; the timeout only guards against a lost wake-up.
         shared.background.changed.wait_for(&mut work, Duration::from_millis(50));
     }
 }
 
-/// Waits until all sealed memtables are in tables, for a clean end.
+/// Waits until all sealed memtables are in tables, for a clean shutdown.
 pub(super) fn wait_for_flush(shared: &Shared) {
     let mut work = shared.background.work.lock();
-    while !work.sealed_journals.is_empty() && !shared.health.is_failed() {
+    // With a full disk the journals stay, and the next start replays them.
+    while !work.sealed_journals.is_empty() && !work.flush_waits && !shared.health.is_failed() {
         shared.background.changed.wait_for(&mut work, Duration::from_millis(50));
     }
 }
 
-/// The life of the thread that writes tables.
+/// The flusher thread.
 pub(super) fn run_flusher(shared: &Arc<Shared>) {
     run_guarded(shared, "writing a table", || {
         loop {
             let count = {
                 let mut work = shared.background.work.lock();
-                while work.sealed_journals.is_empty() && !work.stopping && !shared.health.is_failed() {
+                shared.threads.flusher.set("idle");
+                while (work.sealed_journals.is_empty() || work.flush_waits)
+                    && !work.stopping
+                    && !shared.health.is_failed()
+                {
                     shared.background.changed.wait(&mut work);
                 }
-                work.sealed_journals.len()
+                if work.flush_waits { 0 } else { work.sealed_journals.len() }
             };
             if count == 0 || shared.health.is_failed() {
                 return Ok(());
             }
-            shared.tree.flush().map_err(|error| format!("{error:?}"))?;
-            // Their memtables were sealed before they were announced, so the flush covered them.
+            shared.threads.flusher.set("writing a table");
+            // The table needs about as much space as its journal, which is deleted only afterwards.
+            watchdog::watch_disk(shared);
+            match shared.tree.flush().map_err(tree::TreeError::from) {
+                Ok(()) => {}
+                Err(tree::TreeError::Full(detail)) => {
+                    // Nothing is lost: the journal still has the data. The watchdog triggers the retry.
+                    shared.health.set_full(&format!("writing a table failed: {detail}"));
+                    shared.background.work.lock().flush_waits = true;
+                    shared.background.changed.notify_all();
+                    continue;
+                }
+                Err(tree::TreeError::Io(detail) | tree::TreeError::Damaged(detail)) => return Err(detail),
+            }
+            // A memtable is sealed before its journal is queued, so the flush has covered all `count` of them.
             for _ in 0..count {
                 let journal = shared.background.work.lock().sealed_journals.front().cloned();
                 if let Some(journal) = journal {
@@ -125,105 +182,108 @@ pub(super) fn run_flusher(shared: &Arc<Shared>) {
     });
 }
 
-/// The life of the thread that merges tables and sweeps.
+/// The merger thread, which also sweeps. Merging takes precedence because writers may be waiting for it.
 pub(super) fn run_merger(shared: &Arc<Shared>) {
     run_guarded(shared, "merging tables", || {
+        let mut sweeper = Sweeper::default();
+        let mut next = Next::Wait;
         loop {
-            let (merge, dead_slots) = {
-                let mut work = shared.background.work.lock();
-                while !work.merge_due
-                    && work.dead_slots.is_empty()
-                    && !work.stopping
-                    && !shared.health.is_failed()
-                {
-                    shared.background.changed.wait(&mut work);
-                }
-                if work.stopping || shared.health.is_failed() {
-                    return Ok(());
-                }
-                (std::mem::take(&mut work.merge_due), std::mem::take(&mut work.dead_slots))
-            };
-            if merge {
+            shared.threads.merger.set("idle");
+            let Some(due) = wait_for_merger_work(shared, &next) else { return Ok(()) };
+            shared.threads.merger.set("merging tables");
+            if due.merge {
                 while merge_once(shared)? {
                     shared.background.changed.notify_all();
                 }
                 shared.background.changed.notify_all();
                 request_collection(shared);
             }
-            sweep(shared, dead_slots)?;
+            if due.slots_died {
+                sweeper.begin();
+            }
+            if let Some(done) = due.batch_ended {
+                sweeper.batch_ended(shared, done);
+            }
+            shared.threads.merger.set("sweeping destroyed partitions");
+            next = match sweeper.step(shared) {
+                Ok(next) => next,
+                Err(tree::TreeError::Full(detail)) => {
+                    shared.health.set_full(&format!("merging tables failed: {detail}"));
+                    Next::Wait
+                }
+                Err(_) if shared.tree.is_stopping() => Next::Wait,
+                Err(tree::TreeError::Io(error)) => return Err(error),
+                Err(fault @ tree::TreeError::Damaged(_)) => {
+                    record_merge_fault(shared, fault);
+                    Next::Wait
+                }
+            };
         }
     });
+}
+
+/// Why the merger thread was woken.
+struct MergerWork {
+    merge: bool,
+    slots_died: bool,
+    batch_ended: Option<bool>,
+}
+
+/// Waits until there is something to merge or to sweep; `None` when the thread must exit.
+fn wait_for_merger_work(shared: &Shared, next: &Next) -> Option<MergerWork> {
+    let mut work = shared.background.work.lock();
+    loop {
+        if work.stopping || shared.health.is_failed() {
+            return None;
+        }
+        let sweep_due = match next {
+            Next::Wait => false,
+            Next::At(at) => Instant::now() >= *at,
+            Next::Soon => true,
+        };
+        if work.merge_due || work.slots_died || work.batch_ended.is_some() || sweep_due {
+            return Some(MergerWork {
+                merge: std::mem::take(&mut work.merge_due),
+                slots_died: std::mem::take(&mut work.slots_died),
+                batch_ended: work.batch_ended.take(),
+            });
+        }
+        match next {
+            Next::At(at) => drop(shared.background.changed.wait_until(&mut work, *at)),
+            Next::Wait | Next::Soon => shared.background.changed.wait(&mut work),
+        }
+    }
 }
 
 fn merge_once(shared: &Shared) -> Result<bool, String> {
     let fault = match shared.tree.compact() {
         Ok(merged) => return Ok(merged),
         Err(_) if shared.tree.is_stopping() => return Ok(false),
-        Err(error) => tree::Fault::from(error),
+        Err(error) => tree::TreeError::from(error),
     };
     match fault {
-        tree::Fault::Io(error) => Err(error),
-        // All that is readable stays in service: only when too many tables wait to be merged must writing
-        // end, see `wait_for_room`.
-        fault @ tree::Fault::Damaged(_) => {
-            let error = shared.explain(fault);
-            shared.background.work.lock().merge_fault = Some(error.to_string());
+        tree::TreeError::Io(error) => Err(error),
+        tree::TreeError::Full(detail) => {
+            shared.health.set_full(&format!("merging tables failed: {detail}"));
+            Ok(false)
+        }
+        fault @ tree::TreeError::Damaged(_) => {
+            record_merge_fault(shared, fault);
             Ok(false)
         }
     }
 }
 
-/// Removes all that destroyed partitions held. Interrupted, it begins again at the next start: the record of
-/// a dead slot goes last. Small partitions share a batch, so that dropping hundreds costs few flushes.
-fn sweep(shared: &Shared, slots: Vec<Slot>) -> Result<(), String> {
-    let mut keys = Vec::new();
-    for slot in slots {
-        shared.tree.drop_slot_tables(slot).map_err(|error| format!("{error:?}"))?;
-        loop {
-            let scan = Scan {
-                range: KeyRange::all(),
-                direction: Direction::Forward,
-                entries_max: SWEEP_ENTRIES.saturating_sub(keys.len()).max(1),
-                bytes_max: usize::MAX,
-                want: Want::Keys,
-            };
-            let page = match shared.tree.pin().scan(slot, &scan) {
-                Ok(page) => page,
-                Err(fault @ tree::Fault::Damaged(_)) => {
-                    // Rubbish that cannot be read cannot be removed either. It is out of everyone's way.
-                    let error = shared.explain(fault);
-                    tracing::warn!(%error, slot = slot.0, "entries of a destroyed partition remain");
-                    break;
-                }
-                Err(tree::Fault::Io(error)) => return Err(error),
-            };
-            keys.extend(page.entries.iter().map(|entry| slot.key(&entry.key)));
-            if !page.more {
-                keys.push(layout::dead_slot_key(slot));
-                break;
-            }
-            if !remove(shared, std::mem::take(&mut keys)) {
-                return Ok(());
-            }
-        }
-    }
-    remove(shared, keys);
-    Ok(())
+/// Keeps serving what is readable. Writes only go offline once too many tables wait for a merge that cannot
+/// happen, see `wait_for_backlog`.
+fn record_merge_fault(shared: &Shared, fault: tree::TreeError) {
+    let error = shared.explain(fault);
+    shared.background.work.lock().merge_fault = Some(error.to_string());
 }
 
-/// Waits for each batch, so that a sweep does not crowd out commits. `false`: the store is closing.
-fn remove(shared: &Shared, keys: Vec<Bytes>) -> bool {
-    if keys.is_empty() {
-        return true;
-    }
-    let (reply, done) = oneshot::channel();
-    let queued = shared.queue.push(Task::Sweep { keys, reply }, usize::MAX).is_ok();
-    queued && matches!(done.blocking_recv(), Ok(Ok(()))) && !shared.tree.is_stopping()
-}
-
-/// Between two groups the committer lets go of what the change has replaced.
+/// Asks the committer to free replaced memtables and table lists between two groups.
 fn request_collection(shared: &Shared) {
-    // Refused only by a queue that is closed, and then there is nothing to let go of.
+    // Only a closed queue refuses the task, and then everything is freed anyway.
     drop(shared.queue.push(Task::Collect, usize::MAX));
 }
 
@@ -232,7 +292,7 @@ fn remove_journal(directory: &Path, journal: &Path) -> std::io::Result<()> {
     journal::sync_directory(&layout::journals_path(directory))
 }
 
-/// A fault in the background leaves the store in doubt, so it goes offline.
+/// After an error or a panic in the background the state of the store is in doubt, so writes go offline.
 fn run_guarded(shared: &Shared, what: &str, run: impl FnOnce() -> Result<(), String>) {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => {}

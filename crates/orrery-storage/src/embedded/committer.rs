@@ -1,15 +1,17 @@
-//! The committer: the one thread that writes.
+//! The committer: the only thread that writes.
 //!
-//! It takes all operations that wait, for whatever partition, and runs their decisions in order over an
-//! overlay of what the group has written so far. Then the whole group goes into the journal as one record,
-//! with the new numbers of all partitions it touched, is flushed once, applied to the tree, published, and
-//! only then acknowledged. While the disk works, the next group gathers; there is no timer. A large group is applied
-//! while it is flushed: nobody sees it before it is published.
+//! It takes all pending operations, of any partition, and runs their decisions in order over an overlay of the
+//! group's earlier writes. The group becomes one journal record, together with the new LSNs of all partitions it
+//! touched. The record is fsynced once, applied to the tree and published; only then are the callers answered.
+//! The next group gathers during the fsync, so the disk's latency sets the group size and there is no timer.
+//! A large group is applied while it is being fsynced: readers see nothing of it before it is published.
 //!
-//! A rejected operation waits for the flush as well: it may have seen what its group is about to write.
+//! A rejected operation waits for the fsync too, because its decision may rest on writes of its own group that are
+//! not durable yet.
 //!
-//! If the journal cannot be written nobody knows what is on disk, so the store goes offline: the operations
-//! of that group end as unknown, all later ones as unavailable.
+//! If the fsync fails, the state on disk is unknown and the store takes writes offline: the group's operations end
+//! as unknown, all later ones as unavailable. A broken invariant (an assertion on this path) does the same, rather
+//! than continue on doubtful state.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,23 +23,31 @@ use tokio::sync::oneshot;
 
 use super::Durability;
 use super::background;
+use super::condition::is_fullness;
 use super::journal::Journal;
 use super::layout::{self, PartitionRecord, Slot};
 use super::overlay::Overlay;
 use super::shared::{Partition, Reply, Shared, Task};
 use super::syncer::Syncer;
-use crate::contract::{CommitError, ErasedOp, Lsn, PartitionId, PartitionRef, StoreError};
+use super::watchdog;
+use crate::contract::{CommitError, ErasedOp, Lsn, PartitionId, PartitionRef, StoreError, WriteSet};
 use crate::transaction::{self, panic_text};
 
-/// A group ends here, so that the first of it does not wait for ever. Far beyond what gathers during a flush.
+/// Bounds of a group, so that its first member does not wait forever. Far above what gathers during an fsync.
 const GROUP_TASKS_MAX: usize = 1024;
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// Room that a group gets in advance, at most.
-const ROOM_BYTES_MAX: usize = 1 << 20;
+/// Most memory preallocated for a group.
+const PREALLOCATED_BYTES_MAX: usize = 1 << 20;
 
-/// From so many changes on, filling the memtable takes longer than to let another thread flush meanwhile.
-const BESIDE_CHANGES_MIN: usize = 800;
+/// Groups this large overlap the fsync with the memtable insert. Below, waking the other thread costs more.
+const OVERLAP_CHANGES_MIN: usize = 800;
+
+/// The committer checks the free disk space each time it has written this much.
+const WATCHED_BYTES: usize = 1 << 20;
+
+/// Most that a write may put and still count as a removal.
+const REMOVAL_PUT_BYTES_MAX: usize = 16 << 10;
 
 pub(super) struct Committer {
     shared: Arc<Shared>,
@@ -45,37 +55,39 @@ pub(super) struct Committer {
     syncer: Syncer,
     next_slot: u32,
     short_keys: ShortKeys,
-    /// The size of the last group's record: the next is likely to need as much.
+    /// The size of the last group's record: the next one is likely to need as much.
     last_bytes: usize,
-    /// When the oldest write that is not flushed yet was made, if flushing is relaxed.
+    /// Bytes written since the free disk space was last checked.
+    unwatched_bytes: usize,
+    /// When the oldest write without an fsync was made, under relaxed durability.
     unflushed_since: Option<Instant>,
 }
 
-/// One group in the making.
+/// The group that is being built.
 struct Group {
     overlay: Overlay,
     /// Partitions whose record changes.
     records: HashMap<PartitionId, (Arc<Partition>, PartitionRecord)>,
-    /// What becomes visible once the group is durable.
+    /// Becomes visible once the group is durable.
     created: Vec<Arc<Partition>>,
     destroyed: Vec<(PartitionId, Slot)>,
     next_slot: Option<u32>,
-    answers: Vec<Answer>,
+    replies: Vec<PendingReply>,
 }
 
-/// The newest values of short keys, absent ones included. Operations look at the same few marks of their partition
-/// again and again, which are hardly ever there, and finding out that a key is in no table is the slowest way to read.
-/// All writes pass through the committer, so it always knows better than the tree.
+/// A cache of the newest values of short keys, including absent ones. Operations keep reading the same few marker
+/// keys of their partition, which rarely exist, and proving a key absent from every table is the slowest kind of
+/// read. All writes pass through the committer, so the cache is never stale.
 #[derive(Default)]
 struct ShortKeys(HashMap<Bytes, Option<Bytes>>);
 
 impl ShortKeys {
-    /// With the slot's four bytes.
+    /// Longest key that is cached, including the four bytes of its slot.
     const BYTES_MAX: usize = 8;
     const KEYS_MAX: usize = 4096;
     const VALUE_BYTES_MAX: usize = 256;
 
-    /// `key` with its slot.
+    /// `key` includes the slot.
     fn remember(&mut self, key: &[u8], value: Option<&[u8]>) {
         if key.len() > Self::BYTES_MAX {
             return;
@@ -86,19 +98,28 @@ impl ShortKeys {
             if self.0.len() >= Self::KEYS_MAX {
                 self.0.clear();
             }
-            // Copies, so that nothing large is kept for them.
+            // Copied, because a slice would keep the whole record alive.
             self.0.insert(Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
         }
     }
 }
 
-/// What is told to a caller when the group is durable, or that it failed.
-enum Answer {
-    /// The flag says that the operation writes, so that a failure leaves it in doubt.
+/// Why writing a group to the journal failed.
+struct WriteError {
+    error: std::io::Error,
+    /// The record was written but the fsync failed, so it may or may not be on disk.
+    flushing: bool,
+}
+
+/// The reply to a caller, held back until the group is durable or has failed.
+enum PendingReply {
+    /// The flag says whether the operation writes, in which case a failure leaves it in doubt.
     Commit(oneshot::Sender<Result<Lsn, CommitError>>, Result<Lsn, CommitError>, bool),
     Done(Reply<()>, Result<(), StoreError>),
     Retired(Reply<Lsn>, Result<Lsn, StoreError>),
     Deleted(Reply<usize>, Result<usize, StoreError>),
+    /// For the sweeper.
+    Swept,
 }
 
 impl Committer {
@@ -110,22 +131,25 @@ impl Committer {
             next_slot,
             short_keys: ShortKeys::default(),
             last_bytes: 0,
+            unwatched_bytes: 0,
             unflushed_since: None,
         })
     }
 
-    /// The life of the thread.
+    /// The thread's main function.
     pub(super) fn run(mut self) {
         let result = catch_unwind(AssertUnwindSafe(|| self.serve()));
         if let Err(payload) = result {
             let text = panic_text(payload.as_ref());
             self.shared.fail(&format!("the committer panicked: {text}"));
         }
-        // What was acknowledged under relaxed durability and is not flushed yet.
+        // Relaxed durability: flush what was acknowledged before its fsync.
         if !self.shared.health.is_failed() && self.journal.seal().is_err() {
-            tracing::error!("the journal could not be flushed at the end");
+            tracing::error!("the last fsync of the journal failed at shutdown");
         }
-        self.shared.health.set("it was closed");
+        if !self.shared.health.is_failed() {
+            self.shared.health.close();
+        }
         for task in self.shared.queue.close() {
             refuse(task, &self.shared);
         }
@@ -135,18 +159,25 @@ impl Committer {
     /// Serves groups until the store is closed or fails.
     fn serve(&mut self) {
         loop {
-            let tasks = self.shared.queue.take(GROUP_TASKS_MAX, self.patience());
+            self.shared.threads.committer.set("idle");
+            self.shared.threads.group_ended();
+            let tasks = self.shared.queue.take(GROUP_TASKS_MAX, self.flush_wait());
+            self.shared.threads.group_began();
+            self.shared.threads.committer.set("deciding and writing a group");
             if self.shared.health.is_failed() || self.shared.background.is_stopping() {
                 for task in tasks {
                     refuse(task, &self.shared);
                 }
                 return;
             }
+            // Normally one group; several if the tasks exceed the byte limit of a group.
             let mut tasks = tasks.into_iter();
             while tasks.len() > 0 {
                 if let Some(close) = self.run_group(&mut tasks) {
                     let result = self.finish();
-                    self.shared.health.set("it was closed");
+                    if !self.shared.health.is_failed() {
+                        self.shared.health.close();
+                    }
                     send(close, result);
                     for task in tasks {
                         refuse(task, &self.shared);
@@ -155,15 +186,15 @@ impl Committer {
                 }
             }
             if let Err(error) = self.flush_if_due() {
-                self.shared.fail(&format!("flushing the journal failed: {error}"));
+                self.shared.fail(&format!("fsync of the journal failed: {error}"));
                 return;
             }
         }
     }
 
-    /// Runs one group from the tasks given; answers the request to close, if one is met.
+    /// Runs one group from the tasks; returns the close request if it reaches one.
     fn run_group(&mut self, tasks: &mut std::vec::IntoIter<Task>) -> Option<Reply<()>> {
-        let mut group = Group::with_room(self.last_bytes.min(ROOM_BYTES_MAX));
+        let mut group = Group::with_capacity(self.last_bytes.min(PREALLOCATED_BYTES_MAX));
         let mut close = None;
         let mut collect = false;
         while group.overlay.bytes() < GROUP_BYTES_MAX {
@@ -182,9 +213,9 @@ impl Committer {
             self.shared.fail(&format!("starting a new journal failed: {error}"));
         }
         if collect && !self.shared.health.is_failed() {
-            // No batch is half applied between two groups.
+            // Between two groups no batch is half applied.
             if let Err(error) = self.shared.tree.collect(true) {
-                tracing::warn!(?error, "old table lists could not be removed");
+                tracing::warn!(?error, "cannot remove old table lists");
             }
         }
         close
@@ -192,52 +223,54 @@ impl Committer {
 
     fn run_task(&mut self, group: &mut Group, task: Task) {
         let shared = Arc::clone(&self.shared);
-        let answer = match task {
+        let reply = match task {
             Task::Commit { partition, epoch, mut op, reply } => {
                 partition.leave_queue();
                 let known = &mut self.short_keys;
                 let result = group.commit(&shared, known, &partition, epoch, op.as_mut());
                 let writes = matches!(result, Ok((_, true)));
-                Answer::Commit(reply, result.map(|(lsn, _)| lsn), writes)
+                PendingReply::Commit(reply, result.map(|(lsn, _)| lsn), writes)
             }
-            Task::Create { id, lsn, reply } => Answer::Done(reply, self.create(group, id, lsn)),
+            Task::Create { id, lsn, reply } => PendingReply::Done(reply, self.create(group, id, lsn)),
             Task::Retire { partition, reply } => {
                 let result = group.find(&shared, partition).map(|(found, record)| {
                     let retired = PartitionRecord { epoch: record.epoch + 1, ..record };
                     group.records.insert(found.id, (found, retired));
                     record.lsn
                 });
-                Answer::Retired(reply, result)
+                PendingReply::Retired(reply, result)
             }
             Task::Destroy { id, reply } => {
                 group.destroy(&shared, id);
-                Answer::Done(reply, Ok(()))
+                PendingReply::Done(reply, Ok(()))
             }
             Task::Load { partition, entries, reply } => {
-                let result = group.find(&shared, partition).map(|(found, _)| {
+                let found = self.check_space().and_then(|()| group.find(&shared, partition));
+                let result = found.map(|(found, _)| {
                     for entry in entries {
                         group.overlay.put(found.slot, &entry.key, Some(&entry.value));
                     }
                 });
-                Answer::Done(reply, result)
+                PendingReply::Done(reply, result)
             }
             Task::Delete { partition, keys, reply } => {
                 let result = group.find(&shared, partition);
                 let result = result.and_then(|(found, _)| group.delete_present(&shared, found.slot, &keys));
-                Answer::Deleted(reply, result)
+                PendingReply::Deleted(reply, result)
             }
-            Task::Sweep { keys, reply } => {
+            Task::Sweep { keys } => {
                 for key in keys {
                     group.overlay.put_full(&key, None);
                 }
-                Answer::Done(reply, Ok(()))
+                PendingReply::Swept
             }
             Task::Collect | Task::Close { .. } => return,
         };
-        group.answers.push(answer);
+        group.replies.push(reply);
     }
 
     fn create(&mut self, group: &mut Group, id: PartitionId, lsn: Lsn) -> Result<(), StoreError> {
+        self.check_space()?;
         if let Some((partition, record)) = group.current(&self.shared, id) {
             if lsn > record.lsn {
                 group.records.insert(id, (partition, PartitionRecord { lsn, ..record }));
@@ -245,9 +278,10 @@ impl Committer {
             return Ok(());
         }
         if self.next_slot >= u32::MAX - 1 {
-            return Err(StoreError::Unavailable("all partition slots are used up".to_owned()));
+            return Err(StoreError::Unavailable("all partition slots are used".to_owned()));
         }
         let record = PartitionRecord { slot: Slot(self.next_slot), epoch: 0, lsn };
+        assert!(record.slot != Slot::STORE, "slot 0 belongs to the store itself");
         self.next_slot += 1;
         group.next_slot = Some(self.next_slot);
         let partition = Arc::new(Partition::new(id, record));
@@ -256,23 +290,36 @@ impl Committer {
         Ok(())
     }
 
-    /// Makes the group durable, shows it, answers everyone.
+    /// Partitions are created and loaded only while the disk has space.
+    fn check_space(&self) -> Result<(), StoreError> {
+        self.shared.health.fullness().map_or(Ok(()), |reason| Err(StoreError::Full(reason)))
+    }
+
+    /// Makes the group durable, publishes it and answers all callers.
     fn complete(&mut self, mut group: Group) {
         group.write_records();
         if !group.overlay.is_empty()
-            && let Err(error) = self.write(group.overlay)
+            && let Err(fault) = self.write(group.overlay)
         {
-            let reason = format!("writing the journal failed: {error}");
-            self.shared.fail(&reason);
-            for answer in group.answers {
-                answer.fail(&reason);
+            let reason = format!("writing the journal failed: {}", fault.error);
+            // A record that found no space can be truncated away, as if it had never been written. After a failed fsync
+            // the state on disk is unknown, so it cannot.
+            let undone = !fault.flushing && is_fullness(&fault.error) && self.journal.undo_append().is_ok();
+            if undone {
+                self.shared.health.set_full(&reason);
+            } else {
+                self.shared.fail(&reason);
+            }
+            for reply in group.replies {
+                reply.fail(&self.shared, &reason, undone);
             }
             return;
         }
-        // In this order: an id may be destroyed and made again in one group.
+        // Destroy before create: a group may destroy an id and create it again.
         for (id, slot) in group.destroyed {
             self.shared.remove(id, slot);
-            self.shared.background.sweep(slot);
+            self.shared.tree.dead_slots().add(slot);
+            self.shared.background.slot_died();
         }
         for partition in group.created {
             self.shared.insert(partition);
@@ -280,33 +327,42 @@ impl Committer {
         for (partition, record) in group.records.into_values() {
             partition.advance(record);
         }
-        for answer in group.answers {
-            answer.send();
+        for reply in group.replies {
+            reply.send(&self.shared);
         }
     }
 
-    fn write(&mut self, mut overlay: Overlay) -> std::io::Result<()> {
+    fn write(&mut self, mut overlay: Overlay) -> Result<(), WriteError> {
+        // The first group of a journal leaves the journal's number in the tree, so that recovery notices if one is missing.
         if self.journal.is_empty() {
             overlay.put_full(&layout::journal_key(), Some(&self.journal.number().to_be_bytes()));
         }
+        self.last_bytes = overlay.bytes();
+        self.unwatched_bytes += self.last_bytes;
+        if self.unwatched_bytes >= WATCHED_BYTES {
+            self.unwatched_bytes = 0;
+            watchdog::watch_disk(&self.shared);
+        }
+        let sequence = self.shared.tree.next_sequence();
+        let appended = self.journal.append(sequence, overlay.draft());
+        appended.map_err(|error| WriteError { error, flushing: false })?;
+        // Before the fsync is safe: if it fails, the committer exits and the cache with it.
         for (key, value) in overlay.changes() {
             self.short_keys.remember(key, value);
         }
-        self.last_bytes = overlay.bytes();
-        let sequence = self.shared.tree.next_sequence();
-        self.journal.append(sequence, overlay.draft())?;
+        let flushing = |error| WriteError { error, flushing: true };
         let tree = &self.shared.tree;
-        let is_small = overlay.changes_count() < BESIDE_CHANGES_MIN;
-        // Nobody sees what is in the memtable before it is published.
+        let is_small = overlay.changes_count() < OVERLAP_CHANGES_MIN;
+        // The insert may run before the fsync has finished: readers see nothing before `publish`.
         let apply = || {
             tree.apply(sequence, overlay.into_sorted_changes());
         };
         match self.shared.options.durability {
             Durability::Always if is_small => {
-                self.journal.sync()?;
+                self.journal.sync().map_err(flushing)?;
                 apply();
             }
-            Durability::Always => self.journal.sync_beside(&self.syncer, apply)?,
+            Durability::Always => self.journal.sync_while(&self.syncer, apply).map_err(flushing)?,
             Durability::Relaxed { .. } => {
                 self.unflushed_since.get_or_insert_with(Instant::now);
                 apply();
@@ -320,15 +376,28 @@ impl Committer {
         if self.shared.tree.memtable_bytes() < self.shared.options.memtable_bytes {
             return Ok(());
         }
-        background::wait_for_room(&self.shared);
-        if self.shared.health.is_failed() { Ok(()) } else { self.seal() }
+        // Backpressure applies here, between groups: the callers of this group have their answers already.
+        background::wait_for_backlog(&self.shared);
+        if self.shared.health.is_failed() || self.shared.health.is_full() {
+            return Ok(());
+        }
+        match self.seal() {
+            // Keep using this journal and memtable; meanwhile only removals are accepted.
+            Err(error) if is_fullness(&error) => {
+                self.shared.health.set_full(&format!("starting a new journal failed: {error}"));
+                Ok(())
+            }
+            sealed => sealed,
+        }
     }
 
     /// Seals the memtable and its journal and starts new ones.
     fn seal(&mut self) -> std::io::Result<()> {
-        // A sealed journal is whole: replay relies on it.
+        // Replay relies on a sealed journal being complete.
         self.journal.seal()?;
+        assert!(self.journal.is_synced(), "a sealed journal is fsynced to its end");
         self.unflushed_since = None;
+        // If this fails, the old journal stays in use: nothing has been sealed in the tree yet.
         let next = Journal::create(&self.shared.directory, self.journal.number() + 1)?;
         let sealed = std::mem::replace(&mut self.journal, next);
         self.shared.tree.seal_memtable();
@@ -336,13 +405,21 @@ impl Committer {
         Ok(())
     }
 
-    /// The clean end: everything goes into tables, so that the next start replays nothing.
+    /// Clean shutdown: writes everything to tables, so that the next start has nothing to replay.
     fn finish(&mut self) -> Result<(), StoreError> {
         if !self.journal.is_empty() {
-            self.seal().map_err(|error| StoreError::Unavailable(format!("closing failed: {error}")))?;
+            match self.seal() {
+                // The journal is durable; the next start replays it.
+                Err(error) if is_fullness(&error) => {
+                    tracing::warn!(%error, "the disk is full: the next start will replay the journal");
+                }
+                sealed => {
+                    sealed.map_err(|error| StoreError::Unavailable(format!("closing failed: {error}")))?;
+                }
+            }
         }
         background::wait_for_flush(&self.shared);
-        self.shared.health.check().map_err(StoreError::Unavailable)
+        self.shared.health.check_writable().map_err(StoreError::Unavailable)
     }
 
     fn interval(&self) -> Option<Duration> {
@@ -352,13 +429,13 @@ impl Committer {
         }
     }
 
-    /// How long to wait for tasks before a relaxed flush is due.
-    fn patience(&self) -> Option<Duration> {
+    /// How long to wait for tasks until the next fsync is due, under relaxed durability.
+    fn flush_wait(&self) -> Option<Duration> {
         Some(self.interval()?.saturating_sub(self.unflushed_since?.elapsed()))
     }
 
     fn flush_if_due(&mut self) -> std::io::Result<()> {
-        if self.patience() == Some(Duration::ZERO) {
+        if self.flush_wait() == Some(Duration::ZERO) {
             self.journal.sync()?;
             self.unflushed_since = None;
         }
@@ -367,18 +444,18 @@ impl Committer {
 }
 
 impl Group {
-    fn with_room(bytes: usize) -> Self {
+    fn with_capacity(bytes: usize) -> Self {
         Self {
-            overlay: Overlay::with_room(bytes),
+            overlay: Overlay::with_capacity(bytes),
             records: HashMap::new(),
             created: Vec::new(),
             destroyed: Vec::new(),
             next_slot: None,
-            answers: Vec::new(),
+            replies: Vec::new(),
         }
     }
 
-    /// The partition as this group leaves it so far.
+    /// The partition with this group's changes so far.
     fn current(&self, shared: &Shared, id: PartitionId) -> Option<(Arc<Partition>, PartitionRecord)> {
         if let Some((partition, record)) = self.records.get(&id) {
             return Some((Arc::clone(partition), *record));
@@ -408,7 +485,7 @@ impl Group {
     ) -> Result<(Lsn, bool), CommitError> {
         let reference = PartitionRef { id: partition.id, epoch };
         let (found, record) = self.find(shared, reference).map_err(|_| CommitError::Fenced)?;
-        // The id may have been destroyed and made again since the operation was queued.
+        // The id may have been destroyed and created again since the operation was queued.
         if found.slot != partition.slot {
             return Err(CommitError::Fenced);
         }
@@ -420,6 +497,11 @@ impl Group {
                 .map_err(|error| CommitError::Unavailable(error.to_string()))
         })?;
         let Some(writes) = writes else { return Ok((record.lsn, false)) };
+        if let Some(reason) = shared.health.fullness().filter(|_| !is_removal(&writes)) {
+            return Err(CommitError::Full(reason));
+        }
+        // `transaction::run` has rejected write sets that name a key twice: the overlay relies on it for the order
+        // of deletes and puts.
         partition.count_written(writes.bytes());
         for key in &writes.deletes {
             self.overlay.put(slot, key, None);
@@ -438,6 +520,7 @@ impl Group {
 
     fn destroy(&mut self, shared: &Shared, id: PartitionId) {
         let Some((partition, record)) = self.current(shared, id) else { return };
+        // The partition may have been created or changed earlier in this very group.
         self.records.remove(&id);
         self.created.retain(|created| created.id != id);
         self.destroyed.push((partition.id, record.slot));
@@ -447,6 +530,7 @@ impl Group {
 
     fn delete_present(&mut self, shared: &Shared, slot: Slot, keys: &[Vec<u8>]) -> Result<usize, StoreError> {
         let mut deleted = 0;
+        // A range deletion may hit keys that operations write but never read.
         self.overlay.find_unread();
         for key in keys {
             if read_current(shared, &self.overlay, None, slot, key)?.is_some() {
@@ -457,9 +541,10 @@ impl Group {
         Ok(deleted)
     }
 
-    /// Adds the numbers of all partitions that changed. They are durable with the writes they count.
+    /// Adds the records of all changed partitions, so that their LSNs are durable together with the writes.
     fn write_records(&mut self) {
-        for (id, (_, record)) in &self.records {
+        for (id, (partition, record)) in &self.records {
+            assert!(record.slot == partition.slot, "partition {} keeps its slot for life", id.0);
             self.overlay.put_full(&layout::partition_key(*id), Some(&record.encode()));
         }
         if let Some(next_slot) = self.next_slot {
@@ -468,19 +553,27 @@ impl Group {
     }
 }
 
-impl Answer {
-    fn send(self) {
+impl PendingReply {
+    fn send(self, shared: &Shared) {
         match self {
             Self::Commit(reply, result, _) => drop(reply.send(result)),
             Self::Done(reply, result) => send(reply, result),
             Self::Retired(reply, result) => send(reply, result),
             Self::Deleted(reply, result) => send(reply, result),
+            Self::Swept => shared.background.sweep_batch_ended(true),
         }
     }
 
-    fn fail(self, reason: &str) {
-        let unavailable = || StoreError::Unavailable(reason.to_owned());
+    /// `undone` = nothing of the group is on disk, so it can be retried.
+    fn fail(self, shared: &Shared, reason: &str, undone: bool) {
+        let unavailable = || {
+            let reason = reason.to_owned();
+            if undone { StoreError::Full(reason) } else { StoreError::Unavailable(reason) }
+        };
         match self {
+            Self::Commit(reply, Ok(_), _) if undone => {
+                drop(reply.send(Err(CommitError::Full(reason.to_owned()))));
+            }
             // The record may or may not be on disk.
             Self::Commit(reply, Ok(_), true) => {
                 drop(reply.send(Err(CommitError::Unknown(reason.to_owned()))));
@@ -492,6 +585,7 @@ impl Answer {
             Self::Done(reply, result) => send(reply, result.and_then(|()| Err(unavailable()))),
             Self::Retired(reply, result) => send(reply, result.and_then(|_| Err(unavailable()))),
             Self::Deleted(reply, result) => send(reply, result.and_then(|_| Err(unavailable()))),
+            Self::Swept => shared.background.sweep_batch_ended(false),
         }
     }
 }
@@ -503,7 +597,7 @@ fn read_current(
     slot: Slot,
     key: &[u8],
 ) -> Result<Option<Bytes>, StoreError> {
-    // Nothing longer was ever written.
+    // No longer key was ever written.
     if key.len() > shared.options.limits.key_bytes_max {
         return Ok(None);
     }
@@ -521,27 +615,42 @@ fn read_current(
     Ok(value)
 }
 
-/// A caller that does not wait any more is no fault.
+/// Whether a write frees more than it takes, so that a full disk must not reject it: deleting an item removes the
+/// item and its index entries, and writes a counter and a feed entry.
+fn is_removal(writes: &WriteSet) -> bool {
+    let unread = |wanted: bool| {
+        let sets = writes.unread.iter().filter(move |(_, value)| value.is_some() == wanted);
+        sets.map(|(keys, _)| keys.len()).sum::<usize>()
+    };
+    let put_bytes: usize = writes.puts.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let (puts, deletes) = (writes.puts.len() + unread(true), writes.deletes.len() + unread(false));
+    deletes >= puts && put_bytes <= REMOVAL_PUT_BYTES_MAX
+}
+
+/// The caller may have been cancelled; ignore a closed channel.
 fn send<T>(reply: Reply<T>, result: Result<T, StoreError>) {
     drop(reply.send(result));
 }
 
 fn refuse(task: Task, shared: &Shared) {
-    let reason = shared.health.check().err().unwrap_or_else(|| "it is closing".to_owned());
+    let reason = shared.health.check_writable().err().unwrap_or_else(|| "it is closing".to_owned());
     let refusal = || StoreError::Unavailable(reason.clone());
     match task {
         Task::Commit { partition, reply, .. } => {
             partition.leave_queue();
             drop(reply.send(Err(CommitError::Unavailable(reason))));
         }
-        Task::Create { reply, .. }
-        | Task::Destroy { reply, .. }
-        | Task::Load { reply, .. }
-        | Task::Sweep { reply, .. } => send(reply, Err(refusal())),
+        Task::Create { reply, .. } | Task::Destroy { reply, .. } | Task::Load { reply, .. } => {
+            send(reply, Err(refusal()));
+        }
         Task::Retire { reply, .. } => send(reply, Err(refusal())),
         Task::Delete { reply, .. } => send(reply, Err(refusal())),
-        // Closing what is closed already is no fault.
-        Task::Close { reply } => send(reply, Ok(())),
+        // Closing twice is not an error; closing a failed store is, because its last writes may be missing.
+        Task::Close { reply } => {
+            let failure = shared.health.failure();
+            send(reply, failure.map_or(Ok(()), |reason| Err(StoreError::Unavailable(reason))));
+        }
+        Task::Sweep { .. } => shared.background.sweep_batch_ended(false),
         Task::Collect => {}
     }
 }

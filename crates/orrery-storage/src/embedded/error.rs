@@ -1,4 +1,4 @@
-//! Why a store could not be opened, and how faults of the engine are told to callers.
+//! Why a store could not be opened.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,21 @@ use std::path::{Path, PathBuf};
 /// Why [`super::Embedded::open`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// Another process holds the lock on the directory.
     #[error("the data directory {} is in use by another process", directory.display())]
     InUse { directory: PathBuf },
+    /// A file is missing or its content fails a check.
     #[error("{} is damaged: {detail}", file.display())]
     Damaged { file: PathBuf, detail: String },
     #[error(
-        "the data directory {} has format version {found}, this program knows versions up to {known}",
+            "the data directory {} has format version {found}, but this program supports versions up to {known}",
         directory.display()
     )]
     NewerFormat { directory: PathBuf, found: u32, known: u32 },
-    #[error("{} is not a data directory of Orrery and not empty: it holds {found}", directory.display())]
+    /// The directory belongs to something else, so it is left untouched.
+    #[error("{} is neither empty nor an Orrery data directory: it contains {found}", directory.display())]
     NotAStore { directory: PathBuf, found: String },
+    /// The operating system reported an error.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }

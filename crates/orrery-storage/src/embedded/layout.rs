@@ -1,4 +1,4 @@
-//! What lies where in a data directory, and how keys and partition records are written.
+//! The files of a data directory, and the encoding of keys and partition records.
 //!
 //! ```text
 //! LOCK                 held by the process that has the store open
@@ -7,20 +7,20 @@
 //! tree/                the tables of the LSM tree, see `tree`
 //! ```
 //!
-//! All partitions share one tree. Every partition owns a *slot*, a number that is never used twice, and its
-//! keys begin with it (four bytes, big-endian). Slot 0 is the store's own:
+//! All partitions share one tree. Every partition owns a *slot*, a number that is never reused, which prefixes its
+//! keys (four bytes, big-endian). Slot 0 belongs to the store itself:
 //!
-//! * `J` → number of the journal that the entries around it went through (u64)
+//! * `J` → number of the journal that the surrounding entries were written to (u64)
 //! * `N` → the next free slot (u32)
 //! * `P`, partition id (u32) → slot (u32), epoch (u64), last LSN (u64)
-//! * `D`, slot (u32) → nothing; the partition was destroyed and its entries are being removed
+//! * `D`, slot (u32) → empty; the partition was destroyed and its entries are being removed
 //!
 //! All numbers are big-endian.
 //!
-//! One tree rather than one per partition, by measurement: making a tree took as long as ten flushes of the
-//! disk (24 ms where a flush took 2.5 ms), while a partition in a shared tree is one small write that shares
-//! its flush with others. Memory was no reason (3 KB per tree). A shared tree also has exactly one memtable
-//! and one journal to bound.
+//! One tree instead of one per partition, by measurement: creating a tree took as long as ten fsyncs (24 ms where an
+//! fsync took 2.5 ms), while creating a partition in a shared tree is one small write that shares its fsync with
+//! others. Memory was not a factor (3 KB per tree). A shared tree also has exactly one memtable and one journal to
+//! bound. The price: entries of a destroyed partition must be swept, see `sweep`.
 
 use std::path::{Path, PathBuf};
 
@@ -28,12 +28,12 @@ use bytes::Bytes;
 
 use crate::contract::{Key, KeyRange, Lsn, PartitionId};
 
-/// The version of everything described above, of the journal records and of the tables.
+/// Versions this layout, the journal records and the tables.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
 const FORMAT_NAME: &str = "orrery-store";
 
-/// The prefix of a partition's keys.
+/// The key prefix of a partition in the shared tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Slot(pub(super) u32);
 
@@ -47,28 +47,29 @@ impl Slot {
         Bytes::from(full)
     }
 
-    /// The same range, in the key space of the whole tree.
+    /// The range in the key space of the whole tree.
     pub(super) fn range(self, range: &KeyRange) -> (Bytes, Bytes) {
         let end = match &range.end {
             Some(end) => self.key(end),
+            // The start of the next slot: no partition ever gets the highest one, so this does not overflow.
             None => Self(self.0 + 1).key(&[]),
         };
         (self.key(&range.start), end)
     }
 
-    /// The slot and the partition's own part of a key of the tree.
+    /// Splits a key of the tree into the slot and the partition's own key.
     pub(super) fn split(full: &[u8]) -> (Self, &[u8]) {
         let (slot, key) = full.split_first_chunk().expect("every key of the tree begins with a slot");
         (Self(u32::from_be_bytes(*slot)), key)
     }
 
-    /// The partition's own part of a key of the tree.
+    /// The partition's own key, without the slot.
     pub(super) fn strip(full: &[u8]) -> Key {
         full[4..].to_vec()
     }
 }
 
-/// The durable state of a partition, beside its entries.
+/// The durable state of a partition apart from its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PartitionRecord {
     pub(super) slot: Slot,
@@ -82,6 +83,7 @@ impl PartitionRecord {
         value.extend_from_slice(&self.slot.0.to_be_bytes());
         value.extend_from_slice(&self.epoch.to_be_bytes());
         value.extend_from_slice(&self.lsn.to_be_bytes());
+        debug_assert_eq!(Self::decode(&value), Some(self), "a record decodes to what was encoded");
         Bytes::from(value)
     }
 
@@ -115,7 +117,7 @@ pub(super) fn dead_slot_key(slot: Slot) -> Bytes {
     Slot::STORE.key(&[b'D', a, b, c, d])
 }
 
-/// The number at the end of a `P` or `D` key, given without its slot.
+/// The number in a `P` or `D` key, which is passed without its slot.
 pub(super) fn number_in_key(key: &[u8]) -> Option<u32> {
     key.get(1..).and_then(|number| number.try_into().ok()).map(u32::from_be_bytes)
 }
@@ -133,6 +135,11 @@ pub(super) fn format_path(directory: &Path) -> PathBuf {
     directory.join("FORMAT")
 }
 
+/// Written and removed to test whether the disk accepts writes again.
+pub(super) fn probe_path(directory: &Path) -> PathBuf {
+    directory.join("PROBE")
+}
+
 pub(super) fn tree_path(directory: &Path) -> PathBuf {
     directory.join("tree")
 }
@@ -145,9 +152,10 @@ pub(super) fn journal_path(directory: &Path, number: u64) -> PathBuf {
     journals_path(directory).join(format!("{number:010}.journal"))
 }
 
-/// The number of a journal from its file name; `None` for anything else.
+/// Parses a journal's number from its file name; `None` for other files.
 pub(super) fn journal_number(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?.strip_suffix(".journal")?;
+    // Stricter than `parse`, which would also accept a sign. Anything else in the directory is left alone.
     if name.len() < 10 || !name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -158,7 +166,7 @@ pub(super) fn format_text() -> String {
     format!("{FORMAT_NAME} {FORMAT_VERSION}\n")
 }
 
-/// The version named by a `FORMAT` file.
+/// Parses the version in a `FORMAT` file.
 pub(super) fn parse_format(text: &str) -> Option<u32> {
     text.strip_suffix('\n')?.strip_prefix(FORMAT_NAME)?.strip_prefix(' ')?.parse().ok()
 }
@@ -167,7 +175,7 @@ pub(super) fn parse_format(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// The layout is frozen: a change needs a new version and a way to read this one.
+    /// The layout is frozen: a change needs a new version and code that still reads this one.
     #[test]
     fn layout_of_version_1() {
         assert_eq!(format_text(), "orrery-store 1\n");

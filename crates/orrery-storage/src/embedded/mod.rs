@@ -1,19 +1,24 @@
 //! The embedded engine: one directory on a local disk, one process.
 //!
-//! * `layout`: what lies where, and how keys are written.
-//! * `journal`: where a group of commits becomes durable.
-//! * `tree`: the LSM tree behind it and the moments at which it can be read.
-//! * `committer`: the one thread that writes, in groups; `overlay`: what a group has written so far; `syncer`: the
-//!   thread that flushes the journal of large groups meanwhile.
-//! * `background`: the threads that write tables, merge them and remove destroyed partitions.
-//! * `store`, `read`: the contract, in terms of the above.
-//! * `open`: creating, checking and recovering a directory.
-//! * `verify`: naming the file that is damaged.
+//! All partitions share one LSM tree and one journal, and a single committer thread writes both. A commit is
+//! durable once its journal record is fsynced; tables are written and merged in the background.
 //!
-//! Reads run beside the committer on what was published last. They never wait for a flush of the journal.
+//! * `layout`: the files of a data directory and the encoding of keys.
+//! * `journal`: the write-ahead log that makes a group of commits durable.
+//! * `tree`: the LSM tree and the pins that keep a point in time readable.
+//! * `committer`: the only thread that writes, in groups; `overlay`: the writes of the current group; `syncer`: a
+//!   helper thread that fsyncs the journal while the committer fills the memtable.
+//! * `background`: the flusher and merger threads; `sweep`: how destroyed partitions leave the tree.
+//! * `condition`: whether the store accepts reads and writes; `watchdog`: detects stalls and a full disk.
+//! * `store`, `read`: the storage contract, implemented on the above.
+//! * `open`: creates, checks and recovers a directory; `verify`: names the damaged file.
+//!
+//! Reads run concurrently with the committer, on the state it published last. They never wait for an fsync.
+//! `docs/design/0002-group-commit.md` draws which thread waits for which.
 
 mod background;
 mod committer;
+mod condition;
 mod error;
 mod journal;
 mod layout;
@@ -22,14 +27,17 @@ mod overlay;
 mod read;
 mod shared;
 mod store;
+mod sweep;
 mod syncer;
 mod tree;
 mod verify;
+mod watchdog;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -38,33 +46,37 @@ pub use self::error::OpenError;
 use self::shared::Shared;
 use crate::contract::Limits;
 
-/// When a commit is on disk.
+/// When a commit reaches the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Before it is acknowledged.
     Always,
-    /// At most this many milliseconds after it is acknowledged: the end of the process loses nothing, a
-    /// power failure may lose the last of it.
+    /// At most this many milliseconds after it is acknowledged. A process crash loses nothing; a power failure
+    /// may lose the last interval.
     Relaxed { interval_ms: u32 },
 }
 
-/// How to run the engine. The defaults suit a server of any size.
+/// Tuning of the engine. The defaults suit a server of any size.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
     pub durability: Durability,
-    /// Memory for blocks of tables, with what they take beyond their content.
+    /// Memory for the block cache, including allocator overhead.
     pub cache_bytes: u64,
-    /// Size of the memtable. It bounds memory, and the replay after a crash: up to three of them.
+    /// Size at which a memtable is sealed. Up to three exist at once, which bounds memory and crash recovery.
     pub memtable_bytes: u64,
-    /// Size of a table after merging.
+    /// Target size of a merged table.
     pub table_bytes: u64,
     pub limits: Limits,
-    /// Operations that may wait for the committer, in all and for one partition.
+    /// Operations that may wait for the committer: in total, and for one partition.
     pub waiting_max: usize,
     pub partition_waiting_max: usize,
-    /// Scans and other slow reads that may run at once.
+    /// Scans and other slow reads that may run concurrently.
     pub slow_reads_max: usize,
-    /// Read all tables at the start and compare them with their checksums.
+    /// Disk space that only deletions and a clean shutdown may use.
+    pub disk_reserve_bytes: u64,
+    /// A write that waits this long counts as stalled: health checks fail, and the log says what every thread is doing.
+    pub stall_after: Duration,
+    /// Verify the checksums of all tables when the store is opened.
     pub verify_tables: bool,
 }
 
@@ -79,30 +91,32 @@ impl Default for EmbeddedOptions {
             waiting_max: 16_384,
             partition_waiting_max: 4096,
             slow_reads_max: slow_reads_max(),
+            disk_reserve_bytes: 64 << 20,
+            stall_after: Duration::from_secs(30),
             verify_tables: false,
         }
     }
 }
 
-/// Enough to keep processors and disk busy. Each one needs a thread, and each thread keeps memory of its own.
+/// Enough to keep CPUs and disk busy. Each slow read occupies a thread, and each thread has its own memory.
 fn slow_reads_max() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (4 * processors).clamp(8, 32)
 }
 
-/// A store in a directory of the local disk.
+/// A store in a local directory.
 pub struct Embedded {
     shared: Arc<Shared>,
     slow_reads: Arc<Semaphore>,
     threads: Arc<Threads>,
 }
 
-/// The threads of the store and the lock on its directory, which is given free when all have ended.
+/// The store's threads and the lock on its directory, which is released once every thread has exited.
 struct Threads(Mutex<Option<(Vec<JoinHandle<()>>, File)>>);
 
 impl Embedded {
-    /// Opens the store in this directory, or makes one if the directory is empty or missing. Blocks: some
-    /// milliseconds, or after a crash as long as it takes to replay up to three memtables.
+    /// Opens the store in this directory, or creates one if the directory is empty or missing. Blocks for a few
+    /// milliseconds, or after a crash for as long as replaying up to three memtables takes.
     pub fn open(directory: impl Into<PathBuf>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let slow_reads = Arc::new(Semaphore::new(options.slow_reads_max.max(1)));
         let (shared, threads, lock) = open::open(directory.into(), options)?;
@@ -110,16 +124,18 @@ impl Embedded {
         Ok(Self { shared, slow_reads, threads })
     }
 
+    /// Where the data is.
     pub fn directory(&self) -> &Path {
         &self.shared.directory
     }
 
+    /// The tuning the store was opened with.
     pub fn options(&self) -> &EmbeddedOptions {
         &self.shared.options
     }
 
-    /// Compares all tables with their checksums; answers the damaged files and what is wrong with them.
-    /// Reads everything: run it on a thread that may block.
+    /// Verifies the checksums of all tables; returns the damaged files and what is wrong with them.
+    /// Reads everything, so run it on a thread that may block.
     pub fn verify(&self) -> Vec<(PathBuf, String)> {
         let tables = self.shared.tree.tables().into_iter();
         tables.filter_map(|(path, checksum)| verify::check_table(&path, checksum)).collect()
@@ -127,15 +143,16 @@ impl Embedded {
 }
 
 impl Threads {
-    /// Stops all threads and gives the directory free. Blocks until it is done, whoever began it.
+    /// Stops all threads and releases the directory. Blocks until that is done, even if another caller started it.
     fn stop(&self, shared: &Shared) {
         let mut threads = self.0.lock();
+        shared.health.close();
         shared.tree.stop();
         shared.background.stop();
         shared.queue.wake();
         let Some((threads, lock)) = threads.take() else { return };
         for thread in threads {
-            // A thread that panicked has taken the store offline and said why.
+            // A thread that panicked has taken the store offline and logged the reason.
             drop(thread.join());
         }
         drop(lock);
@@ -150,9 +167,12 @@ impl Drop for Embedded {
 
 #[cfg(test)]
 mod tests {
-    use super::layout::Slot;
+    use super::layout::{PartitionRecord, Slot};
     use super::*;
-    use crate::contract::{Entry, KeyRange, PartitionId, PartitionRef, PartitionStore, Scan};
+    use crate::contract::{
+        CommitError, Decision, Entry, Health, Key, KeyRange, Lsn, Op, PartitionId, PartitionRef,
+        PartitionStore, ReadRequest, Scan, StoreError, View, WriteSet, commit,
+    };
 
     fn entries_in_tree(store: &Embedded) -> Vec<Vec<u8>> {
         let scan = Scan { bytes_max: usize::MAX, ..Scan::forward(KeyRange::all(), usize::MAX) };
@@ -161,7 +181,91 @@ mod tests {
         page.entries.into_iter().map(|entry| entry.key).collect()
     }
 
-    /// Whether in the memtable, in tables of their own or in shared ones, and over a restart in between.
+    /// An operation that breaks an invariant of the committer: while it decides, it moves its partition's LSN ahead,
+    /// so that publishing the group would move it back.
+    struct LsnJump {
+        shared: Arc<Shared>,
+        /// Where to report a close request that is queued while the operation decides.
+        close: Mutex<Option<shared::Reply<()>>>,
+    }
+
+    impl LsnJump {
+        fn new(store: &Embedded) -> Self {
+            Self { shared: Arc::clone(&store.shared), close: Mutex::default() }
+        }
+    }
+
+    impl Op for LsnJump {
+        type Out = ();
+
+        fn id(&self) -> u128 {
+            7
+        }
+
+        fn reads(&self, _: &mut Vec<Key>) {}
+
+        fn decide(&self, _: &dyn View, lsn: Lsn) -> Decision<()> {
+            if let Some(reply) = self.close.lock().take() {
+                assert!(self.shared.queue.push(shared::Task::Close { reply }, usize::MAX).is_ok());
+            }
+            let partition = self.shared.find(PartitionId(1)).unwrap();
+            let record = partition.record();
+            partition.advance(PartitionRecord { lsn: lsn + 100, ..record });
+            let mut writes = WriteSet::default();
+            writes.put(b"doubtful".to_vec(), "1");
+            Decision::Write(writes, ())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_invariant_takes_writes_offline_and_reads_go_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        let store = Embedded::open(&path, EmbeddedOptions::default()).unwrap();
+        let partition = PartitionRef { id: PartitionId(1), epoch: 0 };
+        store.create(partition.id, 0).await.unwrap();
+        let entry = Entry { key: b"before".to_vec(), value: "1".into() };
+        store.bulk_load(partition, vec![entry.clone()]).await.unwrap();
+
+        let failed = commit(&store, partition, LsnJump::new(&store)).await;
+        assert!(matches!(failed, Err(CommitError::Unknown(_))), "{failed:?}");
+        // The callers get their replies while the committer unwinds, just before it records the failure.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while store.health() == Health::Ready && std::time::Instant::now() < deadline {
+            tokio::task::yield_now().await;
+        }
+        let Health::Failed(reason) = store.health() else { panic!("{:?}", store.health()) };
+        assert!(reason.contains("LSNs only grow"), "{reason}");
+        let refused = store.bulk_load(partition, vec![entry.clone()]).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+        let read = store.read(partition, ReadRequest::Get(vec![entry.key.clone()])).await.unwrap();
+        assert_eq!(read.values, [Some(entry.value.clone())]);
+
+        // The group was durable before the assertion failed, so recovery finds it.
+        drop(store);
+        let store = Embedded::open(&path, EmbeddedOptions::default()).unwrap();
+        let keys = vec![entry.key, b"doubtful".to_vec()];
+        let read = store.read(partition, ReadRequest::Get(keys)).await.unwrap();
+        assert!(read.values.iter().all(Option::is_some));
+        assert_eq!(store.health(), Health::Ready);
+    }
+
+    /// Also when the request to close reaches the committer before it has noticed the failure.
+    #[tokio::test]
+    async fn closing_a_failed_store_reports_the_failure() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Embedded::open(directory.path().join("data"), EmbeddedOptions::default()).unwrap();
+        let partition = PartitionRef { id: PartitionId(1), epoch: 0 };
+        store.create(partition.id, 0).await.unwrap();
+        let (reply, closed) = tokio::sync::oneshot::channel();
+        let operation = LsnJump { close: Mutex::new(Some(reply)), ..LsnJump::new(&store) };
+        commit(&store, partition, operation).await.unwrap_err();
+        let closed = closed.await.unwrap();
+        assert!(matches!(closed, Err(StoreError::Unavailable(_))), "{closed:?}");
+        assert!(matches!(store.close().await, Err(StoreError::Unavailable(_))));
+    }
+
+    /// Covers entries in the memtable, in tables of their own and in shared tables, with a restart in between.
     #[tokio::test]
     async fn destroyed_partitions_leave_nothing_behind() {
         let directory = tempfile::tempdir().unwrap();
@@ -189,9 +293,9 @@ mod tests {
         }
     }
 
-    /// Old lists of tables and their memtables must not pile up while nobody reads them.
+    /// Old table lists and their memtables must not pile up once their readers are gone.
     #[tokio::test]
-    async fn nothing_is_kept_for_readers_that_are_gone() {
+    async fn table_lists_are_freed_once_unread() {
         let directory = tempfile::tempdir().unwrap();
         let limits = Limits { snapshot_age_max: std::time::Duration::ZERO, ..Limits::COMMON };
         let sizes =
@@ -199,7 +303,7 @@ mod tests {
         let store = Embedded::open(directory.path().join("data"), sizes).unwrap();
         let partition = PartitionRef { id: PartitionId(1), epoch: 0 };
         store.create(partition.id, 0).await.unwrap();
-        // Never dropped, but too old at once.
+        // Never dropped, but expired immediately.
         let mut forgotten = Vec::new();
         for round in 0..200_u32 {
             forgotten.push(store.snapshot(partition).await.unwrap());

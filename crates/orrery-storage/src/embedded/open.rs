@@ -1,4 +1,7 @@
-//! Opening a directory: lock it, check its format, recover what a crash left, start the threads.
+//! Opens a directory: locks it, checks its format, replays journals after a crash, starts the threads.
+//!
+//! Every problem is reported with the file it was found in. Nothing is repaired silently except a torn record at the
+//! end of the newest journal, which was never acknowledged.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -13,36 +16,39 @@ use super::error::OpenError;
 use super::journal::{self, Journal};
 use super::layout::{self, PartitionRecord, Slot};
 use super::shared::{Partition, Shared};
-use super::tree::{Fault, Pin, Tree};
-use super::{background, verify};
+use super::tree::{Pin, Tree, TreeError};
+use super::{background, verify, watchdog};
 use crate::contract::{Direction, KeyRange, PartitionId, Scan, Want};
 use crate::transaction::panic_text;
 
 type Opened = (Arc<Shared>, Vec<JoinHandle<()>>, File);
 
 pub(super) fn open(directory: PathBuf, options: EmbeddedOptions) -> Result<Opened, OpenError> {
+    // The lock comes first: everything after it may change files.
     let lock = lock(&directory)?;
     check_format(&directory)?;
     let tree = open_tree(&directory, &options)?;
     let (journal, sealed) = recover_journals(&directory, &tree)?;
     let shared = Arc::new(Shared::new(directory, options, tree));
     let next_slot = load_partitions(&shared)?;
+    // The flusher is not running yet; it starts with these journals.
     for path in sealed {
         shared.background.memtable_sealed(path);
     }
     let committer = Committer::new(Arc::clone(&shared), journal, next_slot);
     let committer = committer.map_err(OpenError::io(&shared.directory))?;
-    let (flusher, merger) = (Arc::clone(&shared), Arc::clone(&shared));
+    let (flusher, merger, watchdog) = (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&shared));
     let threads = [
         spawn("orrery-commit", move || committer.run()),
         spawn("orrery-flush", move || background::run_flusher(&flusher)),
         spawn("orrery-merge", move || background::run_merger(&merger)),
+        spawn("orrery-watch", move || watchdog::run_watchdog(&watchdog)),
     ];
     let threads = threads.into_iter().collect::<Result<Vec<_>, _>>();
     match threads {
         Ok(threads) => Ok((shared, threads, lock)),
         Err(source) => {
-            shared.fail("its threads could not be started");
+            shared.fail("its threads cannot be started");
             Err(OpenError::io(&shared.directory)(source))
         }
     }
@@ -53,7 +59,11 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<Joi
 }
 
 fn lock(directory: &Path) -> Result<File, OpenError> {
+    let is_new = !directory.exists();
     fs::create_dir_all(directory).map_err(OpenError::io(directory))?;
+    if is_new && let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        journal::sync_directory(parent).map_err(OpenError::io(parent))?;
+    }
     let path = layout::lock_path(directory);
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(OpenError::io(&path))?;
@@ -64,7 +74,7 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Refuses directories of other kinds and versions; prepares an empty one.
+/// Rejects directories of another kind or a newer version; initialises an empty one.
 fn check_format(directory: &Path) -> Result<(), OpenError> {
     let path = layout::format_path(directory);
     match fs::read(&path) {
@@ -77,7 +87,7 @@ fn check_format(directory: &Path) -> Result<(), OpenError> {
                     found,
                     known: layout::FORMAT_VERSION,
                 }),
-                _ => Err(OpenError::damaged(&path, "it does not name a format")),
+                _ => Err(OpenError::damaged(&path, "it does not contain a format version")),
             }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(directory, &path),
@@ -85,9 +95,9 @@ fn check_format(directory: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Makes a new store. The format comes last, so that a creation that was cut short is begun again.
+/// Initialises a store. `FORMAT` is written last, so that an interrupted initialisation is started over.
 fn create(directory: &Path, format: &Path) -> Result<(), OpenError> {
-    check_nothing_to_lose(directory, format)?;
+    check_holds_no_data(directory, format)?;
     let (tree, journals) = (layout::tree_path(directory), layout::journals_path(directory));
     for path in [&tree, &journals] {
         if path.try_exists().map_err(OpenError::io(path))? {
@@ -95,6 +105,8 @@ fn create(directory: &Path, format: &Path) -> Result<(), OpenError> {
         }
         fs::create_dir(path).map_err(OpenError::io(path))?;
     }
+    // Make both directory entries durable before anything relies on their contents.
+    journal::sync_directory(directory).map_err(OpenError::io(directory))?;
     Journal::create(directory, 1).map_err(OpenError::io(&journals))?;
     let unfinished = format.with_extension("tmp");
     let written = File::create(&unfinished).and_then(|mut file| {
@@ -106,10 +118,10 @@ fn create(directory: &Path, format: &Path) -> Result<(), OpenError> {
     written.map_err(OpenError::io(format))
 }
 
-/// A directory without `FORMAT` is only touched if it holds nothing, or what a creation leaves that was cut
-/// short: no table and no journal with records.
-fn check_nothing_to_lose(directory: &Path, format: &Path) -> Result<(), OpenError> {
-    let ours = ["LOCK", "FORMAT.tmp", "tree", "journal"];
+/// Makes sure that a directory without `FORMAT` is empty, or contains only what an interrupted initialisation leaves:
+/// no table and no journal with records.
+fn check_holds_no_data(directory: &Path, format: &Path) -> Result<(), OpenError> {
+    let ours = ["LOCK", "FORMAT.tmp", "PROBE", "tree", "journal"];
     for entry in fs::read_dir(directory).map_err(OpenError::io(directory))? {
         let name = entry.map_err(OpenError::io(directory))?.file_name();
         if !ours.iter().any(|our| *our == name) {
@@ -124,7 +136,7 @@ fn check_nothing_to_lose(directory: &Path, format: &Path) -> Result<(), OpenErro
         replayed.map_or(true, |replayed| replayed.records > 0)
     });
     if has_tables || has_records {
-        return Err(OpenError::damaged(format, "it is missing, but the directory holds data"));
+        return Err(OpenError::damaged(format, "it is missing, but the directory contains data"));
     }
     Ok(())
 }
@@ -146,17 +158,19 @@ fn open_tree(directory: &Path, options: &EmbeddedOptions) -> Result<Tree, OpenEr
             lsm_tree::Error::Io(std::io::Error::new(std::io::ErrorKind::InvalidData, text))
         }
     };
-    // Whatever went wrong, a damaged table is the likeliest reason, even for an invalid argument.
+    // Whatever the error says, a damaged table is the most likely cause, even of an invalid argument.
     if let Some((file, found)) = verify::find_damaged_table(&tables) {
         return Err(OpenError::Damaged { file, detail: format!("{found} ({error:?})") });
     }
-    Err(match Fault::from(error) {
-        Fault::Damaged(detail) => OpenError::Damaged { file: path, detail },
-        Fault::Io(detail) => OpenError::Io { path, source: std::io::Error::other(detail) },
+    Err(match TreeError::from(error) {
+        TreeError::Damaged(detail) => OpenError::Damaged { file: path, detail },
+        TreeError::Io(detail) | TreeError::Full(detail) => {
+            OpenError::Io { path, source: std::io::Error::other(detail) }
+        }
     })
 }
 
-/// Replays all journals. Answers the one to go on with and those whose memtables must still become tables.
+/// Replays all journals. Returns the one to continue with and those whose memtables must still become tables.
 fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathBuf>), OpenError> {
     let found = journals(directory)?;
     check_complete(directory, tree, &found)?;
@@ -170,21 +184,22 @@ fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathB
             tracing::info!(
                 journal = %path.display(),
                 bytes = replayed.torn_bytes,
-                "dropped the incomplete end of the journal, which was never acknowledged"
+                            "dropped a torn record at the end of the journal; it was never acknowledged"
             );
         }
-        let behind = replayed.torn_bytes + replayed.unused_bytes;
-        if behind > 0 {
-            cut_end(path, behind).map_err(OpenError::io(path))?;
+        let surplus = replayed.torn_bytes + replayed.unused_bytes;
+        if surplus > 0 {
+            cut_end(path, surplus).map_err(OpenError::io(path))?;
         }
-        // An empty journal is used on: every number that is used up has left its mark in the tree, so that a
-        // missing journal is noticed.
+        // Reuse an empty journal: every consumed number has left its mark in the tree, so that a missing journal is
+        // detected.
         reuse = replayed.records == 0;
         if reuse {
             next = *number;
             continue;
         }
         next = number + 1;
+        // One memtable per journal also after recovery, so that the journal can be deleted with its flush.
         tree.seal_memtable();
         sealed.push(path.clone());
     }
@@ -193,19 +208,20 @@ fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathB
     Ok((journal, sealed))
 }
 
-/// Journals are numbered without gaps, and the tree knows the last one that it took in.
+/// Checks that no journal is missing: they are numbered without gaps, and the tree records the last one it absorbed.
 fn check_complete(directory: &Path, tree: &Tree, found: &[(u64, PathBuf)]) -> Result<(), OpenError> {
-    let taken_in = tree.pin().get(&layout::journal_key());
-    let taken_in = taken_in.map_err(|fault| damaged_tree(directory, fault))?;
-    let taken_in =
-        taken_in.and_then(|value| <[u8; 8]>::try_from(&value[..]).ok()).map_or(0, u64::from_be_bytes);
+    let absorbed = tree.pin().get(&layout::journal_key());
+    let absorbed = absorbed.map_err(|fault| damaged_tree(directory, fault))?;
+    let absorbed =
+        absorbed.and_then(|value| <[u8; 8]>::try_from(&value[..]).ok()).map_or(0, u64::from_be_bytes);
     let missing = |number| {
         let path = layout::journal_path(directory, number);
         Err(OpenError::damaged(&path, "the journal is missing"))
     };
-    let Some((first, _)) = found.first() else { return missing(taken_in + 1) };
-    if *first > taken_in + 1 {
-        return missing(taken_in + 1);
+    // A start always leaves at least one journal. Journals up to `absorbed` may be gone: their memtables are tables.
+    let Some((first, _)) = found.first() else { return missing(absorbed + 1) };
+    if *first > absorbed + 1 {
+        return missing(absorbed + 1);
     }
     match found.windows(2).find(|pair| pair[1].0 != pair[0].0 + 1) {
         Some(pair) => missing(pair[0].0 + 1),
@@ -213,7 +229,7 @@ fn check_complete(directory: &Path, tree: &Tree, found: &[(u64, PathBuf)]) -> Re
     }
 }
 
-/// All journals, oldest first.
+/// Lists the journals, oldest first.
 fn journals(directory: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
     let path = layout::journals_path(directory);
     let entries = match fs::read_dir(&path) {
@@ -238,7 +254,7 @@ fn cut_end(path: &Path, bytes: usize) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Reads all partition records; answers the next free slot. Slots whose partition is gone are swept on.
+/// Loads all partition records and resumes sweeping dead slots; returns the next free slot.
 fn load_partitions(shared: &Shared) -> Result<u32, OpenError> {
     let directory = &shared.directory;
     let pin = shared.tree.pin();
@@ -250,7 +266,11 @@ fn load_partitions(shared: &Shared) -> Result<u32, OpenError> {
         shared.insert(Arc::new(Partition::new(PartitionId(id), record)));
     }
     for (slot, _) in read_all(directory, &pin, b'D')? {
-        shared.background.sweep(Slot(slot.unwrap_or_default()));
+        // Never sweep slot 0, the store's own, whatever a malformed record says.
+        if let Some(slot) = slot.filter(|slot| *slot != Slot::STORE.0) {
+            shared.tree.dead_slots().add(Slot(slot));
+            shared.background.slot_died();
+        }
     }
     let next = pin.get(&layout::next_slot_key()).map_err(|fault| damaged_tree(directory, fault))?;
     Ok(next.and_then(|value| <[u8; 4]>::try_from(&value[..]).ok()).map_or(1, u32::from_be_bytes))
@@ -274,12 +294,14 @@ fn read_all(
     Ok(page.entries.into_iter().map(read).collect())
 }
 
-/// Names the table to blame for a failed read.
-fn damaged_tree(directory: &Path, fault: Fault) -> OpenError {
+/// Turns a failed read into an error that names the damaged table.
+fn damaged_tree(directory: &Path, fault: TreeError) -> OpenError {
     let path = layout::tree_path(directory);
     let detail = match fault {
-        Fault::Damaged(detail) => detail,
-        Fault::Io(detail) => return OpenError::Io { path, source: std::io::Error::other(detail) },
+        TreeError::Damaged(detail) => detail,
+        TreeError::Io(detail) | TreeError::Full(detail) => {
+            return OpenError::Io { path, source: std::io::Error::other(detail) };
+        }
     };
     let damaged = verify::check_table_list(&path).map(|tables| verify::find_damaged_table(&tables));
     match damaged {

@@ -1,12 +1,12 @@
-//! What a group of commits has written so far, and the memory that it stays in.
+//! The writes of the current group, and the buffer that holds them.
 //!
-//! Changes are written down once, in the form that the journal keeps: the group's record is complete when the last
-//! of its members has decided. The memtable then refers to keys and values inside the record, so that some twenty
-//! entries of a commit are copied once and allocated not at all.
+//! Changes are encoded once, directly in journal format: the group's record is complete as soon as its last member has
+//! decided. The memtable then refers to keys and values inside that record, so the twenty or so entries of a commit
+//! are copied once and never allocated separately.
 //!
-//! A later change of a key overwrites the earlier one where it fits, and follows it otherwise; the last one counts,
-//! in the memtable as in a replayed journal. Keys that later members may look at are found by a table of places.
-//! Those that nobody looks at, most of them by far, are not in it.
+//! A later change of a key overwrites an earlier one of the same length and is appended otherwise; the last one wins,
+//! in the memtable as in a replayed journal. A hash table finds keys that later members may read. Unread keys, which
+//! are the large majority, are not in it.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -14,17 +14,17 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::journal::{Change, Draft, Place};
+use super::journal::{Change, ChangeSpan, Draft};
 use super::layout::Slot;
 
 pub(super) struct Overlay {
     draft: Draft,
-    places: Vec<Place>,
-    /// Hashes of keys, and where the last change of the key is in the list.
+    spans: Vec<ChangeSpan>,
+    /// The hash of each readable key, and the index of its last change in `spans`.
     table: HashTable<(u64, usize)>,
     /// Changes that are not in the table.
     unread: Vec<usize>,
-    /// Drawn anew for every group: nobody can choose keys that meet.
+    /// Random per group, so that a client cannot provoke hash collisions.
     seed: u64,
 }
 
@@ -35,11 +35,11 @@ pub(super) struct Changed {
 }
 
 impl Overlay {
-    /// With room for a record of this size.
-    pub(super) fn with_room(bytes: usize) -> Self {
+    /// Preallocates a record of this size.
+    pub(super) fn with_capacity(bytes: usize) -> Self {
         Self {
-            draft: Draft::with_room(bytes),
-            places: Vec::new(),
+            draft: Draft::with_capacity(bytes),
+            spans: Vec::new(),
             table: HashTable::new(),
             unread: Vec::new(),
             seed: RandomState::new().hash_one(0_u8),
@@ -48,87 +48,87 @@ impl Overlay {
 
     pub(super) fn put(&mut self, slot: Slot, key: &[u8], value: Option<&[u8]>) {
         let hash = self.hash(slot, key);
-        let (draft, places) = (&mut self.draft, &mut self.places);
-        let found = self.table.find_mut(hash, |(_, at)| draft.is_of(&places[*at], slot, key));
+        let (draft, spans) = (&mut self.draft, &mut self.spans);
+        let found = self.table.find_mut(hash, |(_, at)| draft.is_of(&spans[*at], slot, key));
         if let Some((_, at)) = found {
-            // A change that is not in the table may be of this key: what comes after it must stand after it.
+            // An unread change, which is not in the table, may be of the same key; a later change must come after it.
             let may_be_older = self.unread.last().is_some_and(|unread| unread > at);
-            if may_be_older || !draft.overwrite(&places[*at], value) {
-                *at = places.len();
-                places.push(draft.push(slot, key, value));
+            if may_be_older || !draft.overwrite(&spans[*at], value) {
+                *at = spans.len();
+                spans.push(draft.push(slot, key, value));
             }
             return;
         }
-        self.table.insert_unique(hash, (hash, places.len()), |(hash, _)| *hash);
-        places.push(draft.push(slot, key, value));
+        self.table.insert_unique(hash, (hash, spans.len()), |(hash, _)| *hash);
+        spans.push(draft.push(slot, key, value));
     }
 
-    /// The same for a key that is given with its slot.
+    /// Like [`Overlay::put`], for a key that includes its slot.
     pub(super) fn put_full(&mut self, key: &[u8], value: Option<&[u8]>) {
         let (slot, key) = Slot::split(key);
         self.put(slot, key, value);
     }
 
-    /// The same for a key that no operation looks at.
+    /// Like [`Overlay::put`], for a key that no operation reads.
     pub(super) fn put_unread(&mut self, slot: Slot, key: &[u8], value: Option<&[u8]>) {
-        self.unread.push(self.places.len());
-        self.places.push(self.draft.push(slot, key, value));
+        self.unread.push(self.spans.len());
+        self.spans.push(self.draft.push(slot, key, value));
     }
 
-    /// What the group has made of the key, if it has changed it.
+    /// The key's value in this group, if the group has changed it.
     pub(super) fn get(&self, slot: Slot, key: &[u8]) -> Option<Changed> {
-        let is_it = |(_, at): &(u64, usize)| self.draft.is_of(&self.places[*at], slot, key);
+        let is_it = |(_, at): &(u64, usize)| self.draft.is_of(&self.spans[*at], slot, key);
         let (_, at) = self.table.find(self.hash(slot, key), is_it)?;
-        Some(Changed { value: self.draft.value(&self.places[*at]).map(Bytes::copy_from_slice) })
+        Some(Changed { value: self.draft.value(&self.spans[*at]).map(Bytes::copy_from_slice) })
     }
 
-    /// Makes all keys findable, for those who look at keys that no operation looks at.
+    /// Adds unread keys to the table, for range deletions, which read any key.
     pub(super) fn find_unread(&mut self) {
         for at in std::mem::take(&mut self.unread) {
-            let (slot, key) = Slot::split(self.draft.key(&self.places[at]));
+            let (slot, key) = Slot::split(self.draft.key(&self.spans[at]));
             let hash = self.hash(slot, key);
-            let (draft, places) = (&self.draft, &self.places);
-            match self.table.find_mut(hash, |(_, other)| draft.is_of(&places[*other], slot, key)) {
+            let (draft, spans) = (&self.draft, &self.spans);
+            match self.table.find_mut(hash, |(_, other)| draft.is_of(&spans[*other], slot, key)) {
                 Some((_, other)) => *other = at.max(*other),
                 None => drop(self.table.insert_unique(hash, (hash, at), |(hash, _)| *hash)),
             }
         }
     }
 
-    /// The size of the record so far.
+    /// The current size of the record.
     pub(super) fn bytes(&self) -> usize {
         self.draft.bytes()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.spans.is_empty()
     }
 
     pub(super) fn changes_count(&self) -> usize {
-        self.places.len()
+        self.spans.len()
     }
 
     pub(super) fn draft(&mut self) -> &mut Draft {
         &mut self.draft
     }
 
-    /// Keys with their slots and values, in the order in which they were written.
+    /// Keys (with slots) and values in write order.
     pub(super) fn changes(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        self.places.iter().map(|place| (self.draft.key(place), self.draft.value(place)))
+        self.spans.iter().map(|span| (self.draft.key(span), self.draft.value(span)))
     }
 
-    /// The changes by key: whoever looks for their places in an ordered structure comes along the same way again and
-    /// again, and finds it in the processor's cache. Of several changes of one key the last comes last.
+    /// The changes in key order: neighbouring inserts into the memtable then walk the same path, which stays in the CPU
+    /// cache. Several changes of one key keep their order.
     pub(super) fn into_sorted_changes(self) -> impl Iterator<Item = Change> {
         let draft = self.draft;
-        let mut ordered: Vec<(Beginning, Place)> =
-            self.places.into_iter().map(|place| (beginning(draft.key(&place)), place)).collect();
-        // Each commit's keys are in order already, which this sort makes use of.
-        ordered.sort_by(|(beginning, place), (other_beginning, other)| {
-            beginning.cmp(other_beginning).then_with(|| draft.key(place).cmp(draft.key(other)))
+        let mut ordered: Vec<(KeyPrefix, ChangeSpan)> =
+            self.spans.into_iter().map(|span| (key_prefix(draft.key(&span)), span)).collect();
+        // The keys of each commit are sorted already, which a stable merge sort exploits.
+        ordered.sort_by(|(prefix, span), (other_prefix, other)| {
+            prefix.cmp(other_prefix).then_with(|| draft.key(span).cmp(draft.key(other)))
         });
         let memory = draft.into_memory();
-        ordered.into_iter().map(move |(_, place)| place.change(&memory))
+        ordered.into_iter().map(move |(_, span)| span.change(&memory))
     }
 
     fn hash(&self, slot: Slot, key: &[u8]) -> u64 {
@@ -136,10 +136,10 @@ impl Overlay {
     }
 }
 
-/// What most keys are told apart by: slot, kind, generation, path, and the beginning of the value.
-type Beginning = [u64; 3];
+/// The first 24 bytes of a key (slot, kind, generation, path, start of the value), which distinguish most keys.
+type KeyPrefix = [u64; 3];
 
-fn beginning(key: &[u8]) -> Beginning {
+fn key_prefix(key: &[u8]) -> KeyPrefix {
     let mut bytes = [0; 24];
     let length = key.len().min(bytes.len());
     bytes[..length].copy_from_slice(&key[..length]);
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn key(number: u32) -> String {
-        format!("a key that is longer than its beginning {number}")
+        format!("a key that is longer than its prefix {number}")
     }
 
     fn sorted(overlay: Overlay) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
@@ -161,10 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_value_counts() {
-        let mut overlay = Overlay::with_room(0);
+    fn the_last_value_wins() {
+        let mut overlay = Overlay::with_capacity(0);
         let slots = [Slot(1), Slot(2)];
-        // Values of one length replace each other in place, others do not.
+        // Values of the same length are replaced in place, others are appended.
         for value in ["0", "1", "long", "2"] {
             for number in 0..200 {
                 for slot in slots {
@@ -193,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_looks_at_is_there_all_the_same() {
-        let mut overlay = Overlay::with_room(100);
+    fn unread_changes_are_written_in_order() {
+        let mut overlay = Overlay::with_capacity(100);
         overlay.put_unread(Slot(1), b"a", Some(b"1"));
         overlay.put(Slot(1), b"b", Some(b"1"));
         overlay.put_unread(Slot(1), b"b", None);

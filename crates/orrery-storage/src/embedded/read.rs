@@ -1,10 +1,10 @@
-//! Reads: where they run, and what a snapshot is.
+//! Which thread a read runs on, and snapshots.
 //!
-//! A page of keys or entries is read on the calling thread: nearly always it is in the memtable, in the block cache or
-//! in the page cache, which takes some microseconds, less than the way to another thread and back. The rare
-//! read that goes to the disk costs a fraction of a millisecond there. Larger ones run on a bounded number of blocking
-//! threads, and so do all scans for a while after one that took long: it may have passed over any number of removed
-//! entries, and the next one may have to do that again.
+//! A small page is read on the calling thread: its data is almost always in the memtable, the block cache or the page
+//! cache, so the read takes a few microseconds, less than a hop to another thread and back. The rare read that reaches
+//! the disk blocks the thread for a fraction of a millisecond. Larger reads run on a bounded number of blocking
+//! threads. So do all scans for a while after a slow one: it may have skipped any number of tombstones, and the next
+//! scan may have to skip them again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,37 +14,38 @@ use tokio::sync::Semaphore;
 
 use super::layout::Slot;
 use super::shared::{Partition, Shared};
-use super::tree::{Fault, LeaseId, Pin};
+use super::tree::{LeaseId, Pin, TreeError};
 use crate::contract::{BoxFuture, Lsn, ReadPage, ReadRequest, Snapshot, StoreError};
 
 /// Up to this many keys or entries are read on the calling thread.
 const INLINE_ENTRIES_MAX: usize = 128;
-/// A scan that takes so long did not only read a page. Well above what a thread may be kept waiting for a processor.
-const LONG_SCAN: Duration = Duration::from_millis(10);
-/// Scans that do not run on the calling thread after a long one.
-const WARY_SCANS: usize = 32;
+/// A scan this slow did more than read a page. Well above the time a thread may wait to be scheduled.
+const SLOW_SCAN: Duration = Duration::from_millis(10);
+/// Scans that run on blocking threads after a slow one.
+const BACKOFF_SCANS: usize = 32;
 
-/// How many scans are to run elsewhere.
+/// Moves scans off the calling thread for a while after a slow one.
 #[derive(Default)]
-pub(super) struct Wariness(AtomicUsize);
+pub(super) struct SlowScanBackoff(AtomicUsize);
 
-impl Wariness {
-    fn is_over(&self) -> bool {
+impl SlowScanBackoff {
+    /// Whether a scan may run inline. Counts down the scans that may not.
+    fn allows_inline(&self) -> bool {
         let less = |left: usize| left.checked_sub(1);
         self.0.load(Ordering::Relaxed) == 0
             || self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
     }
 
     fn note(&self, scan_time: Duration) {
-        if scan_time >= LONG_SCAN {
-            self.0.store(WARY_SCANS, Ordering::Relaxed);
+        if scan_time >= SLOW_SCAN {
+            self.0.store(BACKOFF_SCANS, Ordering::Relaxed);
         }
     }
 }
 
 pub(super) enum ReadError {
     Store(StoreError),
-    Fault(Fault),
+    Tree(TreeError),
 }
 
 impl From<StoreError> for ReadError {
@@ -53,20 +54,22 @@ impl From<StoreError> for ReadError {
     }
 }
 
-impl From<Fault> for ReadError {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+impl From<TreeError> for ReadError {
+    fn from(fault: TreeError) -> Self {
+        Self::Tree(fault)
     }
 }
 
 pub(super) fn is_slow(shared: &Shared, request: &ReadRequest) -> bool {
     match request {
         ReadRequest::Get(keys) => keys.len() > INLINE_ENTRIES_MAX,
-        ReadRequest::Scan(scan) => scan.entries_max > INLINE_ENTRIES_MAX || !shared.wariness.is_over(),
+        ReadRequest::Scan(scan) => {
+            scan.entries_max > INLINE_ENTRIES_MAX || !shared.slow_scans.allows_inline()
+        }
     }
 }
 
-/// Runs a read where it belongs.
+/// Runs a read on the calling thread, or on a blocking one if it is slow.
 pub(super) async fn run<T: Send + 'static>(
     shared: &Arc<Shared>,
     slow_reads: &Arc<Semaphore>,
@@ -74,13 +77,13 @@ pub(super) async fn run<T: Send + 'static>(
     read: impl FnOnce(&Shared) -> Result<T, ReadError> + Send + 'static,
 ) -> Result<T, StoreError> {
     if !slow {
-        // Nothing waits below, so a task that only reads must be made to give way to others once in a while.
+        // Nothing below awaits, so consume the task's budget: a task that only reads must yield now and then.
         tokio::task::coop::consume_budget().await;
         match read(shared) {
             Ok(done) => return Ok(done),
             Err(ReadError::Store(error)) => return Err(error),
-            // Finding the file to blame may read all of them.
-            Err(ReadError::Fault(fault)) => {
+            // Finding the damaged file may read all of them, so it runs on a blocking thread.
+            Err(ReadError::Tree(fault)) => {
                 return run_blocking(shared, slow_reads, |shared| Err(shared.explain(fault))).await;
             }
         }
@@ -88,7 +91,7 @@ pub(super) async fn run<T: Send + 'static>(
     run_blocking(shared, slow_reads, |shared| {
         read(shared).map_err(|error| match error {
             ReadError::Store(error) => error,
-            ReadError::Fault(fault) => shared.explain(fault),
+            ReadError::Tree(fault) => shared.explain(fault),
         })
     })
     .await
@@ -104,20 +107,20 @@ pub(super) fn read_pinned(
         ReadRequest::Scan(scan) => {
             let started = Instant::now();
             let page = pin.scan(slot, scan)?;
-            // A large page has a right to its time.
+            // A large page is expected to take its time.
             if scan.entries_max <= INLINE_ENTRIES_MAX {
-                shared.wariness.note(started.elapsed());
+                shared.slow_scans.note(started.elapsed());
             }
             Ok(page)
         }
         ReadRequest::Get(keys) => {
-            // Nothing longer was ever written.
+            // No longer key was ever written.
             let storable = |key: &&Vec<u8>| key.len() <= shared.options.limits.key_bytes_max;
             let get = |key: &Vec<u8>| match Some(key).filter(storable) {
                 Some(key) => pin.get(&slot.key(key)),
                 None => Ok(None),
             };
-            let values = keys.iter().map(get).collect::<Result<_, Fault>>()?;
+            let values = keys.iter().map(get).collect::<Result<_, TreeError>>()?;
             Ok(ReadPage { values, ..ReadPage::default() })
         }
     }
@@ -136,10 +139,10 @@ async fn run_blocking<T: Send + 'static>(
         drop(permit);
         result
     });
-    done.await.map_err(|error| StoreError::Unavailable(format!("a read did not end: {error}")))?
+    done.await.map_err(|error| StoreError::Unavailable(format!("a read was aborted: {error}")))?
 }
 
-/// A moment of one partition, readable until its lease ends.
+/// One partition at a fixed LSN, readable until its lease expires.
 pub(super) struct EmbeddedSnapshot {
     shared: Arc<Shared>,
     slow_reads: Arc<Semaphore>,
@@ -167,7 +170,7 @@ impl Snapshot for EmbeddedSnapshot {
 
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
         Box::pin(async move {
-            self.shared.health.check().map_err(StoreError::Unavailable)?;
+            self.shared.health.check_open().map_err(StoreError::Unavailable)?;
             let (partition, lease, lsn) = (Arc::clone(&self.partition), self.lease, self.lsn);
             let slow = is_slow(&self.shared, &request);
             run(&self.shared, &self.slow_reads, slow, move |shared| {

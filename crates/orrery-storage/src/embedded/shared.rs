@@ -1,11 +1,10 @@
-//! What the threads of the store share: the partitions as readers see them, the store's health, the queue
-//! of the committer.
+//! State shared by the store's threads: the partitions as readers see them, and the committer's queue.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -13,10 +12,12 @@ use tokio::sync::{oneshot, watch};
 
 use super::EmbeddedOptions;
 use super::background::Background;
+use super::condition::Condition;
 use super::layout::{PartitionRecord, Slot};
-use super::read::Wariness;
-use super::tree::{Fault, Tree};
+use super::read::SlowScanBackoff;
+use super::tree::{Tree, TreeError};
 use super::verify;
+use super::watchdog::Activities;
 use crate::contract::{
     CommitError, Entry, ErasedOp, Key, Lsn, PartitionId, PartitionInfo, PartitionRef, StoreError,
 };
@@ -25,36 +26,29 @@ pub(super) struct Shared {
     pub(super) directory: PathBuf,
     pub(super) options: EmbeddedOptions,
     pub(super) tree: Tree,
-    pub(super) health: Health,
+    pub(super) health: Condition,
+    pub(super) threads: Activities,
     pub(super) queue: Queue,
     pub(super) background: Background,
-    pub(super) wariness: Wariness,
+    pub(super) slow_scans: SlowScanBackoff,
     partitions: RwLock<HashMap<PartitionId, Arc<Partition>>>,
-    /// The table that was found damaged, so that later faults need not search again.
+    /// The table that was found damaged, so that later errors need not search again.
     damaged_table: Mutex<Option<(PathBuf, String)>>,
 }
 
-/// A partition as its readers and writers find it. Changed only by the committer, and only after the change
-/// is durable.
+/// A partition as readers and writers see it. Only the committer changes it, and only once the change is durable.
 pub(super) struct Partition {
     pub(super) id: PartitionId,
     pub(super) slot: Slot,
     epoch: AtomicU64,
     lsn: AtomicU64,
     gone: AtomicBool,
-    /// Operations in the queue.
+    /// Operations of this partition in the queue.
     waiting: AtomicUsize,
-    /// Bytes written since the store was opened, for the estimate of the size.
+    /// Bytes written since the store was opened, for the size estimate.
     written_bytes: AtomicU64,
-    /// The last number handed out; `None` once the partition is gone.
+    /// The last LSN assigned; `None` once the partition is destroyed or the store has failed.
     progress: watch::Sender<Option<Lsn>>,
-}
-
-/// Why the store serves nobody any more, once it does not.
-#[derive(Default)]
-pub(super) struct Health {
-    fault: RwLock<Option<String>>,
-    failed: AtomicBool,
 }
 
 /// Work for the committer.
@@ -88,12 +82,11 @@ pub(super) enum Task {
         keys: Vec<Key>,
         reply: Reply<usize>,
     },
-    /// Removes these keys of the tree: what destroyed partitions left behind.
+    /// Deletes leftover entries of destroyed partitions.
     Sweep {
         keys: Vec<Bytes>,
-        reply: Reply<()>,
     },
-    /// Let go of what the tree keeps for readers that are gone.
+    /// Frees what the tree retains for readers that are gone.
     Collect,
     Close {
         reply: Reply<()>,
@@ -111,9 +104,11 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Waiting {
     tasks: VecDeque<Task>,
-    /// The committer is to look around even if nothing waits.
+    /// Since when a task has been waiting to be taken.
+    since: Option<Instant>,
+    /// Wake the committer even though the queue is empty.
     woken: bool,
-    /// Nobody takes tasks any more.
+    /// The committer has exited.
     closed: bool,
 }
 
@@ -123,17 +118,19 @@ impl Shared {
             directory,
             options,
             tree,
-            health: Health::default(),
+            health: Condition::default(),
+            threads: Activities::default(),
             queue: Queue::default(),
             background: Background::default(),
-            wariness: Wariness::default(),
+            slow_scans: SlowScanBackoff::default(),
             partitions: RwLock::default(),
             damaged_table: Mutex::default(),
         }
     }
 
+    /// For reads, which are served even when writes are offline.
     pub(super) fn partition(&self, id: PartitionId) -> Result<Arc<Partition>, StoreError> {
-        self.health.check().map_err(StoreError::Unavailable)?;
+        self.health.check_open().map_err(StoreError::Unavailable)?;
         self.find(id).ok_or(StoreError::Fenced)
     }
 
@@ -145,12 +142,24 @@ impl Shared {
         self.partitions.read().values().map(|partition| partition.info()).collect()
     }
 
+    /// The slots of all live partitions.
+    pub(super) fn live_slots(&self) -> BTreeSet<u32> {
+        self.partitions.read().values().map(|partition| partition.slot.0).collect()
+    }
+
     pub(super) fn insert(&self, partition: Arc<Partition>) {
-        self.partitions.write().insert(partition.id, partition);
+        let mut partitions = self.partitions.write();
+        debug_assert!(
+            partitions.values().all(|other| other.slot != partition.slot),
+            "slot {} has two partitions",
+            partition.slot.0
+        );
+        partitions.insert(partition.id, partition);
     }
 
     pub(super) fn remove(&self, id: PartitionId, slot: Slot) {
         let mut partitions = self.partitions.write();
+        // The id may already belong to a newer partition, which a group created after destroying the old one.
         if partitions.get(&id).is_some_and(|partition| partition.slot == slot)
             && let Some(partition) = partitions.remove(&id)
         {
@@ -159,10 +168,10 @@ impl Shared {
         }
     }
 
-    /// Takes the store offline. The first reason stays.
+    /// Takes writes offline. The first reason is kept.
     pub(super) fn fail(&self, reason: &str) {
-        if self.health.set(reason) {
-            tracing::error!(directory = %self.directory.display(), reason, "the store went offline");
+        if self.health.fail(reason) {
+            tracing::error!(directory = %self.directory.display(), reason, "writes are offline until a restart");
         }
         self.wake_everyone();
     }
@@ -170,18 +179,21 @@ impl Shared {
     pub(super) fn wake_everyone(&self) {
         self.queue.wake();
         self.background.wake();
+        // Waiters for an LSN would otherwise sleep until their timeout.
         for partition in self.partitions.read().values() {
             partition.progress.send_replace(None);
         }
     }
 
-    /// Gives a failed read the name of the file that is to blame. May read all tables: not for a thread that
-    /// serves requests.
-    pub(super) fn explain(&self, fault: Fault) -> StoreError {
+    /// Turns a failed read into an error that names the damaged file. May read all tables, so it must not run on a
+    /// thread that serves requests.
+    pub(super) fn explain(&self, fault: TreeError) -> StoreError {
         let detail = match fault {
-            Fault::Io(detail) => return StoreError::Unavailable(detail),
-            Fault::Damaged(detail) => detail,
+            TreeError::Io(detail) => return StoreError::Unavailable(detail),
+            TreeError::Full(detail) => return StoreError::Full(detail),
+            TreeError::Damaged(detail) => detail,
         };
+        // Held while searching, so that concurrent failures search only once.
         let mut known = self.damaged_table.lock();
         if known.is_none() {
             let mut tables = self.tree.tables().into_iter();
@@ -229,10 +241,16 @@ impl Partition {
         PartitionRecord { slot: self.slot, epoch: self.epoch.load(Ordering::Acquire), lsn: self.lsn() }
     }
 
-    /// Shows a durable change to readers and waiters.
+    /// Publishes a durable change to readers and waiters.
     pub(super) fn advance(&self, record: PartitionRecord) {
+        assert!(record.slot == self.slot, "partition {} keeps its slot for life", self.id.0);
+        // Only the committer advances a partition, so nothing changes between the checks and the stores.
+        let before = self.record();
+        assert!(record.epoch >= before.epoch, "epochs only grow: {} after {}", record.epoch, before.epoch);
+        assert!(record.lsn >= before.lsn, "LSNs only grow: {} after {}", record.lsn, before.lsn);
         self.epoch.store(record.epoch, Ordering::Release);
-        if self.lsn.swap(record.lsn, Ordering::AcqRel) != record.lsn {
+        self.lsn.store(record.lsn, Ordering::Release);
+        if record.lsn != before.lsn {
             self.progress.send_replace(Some(record.lsn));
         }
     }
@@ -241,8 +259,9 @@ impl Partition {
         self.progress.subscribe()
     }
 
-    /// Counts an operation into the queue, unless too many wait already.
+    /// Counts an operation into the queue, unless the queue is full.
     pub(super) fn enter_queue(&self, waiting_max: usize) -> bool {
+        // Count first, then compare: two callers can never both take the last place.
         if self.waiting.fetch_add(1, Ordering::AcqRel) >= waiting_max {
             self.leave_queue();
             return false;
@@ -251,7 +270,8 @@ impl Partition {
     }
 
     pub(super) fn leave_queue(&self) {
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        let waiting = self.waiting.fetch_sub(1, Ordering::AcqRel);
+        assert!(waiting > 0, "an operation leaves the queue once");
     }
 
     pub(super) fn count_written(&self, bytes: usize) {
@@ -268,30 +288,8 @@ impl Partition {
     }
 }
 
-impl Health {
-    pub(super) fn check(&self) -> Result<(), String> {
-        if !self.failed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        Err(self.fault.read().clone().unwrap_or_default())
-    }
-
-    pub(super) fn is_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
-    }
-
-    /// Answers whether this is the first fault.
-    pub(super) fn set(&self, reason: &str) -> bool {
-        let mut fault = self.fault.write();
-        let first = fault.is_none();
-        fault.get_or_insert_with(|| reason.to_owned());
-        self.failed.store(true, Ordering::Release);
-        first
-    }
-}
-
 impl Queue {
-    /// Adds a task, unless more than `tasks_max` wait already or nobody would serve it; gives it back then.
+    /// Adds a task. Returns it if `tasks_max` tasks are waiting already or the committer has exited.
     pub(super) fn push(&self, task: Task, tasks_max: usize) -> Result<(), (Task, Refusal)> {
         {
             let mut waiting = self.waiting.lock();
@@ -302,27 +300,34 @@ impl Queue {
                 return Err((task, Refusal::Full));
             }
             waiting.tasks.push_back(task);
+            waiting.since.get_or_insert_with(Instant::now);
         }
         self.arrived.notify_one();
         Ok(())
     }
 
-    /// Takes what waits, at most `tasks_max`; waits for something to arrive, but not longer than `patience`
-    /// if one is given.
-    pub(super) fn take(&self, tasks_max: usize, patience: Option<Duration>) -> Vec<Task> {
+    /// Takes up to `tasks_max` tasks. Blocks until one arrives, for at most `timeout` if given.
+    pub(super) fn take(&self, tasks_max: usize, timeout: Option<Duration>) -> Vec<Task> {
         let mut waiting = self.waiting.lock();
         if waiting.tasks.is_empty() && !waiting.woken {
-            match patience {
-                Some(patience) => drop(self.arrived.wait_for(&mut waiting, patience)),
+            match timeout {
+                Some(timeout) => drop(self.arrived.wait_for(&mut waiting, timeout)),
                 None => self.arrived.wait(&mut waiting),
             }
         }
         waiting.woken = false;
         let count = waiting.tasks.len().min(tasks_max);
+        // Tasks left behind start to wait anew: the watchdog measures how long the committer takes nothing.
+        waiting.since = (count < waiting.tasks.len()).then(Instant::now);
         waiting.tasks.drain(..count).collect()
     }
 
-    /// Takes the rest; nothing is accepted from now on.
+    /// How long a task has been waiting for the committer to take it.
+    pub(super) fn waiting_time(&self) -> Duration {
+        self.waiting.lock().since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Takes the remaining tasks and refuses new ones.
     pub(super) fn close(&self) -> Vec<Task> {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;

@@ -1,4 +1,4 @@
-//! The contract, in terms of the committer and of pinned reads.
+//! Implements the storage contract with the committer's queue and pinned reads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,36 +9,34 @@ use super::Embedded;
 use super::layout::{self, PartitionRecord};
 use super::read::{self, EmbeddedSnapshot};
 use super::shared::{Refusal, Reply, Task};
-use super::tree::Fault;
+use super::tree::TreeError;
 use crate::contract::{
-    BoxFuture, CommitError, Direction, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo,
-    PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StoreError, Want,
+    BoxFuture, CommitError, Direction, Entry, ErasedOp, Health, KeyRange, Limits, Lsn, PartitionId,
+    PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StoreError, Want,
 };
 use crate::transaction;
 
-/// Bulk loads and range deletions are cut into pieces, so that commits get their turn in between.
-const PIECE_BYTES: usize = 4 << 20;
-const PIECE_KEYS: usize = 1000;
+/// Bulk loads and range deletions are split into chunks, so that commits interleave with them.
+const CHUNK_BYTES: usize = 4 << 20;
+const CHUNK_KEYS: usize = 1000;
 
 impl Embedded {
-    /// Hands a task to the committer and waits for its answer.
+    /// Queues a task for the committer and waits for the reply.
     async fn ask<T>(&self, task: impl FnOnce(Reply<T>) -> Task) -> Result<T, StoreError> {
-        self.shared.health.check().map_err(StoreError::Unavailable)?;
+        self.shared.health.check_writable().map_err(StoreError::Unavailable)?;
         let (reply, answer) = oneshot::channel();
         self.shared.queue.push(task(reply), usize::MAX).map_err(|_| self.unavailable())?;
         answer.await.map_err(|_| self.unavailable())?
     }
 
     fn unavailable(&self) -> StoreError {
-        let reason = self.shared.health.check().err();
-        StoreError::Unavailable(reason.unwrap_or_else(|| "its committer has ended".to_owned()))
+        let reason = self.shared.health.check_writable().err();
+        StoreError::Unavailable(reason.unwrap_or_else(|| "the committer has exited".to_owned()))
     }
 
     async fn run_commit(&self, partition: PartitionRef, op: Box<dyn ErasedOp>) -> Result<Lsn, CommitError> {
-        let found = self.shared.partition(partition.id).map_err(|error| match error {
-            StoreError::Unavailable(reason) => CommitError::Unavailable(reason),
-            _ => CommitError::Fenced,
-        })?;
+        self.shared.health.check_writable().map_err(CommitError::Unavailable)?;
+        let found = self.shared.find(partition.id).ok_or(CommitError::Fenced)?;
         let options = &self.shared.options;
         if !found.enter_queue(options.partition_waiting_max) {
             return Err(CommitError::Busy);
@@ -52,32 +50,33 @@ impl Embedded {
                 Refusal::Closed => CommitError::Unavailable(self.unavailable().to_string()),
             });
         }
-        // The committer answers everyone it has taken on, unless it dies with the task in hand.
+        // The committer answers every task it takes, unless it panics while holding it.
         answer.await.map_err(|_| CommitError::Unknown(self.unavailable().to_string()))?
     }
 
     async fn load(&self, partition: PartitionRef, entries: Vec<Entry>) -> Result<(), StoreError> {
+        // Fail early; the committer checks the epoch again for every chunk.
         self.shared.partition(partition.id)?.check(partition.epoch)?;
         transaction::check_entries(&entries, &self.shared.options.limits)?;
-        let mut piece = Vec::new();
+        let mut chunk = Vec::new();
         let mut bytes = 0;
         for entry in entries {
             bytes += entry.key.len() + entry.value.len();
-            piece.push(entry);
-            if bytes >= PIECE_BYTES {
-                let entries = std::mem::take(&mut piece);
+            chunk.push(entry);
+            if bytes >= CHUNK_BYTES {
+                let entries = std::mem::take(&mut chunk);
                 self.ask(|reply| Task::Load { partition, entries, reply }).await?;
                 bytes = 0;
             }
         }
-        if piece.is_empty() {
+        if chunk.is_empty() {
             return Ok(());
         }
-        self.ask(|reply| Task::Load { partition, entries: piece, reply }).await
+        self.ask(|reply| Task::Load { partition, entries: chunk, reply }).await
     }
 
-    /// Finds a piece's keys on a reading thread, where passing over the remains of earlier deletions holds
-    /// nobody up, and has the committer delete those that are still there.
+    /// Collects a chunk's keys on a reader thread, where skipping tombstones delays no writer, and has the committer
+    /// delete those that still exist.
     async fn delete(
         &self,
         partition: PartitionRef,
@@ -89,12 +88,13 @@ impl Embedded {
             let scan = Scan {
                 range: range.clone(),
                 direction: Direction::Forward,
-                entries_max: PIECE_KEYS.min(entries_max - deleted),
+                entries_max: CHUNK_KEYS.min(entries_max - deleted),
                 bytes_max: usize::MAX,
                 want: Want::Keys,
             };
             let page = self.read_page(partition, ReadRequest::Scan(scan)).await?;
             let Some(last) = page.entries.last() else { break };
+            // The smallest key after the last one.
             range.start = last.key.clone();
             range.start.push(0);
             let keys = page.entries.into_iter().map(|entry| entry.key).collect();
@@ -110,10 +110,10 @@ impl Embedded {
         let found = self.shared.partition(partition.id)?;
         let slow = read::is_slow(&self.shared, &request);
         read::run(&self.shared, &self.slow_reads, slow, move |shared| {
-            // A lower bound of what is seen, so it is taken first.
+            // Taken before the pin, because it must be a lower bound of what the read sees.
             let lsn = found.lsn();
             let pin = shared.tree.pin();
-            // Checked after pinning: entries are removed only after the partition is marked as gone.
+            // Checked after pinning: entries are removed only once the partition is marked as gone.
             found.check(partition.epoch)?;
             let page = read::read_pinned(shared, &pin, found.slot, &request)?;
             Ok(ReadPage { lsn, ..page })
@@ -127,9 +127,9 @@ impl Embedded {
         let snapshot = read::run(&self.shared, &self.slow_reads, false, move |shared| {
             let pin = shared.tree.pin();
             found.check(partition.epoch)?;
-            // The number of exactly this moment is in the tree itself.
+            // The tree's own record has the LSN of exactly this point in time.
             let record = pin.get(&key)?.as_deref().and_then(PartitionRecord::decode);
-            let record = record.ok_or_else(|| Fault::Damaged("a partition has no record".to_owned()))?;
+            let record = record.ok_or_else(|| TreeError::Damaged("a partition has no record".to_owned()))?;
             let deadline = Instant::now() + shared.options.limits.snapshot_age_max;
             let lease = shared.tree.lease(&pin, deadline);
             Ok((found, lease, record.lsn))
@@ -151,7 +151,7 @@ impl PartitionStore for Embedded {
 
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
         Box::pin(async move {
-            self.shared.health.check().map_err(StoreError::Unavailable)?;
+            self.shared.health.check_open().map_err(StoreError::Unavailable)?;
             Ok(self.shared.infos())
         })
     }
@@ -214,9 +214,9 @@ impl PartitionStore for Embedded {
         Box::pin(async move {
             let mut progress = self.shared.partition(id)?.subscribe();
             let passed = progress.wait_for(|lsn| lsn.is_none_or(|lsn| lsn > after));
-            // Neither the time being over nor the sender being gone is a fault: both are told apart below.
+            // Neither a timeout nor a dropped sender is an error; the code below tells them apart.
             drop(tokio::time::timeout(timeout, passed).await);
-            self.shared.health.check().map_err(StoreError::Unavailable)?;
+            self.shared.health.check_writable().map_err(StoreError::Unavailable)?;
             let reached = *progress.borrow();
             reached.ok_or(StoreError::Fenced)
         })
@@ -225,10 +225,18 @@ impl PartitionStore for Embedded {
     fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
         Box::pin(async move {
             let found = self.shared.partition(id)?;
-            // What is in memory yet cannot be more than the memtable, nor more than was written.
+            // The part in memory is bounded by the memtable and by what was written.
             let in_memory = found.written_bytes().min(self.shared.tree.memtable_bytes());
             Ok(self.shared.tree.table_bytes(found.slot) + in_memory)
         })
+    }
+
+    fn health(&self) -> Health {
+        self.shared.health_state()
+    }
+
+    fn oldest_write_wait(&self) -> Duration {
+        self.shared.oldest_write_wait()
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -236,8 +244,10 @@ impl PartitionStore for Embedded {
             let (reply, answer) = oneshot::channel();
             let closed = match self.shared.queue.push(Task::Close { reply }, usize::MAX) {
                 Ok(()) => answer.await.unwrap_or_else(|_| Err(self.unavailable())),
-                // Closing what is closed already is no fault.
-                Err(_) => Ok(()),
+                // Already closed, or failed: then the last writes may be missing from the journal.
+                Err(_) => {
+                    self.shared.health.failure().map_or(Ok(()), |reason| Err(StoreError::Unavailable(reason)))
+                }
             };
             let threads = Arc::clone(&self.threads);
             let shared = Arc::clone(&self.shared);

@@ -1,11 +1,11 @@
-//! A thread that flushes the journal, so that the committer can fill the memtable while the disk works.
+//! A helper thread that fsyncs the journal while the committer fills the memtable.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// The committer's hold on the thread, which ends with it.
+/// The committer's handle to the thread, which exits when the handle is dropped.
 pub(super) struct Syncer {
     files: SyncSender<Arc<File>>,
     outcomes: Receiver<io::Result<()>>,
@@ -13,11 +13,11 @@ pub(super) struct Syncer {
 
 impl Syncer {
     pub(super) fn start() -> io::Result<Self> {
-        let (files, asked) = sync_channel::<Arc<File>>(1);
-        let (told, outcomes) = sync_channel(1);
+        let (files, requests) = sync_channel::<Arc<File>>(1);
+        let (results, outcomes) = sync_channel(1);
         std::thread::Builder::new().name("orrery-sync".to_owned()).spawn(move || {
-            while let Ok(file) = asked.recv() {
-                if told.send(file.sync_data()).is_err() {
+            while let Ok(file) = requests.recv() {
+                if results.send(file.sync_data()).is_err() {
                     return;
                 }
             }
@@ -25,8 +25,8 @@ impl Syncer {
         Ok(Self { files, outcomes })
     }
 
-    /// Does something while what was written to the file is flushed; ends when both are done.
-    pub(super) fn sync_beside(&self, file: &Arc<File>, work: impl FnOnce()) -> io::Result<()> {
+    /// Runs `work` while the file is fsynced; returns when both are done.
+    pub(super) fn sync_while(&self, file: &Arc<File>, work: impl FnOnce()) -> io::Result<()> {
         self.files.send(Arc::clone(file)).map_err(|_| gone())?;
         work();
         self.outcomes.recv().map_err(|_| gone())?
@@ -34,7 +34,7 @@ impl Syncer {
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the thread that flushes the journal has ended")
+    io::Error::other("the thread that fsyncs the journal has exited")
 }
 
 #[cfg(test)]
@@ -42,16 +42,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_that_fails_is_told() {
+    fn a_failed_fsync_is_reported() {
         let syncer = Syncer::start().unwrap();
         let file = Arc::new(tempfile::tempfile().unwrap());
         let mut done = 0;
-        syncer.sync_beside(&file, || done += 1).unwrap();
-        // Pipes cannot be flushed.
+        syncer.sync_while(&file, || done += 1).unwrap();
+        // fsync fails on a pipe.
         let (_, pipe) = io::pipe().unwrap();
         let pipe = Arc::new(File::from(std::os::fd::OwnedFd::from(pipe)));
-        assert!(syncer.sync_beside(&pipe, || done += 1).is_err());
-        syncer.sync_beside(&file, || done += 1).unwrap();
+        assert!(syncer.sync_while(&pipe, || done += 1).is_err());
+        syncer.sync_while(&file, || done += 1).unwrap();
         assert_eq!(done, 3);
     }
 }

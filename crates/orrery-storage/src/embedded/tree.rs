@@ -1,16 +1,15 @@
-//! The LSM tree and the moments at which it can be read.
+//! The LSM tree, and the pins that keep a point in time readable.
 //!
-//! `lsm-tree` (the tree inside fjall) keeps memtables and tables and merges them; journal, commit groups,
-//! snapshots and background threads are ours. fjall's own database layer was tried first and left out: its
-//! journal cuts itself off silently at the first damaged byte, is rotated only beyond 64 MB (seconds of
-//! replay at our entry sizes), and its background threads can move the visible sequence number past a batch
-//! that is still being applied.
+//! `lsm-tree` (the tree inside fjall) manages memtables, tables and merges; the journal, group commit, snapshots and
+//! background threads are ours. fjall's own database layer was tried first and rejected: its journal silently truncates
+//! itself at the first damaged byte, is rotated only beyond 64 MB (seconds of replay at our entry sizes), and its
+//! background threads can move the visible sequence number past a batch that is still being applied.
 //!
-//! A batch is applied under one sequence number; readers see it once that number is *published*. Whoever
-//! reads pins the number it reads at, so that no merge and no clean-up takes away what it may still see.
-//! Pins of snapshots are leases: they end when the snapshot is too old, whether or not it was dropped.
+//! A batch is applied under one sequence number; readers see it once that number is *published*. A reader pins the
+//! number it reads at, so that no merge or clean-up removes what it can still see. A snapshot's pin is a lease: it
+//! expires with the snapshot's maximum age, whether or not the snapshot was dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -30,40 +29,48 @@ use lsm_tree::{
 };
 use parking_lot::Mutex;
 
+use super::condition::is_fullness;
 use super::journal::Change;
 use super::layout::Slot;
-use crate::contract::{Direction, Entry, KeyRange, ReadPage, Scan, StoreError, Want};
+use super::sweep::DeadSlots;
+use crate::contract::{Direction, Entry, ReadPage, Scan, StoreError, Want};
 use crate::transaction::panic_text;
 
-/// Files of tables that stay open. Well below the usual limit of 1,024 per process, which sockets share.
+/// Table files kept open. Well below the usual limit of 1,024 descriptors per process, which sockets share.
 const OPEN_FILES_MAX: usize = 256;
 
-/// Data blocks end with the entry that reaches this size. With it and what closes the block, a block of index entries
-/// takes 4 KB of memory; a little more would take 5, the allocator's next size.
+/// A data block ends with the entry that reaches this size. With that entry and its trailer, a block of index entries
+/// takes 4 KB of memory; slightly more would take 5 KB, the allocator's next size class.
 const BLOCK_BYTES: u32 = 3840;
 
-/// What the tree's cache may count of the memory that it is given. It counts the content of blocks; with the
-/// allocator's rounding, its own table and what eviction leaves between blocks, they take half as much again.
+/// The capacity to configure for a given memory budget. The cache counts only block contents; allocator rounding, its
+/// own table and fragmentation after evictions add half as much again.
 fn cache_content_bytes(cache_bytes: u64) -> u64 {
     cache_bytes / 3 * 2
 }
 
-/// "Input/output error", which has no kind of its own.
+/// Most merges of young tables per call.
+const MERGE_YOUNG_ROUNDS: usize = 4;
+
+/// "Input/output error", for which `io::ErrorKind` has no variant.
 const EIO: i32 = 5;
 
 pub(super) struct Tree {
     lsm: AnyTree,
     sequence: SequenceNumberCounter,
-    /// Everything below this number may be read.
+    /// Readers see everything below this number.
     published: AtomicU64,
     pins: Mutex<Pins>,
     strategy: Arc<dyn CompactionStrategy + Send + Sync>,
+    /// Merges young tables however few there are, for the sweep.
+    young_strategy: Arc<dyn CompactionStrategy + Send + Sync>,
+    dead_slots: Arc<DeadSlots>,
     stopping: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
 struct Pins {
-    /// How many readers there are per sequence number.
+    /// Number of readers per sequence number.
     readers: BTreeMap<SeqNo, usize>,
     leases: BTreeMap<u64, Lease>,
     next_lease: u64,
@@ -74,13 +81,13 @@ struct Lease {
     deadline: Instant,
 }
 
-/// A reader's hold on one moment of the tree.
+/// Keeps one sequence number readable while a read runs.
 pub(super) struct Pin<'a> {
     tree: &'a Tree,
     sequence: SeqNo,
 }
 
-/// A hold that ends by itself. Reading through it pins the moment anew.
+/// A pin that expires by itself. Each read through it takes a pin of its own.
 #[derive(Clone, Copy)]
 pub(super) struct LeaseId(u64);
 
@@ -88,21 +95,27 @@ impl Tree {
     pub(super) fn open(path: &Path, cache_bytes: u64, table_bytes: u64) -> Result<Self, lsm_tree::Error> {
         let sequence = SequenceNumberCounter::new(1);
         let stopping = Arc::new(AtomicBool::new(false));
+        let dead_slots = Arc::new(DeadSlots::default());
+        let filters = FilterFactory {
+            stopping: Arc::clone(&stopping),
+            dead_slots: AssertUnwindSafe(Arc::clone(&dead_slots)),
+        };
         let bloom = |bits| FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits));
         let tree = Config::new(path, sequence.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::new(Cache::with_capacity_bytes(cache_content_bytes(cache_bytes))))
             .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
             .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_FILES_MAX))))
-            // Young tables live shortly: compressing them costs more than it saves.
+            // Young tables are short-lived: compressing them costs more than it saves.
             .data_block_compression_policy(CompressionPolicy::new([
                 CompressionType::None,
                 CompressionType::None,
                 CompressionType::Lz4,
             ]))
             .filter_policy(FilterPolicy::all(bloom(10.0)))
-            .with_compaction_filter_factory(Some(Arc::new(StopFactory(Arc::clone(&stopping)))))
+            .with_compaction_filter_factory(Some(Arc::new(filters)))
             .open()?;
         let highest = tree.get_highest_seqno().unwrap_or(0);
+        // Never assign a number that a table already contains, even if the journals are gone.
         sequence.fetch_max(highest + 1);
         Ok(Self {
             lsm: tree,
@@ -110,19 +123,23 @@ impl Tree {
             sequence,
             pins: Mutex::default(),
             strategy: Arc::new(Leveled::default().with_table_target_size(table_bytes)),
+            young_strategy: Arc::new(
+                Leveled::default().with_l0_threshold(1).with_table_target_size(table_bytes),
+            ),
+            dead_slots,
             stopping,
         })
     }
 
-    /// The sequence number for the next batch. Only the committer asks.
+    /// Assigns the sequence number of the next batch. Called by the committer only.
     pub(super) fn next_sequence(&self) -> SeqNo {
         self.sequence.next()
     }
 
-    /// Puts a batch into the memtable. Nobody sees it before [`Tree::publish`]. Answers the memtable's size.
-    /// Of several changes of one key the last counts.
+    /// Inserts a batch into the memtable and returns the memtable's size. The batch is invisible until [`Tree::publish`].
+    /// Of several changes of one key the last wins.
     pub(super) fn apply(&self, sequence: SeqNo, changes: impl Iterator<Item = Change>) -> u64 {
-        // Only the committer seals memtables, so this one stays the active one meanwhile.
+        // Only the committer seals memtables, so this one stays active for the whole batch.
         let memtable = self.lsm.active_memtable();
         for Change { key, value } in changes {
             let entry = match value {
@@ -134,20 +151,23 @@ impl Tree {
         memtable.size()
     }
 
+    /// Makes a batch visible. Called by the committer only, batch by batch.
     pub(super) fn publish(&self, sequence: SeqNo) {
+        let before = self.published.fetch_max(sequence + 1, Ordering::AcqRel);
+        assert!(before <= sequence, "sequence numbers are published in order: {sequence} after {before}");
+    }
+
+    /// Applies a batch from a journal under its original number. The tree may already contain it: a crash can happen
+    /// between writing the table and deleting the journal.
+    pub(super) fn replay(&self, sequence: SeqNo, mut changes: Vec<Change>) {
+        self.sequence.fetch_max(sequence + 1);
+        // A stable sort, as in the committer: changes of one key keep their order.
+        changes.sort_by(|one, other| one.key.cmp(&other.key));
+        self.apply(sequence, changes.into_iter());
         self.published.fetch_max(sequence + 1, Ordering::AcqRel);
     }
 
-    /// For replaying a journal: as if the batch were committed now, under its old number.
-    pub(super) fn replay(&self, sequence: SeqNo, mut changes: Vec<Change>) {
-        self.sequence.fetch_max(sequence + 1);
-        // As the committer does. The order among changes of one key stays.
-        changes.sort_by(|one, other| one.key.cmp(&other.key));
-        self.apply(sequence, changes.into_iter());
-        self.publish(sequence);
-    }
-
-    /// Seals the memtable, if it holds anything.
+    /// Seals the memtable unless it is empty.
     pub(super) fn seal_memtable(&self) -> bool {
         self.lsm.rotate_memtable().is_some()
     }
@@ -171,16 +191,23 @@ impl Tree {
         Ok(())
     }
 
-    /// Merges what is due; answers whether there was anything to do.
+    /// Runs one due merge; returns whether there was one.
     pub(super) fn compact(&self) -> Result<bool, lsm_tree::Error> {
+        self.compact_by(&self.strategy)
+    }
+
+    fn compact_by(
+        &self,
+        strategy: &Arc<dyn CompactionStrategy + Send + Sync>,
+    ) -> Result<bool, lsm_tree::Error> {
+        // The tree does not report whether it merged anything, but every merge creates a new version.
         let before = self.lsm.current_version().id();
-        self.lsm
-            .compact(Arc::clone(&self.strategy) as Arc<dyn CompactionStrategy>, self.oldest_readable())?;
+        self.lsm.compact(Arc::clone(strategy) as Arc<dyn CompactionStrategy>, self.oldest_readable())?;
         Ok(self.lsm.current_version().id() != before)
     }
 
-    /// Lets go of table lists, and thereby of memtables and files, that no reader can need any more.
-    /// `idle` says that no batch is being applied, so that all numbers given out so far may be read.
+    /// Frees table lists, and with them memtables and files, that no reader needs.
+    /// `idle` = no batch is being applied, so every number assigned so far may be published.
     pub(super) fn collect(&self, idle: bool) -> Result<(), lsm_tree::Error> {
         if idle {
             self.published.fetch_max(self.sequence.get(), Ordering::AcqRel);
@@ -190,25 +217,55 @@ impl Tree {
         self.lsm.get_version_history_lock().maintenance(path, oldest)
     }
 
-    /// How many outdated lists of tables are kept for readers.
+    /// Outdated table lists retained for readers.
     #[cfg(test)]
     pub(super) fn kept_lists(&self) -> usize {
         self.lsm.version_free_list_len()
     }
 
-    /// Drops tables that hold nothing but entries of this slot.
-    pub(super) fn drop_slot_tables(&self, slot: Slot) -> Result<(), lsm_tree::Error> {
-        let (start, end) = slot.range(&KeyRange::all());
-        let version = self.lsm.current_version();
-        let inside = |range: &lsm_tree::KeyRange| range.min()[..] >= start[..] && range.max()[..] < end[..];
-        // Without this look even dropping nothing would write a new list of tables.
-        if version.iter_tables().any(|table| inside(&table.metadata.key_range)) {
-            self.lsm.drop_range(start..end)?;
+    /// Slots whose entries merges discard.
+    pub(super) fn dead_slots(&self) -> &DeadSlots {
+        &self.dead_slots
+    }
+
+    /// Merges all young tables, even if there are few.
+    pub(super) fn merge_young(&self) -> Result<(), TreeError> {
+        // Each round merges all current young tables. Bounded, because new ones keep appearing under load.
+        for _ in 0..MERGE_YOUNG_ROUNDS {
+            if self.young_runs() == 0 || !self.compact_by(&self.young_strategy)? {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Makes running merges give up, so that closing does not wait for them.
+    /// Drops tables that contain nothing of a live partition. A partition is listed before its first entry is written,
+    /// so a slot missing from `live` is dead or still empty.
+    pub(super) fn drop_dead_tables(&self, live: &BTreeSet<u32>) -> Result<(), TreeError> {
+        let version = self.lsm.current_version();
+        let slots = version.iter_tables().map(|table| {
+            let range = &table.metadata.key_range;
+            (slot_of(range.min()), slot_of(range.max()))
+        });
+        let dead = slots
+            .filter(|(first, last)| *first != Slot::STORE.0 && live.range(first..=last).next().is_none());
+        // Join neighbours, so that one new table list covers many tables.
+        let mut spans: Vec<(u32, u32)> = dead.collect();
+        spans.sort_unstable();
+        spans.dedup_by(|next, span| {
+            let joined = live.range(span.0..=next.1).next().is_none();
+            if joined {
+                span.1 = span.1.max(next.1);
+            }
+            joined
+        });
+        for (first, last) in spans {
+            self.lsm.drop_range(Slot(first).key(&[])..Slot(last + 1).key(&[]))?;
+        }
+        Ok(())
+    }
+
+    /// Aborts running merges, so that closing does not wait for them.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -217,19 +274,20 @@ impl Tree {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// The newest value, for the committer, which is the only writer.
-    pub(super) fn get_newest(&self, key: &[u8]) -> Result<Option<Bytes>, Fault> {
+    /// The newest value, published or not. For the committer, which is the only writer.
+    pub(super) fn get_newest(&self, key: &[u8]) -> Result<Option<Bytes>, TreeError> {
         guarded(|| Ok(self.lsm.get(key, SeqNo::MAX)?.map(Bytes::from)))
     }
 
     pub(super) fn pin(&self) -> Pin<'_> {
+        // Loaded under the lock: `oldest_readable` must not run between reading the number and pinning it.
         let mut pins = self.pins.lock();
         let sequence = self.published.load(Ordering::Acquire);
         *pins.readers.entry(sequence).or_insert(0) += 1;
         Pin { tree: self, sequence }
     }
 
-    /// Keeps the moment of a pin readable until the deadline.
+    /// Keeps a pinned sequence number readable until the deadline.
     pub(super) fn lease(&self, pin: &Pin<'_>, deadline: Instant) -> LeaseId {
         let mut pins = self.pins.lock();
         let id = pins.next_lease;
@@ -239,7 +297,7 @@ impl Tree {
         LeaseId(id)
     }
 
-    /// Pins the moment of a lease, unless its time is over.
+    /// Pins a lease's sequence number, unless the lease has expired.
     pub(super) fn pin_lease(&self, lease: LeaseId) -> Result<Pin<'_>, StoreError> {
         let mut pins = self.pins.lock();
         let lease = pins.leases.get(&lease.0).ok_or(StoreError::SnapshotExpired)?;
@@ -258,15 +316,14 @@ impl Tree {
         }
     }
 
-    /// Paths and recorded checksums of all tables.
+    /// Paths and expected checksums of all tables.
     pub(super) fn tables(&self) -> Vec<(std::path::PathBuf, u128)> {
         let version = self.lsm.current_version();
         version.iter_tables().map(|table| (table.path.to_path_buf(), table.checksum().into_u128())).collect()
     }
 
-    /// An estimate of the slot's share of the tables: a table that holds several slots counts in parts.
+    /// Estimates the slot's share of the tables: a table with several slots counts for each in equal parts.
     pub(super) fn table_bytes(&self, slot: Slot) -> u64 {
-        let slot_of = |key: &[u8]| key.first_chunk::<4>().map_or(0, |slot| u32::from_be_bytes(*slot));
         let version = self.lsm.current_version();
         let shares = version.iter_tables().filter_map(|table| {
             let range = &table.metadata.key_range;
@@ -277,29 +334,32 @@ impl Tree {
         shares.sum()
     }
 
-    /// Below this number nobody reads, now or later.
+    /// No current or future reader needs anything below this number.
     fn oldest_readable(&self) -> SeqNo {
         let mut pins = self.pins.lock();
         pins.end_expired(Instant::now());
         let published = self.published.load(Ordering::Acquire);
         let oldest = pins.readers.first_key_value().map_or(published, |(sequence, _)| *sequence);
-        // One less than necessary, as the tree's own users do: a number too low only keeps a little more.
+        // One less than necessary, as fjall does: too low a number only retains a little more.
         oldest.min(published).saturating_sub(1)
     }
 }
 
 impl Pins {
     fn release(&mut self, sequence: SeqNo) {
-        if let Some(count) = self.readers.get_mut(&sequence) {
-            *count -= 1;
-            if *count == 0 {
-                self.readers.remove(&sequence);
-            }
+        let Some(count) = self.readers.get_mut(&sequence) else {
+            // Runs in `drop`, where a panic could abort the process.
+            debug_assert!(false, "sequence number {sequence} is released more often than it was pinned");
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.readers.remove(&sequence);
         }
     }
 
     fn end_expired(&mut self, now: Instant) {
-        // A little later than the deadline, which readers check themselves under the same lock.
+        // Strictly after the deadline, which readers check themselves under the same lock.
         let expired = |lease: &Lease| now.saturating_duration_since(lease.deadline) > Duration::ZERO;
         let ids: Vec<u64> =
             self.leases.iter().filter(|(_, lease)| expired(lease)).map(|(id, _)| *id).collect();
@@ -312,12 +372,12 @@ impl Pins {
 }
 
 impl Pin<'_> {
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Fault> {
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TreeError> {
         guarded(|| Ok(self.tree.lsm.get(key, self.sequence)?.map(Bytes::from)))
     }
 
     /// One page of a slot's range.
-    pub(super) fn scan(&self, slot: Slot, scan: &Scan) -> Result<ReadPage, Fault> {
+    pub(super) fn scan(&self, slot: Slot, scan: &Scan) -> Result<ReadPage, TreeError> {
         if scan.range.is_empty() {
             return Ok(ReadPage::default());
         }
@@ -325,8 +385,8 @@ impl Pin<'_> {
         self.scan_full(start, end, scan)
     }
 
-    /// One page between two keys of the tree; entries come without the slot's bytes.
-    pub(super) fn scan_full(&self, start: Bytes, end: Bytes, scan: &Scan) -> Result<ReadPage, Fault> {
+    /// One page between two keys of the tree; the slot is stripped from the entries' keys.
+    pub(super) fn scan_full(&self, start: Bytes, end: Bytes, scan: &Scan) -> Result<ReadPage, TreeError> {
         guarded(|| {
             let bounds = (Bound::Included(start), Bound::Excluded(end));
             let range = self.tree.lsm.range::<Bytes, _>(bounds, self.sequence, None);
@@ -344,36 +404,41 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// A failed read of the tree.
+/// Why reading or writing the tree failed.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// A table holds something else than was written into it.
+pub(super) enum TreeError {
+    /// A table's content is not what was written.
     Damaged(String),
+    /// The disk has no space.
+    Full(String),
     Io(String),
 }
 
-impl From<lsm_tree::Error> for Fault {
+impl From<lsm_tree::Error> for TreeError {
     fn from(error: lsm_tree::Error) -> Self {
         use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         match error {
-            // A table that is shorter than its index says, points nowhere, or cannot be read by its device.
+            // A table that is shorter than its index says, has an invalid offset, or that the device cannot read.
             lsm_tree::Error::Io(error)
                 if matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
                     || error.raw_os_error() == Some(EIO) =>
             {
                 Self::Damaged(error.to_string())
             }
+            lsm_tree::Error::Io(error) if is_fullness(&error) => Self::Full(error.to_string()),
             lsm_tree::Error::Io(error) => Self::Io(error.to_string()),
             other => Self::Damaged(format!("{other:?}")),
         }
     }
 }
 
-/// The tree checks its blocks, but where a check is missing a damaged table may also make it panic.
-fn guarded<T>(read: impl FnOnce() -> Result<T, lsm_tree::Error>) -> Result<T, Fault> {
+/// The tree verifies its blocks, but a damaged table can also make it panic where a check is missing.
+fn guarded<T>(read: impl FnOnce() -> Result<T, lsm_tree::Error>) -> Result<T, TreeError> {
     match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(result) => result.map_err(Fault::from),
-        Err(payload) => Err(Fault::Damaged(format!("reading panicked: {}", panic_text(payload.as_ref())))),
+        Ok(result) => result.map_err(TreeError::from),
+        Err(payload) => {
+            Err(TreeError::Damaged(format!("reading panicked: {}", panic_text(payload.as_ref()))))
+        }
     }
 }
 
@@ -386,7 +451,7 @@ fn collect_page(
     for guard in range {
         if page.entries.len() >= scan.entries_max || (bytes >= scan.bytes_max && !page.entries.is_empty()) {
             page.more = true;
-            // The next entry may be unreadable; the page before it is whole all the same.
+            // Do not touch the next entry: it may be unreadable, and the page before it is complete.
             break;
         }
         let entry = match scan.want {
@@ -402,26 +467,44 @@ fn collect_page(
     Ok(page)
 }
 
-/// A filter that keeps everything and ends a merge with an error once the store is closing: merges cannot be
-/// cancelled otherwise. What they had written is cleaned up when the tree is opened again.
-struct StopFactory(Arc<AtomicBool>);
+/// The slot in a key of the tree.
+fn slot_of(key: &[u8]) -> u32 {
+    key.first_chunk::<4>().map_or(0, |slot| u32::from_be_bytes(*slot))
+}
 
-struct StopFilter(Arc<AtomicBool>);
+/// Creates the compaction filter of each merge.
+struct FilterFactory {
+    stopping: Arc<AtomicBool>,
+    dead_slots: AssertUnwindSafe<Arc<DeadSlots>>,
+}
 
-impl Factory for StopFactory {
+/// Discards entries of dead slots, and aborts the merge with an error once the store is closing: there is no other
+/// way to cancel a merge. Its partial output is removed when the tree is opened again.
+struct MergeFilter {
+    stopping: Arc<AtomicBool>,
+    /// The slots that were dead when the merge started.
+    dead_slots: Arc<BTreeSet<u32>>,
+}
+
+impl Factory for FilterFactory {
     fn name(&self) -> &'static str {
-        "stop"
+        "dead slots"
     }
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(StopFilter(Arc::clone(&self.0)))
+        Box::new(MergeFilter { stopping: Arc::clone(&self.stopping), dead_slots: self.dead_slots.all() })
     }
 }
 
-impl CompactionFilter for StopFilter {
-    fn filter_item(&mut self, _: ItemAccessor<'_>, _: &Context) -> Result<Verdict, lsm_tree::Error> {
-        if self.0.load(Ordering::Relaxed) {
+impl CompactionFilter for MergeFilter {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> Result<Verdict, lsm_tree::Error> {
+        if self.stopping.load(Ordering::Relaxed) {
             return Err(std::io::Error::other("the store is closing").into());
+        }
+        // Pinned readers still use the tables from before the merge. An older version of the entry may become visible
+        // in a lower table; its slot is just as dead.
+        if !self.dead_slots.is_empty() && self.dead_slots.contains(&slot_of(item.key())) {
+            return Ok(Verdict::Destroy);
         }
         Ok(Verdict::Keep)
     }

@@ -1,9 +1,8 @@
-//! Finding out which file is damaged.
+//! Finds the damaged file.
 //!
-//! The tree checks every block that it reads, but its errors name no file, and its list of tables (the file
-//! `v<n>`, named by `current`) is not checked by it at all. Here both are made good: the list is compared
-//! with the checksum in `current` at every start, and the tables with the checksums in the list when a read
-//! has failed or when the caller asks for it.
+//! The tree verifies every block it reads, but its errors name no file, and it does not verify its table list (the
+//! file `v<n>`, named by `current`). This module fills both gaps: it compares the list with the checksum in `current`
+//! at every start, and the tables with the checksums in the list after a failed read or on request.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,22 +12,22 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::error::OpenError;
 
-/// A table and the checksum that its content should have.
+/// A table and its expected checksum.
 pub(super) struct ListedTable {
     pub(super) path: PathBuf,
     checksum: u128,
 }
 
-/// Checks the list of tables and answers it; nothing if there is no tree yet.
+/// Verifies and returns the list of tables; empty if there is no tree yet.
 pub(super) fn check_table_list(tree: &Path) -> Result<Vec<ListedTable>, OpenError> {
     let current = tree.join("current");
     if !current.try_exists().map_err(OpenError::io(&current))? {
         return Ok(Vec::new());
     }
     let content = fs::read(&current).map_err(OpenError::io(&current))?;
-    // Number (u64), checksum (u128), kind of checksum (u8), as `lsm-tree` writes it.
+    // Number (u64), checksum (u128), checksum kind (u8), as `lsm-tree` writes it.
     let Ok(content) = <[u8; 25]>::try_from(content) else {
-        return Err(OpenError::damaged(&current, "it does not have 25 bytes"));
+        return Err(OpenError::damaged(&current, "it is not 25 bytes long"));
     };
     let mut reader = Fields(&content);
     let (number, checksum) = (reader.u64(), reader.u128());
@@ -47,11 +46,12 @@ pub(super) fn check_table_list(tree: &Path) -> Result<Vec<ListedTable>, OpenErro
         Err(error) => return Err(OpenError::io(&list)(error)),
     };
     if xxh3_128(&content) != checksum {
-        let detail = "its content does not have the checksum noted in `current`, or that note is damaged";
+        let detail = "its content does not match the checksum in `current`, or that checksum is damaged";
         return Err(OpenError::damaged(&list, detail));
     }
     let tables = read_table_list(tree, &list)
-        .ok_or_else(|| OpenError::damaged(&list, "the list of tables cannot be read"))?;
+        .ok_or_else(|| OpenError::damaged(&list, "the list of tables is malformed"))?;
+    // Only existence is checked at every start; reading all tables is opt-in, because it takes as long as a full scan.
     for table in &tables {
         if !table.path.try_exists().map_err(OpenError::io(&table.path))? {
             return Err(OpenError::damaged(&table.path, "the table is missing"));
@@ -60,16 +60,16 @@ pub(super) fn check_table_list(tree: &Path) -> Result<Vec<ListedTable>, OpenErro
     Ok(tables)
 }
 
-/// The first table whose content is not what was written.
+/// The first table whose content does not match its checksum.
 pub(super) fn find_damaged_table(tables: &[ListedTable]) -> Option<(PathBuf, String)> {
     tables.iter().find_map(|table| check_table(&table.path, table.checksum))
 }
 
-/// What is wrong with a table, by its checksum.
+/// The table's path and what is wrong with it, or `None` if its checksum matches.
 pub(super) fn check_table(path: &Path, checksum: u128) -> Option<(PathBuf, String)> {
     let detail = match checksum_of(path) {
         Ok(found) if found == checksum => return None,
-        Ok(_) => "the content of the table does not have its checksum".to_owned(),
+        Ok(_) => "the content of the table does not match its checksum".to_owned(),
         Err(error) => format!("the table cannot be read: {error}"),
     };
     Some((path.to_owned(), detail))
@@ -80,6 +80,7 @@ fn checksum_of(path: &Path) -> std::io::Result<u128> {
     let mut hasher = Xxh3::new();
     let mut buffer = vec![0; 256 << 10];
     loop {
+        // In chunks: a table is larger than anything we want to hold in memory.
         match file.read(&mut buffer)? {
             0 => return Ok(hasher.digest128()),
             bytes => hasher.update(&buffer[..bytes]),
@@ -87,7 +88,7 @@ fn checksum_of(path: &Path) -> std::io::Result<u128> {
     }
 }
 
-/// Levels, each with runs, each with tables: number, kind of checksum, checksum, sequence number.
+/// Levels of runs of tables; each table has a number, a checksum kind, a checksum and a sequence number.
 fn read_table_list(tree: &Path, list: &Path) -> Option<Vec<ListedTable>> {
     let archive = sfa::Reader::new(list).ok()?;
     let mut section = Vec::new();
@@ -109,7 +110,7 @@ fn read_table_list(tree: &Path, list: &Path) -> Option<Vec<ListedTable>> {
     Some(tables)
 }
 
-/// Little-endian fields, one after another.
+/// Reads little-endian fields in sequence.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

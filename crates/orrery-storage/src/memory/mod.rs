@@ -1,10 +1,9 @@
 //! The memory engine: everything in this process, nothing on disk. It serves tests and throw-away servers,
-//! so opening it is free and a commit costs no more than the decision and a few tree changes.
+//! so opening it is free and a commit costs no more than the decision and a few map updates.
 //!
-//! All work runs inline on the calling task: it is bounded (a page, a write set) and never waits for a
-//! device. A commit holds its partition's lock in the upgradable mode while it decides, so readers go on,
-//! and takes it exclusively only to apply the write set. Every commit is its own group: there is no flush to
-//! share.
+//! All work runs inline on the calling task: it is bounded (a page, a write set) and never does I/O. A commit
+//! holds an upgradable read lock on its partition while it decides, so readers proceed, and takes the write
+//! lock only to apply the write set. Every commit is its own group, because there is no fsync to share.
 
 mod table;
 
@@ -23,7 +22,7 @@ use crate::contract::{
 };
 use crate::transaction;
 
-/// A store that forgets everything when it is dropped.
+/// A store that discards its data when it is dropped.
 pub struct Memory {
     limits: Limits,
     partitions: RwLock<HashMap<PartitionId, Arc<Partition>>>,
@@ -32,7 +31,7 @@ pub struct Memory {
 
 struct Partition {
     state: RwLock<State>,
-    /// The last number handed out; `None` once the partition is gone, so that waiters go home.
+    /// The last LSN assigned; `None` once the partition is destroyed, which wakes all waiters.
     progress: watch::Sender<Option<Lsn>>,
 }
 
@@ -53,10 +52,12 @@ struct MemorySnapshot {
 }
 
 impl Memory {
+    /// An empty store with [`Limits::COMMON`].
     pub fn new() -> Self {
         Self::with_limits(Limits::COMMON)
     }
 
+    /// An empty store with other limits, for tests that exceed them.
     pub fn with_limits(limits: Limits) -> Self {
         Self { limits, partitions: RwLock::default(), closed: Arc::default() }
     }
@@ -89,8 +90,9 @@ impl Memory {
                 None => state.table.delete(key),
             }
         }
+        assert!(lsn > state.lsn, "LSNs of a partition only grow: {lsn} after {}", state.lsn);
         state.lsn = lsn;
-        // Under the lock, so that waiters see numbers in order.
+        // Sent under the lock, so that waiters see LSNs in order.
         found.progress.send_replace(Some(lsn));
         Ok(lsn)
     }
@@ -149,6 +151,7 @@ impl PartitionStore for Memory {
                 Arc::new(Partition { state: RwLock::new(state), progress: watch::Sender::new(Some(lsn)) })
             });
             let mut state = partition.state.write();
+            // Only forwards: an LSN that was acknowledged must never be assigned again.
             if lsn > state.lsn {
                 state.lsn = lsn;
                 partition.progress.send_replace(Some(lsn));
@@ -171,13 +174,14 @@ impl PartitionStore for Memory {
         Box::pin(async move {
             self.open()?;
             let Some(partition) = self.partitions.write().remove(&id) else { return Ok(()) };
+            // Snapshots may still hold the partition; they find it gone and its table empty.
             let table = {
                 let mut state = partition.state.write();
                 state.gone = true;
                 std::mem::take(&mut state.table)
             };
             partition.progress.send_replace(None);
-            drop_elsewhere(table);
+            drop_in_background(table);
             Ok(())
         })
     }
@@ -188,7 +192,7 @@ impl PartitionStore for Memory {
         mut op: Box<dyn ErasedOp>,
     ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
         Box::pin(async move {
-            take_turns().await;
+            yield_if_due().await;
             self.run_commit(partition, op.as_mut())
         })
     }
@@ -199,7 +203,7 @@ impl PartitionStore for Memory {
         request: ReadRequest,
     ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
         Box::pin(async move {
-            take_turns().await;
+            yield_if_due().await;
             let found = self.partition(partition.id)?;
             let state = found.state.read();
             state.check(partition)?;
@@ -273,10 +277,10 @@ impl PartitionStore for Memory {
         timeout: Duration,
     ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
         Box::pin(async move {
-            // Only the receiver is kept while waiting: the partition may go meanwhile.
+            // Keep only the receiver while waiting: the partition may be destroyed in the meantime.
             let mut progress = self.partition(id)?.progress.subscribe();
             let passed = progress.wait_for(|lsn| lsn.is_none_or(|lsn| lsn > after));
-            // Neither the time being over nor the sender being gone is a fault: both are told apart below.
+            // Neither a timeout nor a dropped sender is an error; the code below tells them apart.
             drop(tokio::time::timeout(timeout, passed).await);
             self.open()?;
             let reached = *progress.borrow();
@@ -293,11 +297,11 @@ impl PartitionStore for Memory {
             self.closed.store(true, Ordering::Release);
             let partitions = std::mem::take(&mut *self.partitions.write());
             for partition in partitions.values() {
-                // Waits for a commit under way; later ones find the partition gone.
+                // Taking the lock waits for a commit in progress; later commits find the partition gone.
                 partition.state.write().gone = true;
                 partition.progress.send_replace(None);
             }
-            drop_elsewhere(partitions);
+            drop_in_background(partitions);
             Ok(())
         })
     }
@@ -310,10 +314,10 @@ impl Snapshot for MemorySnapshot {
 
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
         Box::pin(async move {
-            take_turns().await;
+            yield_if_due().await;
             check_open(&self.closed)?;
             let state = self.partition.state.read();
-            // Checked under the lock: a writer drops the moment of a snapshot only once it is too old.
+            // Checked under the lock: a writer prunes a snapshot's version only once the snapshot has expired.
             if self.taken.elapsed() >= self.age_max {
                 return Err(StoreError::SnapshotExpired);
             }
@@ -333,21 +337,21 @@ impl Drop for MemorySnapshot {
 
 fn check_open(closed: &AtomicBool) -> Result<(), StoreError> {
     if closed.load(Ordering::Acquire) {
-        return Err(StoreError::Unavailable("it was closed".to_owned()));
+        return Err(StoreError::Unavailable("it is closed".to_owned()));
     }
     Ok(())
 }
 
-/// Nothing here ever waits, so a task that only talks to the store would never give way to others. This
-/// yields once in a while.
-async fn take_turns() {
+/// Nothing here ever awaits I/O, so a task that only uses the store would never yield. This consumes the
+/// task's cooperative budget, which makes it yield now and then.
+async fn yield_if_due() {
     tokio::task::coop::consume_budget().await;
 }
 
-/// Freeing millions of entries takes a while; not on a thread that serves requests, if there is another.
-fn drop_elsewhere(freed: impl Send + 'static) {
+/// Freeing millions of entries takes a while, so it runs off the request threads where a runtime exists.
+fn drop_in_background(freed: impl Send + 'static) {
     match tokio::runtime::Handle::try_current() {
-        // Detached: nothing depends on when the memory comes back.
+        // Detached: nothing depends on when the memory is returned.
         Ok(runtime) => drop(runtime.spawn_blocking(move || drop(freed))),
         Err(_) => drop(freed),
     }

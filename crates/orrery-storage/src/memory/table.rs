@@ -1,9 +1,9 @@
-//! An ordered map that can be read as it was at an earlier moment.
+//! A multi-version ordered map.
 //!
-//! Every change gets a version. A reader that must see one moment pins the current version; while it does,
-//! a change keeps the value it replaces beside the new one. Without a pin a change simply overwrites, so the
-//! common case costs what a `BTreeMap` costs. Old values are dropped as soon as the last pin that could see
-//! them goes, and pins older than the store's limit are ignored, so a forgotten snapshot holds nothing up.
+//! Every change gets a version. A snapshot pins the current version; while a pin exists, a change keeps the
+//! value it replaces next to the new one. Without a pin a change simply overwrites, so the common case costs
+//! what a `BTreeMap` costs. Old values are dropped with the last pin that can see them, and pins older than
+//! the store's limit are ignored, so a leaked snapshot retains nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,24 +12,24 @@ use bytes::Bytes;
 
 use crate::contract::{Direction, Entry, Key, KeyRange, ReadPage, Scan, Want};
 
-/// A moment of the table.
+/// A point in the table's history.
 pub(super) type Version = u64;
 
 #[derive(Default)]
 pub(super) struct Table {
-    slots: BTreeMap<Key, Slot>,
+    histories: BTreeMap<Key, History>,
     version: Version,
     pins: BTreeMap<Version, Pin>,
-    /// Keys with replaced values and the version that replaced them, oldest first.
+    /// Keys that have older values, with the version that replaced them, oldest first.
     replaced: VecDeque<(Version, Key)>,
     bytes: usize,
 }
 
-struct Slot {
-    /// `None`: deleted, but an older value may still be visible to a pin.
+struct History {
+    /// `None` = deleted, but an older value may still be visible to a pin.
     current: Option<Bytes>,
     since: Version,
-    /// What the slot held before, oldest first, each with the version that wrote it.
+    /// Earlier values, oldest first, each with the version that wrote it.
     older: Vec<(Version, Option<Bytes>)>,
 }
 
@@ -39,7 +39,7 @@ struct Pin {
 }
 
 impl Table {
-    /// The bytes of all current keys and values.
+    /// Total size of the current keys and values.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -48,7 +48,7 @@ impl Table {
         self.version
     }
 
-    /// Keeps the current moment readable until [`Table::unpin`] or until the pin is too old.
+    /// Keeps the current version readable until [`Table::unpin`] or until the pin expires.
     pub(super) fn pin(&mut self, now: Instant) -> Version {
         let pin = self.pins.entry(self.version).or_insert(Pin { count: 0, newest: now });
         pin.count += 1;
@@ -57,8 +57,9 @@ impl Table {
     }
 
     pub(super) fn unpin(&mut self, version: Version) {
-        // A pin that became too old is gone already.
+        // An expired pin has been removed already.
         let Some(pin) = self.pins.get_mut(&version) else { return };
+        assert!(pin.count > 0, "version {version} is unpinned more often than it was pinned");
         pin.count -= 1;
         if pin.count == 0 {
             self.pins.remove(&version);
@@ -66,9 +67,10 @@ impl Table {
         }
     }
 
-    /// Starts a change: everything written until the next call belongs to one moment.
+    /// Starts a change: everything written until the next call becomes visible as one version.
     pub(super) fn begin_change(&mut self, now: Instant, pin_age_max: Duration) {
         let mut expired = false;
+        // Pins are ordered by version, and therefore by age.
         while let Some(oldest) = self.pins.first_entry() {
             if now.duration_since(oldest.get().newest) < pin_age_max {
                 break;
@@ -91,14 +93,14 @@ impl Table {
     }
 
     pub(super) fn get(&self, key: &[u8], at: Version) -> Option<Bytes> {
-        self.slots.get(key).and_then(|slot| slot.visible(at)).cloned()
+        self.histories.get(key).and_then(|history| history.visible(at)).cloned()
     }
 
     pub(super) fn scan(&self, scan: &Scan, at: Version) -> ReadPage {
         if scan.range.is_empty() {
             return ReadPage::default();
         }
-        let range = self.slots.range::<[u8], _>(bounds(&scan.range));
+        let range = self.histories.range::<[u8], _>(bounds(&scan.range));
         match scan.direction {
             Direction::Forward => collect_page(range, scan, at),
             Direction::Backward => collect_page(range.rev(), scan, at),
@@ -110,53 +112,56 @@ impl Table {
         if range.is_empty() {
             return Vec::new();
         }
-        let present = self.slots.range::<[u8], _>(bounds(range)).filter(|(_, slot)| slot.current.is_some());
+        let present =
+            self.histories.range::<[u8], _>(bounds(range)).filter(|(_, history)| history.current.is_some());
         present.take(keys_max).map(|(key, _)| key.clone()).collect()
     }
 
     fn write(&mut self, key: Key, value: Option<Bytes>) {
         let (key_bytes, value_bytes) = (key.len(), value.as_ref().map_or(0, Bytes::len));
-        let Some(slot) = self.slots.get_mut(&key) else {
+        let Some(history) = self.histories.get_mut(&key) else {
             if let Some(value) = value {
                 self.bytes += key_bytes + value_bytes;
-                let slot = Slot { current: Some(value), since: self.version, older: Vec::new() };
-                self.slots.insert(key, slot);
+                let history = History { current: Some(value), since: self.version, older: Vec::new() };
+                self.histories.insert(key, history);
             }
             return;
         };
-        if let Some(current) = &slot.current {
-            self.bytes -= key_bytes + current.len();
+        if let Some(current) = &history.current {
+            let replaced_bytes = key_bytes + current.len();
+            assert!(self.bytes >= replaced_bytes, "the table's size never goes below zero");
+            self.bytes -= replaced_bytes;
         }
         if value.is_some() {
             self.bytes += key_bytes + value_bytes;
         }
-        let replaced = std::mem::replace(&mut slot.current, value);
-        let replaced_since = std::mem::replace(&mut slot.since, self.version);
-        // A value written after the newest pin is visible to none of them.
+        let replaced = std::mem::replace(&mut history.current, value);
+        let replaced_since = std::mem::replace(&mut history.since, self.version);
+        // A value written after the newest pin is visible to no pin.
         let visible = self.pins.last_key_value().is_some_and(|(pinned, _)| *pinned >= replaced_since);
         if visible {
-            slot.older.push((replaced_since, replaced));
+            history.older.push((replaced_since, replaced));
             self.replaced.push_back((self.version, key));
-        } else if slot.current.is_none() && slot.older.is_empty() {
-            self.slots.remove(&key);
+        } else if history.current.is_none() && history.older.is_empty() {
+            self.histories.remove(&key);
         }
     }
 
-    /// Drops replaced values that no pin can see any more.
+    /// Drops replaced values that no pin can see.
     fn prune(&mut self) {
         let oldest_pin = self.pins.first_key_value().map_or(Version::MAX, |(version, _)| *version);
         while self.replaced.front().is_some_and(|(replaced_at, _)| *replaced_at <= oldest_pin) {
             let Some((_, key)) = self.replaced.pop_front() else { break };
-            let Some(slot) = self.slots.get_mut(&key) else { continue };
-            slot.forget_before(oldest_pin);
-            if slot.current.is_none() && slot.older.is_empty() {
-                self.slots.remove(&key);
+            let Some(history) = self.histories.get_mut(&key) else { continue };
+            history.forget_before(oldest_pin);
+            if history.current.is_none() && history.older.is_empty() {
+                self.histories.remove(&key);
             }
         }
     }
 }
 
-impl Slot {
+impl History {
     fn visible(&self, at: Version) -> Option<&Bytes> {
         if self.since <= at {
             return self.current.as_ref();
@@ -164,7 +169,7 @@ impl Slot {
         self.older.iter().rev().find(|(since, _)| *since <= at).and_then(|(_, value)| value.as_ref())
     }
 
-    /// Forgets values that were replaced at or before the oldest moment that is still read.
+    /// Drops values that were replaced at or before the oldest pinned version.
     fn forget_before(&mut self, oldest: Version) {
         let replaced_at = |at: usize| self.older.get(at + 1).map_or(self.since, |(since, _)| *since);
         let unseen = (0..self.older.len()).take_while(|at| replaced_at(*at) <= oldest).count();
@@ -177,11 +182,15 @@ fn bounds(range: &KeyRange) -> (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>) 
     (Included(range.start.as_slice()), range.end.as_deref().map_or(Unbounded, Excluded))
 }
 
-fn collect_page<'a>(slots: impl Iterator<Item = (&'a Key, &'a Slot)>, scan: &Scan, at: Version) -> ReadPage {
+fn collect_page<'a>(
+    histories: impl Iterator<Item = (&'a Key, &'a History)>,
+    scan: &Scan,
+    at: Version,
+) -> ReadPage {
     let mut page = ReadPage::default();
     let mut bytes = 0;
-    for (key, slot) in slots {
-        let Some(value) = slot.visible(at) else { continue };
+    for (key, history) in histories {
+        let Some(value) = history.visible(at) else { continue };
         if page.entries.len() >= scan.entries_max || (bytes >= scan.bytes_max && !page.entries.is_empty()) {
             page.more = true;
             break;
@@ -205,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_keeps_its_moment_and_nothing_is_left_behind() {
+    fn a_pin_keeps_its_version_and_leaves_no_garbage() {
         let mut table = Table::default();
         let (now, age) = (Instant::now(), Duration::from_mins(1));
         table.begin_change(now, age);
@@ -232,14 +241,14 @@ mod tests {
         table.unpin(first);
         assert_eq!(keys(&table, second), [b"a", b"c"]);
         table.unpin(second);
-        assert_eq!(table.slots.len(), 1);
+        assert_eq!(table.histories.len(), 1);
         assert!(table.replaced.is_empty());
-        assert!(table.slots.values().all(|slot| slot.older.is_empty()));
+        assert!(table.histories.values().all(|history| history.older.is_empty()));
         assert_eq!(table.bytes(), 1 + "new 2".len());
     }
 
     #[test]
-    fn an_old_pin_holds_nothing_up() {
+    fn an_expired_pin_retains_nothing() {
         let mut table = Table::default();
         let age = Duration::from_secs(5);
         let start = Instant::now();

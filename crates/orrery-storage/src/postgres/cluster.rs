@@ -1,9 +1,9 @@
-//! The nodes of the database: one server, or a Citus cluster in which each partition lies on one of several.
+//! Routes requests to the nodes of the database: one server, or a Citus cluster in which each partition is on one node.
 //!
-//! On Citus any node answers any statement, so a wrong route is slow, never wrong. Routes are looked up once,
-//! kept for half a minute, and forgotten when a connection is lost. A partition whose owner cannot be reached
-//! is served through the node of the URL or, without that, through any other; a route that cannot be looked
-//! up stays as it was, so that the loss of the coordinator stops no traffic.
+//! On Citus any node answers any statement, so a stale route costs time, never correctness. Routes are looked up once,
+//! cached for half a minute, and dropped when a connection is lost. A partition whose owner is unreachable is served
+//! through the node in the URL or, failing that, through any other. A route that cannot be looked up stays as it is, so
+//! losing the coordinator stops no traffic.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::fault::Fault;
 use super::key;
 use super::options::PostgresOptions;
 use super::pool::{Node, Session};
+use super::server_error::ServerError;
 use super::tls::Tls;
 use crate::contract::PartitionId;
 
-/// How long a route is believed.
+/// How long a route is cached.
 const ROUTE_AGE_MAX: Duration = Duration::from_secs(30);
-/// How long a way round an owner that cannot be reached is taken.
+/// How long an unreachable owner is bypassed.
 const DETOUR_AGE_MAX: Duration = Duration::from_secs(3);
 
-/// Who owns a partition's shard.
+/// Finds the node that owns a partition's shard.
 const OWNER: &str = "SELECT n.nodename, n.nodeport FROM pg_dist_placement p \
      JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary' \
      WHERE p.shardid = get_shard_id_for_distribution_column('part', $1::int) AND p.shardstate = 1 LIMIT 1";
 
-/// All that answer statements on any partition.
+/// Lists the nodes that answer statements on any partition.
 const NODES: &str = "SELECT nodename, nodeport FROM pg_dist_node \
      WHERE noderole = 'primary' AND isactive AND hasmetadata AND metadatasynced ORDER BY nodeid";
 
-/// The name and port of a node, as the cluster knows it.
-type Place = (String, u16);
+/// Host name and port of a node, as the cluster's metadata has them.
+type NodeAddress = (String, u16);
 
 pub(super) struct Cluster {
     main: Arc<Node>,
@@ -44,7 +44,7 @@ pub(super) struct Cluster {
 struct Routing {
     options: PostgresOptions,
     tls: Option<Tls>,
-    nodes: Mutex<BTreeMap<Place, Arc<Node>>>,
+    nodes: Mutex<BTreeMap<NodeAddress, Arc<Node>>>,
     nodes_listed: Mutex<Option<Instant>>,
     routes: Mutex<HashMap<PartitionId, Route>>,
 }
@@ -66,7 +66,7 @@ impl Cluster {
         Self { main: Arc::new(main), routing }
     }
 
-    /// The node of the URL, for what is not about one partition.
+    /// The node in the URL, for statements that do not concern one partition.
     pub(super) fn main(&self) -> &Arc<Node> {
         &self.main
     }
@@ -75,7 +75,7 @@ impl Cluster {
         self.routing.is_some()
     }
 
-    /// The node that has the partition; the one of the URL if that cannot be told or reached.
+    /// The partition's owner, or the node in the URL if the owner is unknown or unreachable.
     pub(super) async fn node_of(&self, partition: PartitionId) -> Arc<Node> {
         let Some(routing) = &self.routing else { return Arc::clone(&self.main) };
         if let Some(route) = routing.routes.lock().get_mut(&partition) {
@@ -83,7 +83,7 @@ impl Cluster {
             if !is_old && !route.node.is_down() {
                 return Arc::clone(&route.node);
             }
-            // One looks it up; the others go the old way meanwhile.
+            // One request looks the route up; the others use the old one in the meantime.
             if is_old {
                 route.until = Instant::now() + DETOUR_AGE_MAX;
             }
@@ -92,7 +92,7 @@ impl Cluster {
             Ok(Some(node)) => (node, ROUTE_AGE_MAX),
             Ok(None) => (self.any_but(None), DETOUR_AGE_MAX),
             Err(fault) => {
-                tracing::debug!(reason = fault.text(), "the owner of a partition is not known");
+                tracing::debug!(reason = fault.text(), "cannot look up the owner of a partition");
                 let known = routing.routes.lock().get(&partition).map(|route| Arc::clone(&route.node));
                 let node = known.filter(|node| !node.is_down()).unwrap_or_else(|| self.any_but(None));
                 (node, DETOUR_AGE_MAX)
@@ -103,21 +103,21 @@ impl Cluster {
         node
     }
 
-    /// A connection to the node that has the partition, or to any that can reach it.
-    pub(super) async fn session(&self, partition: PartitionId) -> Result<Session, Fault> {
+    /// A connection to the partition's owner, or to any node that can reach it.
+    pub(super) async fn session(&self, partition: PartitionId) -> Result<Session, ServerError> {
         self.session_by(partition, async |node| node.session().await).await
     }
 
-    /// The same for a transaction that writes.
-    pub(super) async fn writing_session(&self, partition: PartitionId) -> Result<Session, Fault> {
+    /// Like `session`, for a transaction that writes.
+    pub(super) async fn writing_session(&self, partition: PartitionId) -> Result<Session, ServerError> {
         self.session_by(partition, async |node| node.writing_session().await).await
     }
 
     async fn session_by(
         &self,
         partition: PartitionId,
-        take: impl AsyncFn(&Node) -> Result<Session, Fault>,
-    ) -> Result<Session, Fault> {
+        take: impl AsyncFn(&Node) -> Result<Session, ServerError>,
+    ) -> Result<Session, ServerError> {
         let node = self.node_of(partition).await;
         let failed = match take(&node).await {
             Ok(session) => return Ok(session),
@@ -126,12 +126,13 @@ impl Cluster {
         if self.routing.is_none() || !node.is_down() {
             return Err(failed);
         }
+        // The owner has just become unreachable: go through another node instead of failing the request.
         self.forget(partition);
         let other = self.any_but(Some(&node));
         if Arc::ptr_eq(&other, &node) { Err(failed) } else { take(&other).await }
     }
 
-    /// The node of the URL, or another one while that is away.
+    /// The node in the URL, or another one while it is down.
     fn any_but(&self, not: Option<&Arc<Node>>) -> Arc<Node> {
         let usable = |node: &&Arc<Node>| !node.is_down() && not.is_none_or(|not| !Arc::ptr_eq(not, node));
         if usable(&&self.main) {
@@ -142,7 +143,7 @@ impl Cluster {
         Arc::clone(nodes.values().find(usable).unwrap_or(&self.main))
     }
 
-    /// The route is looked up again before it is used again.
+    /// Invalidates a route, so that its next use looks it up again.
     pub(super) fn forget(&self, partition: PartitionId) {
         if let Some(routing) = &self.routing
             && let Some(route) = routing.routes.lock().get_mut(&partition)
@@ -151,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets a partition that is gone.
+    /// Drops the route of a destroyed partition.
     pub(super) fn remove(&self, partition: PartitionId) {
         if let Some(routing) = &self.routing {
             routing.routes.lock().remove(&partition);
@@ -170,14 +171,18 @@ impl Cluster {
 }
 
 impl Routing {
-    async fn look_up(&self, main: &Arc<Node>, partition: PartitionId) -> Result<Option<Arc<Node>>, Fault> {
-        let session = self.somebody(main).await?;
+    async fn look_up(
+        &self,
+        main: &Arc<Node>,
+        partition: PartitionId,
+    ) -> Result<Option<Arc<Node>>, ServerError> {
+        let session = self.metadata_session(main).await?;
         self.list_nodes(&session).await?;
         let rows = session.query(OWNER, &[&key::column(partition)]).await?;
         session.release();
         let Some(row) = rows.first() else { return Ok(None) };
         let node = self.node(row.get(0), row.get(1))?;
-        // A node that cannot be reached from here must not take its partitions with it.
+        // A node that is unreachable from here must not make its partitions unavailable.
         if node.is_down() {
             return Ok(None);
         }
@@ -187,7 +192,7 @@ impl Routing {
                 tracing::warn!(
                     node = row.get::<_, String>(0),
                     reason = fault.text(),
-                    "a node of the cluster cannot be reached directly"
+                    "a cluster node is not reachable directly; requests go through another one"
                 );
                 return Ok(None);
             }
@@ -195,10 +200,11 @@ impl Routing {
         Ok(Some(node))
     }
 
-    /// A connection to whoever can tell where things are: the node of the URL, or any.
-    async fn somebody(&self, main: &Arc<Node>) -> Result<Session, Fault> {
+    /// A connection for reading the cluster's metadata: to the node in the URL, or to any other.
+    async fn metadata_session(&self, main: &Arc<Node>) -> Result<Session, ServerError> {
         let mut failed = None;
         let others: Vec<Arc<Node>> = self.nodes.lock().values().cloned().collect();
+        // Reachable nodes first. If all are marked as down, try one anyway: the mark may be stale.
         let (up, down): (Vec<_>, Vec<_>) =
             std::iter::once(Arc::clone(main)).chain(others).partition(|node| !node.is_down());
         for node in up.into_iter().chain(down.into_iter().take(1)) {
@@ -207,11 +213,11 @@ impl Routing {
                 Err(fault) => failed = Some(fault),
             }
         }
-        Err(failed.unwrap_or_else(|| Fault::Lost("no node of the cluster can be reached".to_owned())))
+        Err(failed.unwrap_or_else(|| ServerError::Lost("no cluster node is reachable".to_owned())))
     }
 
-    /// Gets to know the nodes, now and then.
-    async fn list_nodes(&self, session: &Session) -> Result<(), Fault> {
+    /// Refreshes the list of nodes, at most now and then.
+    async fn list_nodes(&self, session: &Session) -> Result<(), ServerError> {
         if self.nodes_listed.lock().is_some_and(|listed| listed.elapsed() < ROUTE_AGE_MAX) {
             return Ok(());
         }
@@ -223,22 +229,23 @@ impl Routing {
             self.node(place.0.clone(), place.1)?;
             listed.push(place);
         }
-        // Nodes that left the cluster are closed once nobody uses them.
+        // Nodes that have left the cluster are closed with their last user.
         self.nodes.lock().retain(|(host, port), _| {
             listed.iter().any(|(name, number)| name == host && *number == i32::from(*port))
         });
         Ok(())
     }
 
-    fn node(&self, host: String, port: i32) -> Result<Arc<Node>, Fault> {
-        let port = u16::try_from(port).map_err(|_| Fault::Definite("a node has no port".to_owned()))?;
+    fn node(&self, host: String, port: i32) -> Result<Arc<Node>, ServerError> {
+        let port =
+            u16::try_from(port).map_err(|_| ServerError::Permanent("a node has no port".to_owned()))?;
         let place = (host, port);
         let known = self.nodes.lock().get(&place).cloned();
         if let Some(node) = known {
             return Ok(node);
         }
         let config = self.options.at_node(&place.0, port);
-        let node = Node::new(&config, &self.options, self.tls.as_ref()).map_err(Fault::Definite)?;
+        let node = Node::new(&config, &self.options, self.tls.as_ref()).map_err(ServerError::Permanent)?;
         Ok(Arc::clone(self.nodes.lock().entry(place).or_insert(Arc::new(node))))
     }
 }

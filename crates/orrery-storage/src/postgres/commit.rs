@@ -1,9 +1,9 @@
-//! Commits: whatever waits in this process shares transactions, which `group.rs` runs.
+//! Group commit: pending operations of this process share transactions, which `group` runs.
 //!
 //! A partition has one lane, and a lane takes part in one transaction at a time, so a process has at most one commit
-//! in doubt per partition. A lane that gets its turn to write takes others along that wait for theirs, each
-//! with what waits for it; where the common transaction comes to nothing, each tries again for itself. On Citus
-//! partitions lie on different nodes, and each lane writes for itself.
+//! in doubt per partition. A lane that gets a turn to write enlists waiting lanes together with their groups; if the
+//! shared transaction fails, each retries separately. On Citus partitions are on different nodes, so each lane always
+//! writes separately.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use super::fault::Fault;
 use super::group::{self, Attempt, Member, ROUND_TRIP_MAX, Waiting};
+use super::server_error::ServerError;
 use super::shared::Shared;
 use super::turns::{self, Turn};
 use super::{key, sql};
@@ -22,27 +22,27 @@ use crate::contract::{CommitError, ErasedOp, Lsn, PartitionRef};
 
 /// Operations that may wait for one partition.
 const WAITING_MAX: usize = 4096;
-/// Operations of all partitions that share a transaction.
-const OPERATIONS_TOGETHER_MAX: usize = 256;
-/// Partitions that share a transaction.
-const PARTITIONS_TOGETHER_MAX: usize = 16;
+/// Most operations in one transaction, over all partitions.
+const TRANSACTION_OPERATIONS_MAX: usize = 256;
+/// Most partitions in one transaction.
+const TRANSACTION_PARTITIONS_MAX: usize = 16;
 
-/// Whose turn it is to write; those who are taken along are told what became of their groups.
-pub(super) type Turns = turns::Turns<Arc<Lane>, Tried>;
+/// Schedules the lanes; followers receive the first attempt at their group.
+pub(super) type LaneTurns = turns::Turns<Arc<Lane>, Tried>;
 
 pub(super) type LaneTurn<'a> = Turn<'a, Arc<Lane>, Tried>;
 
-/// A group and what became of its first try. No group: there was nothing to write.
+/// A group and the result of its first attempt; `None` = there was nothing to write.
 pub(super) type Tried = Option<(Vec<Waiting>, Attempt)>;
 
-/// The way to one partition.
+/// The commit queue of one partition.
 pub(super) struct Lane {
     pub(super) partition: PartitionRef,
     queue: Mutex<Queue>,
     gathered: Notify,
-    /// Until when entries are looked for before they are inserted.
-    pub(super) careful_until: Mutex<Option<Instant>>,
-    /// By how many bytes the partition has grown that its row does not count yet.
+    /// Until then entries are upserted rather than inserted, because a plain insert found an existing one.
+    pub(super) upsert_until: Mutex<Option<Instant>>,
+    /// Growth in bytes that the partition's row does not include yet.
     pub(super) uncounted: AtomicI64,
 }
 
@@ -50,14 +50,15 @@ pub(super) struct Lane {
 struct Queue {
     waiting: VecDeque<Waiting>,
     running: bool,
-    /// Whoever works on the queue wants to be told when so many wait.
+    /// Notify the worker when this many operations are waiting.
     wanted: Option<usize>,
 }
 
-/// How long a lane lets a group gather, as a part of the time that the last one took.
-struct Patience(f64);
+/// How long a lane lets a group gather, as a fraction of the last group's duration.
+struct GatherDelay(f64);
 
-enum Fate {
+/// The outcome of a commit whose reply was lost.
+enum Outcome {
     Committed,
     NotCommitted,
     Unknown(String),
@@ -69,12 +70,12 @@ impl Lane {
             partition,
             queue: Mutex::default(),
             gathered: Notify::new(),
-            careful_until: Mutex::default(),
+            upsert_until: Mutex::default(),
             uncounted: AtomicI64::new(0),
         }
     }
 
-    /// Queues an operation and sees to it that somebody works on the queue.
+    /// Queues an operation and makes sure that a task serves the queue.
     pub(super) async fn commit(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
@@ -83,7 +84,7 @@ impl Lane {
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting { op, reply };
         if shared.options.group_operations_max == 1 {
-            // For measuring: no lane, every operation for itself.
+            // For benchmarks only: no lane, one transaction per operation.
             let (lane, shared) = (Arc::clone(self), Arc::clone(shared));
             tokio::spawn(async move { lane.run_group(&shared, vec![waiting], None).await });
         } else {
@@ -102,63 +103,65 @@ impl Lane {
                 tokio::spawn(async move { lane.work(&shared).await });
             }
         }
-        answer.await.unwrap_or_else(|_| Err(CommitError::Unknown("the commit was given up".to_owned())))
+        answer.await.unwrap_or_else(|_| Err(CommitError::Unknown("the commit was abandoned".to_owned())))
     }
 
-    /// Commits group after group until nothing waits.
+    /// Commits group after group until the queue is empty.
     async fn work(self: Arc<Self>, shared: &Arc<Shared>) {
-        let mut patience = Patience::new();
+        let mut gather_delay = GatherDelay::new();
         let _busy = shared.turns.busy();
         loop {
             {
                 let mut queue = self.queue.lock();
+                // Decided under the queue's lock: an operation queued from now on starts a new worker.
                 if queue.waiting.is_empty() {
                     queue.running = false;
                     return;
                 }
             }
-            let part = shared.turns.turn(Arc::clone(&self)).await;
+            // Operations keep arriving while the lane waits for its turn, which makes the group larger.
+            let role = shared.turns.turn(Arc::clone(&self)).await;
             let began = Instant::now();
-            let tried = match part {
-                turns::Part::Lead(turn) => self.lead(shared, turn).await,
-                turns::Part::Follow(outcome) => outcome.await.ok().flatten(),
+            let tried = match role {
+                turns::Role::Lead(turn) => self.lead(shared, turn).await,
+                turns::Role::Follow(outcome) => outcome.await.ok().flatten(),
             };
             let Some((group, attempt)) = tried else { continue };
             let operations = group.len();
             self.run_group(shared, group, Some(attempt)).await;
-            self.gather(shared, operations, began.elapsed(), &mut patience).await;
+            self.gather(shared, operations, began.elapsed(), &mut gather_delay).await;
         }
     }
 
-    /// Writes what waits, and with it what waits for others that may come along; tells them what became of it.
+    /// Runs a transaction for this lane and those it can enlist, and reports the outcome to them.
     async fn lead(self: &Arc<Self>, shared: &Shared, turn: LaneTurn<'_>) -> Tried {
         let _busy = shared.busy.read().await;
         let own = self.take(shared.options.group_operations_max);
         let mut operations = own.group.len();
-        let (mut members, mut told) = (vec![own], Vec::new());
+        let (mut members, mut followers) = (vec![own], Vec::new());
         while !shared.cluster.is_citus()
-            && members.len() < PARTITIONS_TOGETHER_MAX
-            && operations < OPERATIONS_TOGETHER_MAX
+            && members.len() < TRANSACTION_PARTITIONS_MAX
+            && operations < TRANSACTION_OPERATIONS_MAX
         {
-            let Some((lane, tell)) = turn.take_along() else { break };
-            let room = OPERATIONS_TOGETHER_MAX - operations;
+            let Some((lane, reply)) = turn.enlist() else { break };
+            let room = TRANSACTION_OPERATIONS_MAX - operations;
             let member = lane.take(shared.options.group_operations_max.min(room));
             operations += member.group.len();
             members.push(member);
-            told.push(tell);
+            followers.push(reply);
         }
         let attempts = match shared.check_open() {
             Ok(()) => group::attempt(shared, &mut members, Some(turn)).await,
-            // Each finds out for itself.
-            Err(_) => members.iter().map(|_| Attempt::Alone).collect(),
+            // Each lane checks for itself and refuses its own callers.
+            Err(_) => members.iter().map(|_| Attempt::Separate).collect(),
         };
         let groups = members.into_iter().map(|member| member.group);
         let mut tried =
             groups.zip(attempts).map(|(group, attempt)| (!group.is_empty()).then_some((group, attempt)));
         let own = tried.next().flatten();
-        for (tell, tried) in told.into_iter().zip(tried) {
-            // Its lane waits for this, unless the process ends.
-            drop(tell.send(tried));
+        for (reply, tried) in followers.into_iter().zip(tried) {
+            // The follower is waiting for this, unless the process is exiting.
+            drop(reply.send(tried));
         }
         own
     }
@@ -169,9 +172,9 @@ impl Lane {
         Member::new(Arc::clone(self), queue.waiting.drain(..take).collect())
     }
 
-    /// Those who were just answered are likely to come back at once. Without waiting for them there would be two
-    /// crowds that take turns, in twice as many transactions.
-    async fn gather(&self, shared: &Shared, answered: usize, took: Duration, patience: &mut Patience) {
+    /// Clients that were just answered are likely to send their next write at once. Without waiting for them the clients
+    /// would split into two alternating sets, with twice as many transactions.
+    async fn gather(&self, shared: &Shared, answered: usize, took: Duration, gather_delay: &mut GatherDelay) {
         let before = {
             let mut queue = self.queue.lock();
             let waiting = queue.waiting.len();
@@ -182,16 +185,16 @@ impl Lane {
             queue.wanted = Some(expected);
             waiting
         };
-        let all = tokio::time::timeout(patience.of(took), self.gathered.notified()).await;
+        let all = tokio::time::timeout(gather_delay.of(took), self.gathered.notified()).await;
         let mut queue = self.queue.lock();
-        // A call that comes too late ends the next wait early, which does no harm.
+        // A notification that comes too late ends the next wait early, which is harmless.
         if all.is_err() {
             queue.wanted = None;
         }
-        patience.learn(queue.waiting.len() > before);
+        gather_delay.learn(queue.waiting.len() > before);
     }
 
-    /// Brings a group to its end, after a first try that others may have shared.
+    /// Retries a group until it is committed or refused, after a first attempt that other lanes may have shared.
     async fn run_group(
         self: &Arc<Self>,
         shared: &Shared,
@@ -212,41 +215,45 @@ impl Lane {
                 let attempt = group::attempt(shared, &mut alone, None).await.pop();
                 let [member] = alone;
                 group = member.group;
-                attempt.unwrap_or(Attempt::Alone)
+                attempt.unwrap_or(Attempt::Separate)
             };
             let (results, doubt) = match attempt {
                 Attempt::Done(results) => (results, None),
                 Attempt::Fenced => return refuse(group, &CommitError::Fenced),
-                Attempt::Alone => continue,
-                Attempt::Again(fault) => {
-                    if !fault.may_pass() || began.elapsed() > shared.options.commit_patience {
+                Attempt::Separate => continue,
+                Attempt::Retry(fault) => {
+                    if !fault.is_retryable() || began.elapsed() > shared.options.commit_timeout {
                         return refuse(group, &CommitError::Unavailable(fault.text().to_owned()));
                     }
                     tracing::debug!(
                         partition = self.partition.id.0,
                         reason = fault.text(),
-                        "a commit is tried again"
+                        "retrying a commit"
                     );
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_millis(500));
                     continue;
                 }
-                Attempt::Doubt { group, results, reason } => (results, Some((group, reason))),
+                Attempt::InDoubt { group, results, reason } => (results, Some((group, reason))),
             };
             if let Some((name, reason)) = doubt {
-                tracing::warn!(partition = self.partition.id.0, reason, "the answer to a commit was lost");
+                tracing::warn!(
+                    partition = self.partition.id.0,
+                    reason,
+                    "the reply to COMMIT was lost; checking its outcome"
+                );
                 match self.resolve(shared, name, &reason).await {
-                    Fate::Committed => {}
-                    Fate::NotCommitted if began.elapsed() > shared.options.commit_patience => {
+                    Outcome::Committed => {}
+                    Outcome::NotCommitted if began.elapsed() > shared.options.commit_timeout => {
                         return refuse(group, &CommitError::Unavailable(reason));
                     }
-                    Fate::NotCommitted => continue,
-                    Fate::Unknown(reason) => {
+                    Outcome::NotCommitted => continue,
+                    Outcome::Unknown(reason) => {
                         return refuse(group, &CommitError::Unknown(reason));
                     }
                 }
             }
-            // What the group had no room for goes first next time.
+            // Operations that did not fit into the transaction go first next time.
             let rest = group.split_off(results.len());
             let mut queue = self.queue.lock();
             for waiting in rest.into_iter().rev() {
@@ -257,73 +264,74 @@ impl Lane {
                 shared.advance(self.partition.id, *lsn);
             }
             for (waiting, result) in group.into_iter().zip(results) {
-                // A caller that does not wait any more is no fault.
+                // The caller may have been cancelled; ignore a closed channel.
                 drop(waiting.reply.send(result));
             }
             return;
         }
     }
 
-    /// Finds out whether a group was committed. The partition's lock is free only once that is decided.
-    async fn resolve(&self, shared: &Shared, group: u64, reason: &str) -> Fate {
+    /// Determines whether a group was committed. The partition's row lock is free only once that is decided.
+    async fn resolve(&self, shared: &Shared, group: u64, reason: &str) -> Outcome {
         if shared.options.group_operations_max == 1 {
-            return Fate::Unknown(reason.to_owned());
+            return Outcome::Unknown(reason.to_owned());
         }
         let (began, mut pause) = (Instant::now(), Duration::from_millis(50));
         loop {
             let fault = match self.look_for(shared, group).await {
-                Ok(fate) => return fate,
+                Ok(outcome) => return outcome,
                 Err(fault) => fault,
             };
-            if began.elapsed() > shared.options.doubt_patience || shared.check_open().is_err() {
-                return Fate::Unknown(format!("{reason}; then {}", fault.text()));
+            if began.elapsed() > shared.options.resolve_timeout || shared.check_open().is_err() {
+                return Outcome::Unknown(format!("{reason}; then {}", fault.text()));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(500));
         }
     }
 
-    async fn look_for(&self, shared: &Shared, group: u64) -> Result<Fate, Fault> {
+    async fn look_for(&self, shared: &Shared, group: u64) -> Result<Outcome, ServerError> {
         let id = self.partition.id;
         let session = shared.writing_session(id).await?;
         session.run("BEGIN").await?;
         let state = session.query(sql::SETTLE, &[&key::column(id)]).await?;
         let key = key::writer(id, shared.writer);
         let noted = session.query(sql::FETCH, &[&key::column(id), &vec![key]]).await?;
-        // Not a roll-back: a server that was killed while it waited for its standby has the commit after its restart,
-        // and the standby may not. Committing the lock waits for the standby, and with it for all before.
-        let patience = ROUND_TRIP_MAX.min(shared.options.doubt_patience);
-        tokio::time::timeout(patience, session.run("COMMIT"))
+        // COMMIT rather than ROLLBACK: a server that was killed while it waited for its standby has the commit after its
+        // restart, but the standby may not. Committing the row lock waits for the standby, and thereby for all earlier
+        // commits.
+        let timeout = ROUND_TRIP_MAX.min(shared.options.resolve_timeout);
+        tokio::time::timeout(timeout, session.run("COMMIT"))
             .await
-            .map_err(|_| Fault::Lost("the server waits for its standby".to_owned()))??;
+            .map_err(|_| ServerError::Lost("the server is waiting for its standby".to_owned()))??;
         session.release();
         if state.is_empty() {
-            return Ok(Fate::Unknown("the partition was destroyed meanwhile".to_owned()));
+            return Ok(Outcome::Unknown("the partition has been destroyed".to_owned()));
         }
         let name = group.to_be_bytes();
         let committed = noted.iter().any(|row| row.get::<_, &[u8]>(1) == name);
-        Ok(if committed { Fate::Committed } else { Fate::NotCommitted })
+        Ok(if committed { Outcome::Committed } else { Outcome::NotCommitted })
     }
 }
 
-impl Patience {
-    const LEAST: f64 = 1.0 / 16.0;
-    const MOST: f64 = 0.5;
-    /// A client should not notice it, however slow the server is.
-    const LONGEST: Duration = Duration::from_millis(20);
+impl GatherDelay {
+    const FRACTION_MIN: f64 = 1.0 / 16.0;
+    const FRACTION_MAX: f64 = 0.5;
+    /// Short enough that clients do not notice it, however slow the server is.
+    const DELAY_MAX: Duration = Duration::from_millis(20);
 
     fn new() -> Self {
-        Self(Self::MOST)
+        Self(Self::FRACTION_MAX)
     }
 
     fn of(&self, took: Duration) -> Duration {
-        took.mul_f64(self.0).min(Self::LONGEST)
+        took.mul_f64(self.0).min(Self::DELAY_MAX)
     }
 
-    /// Clients that do not come back are waited for less.
-    fn learn(&mut self, somebody_came: bool) {
-        let share = if somebody_came { self.0 * 2.0 } else { self.0 / 2.0 };
-        self.0 = share.clamp(Self::LEAST, Self::MOST);
+    /// Waits less for clients that do not come back.
+    fn learn(&mut self, operations_arrived: bool) {
+        let share = if operations_arrived { self.0 * 2.0 } else { self.0 / 2.0 };
+        self.0 = share.clamp(Self::FRACTION_MIN, Self::FRACTION_MAX);
     }
 }
 

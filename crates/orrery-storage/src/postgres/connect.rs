@@ -1,8 +1,8 @@
-//! Connecting to a node that may have several hosts, of which one takes writes: a primary and its standbys.
+//! Connects to a node that may have several hosts: a primary, which accepts writes, and its standbys.
 //!
-//! The client library tries one host after the other, each for as long as it likes. A host whose machine has lost its
-//! power answers nothing, so the next one is tried beside it after a moment, and whoever takes writes first is used.
-//! The host that was good last time comes first.
+//! The client library tries one host after another and waits for each as long as it takes. A host without power never
+//! replies, so after a moment the next one is tried concurrently, and the first that accepts writes is used. The host
+//! that was used last comes first.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
 use super::options;
 
-/// How long a host may be silent before the next one is tried too.
+/// How long a host may be silent before the next one is tried as well.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How long a silent host is waited for when all others have refused: one of them may be promoted meanwhile.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for silent hosts once all others have refused: one of those may be promoted in the meantime.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 pub(super) struct Hosts {
     each: Vec<Config>,
-    /// Which one took writes last.
+    /// Index of the host that accepted writes last.
     good: AtomicUsize,
 }
 
@@ -52,7 +52,7 @@ impl Hosts {
                         return Ok(connected);
                     }
                     Err(error) => {
-                        // What a server says tells more than that another one cannot be reached.
+                        // A server's own error says more than another host being unreachable.
                         let known = failed.take().filter(|known| known.as_db_error().is_some());
                         let error = known.unwrap_or(error);
                         next = left.next();
@@ -64,7 +64,7 @@ impl Hosts {
                 },
                 () = tokio::time::sleep(MOMENT) => {
                     next = left.next();
-                    if next.is_none() && began.elapsed() >= PATIENCE && let Some(error) = failed.take() {
+                    if next.is_none() && began.elapsed() >= SILENCE_MAX && let Some(error) = failed.take() {
                         return Err(error);
                     }
                 }

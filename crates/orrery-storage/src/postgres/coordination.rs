@@ -1,4 +1,4 @@
-//! Duties by advisory locks of the server, notes in a small table.
+//! Implements duties with advisory locks of the server, and notes with a small table.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use super::pool::Session;
 use super::shared::Shared;
 use super::{Postgres, sql};
 use crate::contract::{BoxFuture, StoreError};
-use crate::coordination::{Coordination, Duty};
+use crate::contract::{Coordination, Duty};
 use bytes::Bytes;
 
-/// The lock lives as long as its connection.
+/// An advisory lock, which lives as long as its connection.
 struct Lock {
     session: Session,
     name: String,
@@ -18,7 +18,7 @@ struct Lock {
 impl Duty for Lock {
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            let lost = |fault: super::fault::Fault| {
+            let lost = |fault: super::server_error::ServerError| {
                 StoreError::Unavailable(format!("a duty was lost: {}", fault.text()))
             };
             self.session.run("SELECT 1").await.map_err(lost)
@@ -28,7 +28,7 @@ impl Duty for Lock {
     fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let Self { session, name } = *self;
-            // If it cannot be given back, the connection is closed, and the lock goes with it.
+            // If unlocking fails, the connection is closed, which releases the lock as well.
             if session.query(sql::END_DUTY, &[&name]).await.is_ok() {
                 session.release();
             }
@@ -36,7 +36,7 @@ impl Duty for Lock {
     }
 }
 
-/// The name of a process among the others.
+/// Identifies a process among the others.
 pub(super) fn member_id(writer: u128) -> String {
     format!("{writer:032x}")
 }
@@ -85,10 +85,10 @@ impl Coordination for Postgres {
     }
 }
 
-/// Takes this process's note away, so that the others need not wait until it is old.
-pub(super) async fn say_goodbye(shared: &Shared) {
+/// Deletes this process's note, so that the others need not wait for it to expire.
+pub(super) async fn withdraw_note(shared: &Shared) {
     if let Ok(session) = shared.cluster.main().session().await {
-        // A note that stays grows old and is dropped.
+        // If that fails, the note expires.
         if session.query(sql::DROP_NOTE, &[&member_id(shared.writer)]).await.is_ok() {
             session.release();
         }

@@ -1,17 +1,17 @@
-//! One transaction of two round trips for whatever waits, of one partition or of several:
+//! Commits the pending groups of one or several partitions in one transaction of two round trips:
 //!
-//! 1. `BEGIN`, take the partitions' rows (their locks, numbers and fences), read all keys that were asked for.
-//! 2. Here: the decisions, in order, over an overlay for each partition.
-//! 3. Delete, store, `COMMIT`.
+//! 1. `BEGIN`, lock the partitions' rows (which also yields LSNs and fences), read all requested keys.
+//! 2. In this process: run the decisions in order, over one overlay per partition.
+//! 3. Delete, insert, `COMMIT`.
 //!
-//! Nothing here is a transaction across partitions for a client: each operation is decided over its own one,
-//! and that several are committed together only saves the server work. Each transaction also writes its own
-//! number for every partition under the process's own key; a commit whose answer was lost is resolved by waiting
-//! for the partition's lock and comparing that number.
+//! Clients never get a transaction across partitions: each operation is decided on its own partition, and committing
+//! several together only saves the server work. Each transaction also records its name for every partition it writes,
+//! under the process's own key. A commit whose reply was lost is resolved by waiting for the partition's lock and
+//! comparing that name.
 //!
-//! A transaction of several partitions waits for no lock: it leaves out the partitions that somebody else has. So
-//! whoever waits for a lock holds none, and there are no deadlocks. Citus must be told which partition a
-//! statement is about, so there it is always one.
+//! A transaction over several partitions waits for no lock: it skips partitions that another process has locked. A
+//! transaction that waits for a lock therefore holds none, which rules out deadlocks. On Citus every statement must name
+//! its partition, so there a transaction always covers one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,75 +26,75 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::commit::{Lane, LaneTurn};
-use super::fault::{Fault, leaves_doubt};
 use super::key::StoredKey;
 use super::load::entry_bytes;
 use super::pool::Session;
+use super::server_error::{ServerError, leaves_doubt};
 use super::shared::Shared;
 use super::{key, sql};
 use crate::contract::{CommitError, ErasedOp, Key, Lsn, PartitionId, PartitionRef, WriteSet};
 use crate::packed::PackedKeys;
 use crate::transaction::{Running, Step};
 
-/// How long the server may take for one round trip, the wait for the disk and for standbys included.
+/// Timeout of one round trip, including the server's waits for its disk and its standbys.
 pub(super) const ROUND_TRIP_MAX: Duration = Duration::from_secs(30);
-/// A transaction that has grown to this is written; what has no room in it waits for the next one.
+/// A transaction is written once it reaches this size; the remaining operations wait for the next one.
 const TRANSACTION_BYTES_MAX: usize = 4 << 20;
-/// From so many entries on, those that are not known to exist are inserted by a statement of their own, which does not
-/// look for each of them first. That costs a third less, and a repetition when one does exist.
+/// With at least this many entries, those not known to exist are inserted by a separate statement without an upsert
+/// check. That costs a third less, and a retry if one does exist.
 const INSERTED_MIN: usize = 8;
-/// How long a partition is written without guessing after a guess was wrong.
-const CAREFUL_FOR: Duration = Duration::from_secs(10);
+/// How long a partition uses upserts only after a plain insert found an existing entry.
+const UPSERT_FOR: Duration = Duration::from_secs(10);
 
-/// An operation whose caller waits.
+/// A pending operation and the channel to its caller.
 pub(super) struct Waiting {
     pub(super) op: Box<dyn ErasedOp>,
     pub(super) reply: oneshot::Sender<Result<Lsn, CommitError>>,
 }
 
-/// What became of one try, for one partition.
+/// The result of one attempt, for one partition.
 pub(super) enum Attempt {
-    /// Of each operation that was decided, in order.
+    /// The result of each operation that was decided, in order.
     Done(Vec<Result<Lsn, CommitError>>),
     Fenced,
-    /// Nothing was tried: it has to be, for this partition alone.
-    Alone,
-    Again(Fault),
-    /// The answer to COMMIT was lost.
-    Doubt {
+    /// Nothing was attempted: the partition needs a transaction of its own.
+    Separate,
+    Retry(ServerError),
+    /// The reply to COMMIT was lost.
+    InDoubt {
         group: u64,
         results: Vec<Result<Lsn, CommitError>>,
         reason: String,
     },
 }
 
-/// One partition's part in a transaction.
+/// One partition's share of a transaction.
 pub(super) struct Member {
     lane: Arc<Lane>,
     pub(super) group: Vec<Waiting>,
     overlay: Overlay,
-    /// The partition's number before this transaction; `None` = its row was not taken.
+    /// The partition's LSN before this transaction; `None` = its row was not locked.
     first: Option<Lsn>,
-    /// Its number after it.
+    /// Its LSN after the operations decided so far.
     lsn: Lsn,
     results: Vec<Result<Lsn, CommitError>>,
-    /// Growth that its row is told of in this transaction.
+    /// Growth in bytes that this transaction adds to the partition's row.
     counting: i64,
 }
 
-/// A partition as its group sees it.
+/// A partition with its group's writes applied.
 #[derive(Default)]
 struct Overlay {
-    /// What was read.
+    /// Values read from the server.
     stored: HashMap<Key, Option<Bytes>>,
-    /// What the group has written, and which of its operations it was.
+    /// The group's writes, each with the index of the operation that made it.
     written: HashMap<Key, (usize, Option<Bytes>)>,
-    /// The same of keys that no operation looks at.
+    /// The same for keys that no operation reads.
     unread: Vec<(usize, PackedKeys, Option<Bytes>)>,
     bytes: usize,
 }
 
-/// What becomes of an entry; `None` deletes it.
+/// The final value of an entry; `None` deletes it.
 struct Change<'a> {
     key: &'a [u8],
     operation: usize,
@@ -104,11 +104,11 @@ struct Change<'a> {
 struct Transaction<'a> {
     shared: &'a Shared,
     session: Session,
-    /// Whether statements name the one partition that they are about.
+    /// Whether statements must name their partition, as on Citus.
     names_partition: bool,
 }
 
-/// Rows to be stored.
+/// Rows to write, as parallel arrays.
 #[derive(Default)]
 struct Rows<'a> {
     parts: Vec<i32>,
@@ -116,8 +116,8 @@ struct Rows<'a> {
     values: Vec<&'a [u8]>,
 }
 
-/// Tries to commit the members' groups in one transaction; answers what became of each. The turn ends when only the
-/// disk is waited for.
+/// Attempts to commit the members' groups in one transaction; returns the result of each. The turn ends early, once
+/// only the disk is left to wait for.
 pub(super) async fn attempt(
     shared: &Shared,
     members: &mut [Member],
@@ -161,31 +161,31 @@ impl Member {
         self.first.is_some_and(|first| self.lsn > first)
     }
 
-    /// What became of it, by what became of the transaction. A failure with the transaction's name leaves in doubt
-    /// what was written.
+    /// The member's result, derived from the transaction's. A failure that carries the transaction's name leaves its
+    /// writes in doubt.
     fn conclude(
         &mut self,
         shared: &Shared,
         is_alone: bool,
-        failure: Option<&(Fault, Option<u64>)>,
+        failure: Option<&(ServerError, Option<u64>)>,
     ) -> Attempt {
         let results = std::mem::take(&mut self.results);
         let attempt = match failure {
             None if self.first.is_some() => return Attempt::Done(results),
             None if is_alone => Attempt::Fenced,
-            None => Attempt::Alone,
+            None => Attempt::Separate,
             Some((fault, Some(name))) if self.has_written() => {
                 shared.forget_route(self.id());
-                Attempt::Doubt { group: *name, results, reason: fault.text().to_owned() }
+                Attempt::InDoubt { group: *name, results, reason: fault.text().to_owned() }
             }
             Some((fault, _)) => {
-                if matches!(fault, Fault::Lost(_)) {
+                if matches!(fault, ServerError::Lost(_)) {
                     shared.forget_route(self.id());
                 }
-                Attempt::Again(fault.clone())
+                Attempt::Retry(fault.clone())
             }
         };
-        // The row does not count it, or perhaps does not.
+        // The row does not include this growth, or may not. Counting it twice only triggers an early measurement.
         self.lane.uncounted.fetch_add(self.counting, Ordering::AcqRel);
         attempt
     }
@@ -196,8 +196,8 @@ impl Transaction<'_> {
         self,
         members: &mut [Member],
         turn: Option<LaneTurn<'_>>,
-    ) -> Result<(), (Fault, Option<u64>)> {
-        let nothing_yet = |fault: Fault| (fault, None);
+    ) -> Result<(), (ServerError, Option<u64>)> {
+        let not_committed = |fault: ServerError| (fault, None);
         let mut runs: Vec<Vec<Result<Running, CommitError>>> = Vec::with_capacity(members.len());
         for member in members.iter() {
             runs.push(member.group.iter().map(|waiting| Running::begin(waiting.op.as_ref())).collect());
@@ -209,7 +209,7 @@ impl Transaction<'_> {
             };
             wanted.push(runs.iter_mut().map(take).collect());
         }
-        self.begin(members, &wanted).await.map_err(nothing_yet)?;
+        self.begin(members, &wanted).await.map_err(not_committed)?;
         let mut bytes = 0;
         for ((member, runs), wanted) in members.iter_mut().zip(runs).zip(wanted) {
             if member.first.is_none() {
@@ -222,7 +222,7 @@ impl Transaction<'_> {
                 let before = member.overlay.bytes;
                 let decided = match run {
                     Err(error) => Err(error),
-                    Ok(run) => self.decide(member, at, run, wanted).await.map_err(nothing_yet)?,
+                    Ok(run) => self.decide(member, at, run, wanted).await.map_err(not_committed)?,
                 };
                 bytes += member.overlay.bytes - before;
                 member.results.push(decided.map(|writes| {
@@ -234,8 +234,8 @@ impl Transaction<'_> {
         if members.iter().any(Member::has_written) {
             return self.finish(members, turn).await;
         }
-        // Nothing is written: what the rows were told of counts as not told.
-        self.session.run("ROLLBACK").await.map_err(nothing_yet)?;
+        // Nothing to write: rolling back also discards the growth that was added to the rows.
+        self.session.run("ROLLBACK").await.map_err(not_committed)?;
         for member in members.iter_mut() {
             let counting = std::mem::take(&mut member.counting);
             member.lane.uncounted.fetch_add(counting, Ordering::AcqRel);
@@ -244,8 +244,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The first round trip: takes the partitions and reads what is wanted.
-    async fn begin(&self, members: &mut [Member], wanted: &[Vec<Vec<Key>>]) -> Result<(), Fault> {
+    /// The first round trip: locks the partitions and reads the requested keys.
+    async fn begin(&self, members: &mut [Member], wanted: &[Vec<Vec<Key>>]) -> Result<(), ServerError> {
         let mut keys = Vec::new();
         for (member, wanted) in members.iter_mut().zip(wanted) {
             member.counting = member.lane.uncounted.swap(0, Ordering::AcqRel);
@@ -272,7 +272,7 @@ impl Transaction<'_> {
         let (fetch, fetch_parameters) = self.about(&parts[0], sql::FETCH, sql::FETCH_SEVERAL, &keys);
         let fetch = self.session.prepare_cached(fetch).await?;
         let client: &tokio_postgres::Client = &self.session;
-        // Polled in this order, they go out together and are answered in one round trip.
+        // Polled in this order, the statements are pipelined into one round trip.
         let all = join3(
             client.batch_execute("BEGIN"),
             client.query(&lock, &lock_parameters),
@@ -295,7 +295,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The statement on these keys, and its parameters: the partition's number only where it has to be named.
+    /// Picks the statement for these keys and its parameters; the partition id is included only where required.
     fn about<'p>(
         &self,
         part: &'p i32,
@@ -306,14 +306,14 @@ impl Transaction<'_> {
         if self.names_partition { (naming, vec![part, keys]) } else { (several, vec![keys]) }
     }
 
-    /// Runs one operation's decision to its end. `Ok(true)` = it writes.
+    /// Runs an operation to its final decision. `Ok(true)` = it writes.
     async fn decide(
         &self,
         member: &mut Member,
         at: usize,
         mut run: Running,
         mut wanted: Vec<Key>,
-    ) -> Result<Result<bool, CommitError>, Fault> {
+    ) -> Result<Result<bool, CommitError>, ServerError> {
         loop {
             self.fetch(member, &wanted).await?;
             for key in wanted {
@@ -333,8 +333,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Reads what the group has not met yet.
-    async fn fetch(&self, member: &mut Member, wanted: &[Key]) -> Result<(), Fault> {
+    /// Reads the keys that the group has neither read nor written.
+    async fn fetch(&self, member: &mut Member, wanted: &[Key]) -> Result<(), ServerError> {
         let id = member.id();
         let key_bytes_max = self.shared.options.limits.key_bytes_max;
         let unread = wanted.iter().filter(|key| {
@@ -357,27 +357,29 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The second round trip. A failure with the transaction's name leaves it in doubt.
+    /// The second round trip. A failure that carries the transaction's name leaves it in doubt.
     async fn finish(
         self,
         members: &mut [Member],
         turn: Option<LaneTurn<'_>>,
-    ) -> Result<(), (Fault, Option<u64>)> {
+    ) -> Result<(), (ServerError, Option<u64>)> {
+        // Unique in this process; the key it is stored under is unique to the process.
         let name = self.shared.next_group();
         let note = name.to_be_bytes();
         let (mut new, mut stored, mut deletes) = (Rows::default(), Rows::default(), Vec::new());
         let (mut corrected, mut numbers) = (Vec::new(), Vec::new());
         let mut grown = Vec::with_capacity(members.len());
         let changes: usize = members.iter().map(|member| member.overlay.changes_max()).sum();
-        // On Citus a statement more costs more than looking for the entries does.
-        let guesses = changes >= INSERTED_MIN && !self.names_partition;
+        // On Citus an additional statement costs more than the upsert check.
+        let plain_inserts = changes >= INSERTED_MIN && !self.names_partition;
         for member in members.iter() {
             let Some(first) = member.first else { continue };
             let (id, part) = (member.id(), key::column(member.id()));
-            grown.push((&member.lane, member.write(guesses, &mut new, &mut stored, &mut deletes)));
+            grown.push((&member.lane, member.write(plain_inserts, &mut new, &mut stored, &mut deletes)));
             if member.has_written() {
                 stored.push(part, key::writer(id, self.shared.writer), &note);
             }
+            // Rejected operations have not used the LSNs that were reserved for them.
             if member.lsn < first + member.group.len() as u64 {
                 corrected.push(part);
                 numbers.push(member.lsn.cast_signed());
@@ -388,7 +390,7 @@ impl Transaction<'_> {
             format!("NOTIFY {}, '{}:{}'", self.shared.channel, Shared::ANNOUNCED.0, member.lsn)
         });
         let part = members.first().map_or(0, |member| key::column(member.id()));
-        let nothing_yet = |error: tokio_postgres::Error| (Fault::from(error), None);
+        let not_committed = |error: tokio_postgres::Error| (ServerError::from(error), None);
         let session = &self.session;
         let (remove, remove_parameters) = self.about(&part, sql::REMOVE, sql::REMOVE_SEVERAL, &deletes);
         let insert_parameters: [&(dyn ToSql + Sync); 3] = [&new.parts, &new.keys, &new.values];
@@ -401,10 +403,10 @@ impl Transaction<'_> {
             };
         let store_parameters = [place, &stored.keys, &stored.values];
         let set_parameters = [corrected, number];
-        let remove = session.prepare_cached(remove).await.map_err(nothing_yet)?;
-        let store = session.prepare_cached(store).await.map_err(nothing_yet)?;
-        let insert = session.prepare_cached(sql::INSERT_SEVERAL).await.map_err(nothing_yet)?;
-        let set = session.prepare_cached(set).await.map_err(nothing_yet)?;
+        let remove = session.prepare_cached(remove).await.map_err(not_committed)?;
+        let store = session.prepare_cached(store).await.map_err(not_committed)?;
+        let insert = session.prepare_cached(sql::INSERT_SEVERAL).await.map_err(not_committed)?;
+        let set = session.prepare_cached(set).await.map_err(not_committed)?;
         let client: &tokio_postgres::Client = session;
         let warnings = session.warnings();
         let writing = Box::pin(async {
@@ -420,6 +422,7 @@ impl Transaction<'_> {
                 OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
             )
             .await;
+            // Only COMMIT is left, which waits for the disk: let the next transaction start.
             drop(turn);
             written
         });
@@ -428,16 +431,16 @@ impl Transaction<'_> {
             Ok(all) => all,
             Err(fault) => return Err((fault, Some(name))),
         };
-        // After a failed statement COMMIT "succeeds" as a roll-back, so each of them counts. The server's own
-        // word on an earlier statement says that nothing was committed; a lost connection says nothing.
+        // After a failed statement COMMIT "succeeds" as a rollback, so every result must be checked. An error that the
+        // server reported for an earlier statement proves that nothing was committed; a lost connection proves nothing.
         if let Some(Err(error)) = &inserted
             && error.code() == Some(&SqlState::UNIQUE_VIOLATION)
         {
-            // Of several, each finds out for itself whether it was the one.
+            // With several members, the separate retries find out which one it was.
             if let [member] = members {
-                *member.lane.careful_until.lock() = Some(Instant::now() + CAREFUL_FOR);
+                *member.lane.upsert_until.lock() = Some(Instant::now() + UPSERT_FOR);
             }
-            return Err((Fault::Conflict("an entry was there already".to_owned()), None));
+            return Err((ServerError::Conflict("an entry existed already".to_owned()), None));
         }
         let earlier = [
             inserted.transpose().err(),
@@ -454,9 +457,9 @@ impl Transaction<'_> {
             let doubt = leaves_doubt(&error).then_some(name);
             return Err((error.into(), doubt));
         }
-        // Perhaps this one's: committed here, and perhaps not on the standby that must have it.
+        // The warning may concern this transaction: committed here, but perhaps not on the synchronous standby.
         if session.warnings() != warnings {
-            return Err((Fault::Lost("the server warned when it committed".to_owned()), Some(name)));
+            return Err((ServerError::Lost("the server committed with a warning".to_owned()), Some(name)));
         }
         for (lane, grown) in grown {
             lane.uncounted.fetch_add(grown, Ordering::AcqRel);
@@ -467,16 +470,16 @@ impl Transaction<'_> {
 }
 
 impl Member {
-    /// Sorts the group's changes by the statements that make them; answers by how much they make the partition larger.
+    /// Distributes the group's changes over the statements; returns by how many bytes the partition grows.
     fn write<'m>(
         &'m self,
-        guesses: bool,
+        plain_inserts: bool,
         new: &mut Rows<'m>,
         stored: &mut Rows<'m>,
         deletes: &mut Vec<StoredKey<'m>>,
     ) -> i64 {
         let (id, part) = (self.id(), key::column(self.id()));
-        let guesses = guesses && !self.is_careful();
+        let plain_inserts = plain_inserts && !self.must_upsert();
         let mut grown = 0;
         for Change { key, value, .. } in self.overlay.changes() {
             let place = StoredKey::new(id, key);
@@ -485,16 +488,16 @@ impl Member {
             let exists = before.is_some_and(Option::is_some);
             match value {
                 None => deletes.push(place),
-                Some(value) if guesses && !exists => new.push(part, place, value),
+                Some(value) if plain_inserts && !exists => new.push(part, place, value),
                 Some(value) => stored.push(part, place, value),
             }
         }
         grown
     }
 
-    /// The entries are looked for first if one was there that nobody expected.
-    fn is_careful(&self) -> bool {
-        self.lane.careful_until.lock().is_some_and(|until| Instant::now() < until)
+    /// Whether a plain insert failed recently, so that upserts are used.
+    fn must_upsert(&self) -> bool {
+        self.lane.upsert_until.lock().is_some_and(|until| Instant::now() < until)
     }
 }
 
@@ -514,7 +517,7 @@ impl Overlay {
         }
     }
 
-    /// Adds what one of the group's operations writes.
+    /// Adds the writes of one operation of the group.
     fn add(&mut self, operation: usize, writes: WriteSet) {
         self.bytes += writes.bytes();
         let deletes = writes.deletes.into_iter().map(|key| (key, (operation, None)));
@@ -523,13 +526,13 @@ impl Overlay {
         self.unread.extend(writes.unread.into_iter().map(|(keys, value)| (operation, keys, value)));
     }
 
-    /// At most so many entries change.
+    /// An upper bound of the number of changed entries.
     fn changes_max(&self) -> usize {
         self.written.len() + self.unread.iter().map(|(_, keys, _)| keys.len()).sum::<usize>()
     }
 
-    /// What becomes of each entry that the group has written: the last word on it. In order, so that neighbours in the
-    /// index are met one after the other.
+    /// The last change of each entry the group has written, in key order, so that neighbours in the index are touched one
+    /// after the other.
     fn changes(&self) -> Vec<Change<'_>> {
         let mut changes = Vec::with_capacity(self.changes_max());
         changes.extend(self.written.iter().map(|(key, (operation, value))| Change {
@@ -542,12 +545,14 @@ impl Overlay {
             changes.extend(keys.iter().map(change));
         }
         changes.sort_unstable_by(|one, other| (one.key, other.operation).cmp(&(other.key, one.operation)));
+        // The sort puts the last operation first, so deduplication keeps the last write.
         changes.dedup_by(|later, kept| later.key == kept.key);
         changes
     }
 }
 
-/// Keeps what was read with those who asked for it. A partition may be there twice: as it was before it was retired, too.
+/// Stores the rows with the members that requested them. A partition may occur twice: also at the epoch before it was
+/// retired.
 fn keep(members: &mut [Member], rows: &[Row]) {
     for row in rows {
         let stored: &[u8] = row.get(0);
@@ -559,8 +564,8 @@ fn keep(members: &mut [Member], rows: &[Row]) {
     }
 }
 
-/// By how much an entry's change makes its partition larger. Of an entry that nobody has read (`None`), one that is
-/// stored is taken for new, and one that is deleted for there without a value, as those of an index are.
+/// By how many bytes a change makes its partition grow. For an entry that was not read (`None`), a write is assumed to
+/// add it, and a delete to remove one without a value, like an index entry.
 fn growth(key_bytes: usize, before: Option<&Option<Bytes>>, after: Option<&Bytes>) -> i64 {
     let size = |value: &Bytes| entry_bytes(key_bytes, value.len());
     let before = match before {
@@ -571,11 +576,11 @@ fn growth(key_bytes: usize, before: Option<&Option<Bytes>>, after: Option<&Bytes
     after.map_or(0, size).cast_signed() as i64 - before.cast_signed() as i64
 }
 
-/// A server that does not answer is as good as a connection lost: there is no cancelling a COMMIT.
-async fn timed<T>(work: impl Future<Output = T>) -> Result<T, Fault> {
+/// A server that does not reply counts as a lost connection: a COMMIT cannot be cancelled.
+async fn timed<T>(work: impl Future<Output = T>) -> Result<T, ServerError> {
     tokio::time::timeout(ROUND_TRIP_MAX, work)
         .await
-        .map_err(|_| Fault::Lost("the server did not answer in time".to_owned()))
+        .map_err(|_| ServerError::Lost("the server did not reply in time".to_owned()))
 }
 
 #[cfg(test)]
@@ -584,7 +589,7 @@ mod tests {
     use crate::packed::KeyPacker;
 
     #[test]
-    fn growth_counts_what_was_there() {
+    fn growth_accounts_for_replaced_entries() {
         let (short, long) = (Bytes::from_static(b"1234"), Bytes::from_static(b"12345678"));
         let (none, some) = (None, Some(short.clone()));
         assert_eq!(growth(10, Some(&none), Some(&long)), 88);
@@ -596,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_on_an_entry_counts_whichever_way_it_was_written() {
+    fn the_last_write_to_an_entry_wins_read_or_unread() {
         let value = |text: &'static str| Bytes::from_static(text.as_bytes());
         let packed = |keys: &[&str]| {
             let mut packer = KeyPacker::default();

@@ -1,6 +1,7 @@
-//! Keys as they lie in `kv`: the partition's number, then the caller's key. The highest number belongs to no
-//! partition: under it lie, per partition and writing process, the names of the last committed groups, by
-//! which commits in doubt are resolved.
+//! Keys as stored in `kv`: the partition id, then the caller's key.
+//!
+//! The highest id is reserved. Under it are, per partition and writing process, the names of the last committed
+//! transactions, which resolve commits in doubt.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -10,12 +11,12 @@ use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use crate::contract::{Key, KeyRange, PartitionId};
 
-/// The number that no partition may have.
+/// The id that no partition may have.
 pub(super) const RESERVED: PartitionId = PartitionId(u32::MAX);
 
 pub(super) const PREFIX_BYTES: usize = 4;
 
-/// The number as the `part` column has it.
+/// The id as stored in the `part` column.
 pub(super) fn column(id: PartitionId) -> i32 {
     id.0.cast_signed()
 }
@@ -31,7 +32,7 @@ pub(super) fn stored(id: PartitionId, key: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// The caller's key.
+/// The caller's part of a stored key.
 pub(super) fn own(stored: &[u8]) -> Key {
     stored.get(PREFIX_BYTES..).unwrap_or_default().to_vec()
 }
@@ -41,7 +42,7 @@ pub(super) fn partition(stored: &[u8]) -> Option<PartitionId> {
     stored.first_chunk().map(|number| PartitionId(u32::from_be_bytes(*number)))
 }
 
-/// The bounds of a range: from the first, up to but without the second.
+/// The bounds of a range, the second one exclusive.
 pub(super) fn bounds(id: PartitionId, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
     let end = match &range.end {
         Some(end) => stored(id, end),
@@ -50,13 +51,13 @@ pub(super) fn bounds(id: PartitionId, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
     (stored(id, &range.start), end)
 }
 
-/// Where a process notes the group that it has committed last to a partition.
+/// The key under which a process records the last transaction that it committed to a partition.
 pub(super) fn writer(id: PartitionId, writer: u128) -> StoredKey<'static> {
     let key = [id.0.to_be_bytes().as_slice(), &writer.to_be_bytes()].concat();
     StoredKey { number: RESERVED, key: Cow::Owned(key) }
 }
 
-/// A key as it lies in `kv`, put together only where it is sent.
+/// A key as stored in `kv`, assembled only when it is sent.
 #[derive(Debug)]
 pub(super) struct StoredKey<'a> {
     number: PartitionId,
@@ -84,7 +85,7 @@ impl ToSql for StoredKey<'_> {
     to_sql_checked!();
 }
 
-/// All notes of all processes on a partition.
+/// The records of all processes for a partition.
 pub(super) fn writers(id: PartitionId) -> (Vec<u8>, Vec<u8>) {
     let prefix = |number: u32| [RESERVED.0.to_be_bytes(), number.to_be_bytes()].concat();
     (prefix(id.0), prefix(id.0 + 1))

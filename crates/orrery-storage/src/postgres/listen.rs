@@ -1,5 +1,6 @@
-//! Hears of changes that other processes make to the announced partition. Only a hint: whoever waits also
-//! looks for himself now and then, so a lost connection costs a fraction of a second, not a change.
+//! Listens for changes that other processes make to the announced partition (LISTEN/NOTIFY).
+//!
+//! Notifications are only a hint: waiters poll as well, so a lost connection costs a fraction of a second, not a change.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,10 +13,10 @@ use super::shared::Shared;
 use super::tls::Tls;
 use crate::contract::PartitionId;
 
-/// How long to wait before listening again.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How often to see whether the announced partition lies on another node by now.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Delay before reconnecting.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+/// How often to check whether the announced partition has moved to another node.
+const MOVE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) fn start(shared: &Arc<Shared>, tls: Option<Tls>) {
     let mut closing = shared.closing.subscribe();
@@ -24,7 +25,7 @@ pub(super) fn start(shared: &Arc<Shared>, tls: Option<Tls>) {
         let listening = async {
             loop {
                 listen(&shared, tls.as_ref()).await;
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RECONNECT_DELAY).await;
             }
         };
         tokio::select! {
@@ -35,27 +36,27 @@ pub(super) fn start(shared: &Arc<Shared>, tls: Option<Tls>) {
 }
 
 async fn listen(shared: &Weak<Shared>, tls: Option<&Tls>) {
-    // Notifications stay on the node where they were made: the one that has the announced partition.
+    // Notifications are delivered only on the node that sent them: the owner of the announced partition.
     let Some(strong) = shared.upgrade() else { return };
     let node = strong.node_of(Shared::ANNOUNCED).await;
     drop(strong);
-    let hearing = async {
+    let listening = async {
         match tls {
             Some(tls) => {
                 if let Ok((client, connection)) = node.hosts().connect(tls).await {
-                    hear(shared, client, connection).await;
+                    receive(shared, client, connection).await;
                 }
             }
             None => {
                 if let Ok((client, connection)) = node.hosts().connect(&NoTls).await {
-                    hear(shared, client, connection).await;
+                    receive(shared, client, connection).await;
                 }
             }
         }
     };
     let moved = async {
         loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(MOVE_CHECK_INTERVAL).await;
             let Some(shared) = shared.upgrade() else { return };
             if !Arc::ptr_eq(&shared.node_of(Shared::ANNOUNCED).await, &node) {
                 return;
@@ -63,25 +64,25 @@ async fn listen(shared: &Weak<Shared>, tls: Option<&Tls>) {
         }
     };
     tokio::select! {
-        () = hearing => {}
+        () = listening => {}
         () = moved => {}
     }
 }
 
-/// Until the connection ends.
-async fn hear<T: AsyncRead + AsyncWrite + Unpin>(
+/// Receives notifications until the connection is lost.
+async fn receive<T: AsyncRead + AsyncWrite + Unpin>(
     shared: &Weak<Shared>,
     client: tokio_postgres::Client,
     mut connection: Connection<Socket, T>,
 ) {
     let Some(channel) = shared.upgrade().map(|shared| shared.channel.clone()) else { return };
     let listen = format!("LISTEN {channel}");
-    let mut asked = std::pin::pin!(client.batch_execute(&listen));
-    let mut is_asked = false;
+    let mut listen_command = std::pin::pin!(client.batch_execute(&listen));
+    let mut is_listening = false;
     loop {
         let message = tokio::select! {
-            result = &mut asked, if !is_asked => {
-                is_asked = true;
+            result = &mut listen_command, if !is_listening => {
+                is_listening = true;
                 match result {
                     Ok(()) => continue,
                     Err(_) => return,
@@ -90,8 +91,8 @@ async fn hear<T: AsyncRead + AsyncWrite + Unpin>(
             message = poll_fn(|context| connection.poll_message(context)) => message,
         };
         match message {
-            Some(Ok(AsyncMessage::Notification(told))) => {
-                let Some((id, lsn)) = told.payload().split_once(':') else { continue };
+            Some(Ok(AsyncMessage::Notification(notification))) => {
+                let Some((id, lsn)) = notification.payload().split_once(':') else { continue };
                 if let (Ok(id), Ok(lsn), Some(shared)) = (id.parse(), lsn.parse(), shared.upgrade()) {
                     shared.advance(PartitionId(id), lsn);
                 }

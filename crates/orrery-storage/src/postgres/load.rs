@@ -1,4 +1,4 @@
-//! Changes without numbers: loading, deleting ranges, clearing what was destroyed. And sizes.
+//! Changes that consume no LSN: bulk loads, range deletions, removing destroyed partitions. Also size estimates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
 
-use super::fault::Fault;
 use super::pool::Session;
+use super::server_error::ServerError;
 use super::shared::Shared;
 use super::{key, sql};
 use crate::contract::{Entry, Key, KeyRange, PartitionId, PartitionRef, StoreError};
@@ -17,24 +17,24 @@ use crate::contract::{Entry, Key, KeyRange, PartitionId, PartitionRef, StoreErro
 const DELETE_AT_ONCE: usize = 5_000;
 /// Bytes stored by one statement.
 const STORE_BYTES: usize = 8 << 20;
-/// A partition is measured anew when its size has doubled since, but not for less than this: going through a partition
-/// costs as much as many writes do, and what they add is counted well.
+/// A partition is measured again when its size has doubled, but not for growth below this: a measurement costs as much
+/// as many writes, and their growth is counted accurately.
 const MEASURE_BYTES_MIN: i64 = 64 << 20;
 
-/// An entry takes its value, its key twice (table and index) and about sixty bytes of the engine's.
+/// An entry takes its value, its key twice (table and index) and about sixty bytes of overhead.
 pub(super) fn entry_bytes(key_bytes: usize, value_bytes: usize) -> usize {
     value_bytes + 2 * key_bytes + 60
 }
 
-/// Ends a transaction that must not see its partition retired.
-async fn held(session: &Session, partition: PartitionRef) -> Result<bool, Fault> {
+/// Commits a transaction that holds its partition against being retired.
+async fn held(session: &Session, partition: PartitionRef) -> Result<bool, ServerError> {
     session.run("BEGIN").await?;
     let parameters: super::pool::Parameters<'_> =
         &[&key::column(partition.id), &partition.epoch.cast_signed()];
     Ok(!session.query(sql::HOLD, parameters).await?.is_empty())
 }
 
-async fn end(session: Session, how: &str) -> Result<(), Fault> {
+async fn end(session: Session, how: &str) -> Result<(), ServerError> {
     session.run(how).await?;
     session.release();
     Ok(())
@@ -45,12 +45,13 @@ pub(super) async fn load(
     partition: PartitionRef,
     entries: Vec<Entry>,
 ) -> Result<(), StoreError> {
-    // In order, and each key once: the last one counts.
+    // Sorted and without duplicates: the last entry of a key wins.
     let entries: BTreeMap<Key, Bytes> =
         entries.into_iter().map(|entry| (key::stored(partition.id, &entry.key), entry.value)).collect();
     let loaded = shared.repeat(partition.id, || {
         Box::pin(async {
             let session = shared.writing_session(partition.id).await?;
+            // A shared lock on the row: a concurrent retirement waits for this load, or this load sees the new epoch.
             if !held(&session, partition).await? {
                 end(session, "ROLLBACK").await?;
                 return Ok(false);
@@ -59,9 +60,10 @@ pub(super) async fn load(
             {
                 let part = key::column(partition.id);
                 let parameters: super::pool::Parameters<'_> = &[&part, &first.as_slice(), &last.as_slice()];
+                // COPY cannot overwrite. A repeated load, after a lost reply, finds its own entries.
                 let rows = session.query(sql::IS_EMPTY, parameters).await?;
                 if rows.first().is_some_and(|row| row.get(0)) {
-                    session.answered(copy(&session, part, &entries)).await??;
+                    session.within_timeout(copy(&session, part, &entries)).await??;
                 } else {
                     store(&session, part, &entries).await?;
                 }
@@ -80,8 +82,8 @@ pub(super) async fn load(
     }
 }
 
-/// The fastest way into a place where nothing is yet.
-async fn copy(session: &Session, part: i32, entries: &BTreeMap<Key, Bytes>) -> Result<(), Fault> {
+/// Loads with COPY, the fastest way into an empty range.
+async fn copy(session: &Session, part: i32, entries: &BTreeMap<Key, Bytes>) -> Result<(), ServerError> {
     let client: &tokio_postgres::Client = session;
     let sink = client.copy_in(sql::COPY).await?;
     let writer = BinaryCopyInWriter::new(sink, &[Type::INT4, Type::BYTEA, Type::BYTEA]);
@@ -93,7 +95,7 @@ async fn copy(session: &Session, part: i32, entries: &BTreeMap<Key, Bytes>) -> R
     Ok(())
 }
 
-async fn store(session: &Session, part: i32, entries: &BTreeMap<Key, Bytes>) -> Result<(), Fault> {
+async fn store(session: &Session, part: i32, entries: &BTreeMap<Key, Bytes>) -> Result<(), ServerError> {
     let (mut keys, mut values, mut bytes) = (Vec::new(), Vec::new(), 0);
     let mut left = entries.len();
     for (key, value) in entries {
@@ -143,6 +145,7 @@ pub(super) async fn delete_range(
             .await?;
         let step = step.ok_or(StoreError::Fenced)?;
         deleted += step;
+        // Each step is its own transaction, so that writers wait for a few thousand entries at most.
         if step < at_once || deleted >= entries_max || limit == 0 {
             return Ok(deleted);
         }
@@ -153,17 +156,17 @@ async fn execute(
     session: &Session,
     sql: &str,
     parameters: super::pool::Parameters<'_>,
-) -> Result<usize, Fault> {
+) -> Result<usize, ServerError> {
     let client: &tokio_postgres::Client = session;
     let executing = async {
         let statement = session.prepare_cached(sql).await?;
         client.execute(&statement, parameters).await
     };
-    let count = session.answered(executing).await??;
+    let count = session.within_timeout(executing).await??;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// Deletes all that a condemned partition holds, and at last its row.
+/// Deletes the entries of a condemned partition, and finally its row.
 pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreError> {
     let part = key::column(id);
     for (start, end) in [key::bounds(id, &KeyRange::all()), key::writers(id)] {
@@ -196,20 +199,23 @@ pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreE
         .await
 }
 
-/// Finishes what processes that died have left: partitions half destroyed, notes of writers that are gone.
+/// Cleans up after processes that died: half-destroyed partitions, records of writers that no longer exist.
 pub(super) fn sweep_in_background(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         if let Err(fault) = sweep(&shared).await
             && shared.check_open().is_ok()
         {
-            tracing::warn!(reason = fault, "what earlier processes left behind stays for the next start");
+            tracing::warn!(
+                reason = fault,
+                "cannot clean up after earlier processes; the next start tries again"
+            );
         }
     });
 }
 
 async fn sweep(shared: &Shared) -> Result<(), String> {
-    let text = |fault: Fault| fault.text().to_owned();
+    let text = |fault: ServerError| fault.text().to_owned();
     let session = shared.cluster.main().session().await.map_err(text)?;
     let condemned = session.query(sql::CONDEMNED, &[]).await.map_err(text)?;
     execute(&session, sql::DROP_OLD_NOTES, &[]).await.map_err(text)?;
@@ -234,8 +240,9 @@ async fn sweep(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-/// What was measured last, and what has been added since. Overwriting what nobody has read and deleting ranges
-/// make it too large, so it is measured anew before it is far off. Measuring goes through the partition's entries, without fetching large values.
+/// The last measurement plus the growth since. Overwriting unread entries and deleting ranges make the estimate too
+/// large, so the partition is measured again before it is far off. Measuring scans the partition's entries without
+/// fetching large values.
 pub(super) async fn size_bytes(shared: &Shared, id: PartitionId) -> Result<u64, StoreError> {
     let part = key::column(id);
     let (start, end_key) = key::bounds(id, &KeyRange::all());
@@ -255,7 +262,7 @@ pub(super) async fn size_bytes(shared: &Shared, id: PartitionId) -> Result<u64, 
                     return Ok(Some(measured + grown));
                 }
                 session.run("BEGIN; SET LOCAL statement_timeout = 0").await?;
-                let rows = session.query_patiently(sql::MEASURE, &[&part, &start, &end_key]).await?;
+                let rows = session.query_untimed(sql::MEASURE, &[&part, &start, &end_key]).await?;
                 let measured: i64 = rows.first().map_or(0, |row| row.get(0));
                 session.query(sql::NOTE_SIZE, &[&part, &measured, &written]).await?;
                 end(session, "COMMIT").await?;

@@ -1,29 +1,29 @@
-//! The versions of the tables, in order. A new store goes through all of them, an older one through those it lacks;
-//! each is one transaction that ends by noting its number, so that what fails leaves the version before.
+//! Schema migrations, in order. A new store runs all of them, an older one those it lacks. Each is one transaction that
+//! ends by recording its version, so a failed migration leaves the previous version intact.
 //!
-//! Gateways of the version before may be at work meanwhile and afterwards: a migration takes nothing away that they
-//! use, and no lock that would keep them waiting for long.
+//! Gateways of the previous version may keep running during and after a migration: it removes nothing that they use,
+//! and takes no lock that would block them for long.
 
 use super::options::PostgresOptions;
 use super::schema::Server;
 
-/// What a migration has to know.
+/// The parameters of a migration.
 pub(super) struct Target<'a> {
     schema: &'a str,
-    /// On Citus: into how many shards the tables are cut.
+    /// Shard count on Citus; `None` elsewhere.
     shards: Option<u32>,
 }
 
 type Migration = fn(&Target<'_>) -> Vec<String>;
 
-/// The migration to version 1, that to version 2, and so on.
+/// The migrations to version 1, 2, and so on.
 const MIGRATIONS: [Migration; SCHEMA_VERSION as usize] = [first, vacuum_sooner];
 
-/// The version of the tables that this program makes and understands.
+/// The schema version that this program creates and supports.
 pub(super) const SCHEMA_VERSION: i32 = 2;
 
-/// The statements that lead from a version to the newest one, each to be run by itself: Citus hands changes of
-/// tables on to the nodes with all that came in one message.
+/// The statements from a version to the newest one. Each must be sent separately: Citus forwards a schema change to
+/// the nodes together with everything else in the same message.
 pub(super) fn from_version(found: i32, options: &PostgresOptions, server: &Server) -> Vec<String> {
     let target = Target { schema: &options.schema, shards: server.citus.is_some().then_some(options.shards) };
     let missing = (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found);
@@ -38,8 +38,8 @@ fn transaction(version: i32, statements: Vec<String>) -> impl Iterator<Item = St
     std::iter::once("BEGIN".to_owned()).chain(statements).chain([note, "COMMIT".to_owned()])
 }
 
-/// Version 1. On Citus the two tables of partitions are spread by partition, and always together; the small
-/// ones lie on every node. A store moves by itself, apart from other tables of the cluster.
+/// Version 1. On Citus the two partition tables are distributed by partition and co-located; the small ones are
+/// reference tables on every node. A store is a co-location group of its own, so it moves independently of other tables.
 fn first(target: &Target<'_>) -> Vec<String> {
     let spread = target.shards.map_or_else(String::new, |shards| {
         format!(
@@ -77,10 +77,10 @@ fn first(target: &Target<'_>) -> Vec<String> {
     )]
 }
 
-/// Version 2. Scans of keys alone are answered by the index for what a vacuum has found visible to all, so
-/// that it must come round before a fifth of the table is new.
+/// Version 2. Key-only scans are answered from the index where a vacuum has marked pages as all-visible, so vacuum must
+/// run before a fifth of the table is new.
 fn vacuum_sooner(target: &Target<'_>) -> Vec<String> {
-    // A change of all shards at once and one of a table that lies on every node do not mix in a transaction.
+    // Changing a distributed table and a reference table in the same transaction is not possible on Citus.
     let in_order = target.shards.map(|_| "SET LOCAL citus.multi_shard_modify_mode = 'sequential'".to_owned());
     let settings = "ALTER TABLE kv SET \
          (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05)";

@@ -1,15 +1,21 @@
-//! The store on PostgreSQL: the same database for several processes, and with Citus on several machines.
+//! The PostgreSQL store: one database shared by several processes and, with Citus, spread over several machines.
 //!
-//! Two tables hold everything: `part` has one row per partition, which is its lock, its number and its fence;
-//! `kv` has the entries. `commit.rs` and `group.rs` tell how writes work, `read.rs` how reads do, `schema.rs` which
-//! tables there are, `coordination.rs` what processes do together. Isolation is READ COMMITTED; a writer takes its
-//! locks first, and waits for one only if it wants no other, so there are no deadlocks.
+//! Two tables hold everything: `part` has one row per partition, which is its lock, its LSN and its fence; `kv` has
+//! the entries. Isolation is READ COMMITTED: a writer takes its row locks first, and it waits for a lock only if it
+//! holds no other, so there are no deadlocks.
+//!
+//! * `commit`, `group`, `turns`: how writes are grouped into transactions; `read`: how reads work.
+//! * `schema`, `migrations`, `sql`, `key`: tables, their versions, every statement, the encoding of keys.
+//! * `pool`, `connect`, `tls`, `options`: connections; `server_error`: whether an error can be retried.
+//! * `cluster`, `spread`: routing and placement on Citus.
+//! * `coordination`, `listen`: what the processes tell each other; `load`: bulk loads and range deletions.
+//!
+//! `docs/design/0008-postgresql-store.md` has the alternatives and measurements.
 
 mod cluster;
 mod commit;
 mod connect;
 mod coordination;
-mod fault;
 mod group;
 mod key;
 mod listen;
@@ -19,6 +25,7 @@ mod options;
 mod pool;
 mod read;
 mod schema;
+mod server_error;
 mod shared;
 mod spread;
 mod sql;
@@ -37,29 +44,29 @@ use self::pool::Node;
 use self::read::PostgresSnapshot;
 use self::shared::Shared;
 use self::tls::Tls;
+use crate::contract::Coordination;
 use crate::contract::{
     BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo, PartitionRef,
     PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError, consecutive,
 };
-use crate::coordination::Coordination;
 use crate::transaction;
 
 pub use self::options::{InvalidStoreUrl, PostgresOptions};
 pub use self::schema::PostgresError;
 pub use self::status::{NodeStatus, StandbyStatus, StoreStatus};
 
-/// A store on a PostgreSQL server or a Citus cluster.
+/// A store on a PostgreSQL server or a Citus cluster, usable by several processes at once.
 pub struct Postgres {
     shared: Arc<Shared>,
 }
 
 impl Postgres {
-    /// Whether the text is the URL of such a store.
+    /// Whether the text is a `postgres://` or `postgresql://` URL.
     pub fn is_url(text: &str) -> bool {
         options::is_store_url(text)
     }
 
-    /// Opens the store, making its tables if there are none. Must be called inside a Tokio runtime.
+    /// Opens the store, creating or migrating its tables if necessary. Must be called inside a Tokio runtime.
     pub async fn open(options: PostgresOptions) -> Result<Self, PostgresError> {
         let (mut node, tls, server) = Self::reach(&options).await?;
         if schema::version(&node, &options).await? < SCHEMA_VERSION {
@@ -67,8 +74,9 @@ impl Postgres {
         }
         schema::check_rights(&node, &options).await?;
         let mut writer = [0; 16];
-        getrandom::fill(&mut writer)
-            .map_err(|error| PostgresError::Options(format!("the system has no random numbers: {error}")))?;
+        getrandom::fill(&mut writer).map_err(|error| {
+            PostgresError::Options(format!("the system's random number generator failed: {error}"))
+        })?;
         let mut options = options;
         if server.citus.is_some() {
             options.on_citus();
@@ -81,7 +89,7 @@ impl Postgres {
         Ok(Self { shared })
     }
 
-    /// Makes the tables or brings them up to date; answers the versions before and after.
+    /// Creates or migrates the tables; returns the schema versions before and after.
     pub async fn initialise(options: &PostgresOptions) -> Result<(i32, i32), PostgresError> {
         let (node, _, server) = Self::reach(options).await?;
         let before = schema::migrate(&node, options, &server).await?;
@@ -98,7 +106,7 @@ impl Postgres {
     fn open_partition(&self, id: PartitionId) -> Result<(), StoreError> {
         self.shared.check_open()?;
         if id == key::RESERVED {
-            return Err(StoreError::Unavailable(format!("the partition number {} is reserved", id.0)));
+            return Err(StoreError::Unavailable(format!("partition id {} is reserved", id.0)));
         }
         Ok(())
     }
@@ -106,7 +114,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // The listener goes home; connections close with the last user of the pools.
+        // Stops the listener; connections close with the last user of the pools.
         self.shared.closing.send_replace(true);
     }
 }
@@ -152,7 +160,7 @@ impl PartitionStore for Postgres {
             if !self.shared.cluster.is_citus() {
                 return Ok(consecutive(from, count));
             }
-            let choose = || -> BoxFuture<'_, Result<Vec<PartitionId>, fault::Fault>> {
+            let choose = || -> BoxFuture<'_, Result<Vec<PartitionId>, server_error::ServerError>> {
                 Box::pin(async {
                     let session = self.shared.cluster.main().session().await?;
                     let chosen = spread::choose(&session, from, count, &beside).await?;
@@ -161,7 +169,7 @@ impl PartitionStore for Postgres {
                 })
             };
             let chosen = self.shared.repeat(Shared::ANNOUNCED, choose).await?;
-            // Somewhere is better than nowhere.
+            // A badly placed partition is better than none.
             Ok(if chosen.len() == count { chosen } else { consecutive(from, count) })
         })
     }
@@ -186,7 +194,7 @@ impl PartitionStore for Postgres {
                     self.shared.advance(id, row.get::<_, i64>(0).cast_unsigned());
                     return Ok(());
                 }
-                // Somebody destroys, or died while destroying, an earlier one of this number.
+                // Another process is destroying an earlier partition with this id, or died while doing so.
                 load::clear(&self.shared, id).await?;
             }
         })
@@ -331,11 +339,11 @@ impl PartitionStore for Postgres {
                 if reached > after || Instant::now() >= deadline {
                     return Ok(reached);
                 }
-                // The channel tells what this process writes and what it is told; the clock finds the rest.
-                let look_again = deadline.min(Instant::now() + self.shared.options.poll_interval);
+                // The channel reports this process's own writes and notifications from others; polling finds the rest.
+                let next_poll = deadline.min(Instant::now() + self.shared.options.poll_interval);
                 tokio::select! {
                     _ = progress.wait_for(|known| known.is_none_or(|known| known > after)) => {}
-                    () = tokio::time::sleep_until(look_again) => {}
+                    () = tokio::time::sleep_until(next_poll) => {}
                     _ = closing.wait_for(|closing| *closing) => {}
                 }
                 self.shared.check_open()?;
@@ -357,9 +365,9 @@ impl PartitionStore for Postgres {
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             if self.shared.close() {
-                // Commits under way finish; what waits is refused.
+                // Commits in progress finish; pending ones are refused.
                 drop(self.shared.busy.write().await);
-                coordination::say_goodbye(&self.shared).await;
+                coordination::withdraw_note(&self.shared).await;
                 self.shared.cluster.close();
             }
             Ok(())

@@ -1,8 +1,8 @@
-//! How to reach the server: the connection URL, in libpq's words, and what Orrery adds to it.
+//! Parses the connection URL: libpq's syntax plus parameters of our own.
 //!
-//! `postgres://user:password@host:5432/database?sslmode=verify-full&application_name=orrery-1`. Known to us
-//! alone are `schema`, `pool_max`, `shards`, `grouping`, `sslrootcert` and the two verifying modes of `sslmode`;
-//! everything else is the client library's. No message repeats the URL, which may hold a password.
+//! `postgres://user:password@host:5432/database?sslmode=verify-full&application_name=orrery-1`. Orrery itself handles
+//! `schema`, `pool_max`, `shards`, `grouping`, `sslrootcert` and the two verifying modes of `sslmode`; the client
+//! library handles the rest. No message repeats the URL, because it may contain a password.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,33 +12,32 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::contract::Limits;
 
-/// What a store on PostgreSQL is opened with.
+/// Connection settings and timeouts of a PostgreSQL store.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
     pub limits: Limits,
     /// The schema that holds the tables.
     pub schema: String,
-    /// Connections for reads and writes, per node of the cluster; as many again, at most, for snapshots.
+    /// Maximum connections per cluster node for reads and writes; up to as many again are used for snapshots.
     pub connections_max: usize,
-    /// Into how many shards Citus cuts the tables when they are made. Nothing elsewhere.
+    /// Shard count of new tables on Citus; ignored elsewhere.
     pub shards: u32,
-    /// Operations that share one transaction. 1 = every operation has its own, which is only good for
-    /// measuring what grouping gains.
+    /// Most operations of one partition per transaction. 1 = no grouping, which exists only for benchmarks.
     pub group_operations_max: usize,
-    /// How long a commit is tried again before it fails.
-    pub commit_patience: Duration,
-    /// How long the fate of a commit in doubt is looked for. Longer than a failover takes.
-    pub doubt_patience: Duration,
-    /// How long the server may take for one answer. Longer than its own limits in time, so that only one that has gone
-    /// silent is given up.
-    pub answer_patience: Duration,
-    /// How often a waiting reader looks for numbers that other processes have handed out.
+    /// How long a commit is retried before it fails.
+    pub commit_timeout: Duration,
+    /// How long to try to resolve a commit in doubt. Longer than a failover takes.
+    pub resolve_timeout: Duration,
+    /// How long to wait for one reply. Longer than the server's own timeouts, so that it only catches a server that has
+    /// gone silent.
+    pub reply_timeout: Duration,
+    /// How often a waiting reader polls for LSNs that other processes have assigned.
     pub poll_interval: Duration,
     pub(super) config: Config,
     pub(super) tls: TlsChoice,
 }
 
-/// How far the server's certificate is looked at.
+/// How strictly the server's certificate is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TlsChoice {
     pub mode: Verify,
@@ -47,31 +46,31 @@ pub(super) struct TlsChoice {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verify {
-    /// No encryption at all.
+    /// No encryption.
     Disabled,
-    /// Encrypted, against anybody who only listens.
+    /// Encryption without verification: protects against eavesdropping only.
     Nothing,
-    /// Signed by a known authority, under any name.
+    /// Signed by a trusted authority, for any host name.
     Authority,
     Full,
 }
 
-/// The URL cannot be used.
+/// The connection URL is malformed or has an invalid parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store URL is not usable: {0}")]
 pub struct InvalidStoreUrl(String);
 
-/// The server ends a transaction whose client has gone silent, and gives its locks back.
+/// The server ends the transaction of a client that has gone silent, which releases its locks.
 const IDLE_IN_TRANSACTION_MS: u32 = 5_000;
 const LOCK_TIMEOUT_MS: u32 = 3_000;
 const STATEMENT_TIMEOUT_MS: u32 = 10_000;
 
 impl PostgresOptions {
-    /// Reads a URL that begins with `postgres://` or `postgresql://`.
+    /// Parses a URL that starts with `postgres://` or `postgresql://`.
     pub fn parse(url: &str) -> Result<Self, InvalidStoreUrl> {
         let invalid = |text: String| InvalidStoreUrl(text);
         if !is_store_url(url) {
-            return Err(invalid("it does not begin with postgres:// or postgresql://".to_owned()));
+            return Err(invalid("it does not start with postgres:// or postgresql://".to_owned()));
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut theirs = Vec::new();
@@ -94,11 +93,11 @@ impl PostgresOptions {
                     let number = text.parse().ok().filter(|number| (1..=32_000).contains(number));
                     shards = number.ok_or_else(|| invalid("shards must be 1 to 32000".to_owned()))?;
                 }
-                // Only for measuring what grouping gains.
+                // For benchmarks only.
                 "grouping" => match text.as_str() {
                     "on" => grouped = true,
                     "off" => grouped = false,
-                    _ => return Err(invalid("grouping is on or off".to_owned())),
+                    _ => return Err(invalid("grouping must be on or off".to_owned())),
                 },
                 _ => theirs.push(pair),
             }
@@ -108,7 +107,7 @@ impl PostgresOptions {
             let text = "schema takes 1 to 63 lower-case letters, digits and underscores";
             return Err(invalid(text.to_owned()));
         }
-        // As with libpq, an authority that is named is used.
+        // As in libpq, naming a root certificate turns verification on.
         let (ssl, verify) = match (mode.as_deref().unwrap_or("prefer"), root_certificates.is_some()) {
             ("disable", _) => (SslMode::Disable, Verify::Disabled),
             ("prefer", false) => (SslMode::Prefer, Verify::Nothing),
@@ -117,14 +116,14 @@ impl PostgresOptions {
             ("require", true) | ("verify-ca", _) => (SslMode::Require, Verify::Authority),
             ("verify-full", _) => (SslMode::Require, Verify::Full),
             _ => {
-                let text = "sslmode is one of disable, prefer, require, verify-ca and verify-full";
+                let text = "sslmode must be disable, prefer, require, verify-ca or verify-full";
                 return Err(invalid(text.to_owned()));
             }
         };
         let rest = if theirs.is_empty() { base.to_owned() } else { format!("{base}?{}", theirs.join("&")) };
         let mut config: Config = rest.parse().map_err(|error| invalid(explain(&error)))?;
         if config.get_hosts().is_empty() {
-            return Err(invalid("it names no host".to_owned()));
+            return Err(invalid("it has no host".to_owned()));
         }
         config.ssl_mode(ssl);
         prepare(&mut config, &schema);
@@ -134,25 +133,25 @@ impl PostgresOptions {
             connections_max,
             shards,
             group_operations_max: if grouped { 64 } else { 1 },
-            commit_patience: Duration::from_secs(15),
-            doubt_patience: Duration::from_mins(1),
-            answer_patience: Duration::from_secs(30),
+            commit_timeout: Duration::from_secs(15),
+            resolve_timeout: Duration::from_mins(1),
+            reply_timeout: Duration::from_secs(30),
             poll_interval: Duration::from_millis(200),
             config,
             tls: TlsChoice { mode: verify, root_certificates },
         })
     }
 
-    /// Connections to a node that may write at once: the others are for who reads, also while commits take long.
+    /// How many connections to a node may write at once: the others stay free for reads while commits are slow.
     pub(super) fn writing_max(&self) -> usize {
-        // Where every operation has a transaction of its own, that is measured, and nothing else.
+        // Without grouping, a benchmark measures the transactions and nothing else.
         if self.group_operations_max == 1 {
             return self.connections_max;
         }
         (self.connections_max - (self.connections_max / 4).max(1)).max(1)
     }
 
-    /// Where the data is, without the password: for people.
+    /// Where the data is, without the password, for messages.
     pub fn place(&self) -> String {
         let hosts: Vec<String> = self
             .config
@@ -172,14 +171,14 @@ impl PostgresOptions {
         format!("postgres at {} in {database}.{}", hosts.join(","), self.schema)
     }
 
-    /// How the nodes of a Citus cluster are connected to. It plans a join anew each time and cannot do without.
+    /// Adapts the settings to Citus, which plans every join anew and needs the planner features for it.
     pub(super) fn on_citus(&mut self) {
         let options = self.config.get_options().unwrap_or_default();
         let options = format!("{options} -c plan_cache_mode=auto");
         self.config.options(&options);
     }
 
-    /// The same options for another node of the cluster.
+    /// The same options for another cluster node.
     pub(super) fn at_node(&self, host: &str, port: u16) -> Config {
         let mut config = without_host(&self.config);
         config.host(host).port(port);
@@ -187,7 +186,7 @@ impl PostgresOptions {
     }
 }
 
-/// The same options for each of the hosts alone.
+/// One configuration per host, otherwise equal.
 pub(super) fn each_host(config: &Config) -> Vec<Config> {
     let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let one = |at: usize| {
@@ -246,26 +245,26 @@ fn without_host(old: &Config) -> Config {
     config
 }
 
-/// Whether the text names a store on PostgreSQL.
+/// Whether the text is the URL of a PostgreSQL store.
 pub(crate) fn is_store_url(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
-/// What every connection of ours has in common. Settings travel with the start-up message, so that they cost
-/// no round trip and hold from the first statement on.
+/// Settings of every connection. They travel with the start-up message, so they cost no round trip and apply from the
+/// first statement on.
 fn prepare(config: &mut Config, schema: &str) {
     let mut options: Vec<String> = Vec::new();
     let mut set = |name: &str, value: &str| options.push(format!("-c {name}={value}"));
     set("idle_in_transaction_session_timeout", &IDLE_IN_TRANSACTION_MS.to_string());
     set("lock_timeout", &LOCK_TIMEOUT_MS.to_string());
     set("statement_timeout", &STATEMENT_TIMEOUT_MS.to_string());
-    // All statements go by the primary key; without statistics of a new partition the planner might not
-    // know that. Plans are made once.
+    // All statements use the primary key, but without statistics of a new partition the planner might choose otherwise.
+    // Plans are made once.
     set("enable_seqscan", "off");
     set("enable_bitmapscan", "off");
     set("plan_cache_mode", "force_generic_plan");
     set("jit", "off");
-    // The last one counts: the URL may ask for other limits in time, but not for other tables.
+    // The last setting wins: the URL may override timeouts, but not the tables.
     options.extend(config.get_options().map(str::to_owned));
     options.push(format!("-c search_path={schema}"));
     config.options(options.join(" "));
@@ -278,15 +277,15 @@ fn prepare(config: &mut Config, schema: &str) {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(Duration::from_secs(10));
     }
-    // A machine that loses its power says nothing. While an answer is waited for, only these notice it: ten seconds,
-    // as the timeout above gives those who have something to send.
+    // A machine that loses power says nothing. While waiting for a reply only keepalives detect it: within ten seconds,
+    // like the timeout above for unacknowledged data.
     if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
         config.keepalives_idle(Duration::from_secs(5));
     }
     if config.get_keepalives_interval().is_none() {
         config.keepalives_interval(Duration::from_secs(5));
     }
-    // Of several hosts the one that takes writes is the primary.
+    // Of several hosts, the one that accepts writes is the primary.
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
 }
 
@@ -385,7 +384,7 @@ mod tests {
         let places: Vec<_> = hosts.iter().map(|one| (one.get_hosts(), one.get_ports())).collect();
         let name = |name: &str| Host::Tcp(name.to_owned());
         assert_eq!(places, [(&[name("a")][..], &[1][..]), (&[name("b")], &[2])]);
-        // Whatever else there is, is the same.
+        // All other settings are equal.
         for (mut one, place) in hosts.into_iter().zip([("b", 2), ("a", 1)]) {
             one.host(place.0).port(place.1);
             let text = format!("{one:?}").replace("\"b\"", "\"a\"");

@@ -1,8 +1,10 @@
-//! Connections. Each belongs to whoever has it; one that may hold an open transaction is never given back.
+//! Connection pools, per node.
 //!
-//! One that breaks, or over which no answer comes, says that the others to the same node may be dead without knowing
-//! it, as when a machine loses its power: those that nobody uses are closed, so that the next request connects anew and
-//! finds out.
+//! A connection that may have an open transaction is never returned to the pool; dropping its session closes it.
+//!
+//! A connection that breaks or times out suggests that the others to the same node are dead too, for example because
+//! the machine lost power. All idle connections to the node are then closed, so that the next request reconnects and
+//! finds out, instead of timing out on one stale connection after another.
 
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -23,67 +25,67 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row, Socket, types::ToSql};
 
 use super::connect::Hosts;
-use super::fault::Fault;
 use super::options::PostgresOptions;
+use super::server_error::ServerError;
 use super::tls::Tls;
 use crate::contract::BoxFuture;
 
 /// How long to wait for a free connection or a new one.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked whether a node that could not be connected to is back.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A connection that was given up after so long was waiting for an answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often an unreachable node is probed.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// A session dropped after this long was waiting for a reply.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// The connections to one node.
+/// One server and the connections to it.
 pub(super) struct Node {
     hosts: Arc<Hosts>,
     pools: Arc<Pools>,
-    /// Warnings that the server has sent over any of them.
+    /// Warnings received over any of its connections.
     warnings: Arc<AtomicU64>,
-    answer_patience: Duration,
+    reply_timeout: Duration,
 }
 
 struct Pools {
     requests: Pool,
-    /// So many of the requests' connections may write at once. A commit may have to wait for a standby that is away;
-    /// reads must not wait with it.
+    /// Bounds how many of the request connections write concurrently. Commits may block on a standby that is down, and
+    /// must not take the connections that reads need.
     writing: Arc<Semaphore>,
-    /// Snapshots and duties hold theirs for long; they must not keep reads and writes waiting.
+    /// Snapshots and duties hold connections for long, so they have a pool of their own.
     snapshots: Pool,
-    health: Mutex<Health>,
+    health: Mutex<Reachability>,
 }
 
 #[derive(Default)]
-struct Health {
-    /// It could not be connected to, and nobody has succeeded since.
+struct Reachability {
+    /// Connecting failed and has not succeeded since.
     down: bool,
-    /// Somebody looks whether it is back.
+    /// A task is probing the node.
     watched: bool,
 }
 
-/// A connection that is closed when it is dropped, unless it is given back.
+/// A connection that is closed when dropped, unless [`Session::release`] returns it to its pool.
 pub(super) struct Session {
     object: Option<Object>,
-    /// Of one that writes.
+    /// Held by sessions that write.
     _permit: Option<OwnedSemaphorePermit>,
     pools: Arc<Pools>,
     warnings: Arc<AtomicU64>,
-    answer_patience: Duration,
+    reply_timeout: Duration,
     taken: Instant,
     silent: AtomicBool,
 }
 
-/// Connects, and counts the server's warnings: a COMMIT whose wait for a standby was cancelled succeeds with one.
-struct Attentive<T> {
+/// A connector that counts the server's warnings: a COMMIT whose wait for a standby was cancelled succeeds with one.
+struct WarningCounter<T> {
     hosts: Arc<Hosts>,
     tls: T,
     warnings: Arc<AtomicU64>,
 }
 
-impl<T> Connect for Attentive<T>
+impl<T> Connect for WarningCounter<T>
 where
     T: MakeTlsConnect<Socket> + Clone + Sync + Send + 'static,
     T::Stream: Sync + Send,
@@ -95,18 +97,18 @@ where
         Box::pin(async move {
             let (client, mut connection) = self.hosts.connect(&self.tls).await?;
             let task = tokio::spawn(async move {
-                // In the order in which the server sent them: the warning is counted before COMMIT is answered.
+                // Messages arrive in server order, so the warning is counted before the reply to COMMIT is seen.
                 while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
                     match message {
                         Ok(AsyncMessage::Notice(notice)) => {
                             if notice.parsed_severity() == Some(Severity::Warning) {
                                 warnings.fetch_add(1, Ordering::AcqRel);
-                                tracing::warn!(message = notice.message(), "the server warns");
+                                tracing::warn!(message = notice.message(), "warning from the server");
                             }
                         }
                         Ok(_) => {}
                         Err(error) => {
-                            tracing::debug!(%error, "a connection to the server has ended");
+                            tracing::debug!(%error, "a connection to the server was lost");
                             return;
                         }
                     }
@@ -126,45 +128,49 @@ impl Node {
             let config = config.clone();
             let (hosts, warnings) = (Arc::clone(&hosts), Arc::clone(&warnings));
             let manager = match tls {
-                Some(tls) => {
-                    Manager::from_connect(config, Attentive { hosts, tls: tls.clone(), warnings }, recycling)
+                Some(tls) => Manager::from_connect(
+                    config,
+                    WarningCounter { hosts, tls: tls.clone(), warnings },
+                    recycling,
+                ),
+                None => {
+                    Manager::from_connect(config, WarningCounter { hosts, tls: NoTls, warnings }, recycling)
                 }
-                None => Manager::from_connect(config, Attentive { hosts, tls: NoTls, warnings }, recycling),
             };
-            // The one used last first: few processes of the server then do the work, with their memory at hand.
+            // LIFO: few server processes then do all the work, and their caches stay warm.
             let builder = Pool::builder(manager).max_size(size).queue_mode(QueueMode::Lifo);
             builder
                 .runtime(Runtime::Tokio1)
-                .wait_timeout(Some(PATIENCE))
-                .create_timeout(Some(PATIENCE))
+                .wait_timeout(Some(CONNECTION_TIMEOUT))
+                .create_timeout(Some(CONNECTION_TIMEOUT))
                 .build()
-                .map_err(|error| format!("the pool of connections cannot be made: {error}"))
+                .map_err(|error| format!("cannot create the connection pool: {error}"))
         };
         let (requests, snapshots) = (pool(options.connections_max)?, pool(options.connections_max)?);
         let writing = Arc::new(Semaphore::new(options.writing_max()));
         let pools = Arc::new(Pools { requests, writing, snapshots, health: Mutex::default() });
-        Ok(Self { hosts, pools, warnings, answer_patience: options.answer_patience })
+        Ok(Self { hosts, pools, warnings, reply_timeout: options.reply_timeout })
     }
 
-    pub(super) async fn session(&self) -> Result<Session, Fault> {
+    pub(super) async fn session(&self) -> Result<Session, ServerError> {
         self.take(&self.pools.requests, None).await
     }
 
-    /// A connection for a transaction that writes: some are left for those who read.
-    pub(super) async fn writing_session(&self) -> Result<Session, Fault> {
+    /// A connection for a transaction that writes; some connections stay reserved for reads.
+    pub(super) async fn writing_session(&self) -> Result<Session, ServerError> {
         let turn = Arc::clone(&self.pools.writing).acquire_owned();
-        let permit = match tokio::time::timeout(PATIENCE, turn).await {
+        let permit = match tokio::time::timeout(CONNECTION_TIMEOUT, turn).await {
             Ok(permit) => permit.ok(),
             Err(_) => return Err(PoolError::Timeout(TimeoutType::Wait).into()),
         };
         self.take(&self.pools.requests, permit).await
     }
 
-    pub(super) async fn snapshot_session(&self) -> Result<Session, Fault> {
+    pub(super) async fn snapshot_session(&self) -> Result<Session, ServerError> {
         self.take(&self.pools.snapshots, None).await
     }
 
-    async fn take(&self, pool: &Pool, permit: Option<OwnedSemaphorePermit>) -> Result<Session, Fault> {
+    async fn take(&self, pool: &Pool, permit: Option<OwnedSemaphorePermit>) -> Result<Session, ServerError> {
         match pool.get().await {
             Ok(object) => {
                 self.pools.health.lock().down = false;
@@ -172,24 +178,24 @@ impl Node {
             }
             Err(error) => {
                 if matches!(error, PoolError::Backend(_) | PoolError::Timeout(TimeoutType::Create)) {
-                    self.pools.is_down();
+                    self.pools.mark_down();
                 }
                 Err(error.into())
             }
         }
     }
 
-    /// For a connection outside of the pools.
+    /// For connections outside the pools.
     pub(super) fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// Whether it could not be connected to, and is not back yet.
+    /// Whether the node is unreachable at present.
     pub(super) fn is_down(&self) -> bool {
         self.pools.health.lock().down
     }
 
-    /// The same with the error as it is.
+    /// Like [`Node::session`], but with the pool's own error and without marking the node as down.
     pub(super) async fn connect_once(&self) -> Result<Session, deadpool_postgres::PoolError> {
         Ok(self.session_of(self.pools.requests.get().await?, None))
     }
@@ -200,7 +206,7 @@ impl Node {
             _permit: permit,
             pools: Arc::clone(&self.pools),
             warnings: Arc::clone(&self.warnings),
-            answer_patience: self.answer_patience,
+            reply_timeout: self.reply_timeout,
             taken: Instant::now(),
             silent: AtomicBool::new(false),
         }
@@ -213,9 +219,9 @@ impl Node {
 }
 
 impl Pools {
-    /// Notes that it cannot be connected to. It is looked for in the background, so that no request has to wait for a
-    /// node that says nothing while another one can serve.
-    fn is_down(self: &Arc<Self>) {
+    /// Marks the node as unreachable and probes it in the background, so that no request waits for a silent node while
+    /// another one can serve it.
+    fn mark_down(self: &Arc<Self>) {
         let mut health = self.health.lock();
         health.down = true;
         if !health.watched {
@@ -225,14 +231,15 @@ impl Pools {
     }
 }
 
-/// Until the node is back or of no interest any more.
+/// Probes the node until it is reachable or its pools are closed.
 async fn watch(pools: Weak<Pools>) {
     loop {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(PROBE_INTERVAL).await;
         let Some(pool) = pools.upgrade().map(|pools| pools.requests.clone()) else { return };
         if pool.is_closed() {
             return;
         }
+        // No strong reference is held during the attempt, so that closing the store does not wait for it.
         let is_back = pool.get().await.is_ok();
         let Some(pools) = pools.upgrade() else { return };
         let mut health = pools.health.lock();
@@ -245,45 +252,45 @@ async fn watch(pools: Weak<Pools>) {
 }
 
 impl Session {
-    /// Gives the connection back: it is between transactions.
+    /// Returns the connection to its pool. Only valid between transactions.
     pub(super) fn release(mut self) {
         drop(self.object.take());
     }
 
-    /// How many warnings there were, over this connection and others of its node.
+    /// Warnings counted so far, over all connections to the node.
     pub(super) fn warnings(&self) -> u64 {
         self.warnings.load(Ordering::Acquire)
     }
 
-    /// Runs one prepared statement.
-    pub(super) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Fault> {
-        self.answered(self.query_patiently(sql, parameters)).await?
+    /// Runs one prepared statement with a timeout.
+    pub(super) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, ServerError> {
+        self.within_timeout(self.query_untimed(sql, parameters)).await?
     }
 
-    /// The same for one that may take as long as it needs.
-    pub(super) async fn query_patiently(
+    /// Like [`Session::query`], without a timeout.
+    pub(super) async fn query_untimed(
         &self,
         sql: &str,
         parameters: Parameters<'_>,
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, ServerError> {
         let statement = self.prepare_cached(sql).await?;
         let client: &tokio_postgres::Client = self;
         Ok(client.query(&statement, parameters).await?)
     }
 
-    pub(super) async fn run(&self, sql: &str) -> Result<(), Fault> {
-        self.answered(self.run_patiently(sql)).await?
+    pub(super) async fn run(&self, sql: &str) -> Result<(), ServerError> {
+        self.within_timeout(self.run_untimed(sql)).await?
     }
 
-    pub(super) async fn run_patiently(&self, sql: &str) -> Result<(), Fault> {
+    pub(super) async fn run_untimed(&self, sql: &str) -> Result<(), ServerError> {
         Ok(self.batch_execute(sql).await?)
     }
 
-    /// The server has limits in time of its own, so that one that does not answer is as good as gone.
-    pub(super) async fn answered<T>(&self, asking: impl Future<Output = T>) -> Result<T, Fault> {
-        tokio::time::timeout(self.answer_patience, asking).await.map_err(|_| {
+    /// Applies the reply timeout. The server has shorter timeouts of its own, so one that does not reply counts as lost.
+    pub(super) async fn within_timeout<T>(&self, reply: impl Future<Output = T>) -> Result<T, ServerError> {
+        tokio::time::timeout(self.reply_timeout, reply).await.map_err(|_| {
             self.silent.store(true, Ordering::Relaxed);
-            Fault::Lost("the server did not answer in time".to_owned())
+            ServerError::Lost("the server did not reply in time".to_owned())
         })
     }
 }
@@ -292,13 +299,14 @@ impl Deref for Session {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
-        self.object.as_ref().expect("it is there until it is given back")
+        self.object.as_ref().expect("a session has its connection until it is released")
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
+            // Not released: the request failed or was cancelled, so the connection may be in a transaction and is closed.
             let silent = self.silent.load(Ordering::Relaxed) || self.taken.elapsed() >= SILENT_AFTER;
             if silent || object.is_closed() {
                 self.pools.requests.retain(|_, _| false);

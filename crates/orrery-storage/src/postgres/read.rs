@@ -1,5 +1,5 @@
-//! Reads and snapshots. A read is one statement, which also tells the partition's epoch and number as of the
-//! same moment.
+//! Reads and snapshots. A read is one statement, which also returns the partition's epoch and LSN as of the same point
+//! in time.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,8 +7,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio_postgres::Row;
 
-use super::fault::Fault;
 use super::pool::Session;
+use super::server_error::ServerError;
 use super::shared::{Local, Shared};
 use super::{key, sql};
 use crate::contract::{
@@ -16,21 +16,21 @@ use crate::contract::{
     StoreError, Want,
 };
 
-/// So many entries of any size may be asked for without summing sizes up first.
+/// Up to this many entries are fetched without summing up their sizes first.
 const FEW: usize = 8;
-/// Entries of one page, however many were asked for.
+/// Most entries per page, however many were requested.
 const PAGE_MAX: usize = 50_000;
 
-/// A page with the epoch that the partition had; `None` = there is no such partition.
+/// A page with the partition's epoch; `None` = the partition does not exist.
 pub(super) type Found = Option<(u64, ReadPage)>;
 
-/// Reads in whatever transaction the session has.
+/// Reads in the session's current transaction, if it has one.
 pub(super) async fn read(
     session: &Session,
     id: PartitionId,
     request: &ReadRequest,
     key_bytes_max: usize,
-) -> Result<Found, Fault> {
+) -> Result<Found, ServerError> {
     match request {
         ReadRequest::Get(keys) => get(session, id, keys, key_bytes_max).await,
         ReadRequest::Scan(wanted) => scan(session, id, wanted).await,
@@ -42,7 +42,7 @@ async fn get(
     id: PartitionId,
     keys: &[Vec<u8>],
     key_bytes_max: usize,
-) -> Result<Found, Fault> {
+) -> Result<Found, ServerError> {
     let part = key::column(id);
     let stored: Vec<Vec<u8>> =
         keys.iter().filter(|key| key.len() <= key_bytes_max).map(|key| key::stored(id, key)).collect();
@@ -68,12 +68,12 @@ async fn get(
     Ok(Some((epoch, ReadPage { lsn, values, ..ReadPage::default() })))
 }
 
-async fn scan(session: &Session, id: PartitionId, scan: &Scan) -> Result<Found, Fault> {
+async fn scan(session: &Session, id: PartitionId, scan: &Scan) -> Result<Found, ServerError> {
     let part = key::column(id);
     let (start, end) = key::bounds(id, &scan.range);
     let way = usize::from(scan.direction == Direction::Backward);
     let entries_max = scan.entries_max.min(PAGE_MAX);
-    // One more than asked for tells whether there is more.
+    // Fetch one more than requested, to know whether there are more.
     let limit = i64::try_from(entries_max + 1).expect("a page is small");
     let bytes_max = i64::try_from(scan.bytes_max.max(1)).unwrap_or(i64::MAX);
     let (start, end) = (start.as_slice(), end.as_slice());
@@ -98,7 +98,7 @@ async fn scan(session: &Session, id: PartitionId, scan: &Scan) -> Result<Found, 
         let value = if has_values { Bytes::copy_from_slice(row.get(3)) } else { Bytes::new() };
         entries.push(Entry { key: key::own(key), value });
     }
-    // A join keeps the order of its one inner side, but nothing promises that.
+    // In practice the join preserves the order of its inner side, but SQL does not guarantee it.
     match scan.direction {
         Direction::Forward => entries.sort_by(|a, b| a.key.cmp(&b.key)),
         Direction::Backward => entries.sort_by(|a, b| b.key.cmp(&a.key)),
@@ -117,28 +117,31 @@ async fn scan(session: &Session, id: PartitionId, scan: &Scan) -> Result<Found, 
     Ok(Some((epoch, ReadPage { lsn, entries, more: there > kept, ..ReadPage::default() })))
 }
 
-/// Epoch and number, which every row has. One that is being destroyed is not there.
+/// Epoch and LSN, which every row carries. A partition that is being destroyed counts as absent.
 fn head(rows: &[Row]) -> Option<(u64, Lsn)> {
     let row = rows.first()?;
     let epoch = u64::try_from(row.get::<_, i64>(0)).ok()?;
     Some((epoch, row.get::<_, i64>(1).cast_unsigned()))
 }
 
-/// A REPEATABLE READ transaction on a connection of its own.
+/// A snapshot: a REPEATABLE READ transaction on its own connection.
 pub(super) struct PostgresSnapshot {
     shared: Arc<Shared>,
     partition: PartitionRef,
     local: Arc<Local>,
     lsn: Lsn,
     taken: Instant,
-    /// Taken away when the snapshot is too old, or when a read was interrupted.
+    /// `None` once the snapshot has expired or a read was interrupted.
     session: Arc<tokio::sync::Mutex<Option<Session>>>,
     expiry: tokio::task::JoinHandle<()>,
 }
 
 impl PostgresSnapshot {
     /// `None` = fenced.
-    pub(super) async fn take(shared: &Arc<Shared>, partition: PartitionRef) -> Result<Option<Self>, Fault> {
+    pub(super) async fn take(
+        shared: &Arc<Shared>,
+        partition: PartitionRef,
+    ) -> Result<Option<Self>, ServerError> {
         let local = shared.local(partition.id);
         let age_max = shared.options.limits.snapshot_age_max;
         let session = shared.node_of(partition.id).await.snapshot_session().await?;
@@ -185,7 +188,7 @@ impl Snapshot for PostgresSnapshot {
             if self.taken.elapsed() >= self.shared.options.limits.snapshot_age_max {
                 return Err(StoreError::SnapshotExpired);
             }
-            // If the caller goes away in the middle, the connection goes with it.
+            // If the caller is cancelled in the middle, the connection is dropped with it.
             let Some(session) = held.take() else { return Err(StoreError::SnapshotExpired) };
             let key_bytes_max = self.shared.options.limits.key_bytes_max;
             match read(&session, self.partition.id, &request, key_bytes_max).await {
@@ -207,7 +210,7 @@ impl Drop for PostgresSnapshot {
             && let Some(session) = held.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            // Ending the transaction is a round trip; nobody waits for it.
+            // Ending the transaction takes a round trip; do it in the background.
             drop(runtime.spawn(give_back(Some(session))));
         }
     }

@@ -1,65 +1,75 @@
-//! What the server must offer, and the version of the tables that are there.
+//! Checks the server and the user's privileges, and creates or migrates the tables.
 
 use tokio_postgres::error::SqlState;
 
-use super::fault::Fault;
 use super::migrations::{self, SCHEMA_VERSION};
 use super::options::{PostgresOptions, explain};
 use super::pool::{Node, Session};
+use super::server_error::ServerError;
 
-/// PostgreSQL 15.
+/// The oldest supported server: PostgreSQL 15.
 const SERVER_VERSION_MIN: i32 = 150_000;
 
-/// Why a store on PostgreSQL cannot be opened.
+/// Why a PostgreSQL store cannot be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PostgresError {
+    /// A setting cannot be used, for example a certificate file that does not exist.
     #[error("{0}")]
     Options(String),
+    /// No host accepted a connection in time.
     #[error("{place} cannot be reached: {detail}")]
     Unreachable { place: String, detail: String },
+    /// The server rejected the user or the password.
     #[error("{place} refuses the user: {detail}")]
     Refused { place: String, detail: String },
+    /// The server's certificate failed verification.
     #[error(
         "{place} cannot be trusted: {detail}; name the authority that signed its certificate in sslrootcert"
     )]
     Untrusted { place: String, detail: String },
+    /// `max_connections` of the server, or the user's own limit, is exhausted.
     #[error(
-        "{place} has no connection left: {detail}; raise max_connections, or lower pool_max in the store URLs"
+        "{place} has no free connection: {detail}; raise max_connections, or lower pool_max in the store URLs"
     )]
     NoConnectionLeft { place: String, detail: String },
-    #[error("{place} is PostgreSQL {found}: version 15 or later is needed")]
+    /// Older than any version the tests cover.
+    #[error("{place} is PostgreSQL {found}, but version 15 or later is required")]
     ServerTooOld { place: String, found: String },
+    /// Only standbys were reachable.
     #[error("{place} is a read-only standby: name the primary, or all hosts of the cluster")]
     ReadOnly { place: String },
     #[error(
-        "{place} was made by a newer version of Orrery: its tables have version {found}, this program knows {known}"
+        "{place} was created by a newer version of Orrery: its tables have version {found}, but this program supports {known}"
     )]
     SchemaTooNew { place: String, found: i32, known: i32 },
-    #[error("{place} has no tables of Orrery yet: create them with \"orrery store init\"")]
+    /// The schema is missing and the caller does not create it.
+    #[error("{place} has no Orrery tables yet: create them with \"orrery store init\"")]
     NoSchema { place: String },
-    #[error("{place}: the user lacks a right: {detail}")]
+    /// The user lacks a table privilege or may not create tables.
+    #[error("{place}: the user lacks a privilege: {detail}")]
     MissingRight { place: String, detail: String },
     #[error(
-        "{place} takes {allowed} connections, and the pool may need {needed}: lower pool_max in the store URL or raise max_connections"
+        "{place} accepts {allowed} connections, but the pool may need {needed}: lower pool_max in the store URL or raise max_connections"
     )]
     TooFewConnections { place: String, allowed: i64, needed: i64 },
+    /// Any other error of the server.
     #[error("{place}: {detail}")]
     Failed { place: String, detail: String },
 }
 
-/// What was found at the server.
+/// Properties of the server that affect the schema.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub version: String,
     pub citus: Option<String>,
 }
 
-/// Looks at the server: version, role, connections.
+/// Checks the server's version, role and connection limit.
 pub(super) async fn check_server(node: &Node, options: &PostgresOptions) -> Result<Server, PostgresError> {
     let place = options.place();
     let session = connect(node, options).await?;
     let failed =
-        |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
+        |fault: ServerError| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
     let rows = session
         .query(
             "SELECT current_setting('server_version'), current_setting('server_version_num')::int, \
@@ -73,7 +83,7 @@ pub(super) async fn check_server(node: &Node, options: &PostgresOptions) -> Resu
         .map_err(failed)?;
     session.release();
     let Some(row) = rows.first() else {
-        return Err(PostgresError::Failed { place, detail: "it says nothing about itself".to_owned() });
+        return Err(PostgresError::Failed { place, detail: "it did not report its version".to_owned() });
     };
     let version: String = row.get(0);
     if row.get::<_, i32>(1) < SERVER_VERSION_MIN {
@@ -84,6 +94,7 @@ pub(super) async fn check_server(node: &Node, options: &PostgresOptions) -> Resu
     }
     let needed = i64::try_from(options.connections_max).unwrap_or(i64::MAX);
     let allowed: i64 = row.get(3);
+    // Refusing to start is better than failing under load.
     if allowed < needed {
         return Err(PostgresError::TooFewConnections { place, allowed, needed });
     }
@@ -109,10 +120,10 @@ async fn connect(node: &Node, options: &PostgresOptions) -> Result<Session, Post
     })
 }
 
-/// What a failed statement means for whoever opens the store.
-fn refusal(place: &str, fault: &Fault) -> PostgresError {
+/// Turns a failed statement into an error with advice.
+fn refusal(place: &str, fault: &ServerError) -> PostgresError {
     let place = place.to_owned();
-    match fault.text().strip_prefix("the user lacks a right: ") {
+    match fault.text().strip_prefix("the user lacks a privilege: ") {
         Some(detail) => PostgresError::MissingRight {
             place,
             detail: format!(
@@ -123,10 +134,11 @@ fn refusal(place: &str, fault: &Fault) -> PostgresError {
     }
 }
 
-/// Whether the user may do everything that serving needs, so that it is said now and not at the first write.
+/// Checks that the user has all privileges that serving needs, so that a missing one is reported now and not at the
+/// first write.
 pub(super) async fn check_rights(node: &Node, options: &PostgresOptions) -> Result<(), PostgresError> {
     let place = options.place();
-    let failed = |fault: Fault| refusal(&place, &fault);
+    let failed = |fault: ServerError| refusal(&place, &fault);
     let session = node.session().await.map_err(failed)?;
     let rows = session
         .query(
@@ -145,10 +157,10 @@ pub(super) async fn check_rights(node: &Node, options: &PostgresOptions) -> Resu
     }
 }
 
-/// The version of the tables that are there; 0 = none.
+/// The schema version of the existing tables; 0 = there are none.
 pub(super) async fn version(node: &Node, options: &PostgresOptions) -> Result<i32, PostgresError> {
     let place = options.place();
-    let failed = |fault: Fault| refusal(&place, &fault);
+    let failed = |fault: ServerError| refusal(&place, &fault);
     let session = node.session().await.map_err(failed)?;
     let there = session
         .query("SELECT to_regclass($1::text) IS NOT NULL", &[&format!("{}.meta", options.schema)])
@@ -166,29 +178,30 @@ pub(super) async fn version(node: &Node, options: &PostgresOptions) -> Result<i3
     Ok(found)
 }
 
-/// Makes the tables, or brings older ones up to date. One process does it at a time; the rest find it done.
+/// Creates or migrates the tables. One process does it at a time; the others then find it done.
 pub(super) async fn migrate(
     node: &Node,
     options: &PostgresOptions,
     server: &Server,
 ) -> Result<i32, PostgresError> {
     let place = options.place();
-    let explain = |fault: Fault| refusal(&place, &fault);
+    let explain = |fault: ServerError| refusal(&place, &fault);
     let session = node.session().await.map_err(explain)?;
     let schema = &options.schema;
-    // Distributing tables takes its time on a busy cluster.
+    // Distributing tables can take long on a busy cluster.
     session
-        .run_patiently(&format!(
+        .run_untimed(&format!(
             "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
              SELECT pg_advisory_lock(hashtextextended('orrery:{schema}:migrate', 0))"
         ))
         .await
         .map_err(explain)?;
+    // Read again under the lock: another process may have migrated in the meantime.
     let found = version(node, options).await?;
     for statement in migrations::from_version(found, options, server) {
-        session.run_patiently(&statement).await.map_err(explain)?;
+        session.run_untimed(&statement).await.map_err(explain)?;
     }
-    // The connection is closed rather than given back: its settings and its lock go with it.
+    // Close the connection instead of returning it: its settings and its lock must not outlive this.
     drop(session);
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! What all parts of the store share: the connections, who waits for which partition, whether it is open.
+//! State shared by all parts of the store: connections, lanes and waiters per partition, whether it is open.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,45 +9,45 @@ use parking_lot::Mutex;
 use tokio::sync::{RwLock, watch};
 
 use super::cluster::Cluster;
-use super::commit::{Lane, Turns};
-use super::fault::Fault;
+use super::commit::{Lane, LaneTurns};
 use super::key;
 use super::options::PostgresOptions;
 use super::pool::{Node, Session};
+use super::server_error::ServerError;
 use crate::contract::{BoxFuture, Lsn, PartitionId, PartitionRef, StoreError};
 
-/// How long reads and changes of partitions are tried again while the server is away.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long reads and partition changes are retried while the server is unavailable.
+const RETRY_FOR: Duration = Duration::from_secs(10);
 
 pub(super) struct Shared {
     pub(super) options: PostgresOptions,
     pub(super) cluster: Cluster,
-    /// This process, for as long as it has the store open.
+    /// A random id of this process, for as long as it has the store open.
     pub(super) writer: u128,
     groups: AtomicU64,
     closed: AtomicBool,
-    /// Read by whoever commits; written by whoever closes.
+    /// Read-locked by commits; closing takes the write lock to wait for them.
     pub(super) busy: RwLock<()>,
-    pub(super) turns: Turns,
+    pub(super) turns: LaneTurns,
     lanes: Mutex<HashMap<PartitionRef, Arc<Lane>>>,
     locals: Mutex<HashMap<PartitionId, Arc<Local>>>,
-    /// Where changes of the announced partition are told.
+    /// The NOTIFY channel of the announced partition.
     pub(super) channel: String,
     pub(super) closing: watch::Sender<bool>,
 }
 
-/// What this process knows of a partition.
+/// This process's state of a partition.
 pub(super) struct Local {
-    /// The last number heard of; `None` once this process has destroyed the partition.
+    /// The highest LSN seen so far; `None` once this process has destroyed the partition.
     pub(super) progress: watch::Sender<Option<Lsn>>,
 }
 
 impl Shared {
-    /// The partition whose changes other processes are told of at once. The database keeps its catalog there.
+    /// The partition whose changes are announced to other processes at once. The database keeps its catalog there.
     pub(super) const ANNOUNCED: PartitionId = PartitionId(0);
 
     pub(super) fn new(options: PostgresOptions, cluster: Cluster, writer: u128) -> Self {
-        let turns = if cluster.is_citus() { Turns::each() } else { Turns::shared() };
+        let turns = if cluster.is_citus() { LaneTurns::each() } else { LaneTurns::shared() };
         Self {
             channel: format!("orrery_{}", options.schema),
             options,
@@ -65,7 +65,7 @@ impl Shared {
 
     pub(super) fn check_open(&self) -> Result<(), StoreError> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(StoreError::Unavailable("it was closed".to_owned()));
+            return Err(StoreError::Unavailable("it is closed".to_owned()));
         }
         Ok(())
     }
@@ -79,13 +79,13 @@ impl Shared {
         self.groups.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A connection to the node that has the partition.
-    pub(super) async fn session(&self, partition: PartitionId) -> Result<Session, Fault> {
+    /// A connection to the partition's owner.
+    pub(super) async fn session(&self, partition: PartitionId) -> Result<Session, ServerError> {
         self.cluster.session(partition).await
     }
 
-    /// The same for a transaction that writes.
-    pub(super) async fn writing_session(&self, partition: PartitionId) -> Result<Session, Fault> {
+    /// Like [`Shared::session`], for a transaction that writes.
+    pub(super) async fn writing_session(&self, partition: PartitionId) -> Result<Session, ServerError> {
         self.cluster.writing_session(partition).await
     }
 
@@ -93,7 +93,7 @@ impl Shared {
         self.cluster.node_of(partition).await
     }
 
-    /// The node may not have the partition any more.
+    /// Invalidates a route after a lost connection: the partition may have moved.
     pub(super) fn forget_route(&self, partition: PartitionId) {
         self.cluster.forget(partition);
     }
@@ -103,7 +103,7 @@ impl Shared {
         Arc::clone(lanes.entry(partition).or_insert_with(|| Arc::new(Lane::new(partition))))
     }
 
-    /// Bytes that this process has written and the partition's row does not count yet.
+    /// Bytes that this process has written but the partition's row does not include yet.
     pub(super) fn uncounted(&self, id: PartitionId) -> i64 {
         let lanes = self.lanes.lock();
         let own = lanes.iter().filter(|(partition, _)| partition.id == id);
@@ -117,10 +117,11 @@ impl Shared {
         )
     }
 
-    /// Tells who waits that the partition has reached this number.
+    /// Wakes waiters: the partition has reached this LSN.
     pub(super) fn advance(&self, id: PartitionId, lsn: Lsn) {
         let local = self.locals.lock().get(&id).cloned();
         if let Some(local) = local {
+            // Notifications and own commits arrive in any order; waiters must only see LSNs grow.
             local.progress.send_if_modified(|known| {
                 let news = known.is_some_and(|known| lsn > known);
                 if news {
@@ -131,7 +132,7 @@ impl Shared {
         }
     }
 
-    /// Forgets a partition that this process destroys.
+    /// Drops the state of a partition that this process destroys.
     pub(super) fn forget(&self, id: PartitionId) {
         if let Some(local) = self.locals.lock().remove(&id) {
             local.progress.send_replace(None);
@@ -140,28 +141,29 @@ impl Shared {
         self.cluster.remove(id);
     }
 
-    /// Runs work that may be repeated, until it succeeds or trying again is of no use.
+    /// Runs idempotent work until it succeeds or a retry is pointless.
     pub(super) async fn repeat<'w, T>(
         &self,
         partition: PartitionId,
-        work: impl Fn() -> BoxFuture<'w, Result<T, Fault>>,
+        work: impl Fn() -> BoxFuture<'w, Result<T, ServerError>>,
     ) -> Result<T, StoreError> {
         let began = Instant::now();
         let mut pause = Duration::from_millis(5);
         loop {
             self.check_open()?;
+            // `work` takes a new session each time, so a retry never runs inside a broken transaction.
             let fault = match work().await {
                 Ok(out) => return Ok(out),
                 Err(fault) => fault,
             };
-            if self.check_open().is_err() || !fault.may_pass() || began.elapsed() > PATIENCE {
+            if self.check_open().is_err() || !fault.is_retryable() || began.elapsed() > RETRY_FOR {
                 self.check_open()?;
                 return Err(StoreError::Unavailable(fault.text().to_owned()));
             }
-            if matches!(fault, Fault::Lost(_)) {
+            if matches!(fault, ServerError::Lost(_)) {
                 self.forget_route(partition);
             }
-            tracing::debug!(partition = key::column(partition), reason = fault.text(), "tried again");
+            tracing::debug!(partition = key::column(partition), reason = fault.text(), "retrying");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(500));
         }

@@ -1,17 +1,18 @@
-//! Numbers for new partitions. On Citus a partition's number decides by a hash on which shard, and so on which
-//! node, it lies; partitions of one container are busy together and should lie apart. So a number is chosen
-//! among the next free ones: first by how few partitions of the same container its node has, then its
-//! shard, then by how few of all.
+//! Chooses ids for new partitions, to spread them over a Citus cluster.
+//!
+//! On Citus the hash of a partition's id determines its shard, and thereby its node. Partitions of one container are
+//! busy together and should be on different nodes. So an id is chosen among the next free ones: the one whose node has
+//! the fewest partitions of the same container, then whose shard has, then the same counted over all containers.
 
 use std::collections::HashMap;
 
-use super::fault::Fault;
 use super::key;
 use super::pool::Session;
+use super::server_error::ServerError;
 use super::sql;
 use crate::contract::PartitionId;
 
-/// How many numbers are looked at, at least: with 64 shards these reach most of them.
+/// How many ids to consider, at least: with 64 shards these cover most of them.
 const WINDOW_MIN: u32 = 192;
 const WINDOW_PER_PARTITION: u32 = 8;
 const WINDOW_MAX: u32 = 16_384;
@@ -21,9 +22,9 @@ const PLACES: &str = "SELECT t.number, p.shardid, p.groupid \
            FROM unnest($1::int[]) AS n(number)) t \
      JOIN pg_dist_placement p ON p.shardid = t.shard AND p.shardstate = 1";
 
-/// Where a partition lies or would lie.
+/// The node and shard of a partition id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Placement {
     shard: i64,
     node: i32,
 }
@@ -33,7 +34,7 @@ pub(super) async fn choose(
     from: u32,
     count: usize,
     beside: &[PartitionId],
-) -> Result<Vec<PartitionId>, Fault> {
+) -> Result<Vec<PartitionId>, ServerError> {
     let wanted = u32::try_from(count).unwrap_or(u32::MAX);
     let window = wanted.saturating_mul(WINDOW_PER_PARTITION).clamp(WINDOW_MIN, WINDOW_MAX).max(wanted);
     let candidates: Vec<u32> = (from..from.saturating_add(window)).collect();
@@ -44,11 +45,11 @@ pub(super) async fn choose(
     asked.sort_unstable();
     asked.dedup();
     let rows = session.query(PLACES, &[&asked]).await?;
-    let places: HashMap<u32, Place> = rows
+    let places: HashMap<u32, Placement> = rows
         .iter()
-        .map(|row| (key::from_column(row.get(0)).0, Place { shard: row.get(1), node: row.get(2) }))
+        .map(|row| (key::from_column(row.get(0)).0, Placement { shard: row.get(1), node: row.get(2) }))
         .collect();
-    let found = |ids: &mut dyn Iterator<Item = u32>| -> Vec<(u32, Place)> {
+    let found = |ids: &mut dyn Iterator<Item = u32>| -> Vec<(u32, Placement)> {
         ids.filter_map(|id| Some((id, *places.get(&id)?))).collect()
     };
     let candidates = found(&mut candidates.into_iter());
@@ -57,7 +58,7 @@ pub(super) async fn choose(
     Ok(spread(&candidates, &existing, &beside, count).into_iter().map(PartitionId).collect())
 }
 
-/// How many partitions lie somewhere.
+/// Number of partitions per node and shard.
 #[derive(Default)]
 struct Load {
     nodes: HashMap<i32, usize>,
@@ -65,19 +66,24 @@ struct Load {
 }
 
 impl Load {
-    fn add(&mut self, place: Place) {
+    fn add(&mut self, place: Placement) {
         *self.nodes.entry(place.node).or_default() += 1;
         *self.shards.entry(place.shard).or_default() += 1;
     }
 
-    fn of(&self, place: Place) -> (usize, usize) {
+    fn of(&self, place: Placement) -> (usize, usize) {
         let of = |count: Option<&usize>| count.copied().unwrap_or(0);
         (of(self.nodes.get(&place.node)), of(self.shards.get(&place.shard)))
     }
 }
 
-/// Picks rising numbers among the candidates.
-fn spread(candidates: &[(u32, Place)], existing: &[(u32, Place)], beside: &[u32], count: usize) -> Vec<u32> {
+/// Picks ascending ids among the candidates.
+fn spread(
+    candidates: &[(u32, Placement)],
+    existing: &[(u32, Placement)],
+    beside: &[u32],
+    count: usize,
+) -> Vec<u32> {
     let (mut all, mut near) = (Load::default(), Load::default());
     for (id, place) in existing {
         all.add(*place);
@@ -88,6 +94,7 @@ fn spread(candidates: &[(u32, Place)], existing: &[(u32, Place)], beside: &[u32]
     let mut left = candidates.to_vec();
     let mut chosen = Vec::with_capacity(count);
     while chosen.len() < count {
+        // Greedy: every choice counts for the next ones, so that siblings created together spread out as well.
         let best = (0..left.len()).min_by_key(|at| (near.of(left[*at].1), all.of(left[*at].1), left[*at].0));
         let Some(best) = best else { break };
         let (id, place) = left.swap_remove(best);
@@ -103,14 +110,14 @@ fn spread(candidates: &[(u32, Place)], existing: &[(u32, Place)], beside: &[u32]
 mod tests {
     use super::*;
 
-    /// Twelve numbers in a row on shards 0 to 3, of which two lie on each node; consecutive ones would meet.
-    fn candidates() -> Vec<(u32, Place)> {
+    /// Twelve consecutive ids on shards 0 to 3, two shards per node; consecutive ids would share a node.
+    fn candidates() -> Vec<(u32, Placement)> {
         (10..22).map(|id| (id, place_of(id))).collect()
     }
 
-    fn place_of(id: u32) -> Place {
+    fn place_of(id: u32) -> Placement {
         let shard = i64::from(id / 3 % 4);
-        Place { shard, node: i32::try_from(shard / 2).unwrap() }
+        Placement { shard, node: i32::try_from(shard / 2).unwrap() }
     }
 
     #[test]
@@ -130,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_the_container_counts_more_than_other_containers() {
-        let at = |shard: i64, node: i32| Place { shard, node };
+        let at = |shard: i64, node: i32| Placement { shard, node };
         // The container has a partition on node 0; others fill node 1.
         let existing = [(1, at(0, 0)), (2, at(2, 1)), (3, at(3, 1)), (4, at(2, 1))];
         assert_eq!(place_of(spread(&candidates(), &existing, &[1], 1)[0]).node, 1);

@@ -1,16 +1,16 @@
-//! Every statement on partitions. `part` is a table with one row per partition: its lock, its numbers and its
-//! fence. `kv` holds the entries of all of them; the key begins with the partition's number.
+//! Every statement on partitions. `part` has one row per partition, which is its lock, its LSN and its fence. `kv` has
+//! the entries of all partitions; a key starts with the partition id.
 //!
-//! The primary key of `kv` is (key, part) in this order: with the columns the other way round the planner
-//! walks all of a partition that is missing from its statistics.
+//! The primary key of `kv` is (key, part), in this order: with the columns swapped, the planner scans the whole of a
+//! partition that is missing from its statistics.
 
-/// Takes the partition's lock and reserves numbers. No row: the caller's catalog is old. This and [`FETCH`]
-/// are two statements because the second one must see what was committed while the first one waited.
+/// Locks the partition and reserves LSNs. No row = the caller's catalog is stale. This and [`FETCH`] are two statements
+/// because the second one must see what was committed while the first one waited.
 pub(super) const LOCK: &str = "UPDATE part SET lsn = lsn + $2::bigint, written = written + $4::bigint \
      WHERE part = $1::int AND epoch = $3::bigint RETURNING part, epoch, lsn";
 
-/// The same for several partitions, as far as nobody else has their locks: waiting for one while others are held could
-/// wait for ever, and would make all of them wait.
+/// Like [`LOCK`] for several partitions, but skips those that another transaction has locked: waiting for one lock while
+/// holding others could deadlock, and would make all of them wait.
 pub(super) const LOCK_SEVERAL: &str = "UPDATE part SET lsn = lsn + t.count, written = written + t.bytes \
      FROM (SELECT p.part AS id, t.count, t.bytes FROM part p \
        JOIN unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS t(id, count, epoch, bytes) \
@@ -19,39 +19,39 @@ pub(super) const LOCK_SEVERAL: &str = "UPDATE part SET lsn = lsn + t.count, writ
 
 pub(super) const FETCH: &str = "SELECT key, value FROM kv WHERE part = $1::int AND key = ANY($2::bytea[])";
 
-/// The partition's number is part of the key.
+/// The partition id is part of the key.
 pub(super) const FETCH_SEVERAL: &str = "SELECT key, value FROM kv WHERE key = ANY($1::bytea[])";
 
 pub(super) const REMOVE_SEVERAL: &str = "DELETE FROM kv WHERE key = ANY($1::bytea[])";
 
 pub(super) const REMOVE: &str = "DELETE FROM kv WHERE part = $1::int AND key = ANY($2::bytea[])";
 
-/// Names `part` so that Citus pushes it down to the shard instead of pulling the rows through.
+/// Names `part` so that Citus pushes the statement down to the shard instead of pulling the rows through.
 pub(super) const STORE: &str = "INSERT INTO kv (part, key, value) \
      SELECT p.part, t.k, t.v FROM part p CROSS JOIN unnest($2::bytea[], $3::bytea[]) AS t(k, v) \
      WHERE p.part = $1::int \
      ON CONFLICT (key, part) DO UPDATE SET value = EXCLUDED.value";
 
-/// The three advance together and row by row. As functions in FROM they would be written down first, which makes
-/// the statement dearer by a tenth.
+/// The three `unnest` calls in the select list advance in lockstep, row by row. In FROM they would be materialised
+/// first, which makes the statement a tenth more expensive.
 pub(super) const STORE_SEVERAL: &str = "INSERT INTO kv (part, key, value) \
      SELECT unnest($1::int[]), unnest($2::bytea[]), unnest($3::bytea[]) \
      ON CONFLICT (key, part) DO UPDATE SET value = EXCLUDED.value";
 
-/// The same for entries that are most likely not there. If one is, the statement fails.
+/// For entries that most likely do not exist. If one does, the statement fails.
 pub(super) const INSERT_SEVERAL: &str = "INSERT INTO kv (part, key, value) \
      SELECT unnest($1::int[]), unnest($2::bytea[]), unnest($3::bytea[])";
 
-/// Gives back the numbers that rejected operations did not use.
+/// Returns the LSNs that rejected operations did not use.
 pub(super) const NUMBER: &str = "UPDATE part SET lsn = $2::bigint WHERE part = $1::int";
 
 pub(super) const NUMBER_SEVERAL: &str = "UPDATE part SET lsn = t.number \
      FROM unnest($1::int[], $2::bigint[]) AS t(id, number) WHERE part.part = t.id";
 
-/// Waits until nobody changes the partition.
+/// Waits until no transaction is changing the partition.
 pub(super) const SETTLE: &str = "SELECT lsn FROM part WHERE part = $1::int FOR UPDATE";
 
-/// Keeps the partition from being retired until the end of the transaction.
+/// Keeps the partition from being retired until the transaction ends.
 pub(super) const HOLD: &str = "SELECT lsn FROM part WHERE part = $1::int AND epoch = $2::bigint FOR SHARE";
 
 pub(super) const GET: &str = "SELECT p.epoch, p.lsn, k.key, k.value FROM part p \
@@ -72,7 +72,7 @@ pub(super) const SCAN_KEYS: [&str; 2] = [
        ORDER BY key DESC LIMIT $4::bigint) k ON true WHERE p.part = $1::int",
 ];
 
-/// Few entries, which may be as large as they are allowed to be.
+/// Fetches few entries, of any permitted size.
 pub(super) const SCAN_FEW: [&str; 2] = [
     "SELECT p.epoch, p.lsn, k.key, k.value FROM part p LEFT JOIN LATERAL (\
        SELECT key, value FROM kv WHERE part = $1::int AND key >= $2::bytea AND key < $3::bytea \
@@ -82,8 +82,8 @@ pub(super) const SCAN_FEW: [&str; 2] = [
        ORDER BY key DESC LIMIT $4::bigint) k ON true WHERE p.part = $1::int",
 ];
 
-/// Many entries up to a size. The length of a large value is known without fetching it, so what lies beyond
-/// the size is neither read nor sent; `n` tells how many entries the limit in number had left.
+/// Fetches many entries up to a total size. The length of a large value is known without fetching it, so entries beyond
+/// the size are neither read nor sent; `n` is the number of entries within the entry limit.
 pub(super) const SCAN_MANY: [&str; 2] = [
     "SELECT p.epoch, p.lsn, k.key, k.value, k.n FROM part p LEFT JOIN LATERAL (\
        SELECT key, value, n FROM (\
@@ -107,7 +107,7 @@ pub(super) const SCAN_MANY: [&str; 2] = [
 
 pub(super) const PARTITIONS: &str = "SELECT part, epoch, lsn FROM part WHERE epoch >= 0";
 
-/// No row: a partition of this number is being destroyed.
+/// No row = a partition with this id is being destroyed.
 pub(super) const CREATE: &str = "INSERT INTO part (part, epoch, lsn) VALUES ($1::int, 0, $2::bigint) \
      ON CONFLICT (part) DO UPDATE SET lsn = GREATEST(part.lsn, EXCLUDED.lsn) WHERE part.epoch >= 0 \
      RETURNING lsn";
@@ -115,7 +115,7 @@ pub(super) const CREATE: &str = "INSERT INTO part (part, epoch, lsn) VALUES ($1:
 pub(super) const RETIRE: &str = "UPDATE part SET epoch = epoch + 1 \
      WHERE part = $1::int AND epoch = $2::bigint RETURNING lsn";
 
-/// A negative epoch: nobody finds it any more, and its entries can be deleted in steps.
+/// A negative epoch hides the partition, so that its entries can be deleted in steps.
 pub(super) const CONDEMN: &str = "UPDATE part SET epoch = -1 WHERE part = $1::int RETURNING lsn";
 
 pub(super) const CONDEMNED: &str = "SELECT part FROM part WHERE epoch < 0";
@@ -134,15 +134,15 @@ pub(super) const COPY: &str = "COPY kv (part, key, value) FROM STDIN (FORMAT bin
 pub(super) const SIZE: &str =
     "SELECT written, measured, measured_at FROM part WHERE part = $1::int AND epoch >= 0";
 
-/// As [`super::load::entry_bytes`] counts.
+/// Counts like [`super::load::entry_bytes`].
 pub(super) const MEASURE: &str = "SELECT coalesce(sum(octet_length(value) + 2 * octet_length(key) + 60), 0)::bigint \
      FROM kv WHERE part = $1::int AND key >= $2::bytea AND key < $3::bytea";
 
 pub(super) const NOTE_SIZE: &str =
     "UPDATE part SET measured = $2::bigint, measured_at = $3::bigint WHERE part = $1::int";
 
-/// Deletes entries of a partition that is being destroyed. If it was made anew meanwhile, this statement sees
-/// nothing of what was written to the new one.
+/// Deletes entries of a partition that is being destroyed. If the id has been created again in the meantime, this
+/// statement does not see what was written to the new partition.
 pub(super) const CLEAR: &str = "DELETE FROM kv WHERE part = $1::int AND key = ANY(ARRAY(\
      SELECT key FROM kv WHERE part = $1::int AND key >= $2::bytea AND key < $3::bytea \
        AND EXISTS (SELECT 1 FROM part WHERE part = $1::int AND epoch < 0) \
@@ -160,7 +160,7 @@ pub(super) const DROP_NOTE: &str = "DELETE FROM member WHERE id = $1::text";
 
 pub(super) const MEMBERS: &str = "SELECT id FROM member";
 
-/// Who has ever written, to forget those that are gone.
+/// Lists all processes that have written, to remove those that no longer exist.
 pub(super) const WRITERS: &str = "SELECT part, key FROM kv WHERE key >= '\\xffffffff'::bytea";
 
 pub(super) const TRY_DUTY: &str = "SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))";

@@ -1,23 +1,23 @@
-//! What `orrery store status` tells.
+//! The report behind `orrery store status`.
 
 use std::collections::HashMap;
 
-use super::fault::Fault;
 use super::migrations::SCHEMA_VERSION;
 use super::options::PostgresOptions;
 use super::pool::{Node, Session};
 use super::schema::{self, PostgresError};
+use super::server_error::ServerError;
 use super::tls::Tls;
 use super::{Postgres, key, sql};
 use crate::contract::PartitionId;
 
-/// The state of a store, as far as it can be told without opening it.
+/// The state of a store, as far as it is visible without opening it.
 #[derive(Clone, Debug)]
 pub struct StoreStatus {
     pub place: String,
     pub server_version: String,
     pub citus_version: Option<String>,
-    /// 0 = there are no tables yet.
+    /// 0 = the tables do not exist yet.
     pub schema_version: i32,
     pub schema_version_known: i32,
     pub nodes: Vec<NodeStatus>,
@@ -25,32 +25,34 @@ pub struct StoreStatus {
     pub gateways: i64,
 }
 
-/// One server, and what lies there.
+/// One server and the data on it.
 #[derive(Clone, Debug, Default)]
 pub struct NodeStatus {
     pub name: String,
     pub partitions: Vec<PartitionId>,
-    /// On Citus: pieces of the tables that lie there.
+    /// On Citus: the number of shards on this node.
     pub shards: usize,
     pub table_bytes: i64,
     pub index_bytes: i64,
     pub standbys: Vec<StandbyStatus>,
-    /// Why the server could not be asked.
+    /// Why the server could not be queried.
     pub failure: Option<String>,
 }
 
+/// One standby of a server, as its primary reports it.
 #[derive(Clone, Debug)]
 pub struct StandbyStatus {
     pub name: String,
-    /// As the server says: `streaming/sync`. `None` = the user may not know; then nothing else is known either.
+    /// As the server reports it, for example `streaming/sync`. `None` = the user lacks the privilege to see it; the other
+    /// fields are then unknown as well.
     pub state: Option<String>,
-    /// Bytes of the log that it has not replayed yet.
+    /// Bytes of WAL that the standby has not replayed yet.
     pub behind_bytes: Option<i64>,
-    /// How long ago the server wrote what it replays now; nothing while nobody writes.
+    /// How far the replay lags behind in time; `None` while there are no writes.
     pub behind_ms: Option<i64>,
 }
 
-/// What only receives the log and replays none is as far as it has written.
+/// A receiver that replays nothing counts as far as it has written the WAL.
 const STANDBYS: &str = "SELECT coalesce(application_name, ''), state || '/' || sync_state, \
        pg_wal_lsn_diff(pg_current_wal_lsn(), coalesce(replay_lsn, flush_lsn))::bigint, \
        (extract(epoch FROM replay_lag) * 1000)::bigint \
@@ -68,7 +70,7 @@ const SHARDS: &str = "SELECT p.shardid, p.groupid, d.logicalrelid = 'part'::regc
      JOIN pg_dist_shard d ON d.shardid = p.shardid \
      WHERE d.logicalrelid IN ('part'::regclass, 'kv'::regclass) AND p.shardstate = 1";
 
-/// The sizes of the shards that lie on the node that is asked.
+/// The sizes of the shards on the queried node.
 const SHARD_SIZES: &str = "SELECT coalesce(sum(pg_table_size(t)), 0)::bigint, \
        coalesce(sum(pg_indexes_size(t)), 0)::bigint \
      FROM (SELECT to_regclass(name) AS t FROM unnest($1::text[]) AS n(name)) tables WHERE t IS NOT NULL";
@@ -77,13 +79,15 @@ const SHARD_OF: &str =
     "SELECT number, get_shard_id_for_distribution_column('part', number) FROM unnest($1::int[]) AS n(number)";
 
 impl Postgres {
-    /// Looks without changing anything.
+    /// Queries the server without changing anything.
     pub async fn status(options: &PostgresOptions) -> Result<StoreStatus, PostgresError> {
         let (node, tls, server) = Self::reach(options).await?;
         let place = options.place();
         let schema_version = schema::version(&node, options).await?;
-        let failed =
-            |fault: Fault| PostgresError::Failed { place: place.clone(), detail: fault.text().to_owned() };
+        let failed = |fault: ServerError| PostgresError::Failed {
+            place: place.clone(),
+            detail: fault.text().to_owned(),
+        };
         let session = node.session().await.map_err(failed)?;
         let has_tables = schema_version > 0;
         let mut gateways = 0;
@@ -109,14 +113,14 @@ impl Postgres {
     }
 }
 
-async fn partitions(session: &Session) -> Result<Vec<PartitionId>, Fault> {
+async fn partitions(session: &Session) -> Result<Vec<PartitionId>, ServerError> {
     let rows = session.query(sql::PARTITIONS, &[]).await?;
     let mut partitions: Vec<_> = rows.iter().map(|row| key::from_column(row.get(0))).collect();
     partitions.sort_unstable();
     Ok(partitions)
 }
 
-async fn standbys(session: &Session) -> Result<Vec<StandbyStatus>, Fault> {
+async fn standbys(session: &Session) -> Result<Vec<StandbyStatus>, ServerError> {
     let rows = session.query(STANDBYS, &[]).await?;
     let standby = |row: &tokio_postgres::Row| StandbyStatus {
         name: row.get(0),
@@ -127,7 +131,7 @@ async fn standbys(session: &Session) -> Result<Vec<StandbyStatus>, Fault> {
     Ok(rows.iter().map(standby).collect())
 }
 
-async fn only_node(session: &Session, place: &str, has_tables: bool) -> Result<NodeStatus, Fault> {
+async fn only_node(session: &Session, place: &str, has_tables: bool) -> Result<NodeStatus, ServerError> {
     let mut node = NodeStatus { name: place.to_owned(), ..NodeStatus::default() };
     node.standbys = standbys(session).await?;
     if has_tables {
@@ -138,13 +142,13 @@ async fn only_node(session: &Session, place: &str, has_tables: bool) -> Result<N
     Ok(node)
 }
 
-/// What lies on each node of a cluster. Nodes that cannot be asked are listed all the same.
+/// Partitions and sizes per cluster node. Nodes that cannot be queried are listed too.
 async fn cluster_nodes(
     session: &Session,
     options: &PostgresOptions,
     tls: Option<&Tls>,
     has_tables: bool,
-) -> Result<Vec<NodeStatus>, Fault> {
+) -> Result<Vec<NodeStatus>, ServerError> {
     let mut nodes: Vec<NodeStatus> = Vec::new();
     let mut of_group: HashMap<i32, usize> = HashMap::new();
     let mut places: Vec<(String, i32)> = Vec::new();
@@ -174,7 +178,7 @@ async fn cluster_nodes(
     if !has_tables {
         return Ok(nodes);
     }
-    // This needs all nodes: one that is away must not hide what is known of the others.
+    // This query needs all nodes: one that is down must not hide what is known about the others.
     if let Ok(found) = partitions(session).await {
         let numbers: Vec<i32> = found.iter().map(|id| key::column(*id)).collect();
         for row in session.query(SHARD_OF, &[&numbers]).await? {
@@ -185,7 +189,7 @@ async fn cluster_nodes(
         }
     } else if nodes.iter().all(|node| node.failure.is_none()) {
         for node in &mut nodes {
-            node.failure = Some("its partitions could not be listed".to_owned());
+            node.failure = Some("cannot list its partitions".to_owned());
         }
     }
     for node in &mut nodes {
@@ -194,16 +198,16 @@ async fn cluster_nodes(
     Ok(nodes)
 }
 
-/// Only the server itself knows its standbys and sizes.
+/// Standbys and sizes, which only the server itself knows.
 async fn ask(
     status: &mut NodeStatus,
     options: &PostgresOptions,
     tls: Option<&Tls>,
     (host, port): (&str, i32),
     tables: &[String],
-) -> Result<(), Fault> {
-    let port = u16::try_from(port).map_err(|_| Fault::Definite("it has no port".to_owned()))?;
-    let node = Node::new(&options.at_node(host, port), options, tls).map_err(Fault::Definite)?;
+) -> Result<(), ServerError> {
+    let port = u16::try_from(port).map_err(|_| ServerError::Permanent("it has no port".to_owned()))?;
+    let node = Node::new(&options.at_node(host, port), options, tls).map_err(ServerError::Permanent)?;
     let session = node.session().await?;
     status.standbys = standbys(&session).await?;
     let sizes = session.query(SHARD_SIZES, &[&tables]).await?;

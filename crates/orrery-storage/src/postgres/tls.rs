@@ -1,5 +1,5 @@
-//! Encrypted connections by rustls. Channel binding is not offered: the password is proven by SCRAM inside of
-//! the encrypted connection, and `verify-full` is what keeps impostors out.
+//! TLS connections with rustls. Channel binding is not offered: SCRAM proves the password inside the encrypted
+//! connection, and `verify-full` authenticates the server.
 
 use std::future::Future;
 use std::io;
@@ -19,7 +19,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
 use super::options::{TlsChoice, Verify};
 
-/// Makes encrypted connections.
+/// Creates TLS streams for the client library.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
@@ -64,7 +64,7 @@ fn roots(choice: &TlsChoice) -> Result<RootCertStore, String> {
     match choice.root_certificates.as_ref().filter(|path| path.as_os_str() != "system") {
         Some(path) => {
             let wrong = |error: &dyn std::fmt::Display| {
-                format!("the root certificates in {} cannot be read: {error}", path.display())
+                format!("cannot read the root certificates in {}: {error}", path.display())
             };
             for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
                 let certificate = certificate.map_err(|error| wrong(&error))?;
@@ -76,12 +76,12 @@ fn roots(choice: &TlsChoice) -> Result<RootCertStore, String> {
         }
     }
     if roots.is_empty() {
-        return Err("there are no root certificates: name a file with sslrootcert".to_owned());
+        return Err("no root certificates were found: name a file with sslrootcert".to_owned());
     }
     Ok(roots)
 }
 
-/// Accepts any name, and without authorities any certificate, as the lesser modes of libpq do.
+/// Accepts any host name, and without authorities any certificate, like the weaker modes of libpq.
 #[derive(Debug)]
 struct Lenient {
     inner: Option<Arc<WebPkiServerVerifier>>,
@@ -89,8 +89,8 @@ struct Lenient {
 }
 
 impl Lenient {
-    /// Certificates of the first version, such as Citus makes for itself, cannot even be read. Where nothing is
-    /// asked of a certificate, its signature proves nothing either.
+    /// X.509 v1 certificates, such as the self-signed ones of Citus, cannot be parsed. Where the certificate is not
+    /// verified, its signature proves nothing either, so it is accepted.
     fn tolerated(
         &self,
         found: Result<HandshakeSignatureValid, rustls::Error>,
@@ -153,7 +153,7 @@ impl MakeTlsConnect<Socket> for Tls {
     type Error = rustls::pki_types::InvalidDnsNameError;
 
     fn make_tls_connect(&mut self, domain: &str) -> Result<Connect, Self::Error> {
-        // A socket of this machine has no name; it is not encrypted either.
+        // A Unix socket has no host name and is not encrypted.
         let name = if domain.is_empty() { "localhost" } else { domain };
         let name = ServerName::try_from(name)?.to_owned();
         Ok(Connect { config: Arc::clone(&self.0), name })

@@ -1,9 +1,10 @@
-//! Who may write now. Lanes that have to wait for their turn gather larger groups meanwhile, and where lanes may share a
-//! transaction, whoever has a turn takes along those that wait. So the server does not divide its processors
-//! and its log between more transactions than it needs.
+//! Limits how many transactions write at once.
 //!
-//! This is about speed alone: nobody waits longer than a moment, so that a node that does not answer holds up
-//! no partition of another one.
+//! Lanes that wait for a turn gather larger groups in the meantime. Where lanes may share a transaction, the lane that
+//! gets a turn writes for waiting lanes as well. The server then spreads its CPUs and its WAL over fewer transactions.
+//!
+//! Turns are a performance measure, not a lock: the wait is bounded, so a node that does not respond never blocks the
+//! partitions of another node.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,58 +15,60 @@ use tokio::sync::oneshot;
 /// The longest wait for a turn.
 const WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// Turns of lanes `L`, of which some write for others and tell them the outcome `O`.
+/// Hands out turns to lanes `L`. The leader of a shared transaction reports the outcome `O` to its followers.
 pub(super) struct Turns<L, O> {
     state: Mutex<State<L, O>>,
     wait_max: Duration,
-    /// So many write at once in any case, and of those that are busy one of so many.
-    writing_min: usize,
-    busy_per_writing: usize,
-    /// A further one does not begin before so many of those that are busy, one of so many, would go along.
-    busy_per_company: usize,
+    /// Transactions that may always run at once; above it, one per `busy_per_writer` busy lanes.
+    writers_min: usize,
+    busy_per_writer: usize,
+    /// Start another transaction only when one in this many busy lanes is waiting to join it.
+    busy_per_follower: usize,
 }
 
 struct State<L, O> {
-    /// Lanes with something to write.
+    /// Lanes that have something to write.
     busy: usize,
     writing: usize,
-    waiting: VecDeque<(L, oneshot::Sender<Called<O>>)>,
+    waiting: VecDeque<(L, oneshot::Sender<Wakeup<O>>)>,
 }
 
-enum Called<O> {
+/// How a waiting lane is woken.
+enum Wakeup<O> {
     Lead,
     Follow(oneshot::Receiver<O>),
 }
 
-/// What a lane that wanted to write is to do.
-pub(super) enum Part<'a, L, O> {
+/// What a lane that wants to write does next.
+pub(super) enum Role<'a, L, O> {
     Lead(Turn<'a, L, O>),
-    /// Another one writes for it, and tells it what became of it.
+    /// Another lane writes for this one and reports the outcome.
     Follow(oneshot::Receiver<O>),
 }
 
-/// A lane has something to write until this is dropped.
+/// Counts a lane as busy until it is dropped.
 pub(super) struct Busy<'a, L, O>(&'a Turns<L, O>);
 
-/// A transaction is under way until this is dropped. While it waits for the disk alone, others may be.
+/// The right to run a transaction, until it is dropped. Dropped early while the transaction only waits for the disk.
 pub(super) struct Turn<'a, L, O>(&'a Turns<L, O>);
 
 impl<L, O> Turns<L, O> {
-    /// For lanes that share transactions: the fewer, the larger; but while some wait for the disk, others shall go on.
+    /// For lanes that share transactions: few, so that they are large, but enough that some proceed while others wait for
+    /// the disk.
     pub(super) fn shared() -> Self {
         Self::new(3, 8, 4)
     }
 
-    /// For lanes that write each for itself: half of them at once, so that the others' groups grow while they wait no
-    /// longer than a transaction takes.
+    /// For lanes that write separately: half of them at once, so that the groups of the others grow while they wait no
+    /// longer than one transaction takes.
     pub(super) fn each() -> Self {
         Self::new(4, 2, usize::MAX)
     }
 
-    fn new(writing_min: usize, busy_per_writing: usize, busy_per_company: usize) -> Self {
+    fn new(writers_min: usize, busy_per_writer: usize, busy_per_follower: usize) -> Self {
         let state = State { busy: 0, writing: 0, waiting: VecDeque::new() };
         let state = Mutex::new(state);
-        Self { state, wait_max: WAIT_MAX, writing_min, busy_per_writing, busy_per_company }
+        Self { state, wait_max: WAIT_MAX, writers_min, busy_per_writer, busy_per_follower }
     }
 
     pub(super) fn busy(&self) -> Busy<'_, L, O> {
@@ -73,13 +76,13 @@ impl<L, O> Turns<L, O> {
         Busy(self)
     }
 
-    pub(super) async fn turn(&self, lane: L) -> Part<'_, L, O> {
+    pub(super) async fn turn(&self, lane: L) -> Role<'_, L, O> {
         let mut called = {
             let mut state = self.state.lock();
-            let has_company = state.waiting.len() + 1 >= state.busy / self.busy_per_company;
-            if state.writing < self.writing_max(&state) && (state.writing == 0 || has_company) {
+            let has_followers = state.waiting.len() + 1 >= state.busy / self.busy_per_follower;
+            if state.writing < self.writers_max(&state) && (state.writing == 0 || has_followers) {
                 state.writing += 1;
-                return Part::Lead(Turn(self));
+                return Role::Lead(Turn(self));
             }
             let (call, called) = oneshot::channel();
             state.waiting.push_back((lane, call));
@@ -88,30 +91,30 @@ impl<L, O> Turns<L, O> {
         let call = if let Ok(call) = tokio::time::timeout(self.wait_max, &mut called).await {
             call.ok()
         } else {
-            // Whoever calls from now on finds the receiver gone; a call that was made meanwhile has counted already.
+            // Close the channel so that no later wake-up succeeds. One that was sent in the meantime is already counted.
             called.close();
             called.try_recv().ok()
         };
         match call {
-            Some(Called::Lead) => {}
-            Some(Called::Follow(outcome)) => return Part::Follow(outcome),
+            Some(Wakeup::Lead) => {}
+            Some(Wakeup::Follow(outcome)) => return Role::Follow(outcome),
             None => self.state.lock().writing += 1,
         }
-        Part::Lead(Turn(self))
+        Role::Lead(Turn(self))
     }
 
-    fn writing_max(&self, state: &State<L, O>) -> usize {
-        state.busy.div_ceil(self.busy_per_writing).max(self.writing_min)
+    fn writers_max(&self, state: &State<L, O>) -> usize {
+        state.busy.div_ceil(self.busy_per_writer).max(self.writers_min)
     }
 }
 
 impl<L, O> Turn<'_, L, O> {
-    /// Takes one along that waits; it does nothing until it is told the outcome.
-    pub(super) fn take_along(&self) -> Option<(L, oneshot::Sender<O>)> {
+    /// Enlists a waiting lane as a follower; it then waits for its outcome.
+    pub(super) fn enlist(&self) -> Option<(L, oneshot::Sender<O>)> {
         let mut state = self.0.state.lock();
         while let Some((lane, call)) = state.waiting.pop_front() {
             let (tell, outcome) = oneshot::channel();
-            if call.send(Called::Follow(outcome)).is_ok() {
+            if call.send(Wakeup::Follow(outcome)).is_ok() {
                 return Some((lane, tell));
             }
         }
@@ -128,10 +131,11 @@ impl<L, O> Drop for Busy<'_, L, O> {
 impl<L, O> Drop for Turn<'_, L, O> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
+        debug_assert!(state.writing > 0, "a turn ends once");
         state.writing -= 1;
-        while state.writing < self.0.writing_max(&state) {
+        while state.writing < self.0.writers_max(&state) {
             let Some((_, next)) = state.waiting.pop_front() else { return };
-            if next.send(Called::Lead).is_ok() {
+            if next.send(Wakeup::Lead).is_ok() {
                 state.writing += 1;
             }
         }
@@ -146,24 +150,24 @@ mod tests {
 
     async fn lead(turns: &Numbers, lane: u32) -> Turn<'_, u32, &'static str> {
         match turns.turn(lane).await {
-            Part::Lead(turn) => turn,
-            Part::Follow(_) => panic!("{lane} was taken along"),
+            Role::Lead(turn) => turn,
+            Role::Follow(_) => panic!("{lane} was enlisted"),
         }
     }
 
     #[tokio::test]
-    async fn half_of_the_busy_take_turns_and_nobody_waits_for_ever() {
+    async fn half_of_the_busy_lanes_write_and_waiting_is_bounded() {
         let mut turns = Numbers { wait_max: Duration::from_hours(1), ..Numbers::each() };
         let busy: Vec<_> = (0..12).map(|_| turns.busy()).collect();
         let mut first = Vec::new();
         for lane in 0..6 {
             first.push(lead(&turns, lane).await);
         }
-        // The seventh is called when one has finished.
+        // The seventh is woken when one has finished.
         let mut next = Box::pin(lead(&turns, 6));
         tokio::select! {
             biased;
-            _ = &mut next => panic!("nobody has finished"),
+            _ = &mut next => panic!("no turn has ended"),
             () = async {} => {}
         }
         drop(first.pop());
@@ -172,7 +176,7 @@ mod tests {
         drop((busy, first, seventh));
         assert_eq!(turns.state.lock().writing, 0);
 
-        // One that loses patience counts all the same, and is neither called nor taken along later.
+        // A lane whose wait timed out is counted too, and is neither woken nor enlisted later.
         turns.wait_max = Duration::ZERO;
         let _busy: Vec<_> = (0..12).map(|_| turns.busy()).collect();
         let mut all = Vec::new();
@@ -180,14 +184,14 @@ mod tests {
             all.push(lead(&turns, lane).await);
         }
         assert_eq!(turns.state.lock().writing, 7);
-        assert!(all.last().unwrap().take_along().is_none());
+        assert!(all.last().unwrap().enlist().is_none());
         drop(all);
         let state = turns.state.lock();
         assert_eq!((state.writing, state.waiting.len()), (0, 0));
     }
 
     #[tokio::test]
-    async fn a_second_one_begins_with_company() {
+    async fn a_second_transaction_starts_with_enough_followers() {
         let turns = Numbers { wait_max: Duration::from_hours(1), ..Numbers::shared() };
         let _busy: Vec<_> = (0..12).map(|_| turns.busy()).collect();
         let first = lead(&turns, 1).await;
@@ -195,33 +199,33 @@ mod tests {
         for one in &mut waiting {
             tokio::select! {
                 biased;
-                _ = one => panic!("too few to begin"),
+                            _ = one => panic!("too few to start"),
                 () = async {} => {}
             }
         }
         let second = lead(&turns, 4).await;
-        assert_eq!(second.take_along().map(|(lane, _)| lane), Some(2));
-        assert_eq!(second.take_along().map(|(lane, _)| lane), Some(3));
+        assert_eq!(second.enlist().map(|(lane, _)| lane), Some(2));
+        assert_eq!(second.enlist().map(|(lane, _)| lane), Some(3));
         drop((first, second));
         assert_eq!(turns.state.lock().writing, 0);
     }
 
     #[tokio::test]
-    async fn those_who_wait_are_taken_along_and_told() {
+    async fn waiting_lanes_are_enlisted_and_get_their_outcome() {
         let turns = Numbers { wait_max: Duration::from_hours(1), ..Numbers::shared() };
         let (first, second) = (lead(&turns, 1).await, lead(&turns, 2).await);
         let third = lead(&turns, 4).await;
         let mut waiting = Box::pin(turns.turn(3));
         tokio::select! {
             biased;
-            _ = &mut waiting => panic!("nobody has finished"),
+            _ = &mut waiting => panic!("no turn has ended"),
             () = async {} => {}
         }
-        let (lane, tell) = second.take_along().unwrap();
+        let (lane, tell) = second.enlist().unwrap();
         assert_eq!(lane, 3);
-        assert!(second.take_along().is_none());
-        let Part::Follow(outcome) = waiting.await else { panic!("it was taken along") };
-        // It is not called as well.
+        assert!(second.enlist().is_none());
+        let Role::Follow(outcome) = waiting.await else { panic!("it was enlisted") };
+        // It is not woken to lead as well.
         drop((first, second, third));
         assert_eq!(turns.state.lock().writing, 0);
         tell.send("written").unwrap();

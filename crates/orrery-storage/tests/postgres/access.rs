@@ -1,5 +1,5 @@
-//! Who may come in and how: encryption in libpq's modes, passwords, rights, numbers of connections. One server, with
-//! certificates of its own.
+//! Access control: libpq's TLS modes, passwords, privileges, connection limits. Uses one server with its own
+//! certificates.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use crate::suite::{PARTITION, put};
 
 const PASSWORD: &str = "a-very-long-secret";
 
-/// An authority and the certificate of a server called `localhost`, as PEM: authority, certificate, key.
+/// A certificate authority and a server certificate for `localhost`, as PEM: authority, certificate, key.
 fn certificates() -> [String; 3] {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -34,7 +34,7 @@ async fn connect(url: &str) -> tokio_postgres::Client {
     client
 }
 
-/// Files for the server, which may run as another user than the tests.
+/// Files for the server, which may run as a different user than the tests.
 fn give(data: &Path, name: &str, text: &str) {
     use std::os::unix::fs::MetadataExt;
     let path = data.join(name);
@@ -48,7 +48,7 @@ async fn opened(url: &str) -> Result<Postgres, PostgresError> {
     Postgres::open(PostgresOptions::parse(url).unwrap()).await
 }
 
-/// Whether the connections under this name are encrypted; none = there are none.
+/// Whether the connections with this application name are encrypted; `None` = there are none.
 async fn is_encrypted(admin: &tokio_postgres::Client, name: &str) -> Option<bool> {
     let text = "SELECT bool_and(s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
          WHERE a.application_name = $1";
@@ -56,7 +56,7 @@ async fn is_encrypted(admin: &tokio_postgres::Client, name: &str) -> Option<bool
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doors_open_for_those_who_should_come_in() {
+async fn tls_modes_passwords_and_privileges() {
     let directory = tempfile::Builder::new().prefix("orrery-tls").tempdir_in("/tmp").unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let server = Server::start_with_port(&directory.path().join("pg"));
@@ -93,7 +93,7 @@ async fn doors_open_for_those_who_should_come_in() {
     let url = |user: &str, host: &str, rest: &str| {
         format!("postgres://{user}:{PASSWORD}@{host}:{port}/postgres?schema=s_{user}&{rest}")
     };
-    // Settings are taken over a moment after the answer.
+    // The server applies reloaded settings a moment after it replies.
     let eventually = async |url: String| {
         let began = Instant::now();
         loop {
@@ -105,7 +105,7 @@ async fn doors_open_for_those_who_should_come_in() {
         }
     };
 
-    // A server without encryption: who prefers it does without, who requires it does not.
+    // A server without TLS: `prefer` connects in plain text, `require` fails.
     let store = eventually(url("plain", "127.0.0.1", "sslmode=prefer&application_name=before")).await;
     assert_eq!(is_encrypted(&admin, "before").await, Some(false));
     store.close().await.unwrap();
@@ -115,7 +115,7 @@ async fn doors_open_for_those_who_should_come_in() {
         "{error}"
     );
 
-    // And with it.
+    // The same server with TLS.
     admin.batch_execute("ALTER SYSTEM SET ssl = on").await.unwrap();
     reload().await;
     let (right, wrong) = (root_file.to_str().unwrap(), other_file.to_str().unwrap());
@@ -130,7 +130,7 @@ async fn doors_open_for_those_who_should_come_in() {
         ("gateway", "127.0.0.1", format!("sslmode=require&sslrootcert={wrong}"), Err("cannot be trusted")),
         ("gateway", "127.0.0.1", format!("sslmode=verify-ca&sslrootcert={right}"), Ok(true)),
         ("gateway", "127.0.0.1", format!("sslmode=verify-ca&sslrootcert={wrong}"), Err("cannot be trusted")),
-        // The certificate is another name's.
+        // The certificate is for another host name.
         (
             "gateway",
             "127.0.0.1",
@@ -148,7 +148,7 @@ async fn doors_open_for_those_who_should_come_in() {
             "gateway",
             "localhost",
             "sslmode=verify-full&sslrootcert=/none.pem".to_owned(),
-            Err("cannot be read"),
+            Err("cannot read the root certificates"),
         ),
     ];
     for (at, (user, host, rest, expected)) in expectations.into_iter().enumerate() {
@@ -165,19 +165,19 @@ async fn doors_open_for_those_who_should_come_in() {
         }
     }
 
-    // The wrong password, and one that no message repeats.
+    // A wrong password, which no message repeats.
     let wrong_password = url("gateway", "127.0.0.1", "sslmode=require").replace(PASSWORD, "another-secret");
     let error = opened(&wrong_password).await.err().unwrap();
     assert!(matches!(error, PostgresError::Refused { .. }), "{error}");
     assert!(!error.to_string().contains("another-secret"));
 
-    // No connection left for this user.
+    // The user's connection limit is exhausted.
     admin.batch_execute("ALTER ROLE gateway CONNECTION LIMIT 0").await.unwrap();
     let error = opened(&url("gateway", "127.0.0.1", "")).await.err().unwrap();
     assert!(matches!(error, PostgresError::NoConnectionLeft { .. }), "{error}");
     admin.batch_execute("ALTER ROLE gateway CONNECTION LIMIT -1").await.unwrap();
 
-    // A user who may come in and read, and nothing else.
+    // A user with read privileges only.
     admin
         .batch_execute(&format!(
             "CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}'; GRANT USAGE ON SCHEMA s_gateway TO reader; \
@@ -189,7 +189,7 @@ async fn doors_open_for_those_who_should_come_in() {
     let error = opened(&reader).await.err().unwrap();
     assert!(matches!(error, PostgresError::MissingRight { .. }), "{error}");
     assert!(error.to_string().contains("INSERT on kv"), "{error}");
-    // What docs/deploy.md says is enough is enough.
+    // The privileges listed in docs/deploy.md are sufficient.
     admin
         .batch_execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA s_gateway TO reader")
         .await
@@ -199,7 +199,7 @@ async fn doors_open_for_those_who_should_come_in() {
     put(&store, b"key", b"value").await;
     store.close().await.unwrap();
 
-    // The pool does not grow beyond its limit, whatever comes.
+    // The pool never exceeds its limit.
     let limited: Arc<dyn PartitionStore> =
         Arc::new(opened(&url("gateway", "127.0.0.1", "pool_max=3&application_name=limited")).await.unwrap());
     let readers: Vec<_> = (0..60)
@@ -218,7 +218,7 @@ async fn doors_open_for_those_who_should_come_in() {
     for reader in readers {
         reader.await.unwrap();
     }
-    // Requests, and the one that listens; there were no snapshots.
+    // The request connections plus the listener; no snapshot was taken.
     assert!(most <= 4, "{most} connections");
     limited.close().await.unwrap();
 }

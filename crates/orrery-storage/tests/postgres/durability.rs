@@ -1,5 +1,5 @@
-//! A commit whose answer was lost is acknowledged only when it is as safe as all others: where a standby must
-//! have every commit, that one too. And while commits wait for it, reads do not.
+//! Synchronous standbys: a commit whose reply was lost is acknowledged only once the standby has it, like every other
+//! commit. While commits wait for a standby, reads are served.
 
 use std::time::{Duration, Instant};
 
@@ -16,20 +16,20 @@ async fn connect(url: &str) -> tokio_postgres::Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_is_not_taken_for_safe_before_the_standby_has_it() {
+async fn a_commit_with_a_lost_reply_waits_for_the_standby() {
     let directory = tempfile::Builder::new().prefix("orrery-doubt").tempdir_in("/tmp").unwrap();
     let place = directory.path().join("pg");
     let server = Server::start_durable(&place);
     let mut options = PostgresOptions::parse(server.url()).unwrap();
-    options.doubt_patience = Duration::from_secs(6);
-    options.commit_patience = Duration::from_mins(1);
+    options.resolve_timeout = Duration::from_secs(6);
+    options.commit_timeout = Duration::from_mins(1);
     let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
     store.create(PARTITION.id, 0).await.unwrap();
     put(&store, b"key", b"before").await;
     let admin = connect(server.url()).await;
-    // From now on every commit waits for a standby, and there is none.
+    // From now on every commit waits for a standby that does not exist.
     require_standby(&admin, Some("nobody")).await;
-    // An administrator who loses patience: the server says "committed", with a warning.
+    // An administrator cancels the wait: the server reports success, with a warning.
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     let (writing, early) = waiting_write(&store, b"cancelled", &admin, cancel).await;
     let error = writing.await.unwrap().unwrap_err();
@@ -37,7 +37,7 @@ async fn a_lost_answer_is_not_taken_for_safe_before_the_standby_has_it() {
     require_standby(&admin, None).await;
     assert_eq!(put(&store, b"between", b"value").await, 3 + early);
 
-    // A server that is killed while it waits.
+    // The server is killed during the wait.
     require_standby(&admin, Some("nobody")).await;
     let waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     let (writing, earlier) = waiting_write(&store, b"after", &admin, waits).await;
@@ -51,22 +51,26 @@ async fn a_lost_answer_is_not_taken_for_safe_before_the_standby_has_it() {
         assert!(began.elapsed() < Duration::from_mins(1), "PostgreSQL does not start again");
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    // The server has the commit, as everybody can see, and its client must not be told so.
+    // The server has the commit and shows it to everyone, but its client must not get an acknowledgement.
     let admin = connect(server.url()).await;
     let there = "SELECT count(*) FROM orrery.kv WHERE value = 'after'::bytea";
-    assert_eq!(admin.query_one(there, &[]).await.unwrap().get::<_, i64>(0), 1, "the test has lost its point");
+    assert_eq!(
+        admin.query_one(there, &[]).await.unwrap().get::<_, i64>(0),
+        1,
+        "the test no longer exercises this case"
+    );
     let error = writing.await.unwrap().unwrap_err();
     assert!(matches!(error, CommitError::Unknown(_)), "{error}");
-    // Once commits are safe again, work goes on from what was committed.
+    // Once commits are safe again, the store continues from what was committed.
     require_standby(&admin, None).await;
     assert_eq!(put(&store, b"other", b"value").await, 5 + early + earlier);
     assert_eq!(get(&store, b"key").await.unwrap()[..], b"after"[..]);
     store.close().await.unwrap();
 }
 
-/// Writes that wait for a standby have connections for themselves; others are left for reads.
+/// Writes that wait for a standby use only a part of the connections; the others stay free for reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_go_on_while_commits_wait_for_a_standby() {
+async fn reads_work_while_commits_wait_for_a_standby() {
     const PARTITIONS: u32 = 8;
     let directory = tempfile::Builder::new().prefix("orrery-reads").tempdir_in("/tmp").unwrap();
     let server = Server::start_durable(&directory.path().join("pg"));
@@ -88,11 +92,11 @@ async fn reads_go_on_while_commits_wait_for_a_standby() {
     let mut writes: Vec<Write> = Vec::new();
     let began = Instant::now();
     for partition in &partitions {
-        // One after the other, so that each has a transaction of its own, until there is no room for more.
+        // One after the other, so that each has its own transaction, until no write connection is left.
         let before = waiting().await;
         let mut write = write_to(&store, *partition, b"value");
         while before < writing_max && waiting().await == before {
-            assert!(began.elapsed() < Duration::from_secs(30), "nobody waits");
+            assert!(began.elapsed() < Duration::from_secs(30), "no write waits for the standby");
             if write.is_finished() {
                 write.await.unwrap().unwrap();
                 write = write_to(&store, *partition, b"value");
@@ -109,7 +113,7 @@ async fn reads_go_on_while_commits_wait_for_a_standby() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(waiting().await, writing_max);
-    // Once the standby is not needed any more, all come to their end.
+    // Once the standby is no longer required, all of them finish.
     require_standby(&admin, None).await;
     for write in writes {
         write.await.unwrap().unwrap();
@@ -135,7 +139,7 @@ fn write_to(store: &Arc<dyn PartitionStore>, partition: PartitionRef, value: &'s
     })
 }
 
-/// Whom every commit waits for from now on.
+/// Sets the standby that every commit waits for from now on.
 async fn require_standby(admin: &tokio_postgres::Client, name: Option<&str>) {
     let name = name.unwrap_or_default();
     admin.batch_execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'")).await.unwrap();
@@ -145,8 +149,8 @@ async fn require_standby(admin: &tokio_postgres::Client, name: Option<&str>) {
     }
 }
 
-/// A write that waits for the standby, and how many were done before: the process that tells the others to wait may
-/// hear of it later than they do. Asks until there is an answer.
+/// Starts writes until one waits for the standby; returns it and the number of writes before it. The setting reaches
+/// the server's processes at different times, so the first ones may succeed.
 async fn waiting_write(
     store: &Arc<dyn PartitionStore>,
     value: &'static [u8],
@@ -157,7 +161,7 @@ async fn waiting_write(
     let mut done = 0;
     let mut writing = write(store, value);
     while admin.query(question, &[]).await.unwrap().is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(30), "nobody waits");
+        assert!(began.elapsed() < Duration::from_secs(30), "no write waits for the standby");
         if writing.is_finished() {
             writing.await.unwrap().unwrap();
             done += 1;

@@ -1,11 +1,11 @@
-//! Stores that an older version made are brought up to date, by whoever comes first and as a whole.
+//! Stores of an older version are migrated atomically, by the first process that opens them.
 
 use orrery_storage::PostgresError;
 
 use super::*;
 use crate::suite::{PARTITION, get, put};
 
-/// What the migrations must have changed in the end: the settings of the large table.
+/// What the migrations change: the storage settings of the large table.
 const SETTINGS: &str = "SELECT array_to_string(c.reloptions, ' ') FROM pg_class c \
      JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'kv' AND n.nspname = $1";
 
@@ -18,7 +18,7 @@ async fn connect() -> tokio_postgres::Client {
     client
 }
 
-/// A store of version 1 with one entry in [`PARTITION`], and a connection that has its schema before it.
+/// A store of version 1 with one entry in [`PARTITION`], and a connection with its schema in the search path.
 async fn version_1() -> (String, tokio_postgres::Client) {
     let url = orrery_testing::fresh_store_url();
     let admin = connect().await;
@@ -41,14 +41,14 @@ async fn version_1() -> (String, tokio_postgres::Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_older_store_is_brought_up_to_date() {
+async fn an_older_store_is_migrated() {
     let (url, admin) = version_1().await;
     let schema = orrery_testing::schema_of(&url);
     let before = admin.query_one(SETTINGS, &[&schema]).await.unwrap().get::<_, Option<String>>(0);
     assert_eq!(before, None, "the fixture is not of version 1");
     let status = Postgres::status(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
     assert!(status.schema_version == 1 && status.schema_version_known > 1, "{status:?}");
-    // Several at once: one does it, the others find it done.
+    // Several at once: one migrates, the others find it done.
     let openings = (0..4).map(|_| {
         let url = url.clone();
         tokio::spawn(
@@ -67,7 +67,7 @@ async fn an_older_store_is_brought_up_to_date() {
     assert_eq!(admin.query_one(VERSION, &[]).await.unwrap().get::<_, String>(0), newest.to_string());
     let after = admin.query_one(SETTINGS, &[&schema]).await.unwrap().get::<_, Option<String>>(0);
     assert!(after.is_some_and(|settings| settings.contains("autovacuum_vacuum_insert_scale_factor=0.05")));
-    // What was there is there, and numbers go on.
+    // The data is still there, and LSNs continue.
     let store = open(&url, Limits::COMMON);
     assert_eq!(get(&store, b"old").await.unwrap()[..], b"from version 1"[..]);
     assert_eq!(put(&store, b"new", b"value").await, 8);
@@ -75,7 +75,7 @@ async fn an_older_store_is_brought_up_to_date() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn serving_brings_an_older_store_up_to_date_too() {
+async fn opening_migrates_an_older_store() {
     let (url, admin) = version_1().await;
     let store = open(&url, Limits::COMMON);
     assert_eq!(get(&store, b"old").await.unwrap()[..], b"from version 1"[..]);
@@ -83,9 +83,9 @@ async fn serving_brings_an_older_store_up_to_date_too() {
     store.close().await.unwrap();
 }
 
-/// A user who may write but not change tables: it is said, and the store stays what it was.
+/// A user who may write but not change tables gets a clear error, and the store stays unchanged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_that_fails_changes_nothing() {
+async fn a_failed_migration_changes_nothing() {
     let (url, admin) = version_1().await;
     let schema = orrery_testing::schema_of(&url);
     let user = format!("writer_{schema}");
@@ -101,7 +101,7 @@ async fn a_migration_that_fails_changes_nothing() {
     assert!(matches!(error, PostgresError::MissingRight { .. }), "{error}");
     assert!(error.to_string().contains("orrery store init"), "{error}");
     assert_eq!(admin.query_one(VERSION, &[]).await.unwrap().get::<_, String>(0), "1");
-    // Once somebody who may has done it, that user can serve.
+    // Once a privileged user has migrated it, that user can serve.
     Postgres::initialise(&PostgresOptions::parse(&url).unwrap()).await.unwrap();
     let store = Postgres::open(PostgresOptions::parse(&poor).unwrap()).await.unwrap();
     let store: Arc<dyn PartitionStore> = Arc::new(store);

@@ -1,8 +1,8 @@
-//! Where requests go when the node that should take them cannot be reached.
+//! Routing when the owner of a partition is unreachable.
 //!
-//! The cluster is one PostgreSQL behind several proxies: any node answers for any partition, as on Citus, and each of
-//! the ways can be closed or made silent by itself. What the store asks Citus for is there as tables and a function of the
-//! same names. The same on a real cluster is in `citus.rs`.
+//! The cluster is one PostgreSQL server behind several proxies: any node answers for any partition, as on Citus, and
+//! each path can be closed or made silent separately. Tables and a function stand in for the Citus metadata. `citus.rs`
+//! runs the same against a real cluster.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use orrery_testing::proxy::Proxy;
 use super::*;
 use crate::suite::outage::{increment, place, through};
 
-/// The partitions with even numbers lie on the first worker, the others on the second.
+/// Partitions with even ids are on the first worker, the others on the second.
 struct Cluster {
     database: String,
     coordinator: Proxy,
@@ -71,8 +71,8 @@ impl Cluster {
         let url = format!("postgres://postgres@127.0.0.1:{}/{}", self.coordinator.port(), self.database);
         let mut options = PostgresOptions::parse(&url).unwrap();
         options.connections_max = 6;
-        // So that a node that has gone silent is noticed soon; longer than anything takes otherwise.
-        options.answer_patience = Duration::from_secs(3);
+        // Short, so that a silent node is detected soon, but longer than any request takes.
+        options.reply_timeout = Duration::from_secs(3);
         Arc::new(Postgres::open(options).await.unwrap())
     }
 
@@ -85,7 +85,7 @@ impl Cluster {
     }
 }
 
-/// Everything that is done with a partition.
+/// Performs every operation on a partition.
 async fn use_partition(store: &dyn PartitionStore, id: PartitionId) {
     store.create(id, 0).await.unwrap();
     let done = commit(store, place(id), increment()).await.unwrap();
@@ -113,10 +113,10 @@ async fn until(what: &str, mut ask: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_go_to_the_owner_alone() {
+async fn requests_go_only_to_the_owner() {
     let cluster = Cluster::start().await;
     let store = cluster.open().await;
-    // The catalog's partition, on the first one too, is listened to.
+    // The store also listens to the catalog partition, which is on the first worker too.
     use_partition(&*store, ON_FIRST).await;
     assert!(cluster.workers[0].passed() > 0);
     assert_eq!(cluster.workers[1].passed(), 0, "the second worker has nothing to do with it");
@@ -131,7 +131,7 @@ async fn a_partition_whose_owner_refuses_is_served_through_the_coordinator() {
     use_partition(&*store, ON_FIRST).await;
     use_partition(&*store, ON_SECOND).await;
     assert_eq!(cluster.workers[1].passed(), 0);
-    // When it can be reached again it is used again.
+    // Once it is reachable again, it is used again.
     cluster.workers[1].open().await;
     until("the way back to the owner", async || {
         commit(&*store, place(ON_SECOND), increment()).await.unwrap();
@@ -142,10 +142,10 @@ async fn a_partition_whose_owner_refuses_is_served_through_the_coordinator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_that_goes_and_comes_fails_nothing() {
+async fn an_owner_outage_fails_no_request() {
     let cluster = Cluster::start().await;
     let stores = cluster.open_two().await;
-    let met = through(&stores, &[ON_FIRST, ON_SECOND], async || {
+    let report = through(&stores, &[ON_FIRST, ON_SECOND], async || {
         for _ in 0..3 {
             cluster.workers[1].close().await;
             let number = async || stores[0].wait_lsn(ON_SECOND, 0, Duration::ZERO).await.unwrap();
@@ -157,37 +157,37 @@ async fn an_owner_that_goes_and_comes_fails_nothing() {
         }
     })
     .await;
-    met.report("an owner was away");
-    met.nothing_failed();
+    report.report("an owner was away");
+    report.assert_no_failures();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_coordinator_partitions_on_workers_are_served() {
+async fn workers_serve_their_partitions_without_the_coordinator() {
     let cluster = Cluster::start().await;
     let stores = cluster.open_two().await;
-    let met = through(&stores, &[ON_FIRST, ON_SECOND], async || {
+    let report = through(&stores, &[ON_FIRST, ON_SECOND], async || {
         cluster.coordinator.close().await;
-        // Longer than a node is believed to be away, and partitions that nobody has asked for yet.
+        // Longer than a bypass lasts, and with partitions that were not routed before.
         for id in [4, 5] {
             use_partition(&*stores[0], PartitionId(id)).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        // A worker as well: the other one serves for it.
+        // One worker is down too: the other one serves its partitions.
         cluster.workers[1].close().await;
         use_partition(&*stores[1], PartitionId(7)).await;
         cluster.workers[1].open().await;
         cluster.coordinator.open().await;
     })
     .await;
-    met.report("the coordinator was away");
-    met.nothing_failed();
+    report.report("the coordinator was away");
+    report.assert_no_failures();
     assert!(stores[0].coordination().unwrap().try_duty("work").await.unwrap().is_some());
 }
 
-/// A machine without power says nothing at all, not even that it is gone. Both at once, because it takes its time.
+/// A machine without power does not even refuse connections. Both tests run concurrently because they take long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_machines_are_found_out_and_gone_round() {
-    tokio::join!(a_silent_owner(), a_silent_host_before_another_one());
+async fn silent_machines_are_detected_and_bypassed() {
+    tokio::join!(a_silent_owner(), a_silent_host_is_skipped());
 }
 
 async fn a_silent_owner() {
@@ -197,7 +197,7 @@ async fn a_silent_owner() {
         use_partition(&**store, ON_SECOND).await;
     }
     cluster.workers[1].silence();
-    // Over connections that were there before.
+    // Over connections that existed before.
     let read = |store: &Arc<dyn PartitionStore>| {
         let store = Arc::clone(store);
         async move { store.read(place(ON_SECOND), ReadRequest::Get(vec![b"count".to_vec()])).await.unwrap() }
@@ -206,7 +206,7 @@ async fn a_silent_owner() {
     for page in [one, other] {
         assert_eq!(page.values[0].as_deref().unwrap(), 2_u64.to_be_bytes());
     }
-    // And from now on nobody waits for it, though routes are looked up again now and then.
+    // From now on no request waits for it, although routes are refreshed now and then.
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(4) {
         commit(&*stores[0], place(ON_SECOND), increment()).await.unwrap();
@@ -220,8 +220,8 @@ async fn a_silent_owner() {
     .await;
 }
 
-/// Several hosts in the URL: a primary that lost its power does not keep anybody from the one that took over.
-async fn a_silent_host_before_another_one() {
+/// Several hosts in the URL: a primary without power does not block access to the one that took over.
+async fn a_silent_host_is_skipped() {
     let socket = server().directory().join(".s.PGSQL.5432");
     let hosts = [Proxy::start(socket.clone()).await, Proxy::start(socket).await];
     connect(server().url()).await.batch_execute("CREATE DATABASE hosts").await.unwrap();
@@ -229,7 +229,7 @@ async fn a_silent_host_before_another_one() {
         format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/hosts", hosts[0].port(), hosts[1].port());
     let open = async || {
         let mut options = PostgresOptions::parse(&url).unwrap();
-        options.answer_patience = Duration::from_secs(3);
+        options.reply_timeout = Duration::from_secs(3);
         let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
         store
     };
@@ -239,10 +239,10 @@ async fn a_silent_host_before_another_one() {
     hosts[0].silence();
     use_partition(&*store, ON_FIRST).await;
     assert!(hosts[1].passed() > 0);
-    // A gateway that starts now does so too.
+    // A gateway that starts now finds it as well.
     let late = open().await;
     use_partition(&*late, ON_FIRST).await;
-    // Neither of them answers: that is said, and not waited for for ever.
+    // If neither replies, the error comes within a bounded time.
     hosts[1].silence();
     let error = late.read(place(ON_FIRST), ReadRequest::Get(Vec::new())).await.unwrap_err();
     assert!(error.to_string().contains("in time"), "{error}");

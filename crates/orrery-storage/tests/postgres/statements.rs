@@ -1,4 +1,4 @@
-//! What the server is asked: how many statements, by which plans, within which limits. Told by the server's own log.
+//! The statements sent to the server: how many, with which plans, within which limits. Checked in the server's log.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use orrery_testing::Server;
 use super::*;
 use crate::suite::{PARTITION, op, put, run};
 
-/// Everything is logged with the plan it was run by.
+/// Logs every statement with its plan.
 const TALKATIVE: &str = "options=-c%20log_statement%3Dall%20-c%20session_preload_libraries%3Dauto_explain%20\
      -c%20auto_explain.log_min_duration%3D0%20-c%20auto_explain.log_analyze%3Don%20-c%20auto_explain.log_timing%3Doff";
 
@@ -30,19 +30,19 @@ impl Watched {
         Self { server, store }
     }
 
-    /// What the server logged of the work.
+    /// What the server logged during the work.
     async fn log_of(&self, work: impl Future<Output = ()>) -> String {
         let before = self.server.log().len();
         work.await;
-        // The log is written before the answer, by the process that answers.
+        // The server process writes the log before it replies.
         self.server.log()[before..].to_owned()
     }
 }
 
-/// What a store does by itself, once after it was opened and once on each new connection.
+/// Statements that the store sends by itself, once after opening and once per connection.
 const BACKGROUND: [&str; 5] = ["LISTEN ", "SHOW ", " member", "epoch < 0", "xffffffff"];
 
-/// The statements in the log, without their numbers.
+/// The statements in the log, without their parameters.
 fn statements(log: &str) -> Vec<&str> {
     let said = |line: &'_ str| -> Option<usize> {
         let marks = ["LOG:  execute ", "LOG:  statement: "];
@@ -58,7 +58,7 @@ async fn reads_are_one_statement_and_writes_a_few() {
     let store = &watched.store;
     put(store, b"key", b"value").await;
     let get = |keys: &[&[u8]]| ReadRequest::Get(keys.iter().map(|key| key.to_vec()).collect());
-    // Once, so that it is prepared.
+    // Run once first, so that the statements are prepared.
     store.read(PARTITION, get(&[b"key"])).await.unwrap();
     let log = watched
         .log_of(async {
@@ -70,7 +70,7 @@ async fn reads_are_one_statement_and_writes_a_few() {
         .await;
     let said = statements(&log);
     assert_eq!(said.len(), 10, "a point read is one statement: {said:#?}");
-    // Several keys too, and a page.
+    // The same for several keys and for a page.
     let scan = |want: Want| ReadRequest::Scan(Scan { want, ..Scan::forward(KeyRange::all(), 100) });
     let requests = [get(&[b"key", b"other"]), scan(Want::Keys), scan(Want::KeysAndValues)];
     for request in requests {
@@ -78,7 +78,7 @@ async fn reads_are_one_statement_and_writes_a_few() {
         let log = watched.log_of(async { drop(store.read(PARTITION, request).await.unwrap()) }).await;
         assert_eq!(statements(&log).len(), 1, "{:#?}", statements(&log));
     }
-    // A write: begin, the lock with the number, what is there; then what is written, and the end.
+    // A write: BEGIN, lock and LSN, read; then write and COMMIT.
     let change = || {
         op(&[b"key"], |view, _| {
             let mut writes = WriteSet::default();
@@ -99,7 +99,7 @@ async fn reads_are_one_statement_and_writes_a_few() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_goes_by_the_key_and_keys_alone_by_the_index() {
+async fn statements_use_the_primary_key_and_key_scans_only_the_index() {
     let watched = Watched::open().await;
     let store = &watched.store;
     let entries = (0..2000_u32)
@@ -116,7 +116,7 @@ async fn everything_goes_by_the_key_and_keys_alone_by_the_index() {
             let scan = Scan { want, direction, ..Scan::forward(middle.clone(), 100) };
             let began = Instant::now();
             let log = loop {
-                // The index alone answers for pages of the table that a vacuum has found visible to all.
+                // An index-only scan works for pages that a vacuum has marked as all-visible.
                 admin.batch_execute("VACUUM watched.kv").await.unwrap();
                 let log = watched
                     .log_of(async {
@@ -132,7 +132,7 @@ async fn everything_goes_by_the_key_and_keys_alone_by_the_index() {
             let way = if direction == Direction::Forward { " using" } else { " Backward using" };
             assert!(log.contains(&format!("{plan}{way} kv_pkey on kv")), "{want:?} {direction:?}:\n{log}");
             assert!(!log.contains("Seq Scan") && !log.contains("Bitmap"), "{log}");
-            // Neither reads on behind the page.
+            // Neither reads beyond the page.
             let read = log.lines().find(|line| line.contains("on kv")).unwrap();
             assert!(read.contains("rows=101 loops=1"), "{read}");
         }
@@ -150,7 +150,7 @@ async fn everything_goes_by_the_key_and_keys_alone_by_the_index() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn snapshots_are_repeatable_and_end_at_their_age() {
+async fn snapshots_are_repeatable_and_expire() {
     let server = Server::start();
     let url = format!("{}?schema=aged&{TALKATIVE}", server.url());
     let mut options = PostgresOptions::parse(&url).unwrap();
@@ -173,7 +173,7 @@ async fn snapshots_are_repeatable_and_end_at_their_age() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(snapshot.read(get()).await.unwrap_err(), StoreError::SnapshotExpired);
-    // Its transaction has ended, so the vacuum is not held up, although the snapshot is still there.
+    // Its transaction has ended, so it does not hold back vacuum, although the snapshot still exists.
     let (admin, connection) = tokio_postgres::connect(server.url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let open = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'";
@@ -186,16 +186,16 @@ async fn snapshots_are_repeatable_and_end_at_their_age() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waits_have_an_end() {
+async fn waits_are_bounded() {
     let url = orrery_testing::fresh_store_url();
     let mut options = PostgresOptions::parse(&url).unwrap();
-    options.commit_patience = Duration::from_millis(1);
+    options.commit_timeout = Duration::from_millis(1);
     let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
     store.create(PARTITION.id, 0).await.unwrap();
     let (mut admin, connection) =
         tokio_postgres::connect(&orrery_testing::store_url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
-    // Somebody has the partition's row and does not let go of it.
+    // Another transaction holds the partition's row lock.
     let schema = url.rsplit("schema=").next().unwrap();
     let holder = admin.transaction().await.unwrap();
     let hold = format!("SELECT 1 FROM {schema}.part WHERE part = {} FOR UPDATE", PARTITION.id.0);
@@ -210,14 +210,14 @@ async fn waits_have_an_end() {
     store.close().await.unwrap();
 }
 
-/// A statement that takes too long is ended by the server: the write is refused, nothing of it stays, and
-/// the next one finds everything as it was.
+/// The server cancels a statement that exceeds its timeout: the write is refused and rolled back, and the next one
+/// finds everything unchanged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_that_takes_too_long_changes_nothing() {
+async fn a_statement_timeout_changes_nothing() {
     let server = Server::start();
     let url = format!("{}?schema=slow&options=-c%20statement_timeout%3D700", server.url());
     let mut options = PostgresOptions::parse(&url).unwrap();
-    options.commit_patience = Duration::from_millis(1);
+    options.commit_timeout = Duration::from_millis(1);
     let store: Arc<dyn PartitionStore> = Arc::new(Postgres::open(options).await.unwrap());
     store.create(PARTITION.id, 0).await.unwrap();
     put(&store, b"key", b"before").await;
@@ -252,10 +252,10 @@ async fn a_statement_that_takes_too_long_changes_nothing() {
     store.close().await.unwrap();
 }
 
-/// Entries that are most likely new are not looked for first; when one is there after all, it is overwritten as
-/// ever, and the write is counted once.
+/// Entries that are most likely new are inserted without an upsert check. If one does exist, it is overwritten as usual,
+/// and the write is counted once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_guess_about_new_entries_does_no_harm() {
+async fn a_failed_plain_insert_is_retried_as_an_upsert() {
     let watched = Watched::open().await;
     let store = &watched.store;
     let write = |from: u8, value: &'static [u8]| {
@@ -270,10 +270,10 @@ async fn a_wrong_guess_about_new_entries_does_no_harm() {
     let log = watched.log_of(async { assert_eq!(run(store, write(0, b"one")).await.unwrap().lsn, 1) }).await;
     let plain = |text: &&str| text.contains("INSERT INTO kv") && !text.contains("ON CONFLICT");
     assert!(statements(&log).iter().any(plain), "{log}");
-    // Half of these are there, and nobody has read them.
+    // Half of these exist but were not read.
     let log = watched.log_of(async { assert_eq!(run(store, write(10, b"two")).await.unwrap().lsn, 2) }).await;
-    assert!(log.contains("duplicate key"), "the test has lost its point: {log}");
-    // For a while no more guesses.
+    assert!(log.contains("duplicate key"), "the test no longer exercises this case: {log}");
+    // For a while only upserts are used.
     let log = watched.log_of(async { assert_eq!(run(store, write(10, b"six")).await.unwrap().lsn, 3) }).await;
     assert!(!log.contains("duplicate key"), "{log}");
     let keys = (0..30_u8).map(|number| vec![number]).collect();

@@ -1,4 +1,4 @@
-//! Transactions that partitions share: they save work, and nobody can tell from the outcome.
+//! Transactions shared by several partitions: an optimisation that must not be observable.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn partition(number: u32) -> PartitionRef {
     PartitionRef { id: PartitionId(number), epoch: 0 }
 }
 
-/// Counts, and leaves a row for each number that is never written again.
+/// Increments a counter, and adds a row per LSN that is never overwritten.
 fn count() -> TestOp<u64> {
     op(&[b"count"], |view, lsn| {
         let count =
@@ -42,8 +42,8 @@ async fn shared_transactions(admin: &tokio_postgres::Client, url: &str) -> i64 {
     admin.query_one(&shared, &[]).await.unwrap().get(0)
 }
 
-/// Two processes, all partitions, more writers than partitions: every answer is the next number of its partition. With
-/// `cuts` their connections are cut again and again, also where a COMMIT is under way.
+/// Two processes, all partitions, more writers than partitions: every answer is the next LSN of its partition. With
+/// `cuts` their connections are terminated repeatedly, also during COMMIT.
 async fn all_count(cuts: bool) {
     let url = orrery_testing::fresh_store_url();
     let name = format!("together{}{cuts}", std::process::id());
@@ -69,7 +69,7 @@ async fn all_count(cuts: bool) {
     let admin = admin().await;
     if cuts {
         let done = || writers.iter().all(tokio::task::JoinHandle::is_finished);
-        assert!(cut_until(&admin, &name, done).await > 0, "the test has lost its point");
+        assert!(cut_until(&admin, &name, done).await > 0, "the test no longer exercises this case");
     }
     let mut answers = Vec::new();
     for writer in writers {
@@ -80,7 +80,7 @@ async fn all_count(cuts: bool) {
         (0..PARTITIONS).flat_map(|number| (1..=160).map(move |count| (number, count, count))).collect();
     assert_eq!(answers, expected);
     if !is_citus(&admin).await {
-        assert!(shared_transactions(&admin, &url).await > 0, "the test has lost its point");
+        assert!(shared_transactions(&admin, &url).await > 0, "the test no longer exercises this case");
     }
     for number in 0..PARTITIONS {
         let read = ReadRequest::Get(vec![b"count".to_vec()]);
@@ -93,19 +93,19 @@ async fn all_count(cuts: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_that_share_transactions_count_each_for_itself() {
+async fn shared_transactions_keep_lsns_separate() {
     all_count(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cut_connections_lose_and_repeat_nothing_of_any_partition() {
+async fn lost_connections_neither_lose_nor_repeat_shared_commits() {
     all_count(true).await;
 }
 
-/// Somebody has one partition's row, and another one is retired: the rest is written as ever, the one waits, and
-/// writers to the other are told.
+/// One partition's row is locked elsewhere and another partition is retired: the rest is written as usual, the first
+/// one waits, and writers to the second one are fenced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partition_in_trouble_is_left_out() {
+async fn a_locked_or_retired_partition_is_left_out() {
     let url = orrery_testing::fresh_store_url();
     let store = open(&url, Limits::COMMON);
     for number in 0..PARTITIONS {
@@ -156,15 +156,15 @@ async fn a_partition_in_trouble_is_left_out() {
     store.close().await.unwrap();
 }
 
-/// An entry that is there after all makes a common transaction fail: each partition is written all the same, once.
+/// An unexpected existing entry makes a shared transaction fail: each partition is still written, exactly once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_guess_of_one_harms_no_other() {
+async fn a_failed_plain_insert_affects_no_other_partition() {
     let url = orrery_testing::fresh_store_url();
     let store = open(&url, Limits::COMMON);
     for number in 0..PARTITIONS {
         store.create(PartitionId(number), 0).await.unwrap();
     }
-    // Always the same entries, which nobody reads before.
+    // Always the same entries, which are never read first.
     let blind = || {
         op(&[], |_, _| {
             let mut writes = WriteSet::default();

@@ -1,4 +1,4 @@
-//! Commits: order, groups, faults of operations, limits.
+//! Commits: order, groups, failing operations, limits.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use orrery_storage::{
 
 use super::*;
 
-pub(crate) async fn numbers_are_handed_out_in_order(constructor: Constructor) {
+pub(crate) async fn lsns_are_assigned_in_order(constructor: Constructor) {
     let subject = opened(constructor).await;
     for expected in 1..=20 {
         let done = run(&subject.store, write(&[(b"key", b"value")], &[])).await.unwrap();
@@ -20,7 +20,7 @@ pub(crate) async fn numbers_are_handed_out_in_order(constructor: Constructor) {
     assert_eq!(page.lsn, 20);
     assert_eq!(subject.store.partitions().await.unwrap()[0].lsn, 20);
 
-    // Concurrent writers: every number once, and each number is the position at which its write is seen.
+    // Concurrent writers: every LSN is assigned once, and a write is visible exactly at its LSN.
     let mut tasks = Vec::new();
     for writer in 0..16_u8 {
         let store = Arc::clone(&subject.store);
@@ -54,7 +54,7 @@ pub(crate) async fn numbers_are_handed_out_in_order(constructor: Constructor) {
     assert_eq!(seen, numbers);
 }
 
-pub(crate) async fn rejected_operations_use_no_number(constructor: Constructor) {
+pub(crate) async fn rejected_operations_consume_no_lsn(constructor: Constructor) {
     let subject = opened(constructor).await;
     assert_eq!(put(&subject.store, b"key", b"value").await, 1);
     for _ in 0..3 {
@@ -66,7 +66,7 @@ pub(crate) async fn rejected_operations_use_no_number(constructor: Constructor) 
 
 pub(crate) async fn later_operations_see_earlier_ones(constructor: Constructor) {
     let subject = opened(constructor).await;
-    // Started together, so that a store that groups puts them into one group.
+    // Started together, so that a grouping store puts them into one group.
     let appends = (0..40_u8).map(|number| {
         let store = Arc::clone(&subject.store);
         tokio::spawn(async move {
@@ -75,7 +75,7 @@ pub(crate) async fn later_operations_see_earlier_ones(constructor: Constructor) 
                 list.push(number);
                 let mut writes = WriteSet::default();
                 writes.put(b"list".to_vec(), list);
-                // Deleted and made anew by turns, so that deletions within a group are seen too.
+                // Alternately deleted and recreated, so that deletions within a group are visible too.
                 if number % 2 == 0 {
                     writes.delete(b"flag".to_vec());
                 } else {
@@ -98,7 +98,7 @@ pub(crate) async fn later_operations_see_earlier_ones(constructor: Constructor) 
     assert_eq!(flag, (last % 2 == 1).then(|| Bytes::from(vec![last])));
 }
 
-pub(crate) async fn operations_may_ask_for_further_reads(constructor: Constructor) {
+pub(crate) async fn operations_may_request_further_reads(constructor: Constructor) {
     let subject = opened(constructor).await;
     put(&subject.store, b"a", b"b").await;
     put(&subject.store, b"b", b"c").await;
@@ -155,7 +155,7 @@ pub(crate) async fn a_panic_fails_only_that_operation(constructor: Constructor) 
     assert_eq!(put(&subject.store, b"key", b"value").await, 21);
 }
 
-pub(crate) async fn looking_at_an_unnamed_key_fails_only_that_operation(constructor: Constructor) {
+pub(crate) async fn reading_an_unnamed_key_fails_only_that_operation(constructor: Constructor) {
     let subject = opened(constructor).await;
     put(&subject.store, b"unnamed", b"value").await;
     let careless = op(&[b"named"], |view, _| {
@@ -182,8 +182,8 @@ pub(crate) async fn writing_a_key_twice_fails(constructor: Constructor) {
     assert_eq!(put(&subject.store, b"key", b"value").await, 1);
 }
 
-/// Beside each other, so that a store that groups has several in one group.
-pub(crate) async fn keys_that_nobody_reads_are_written(constructor: Constructor) {
+/// Run concurrently, so that a grouping store has several in one group.
+pub(crate) async fn unread_keys_are_written(constructor: Constructor) {
     let subject = opened(constructor).await;
     let packed = |keys: &[String]| {
         let mut packer = KeyPacker::default();
@@ -222,7 +222,7 @@ pub(crate) async fn keys_that_nobody_reads_are_written(constructor: Constructor)
     assert!(matches!(result, Err(CommitError::TooLarge(_))), "{result:?}");
 }
 
-pub(crate) async fn limits_are_kept(constructor: Constructor) {
+pub(crate) async fn limits_are_enforced(constructor: Constructor) {
     let limits =
         Limits { key_bytes_max: 100, value_bytes_max: 1000, commit_bytes_max: 3000, ..Limits::COMMON };
     let subject = opened_with(constructor, limits).await;
@@ -243,7 +243,7 @@ pub(crate) async fn limits_are_kept(constructor: Constructor) {
     assert_eq!(everything(&subject.store).await.len(), 1);
     let at_the_limit = write(&[(b"1", &value(1000)), (b"2", &value(1000)), (b"3", &value(997))], &[]);
     assert_eq!(run(&subject.store, at_the_limit).await.unwrap().lsn, 2);
-    // Reading a key that cannot exist is no fault.
+    // Reading a key that is too long to exist is not an error.
     assert_eq!(get(&subject.store, &key(101)).await, None);
     let long = key(70_000);
     let read = op(&[&long.clone()], move |view, _| Decision::Reject(view.get(&long)));
@@ -280,7 +280,7 @@ pub(crate) async fn counters_are_exact(constructor: Constructor) {
     assert_eq!(counts.collect::<Vec<_>>(), [200, 200, 200]);
 }
 
-pub(crate) async fn multi_key_writes_are_whole(constructor: Constructor) {
+pub(crate) async fn multi_key_writes_are_atomic(constructor: Constructor) {
     let subject = opened(constructor).await;
     let keys: Vec<Vec<u8>> = (0..20_u8).map(|key| vec![key]).collect();
     let writer = {
@@ -303,7 +303,7 @@ pub(crate) async fn multi_key_writes_are_whole(constructor: Constructor) {
     writer.await.unwrap();
 }
 
-pub(crate) async fn an_empty_write_uses_a_number(constructor: Constructor) {
+pub(crate) async fn an_empty_write_consumes_an_lsn(constructor: Constructor) {
     let subject = opened(constructor).await;
     assert_eq!(run(&subject.store, write(&[], &[])).await.unwrap().lsn, 1);
     assert_eq!(run(&subject.store, write(&[], &[b"absent"])).await.unwrap().lsn, 2);

@@ -25,7 +25,7 @@ pub(crate) async fn creating_is_idempotent(constructor: Constructor) {
     assert_eq!(get(store, b"key").await.unwrap(), "value");
     let infos = store.partitions().await.unwrap();
     assert_eq!(infos, [PartitionInfo { id: PARTITION.id, epoch: 0, lsn: 2 }]);
-    // A larger number moves it on, and wakes who waits for that.
+    // A larger LSN advances it and wakes its waiters.
     let waiter = {
         let store = Arc::clone(store);
         tokio::spawn(async move { store.wait_lsn(PARTITION.id, 50, LONG).await })
@@ -46,7 +46,7 @@ pub(crate) async fn destroying_is_idempotent(constructor: Constructor) {
     assert!(subject.store.partitions().await.unwrap().is_empty());
 }
 
-pub(crate) async fn numbers_continue_after_a_start(constructor: Constructor) {
+pub(crate) async fn lsns_continue_after_the_initial_one(constructor: Constructor) {
     let subject = constructor(Limits::COMMON);
     subject.store.create(PARTITION.id, 1_000_000_000_000).await.unwrap();
     let page = subject.store.read(PARTITION, ReadRequest::Get(vec![])).await.unwrap();
@@ -69,7 +69,7 @@ pub(crate) async fn retiring_fences(constructor: Constructor) {
     assert_eq!(store.bulk_load(PARTITION, vec![entry(b"a", b"b")]).await.unwrap_err(), StoreError::Fenced);
     let result = store.delete_range(PARTITION, KeyRange::all(), 10).await;
     assert_eq!(result.unwrap_err(), StoreError::Fenced);
-    // In its new epoch the partition lives on.
+    // The partition continues in its new epoch.
     let page = store.read(wrong, get_key()).await.unwrap();
     assert_eq!(page.values, [Some(Bytes::from("value"))]);
     assert_eq!(commit(store.as_ref(), wrong, write(&[], &[b"key"])).await.unwrap().lsn, 2);
@@ -141,12 +141,12 @@ pub(crate) async fn destroyed_partitions_are_gone(constructor: Constructor) {
     assert_eq!(page.values, [Some(Bytes::from("value"))]);
 }
 
-pub(crate) async fn an_id_can_be_made_again(constructor: Constructor) {
+pub(crate) async fn an_id_can_be_created_again(constructor: Constructor) {
     let subject = opened(constructor).await;
     for round in 0..5_u8 {
         assert!(everything(&subject.store).await.is_empty(), "round {round}");
         assert_eq!(put(&subject.store, b"key", &[round]).await, 1);
-        // Both at once, so that a store that groups meets them in one group.
+        // Both at once, so that a grouping store has them in one group.
         let (destroyed, created) =
             tokio::join!(subject.store.destroy(PARTITION.id), subject.store.create(PARTITION.id, 0));
         destroyed.unwrap();
@@ -155,7 +155,7 @@ pub(crate) async fn an_id_can_be_made_again(constructor: Constructor) {
     }
 }
 
-pub(crate) async fn bulk_load_writes_without_numbers(constructor: Constructor) {
+pub(crate) async fn bulk_load_consumes_no_lsn(constructor: Constructor) {
     let subject = opened(constructor).await;
     let store = &subject.store;
     put(store, b"key 0000", b"replaced").await;
@@ -207,7 +207,7 @@ pub(crate) async fn waiting_wakes(constructor: Constructor) {
         let reached = tokio::time::timeout(LONG / 2, waiter).await.expect("woken").unwrap().unwrap();
         assert_eq!(reached, 3);
     }
-    // A waiter on a partition that goes away goes home too.
+    // Destroying a partition wakes its waiters too.
     let waiter = {
         let store = Arc::clone(store);
         tokio::spawn(async move { store.wait_lsn(PARTITION.id, 100, LONG).await })
@@ -218,7 +218,7 @@ pub(crate) async fn waiting_wakes(constructor: Constructor) {
     assert_eq!(result.unwrap_err(), StoreError::Fenced);
 }
 
-pub(crate) async fn waiting_ends(constructor: Constructor) {
+pub(crate) async fn waiting_times_out(constructor: Constructor) {
     let subject = opened(constructor).await;
     put(&subject.store, b"key", b"value").await;
     let reached = subject.store.wait_lsn(PARTITION.id, 1, Duration::from_millis(5)).await;
@@ -237,7 +237,7 @@ pub(crate) async fn size_grows(constructor: Constructor) {
     assert!(after < before + 1_000_000, "{before} then {after}");
 }
 
-pub(crate) async fn closing_ends_everything(constructor: Constructor) {
+pub(crate) async fn calls_fail_after_closing(constructor: Constructor) {
     let subject = opened(constructor).await;
     let store = &subject.store;
     put(store, b"key", b"value").await;
@@ -264,9 +264,9 @@ pub(crate) async fn closing_ends_everything(constructor: Constructor) {
     store.close().await.unwrap();
     store.close().await.unwrap();
     for writer in writers {
-        tokio::time::timeout(LONG / 2, writer).await.expect("nobody hangs").unwrap();
+        tokio::time::timeout(LONG / 2, writer).await.expect("the call returns").unwrap();
     }
-    let waited = tokio::time::timeout(LONG / 2, waiter).await.expect("nobody hangs").unwrap();
+    let waited = tokio::time::timeout(LONG / 2, waiter).await.expect("the call returns").unwrap();
     assert!(is_unavailable(&waited), "{waited:?}");
     let get_key = ReadRequest::Get(vec![b"key".to_vec()]);
     assert!(is_unavailable(&store.read(PARTITION, get_key.clone()).await));

@@ -1,7 +1,7 @@
-//! The conformance suite: what every store must do, whatever is behind it.
+//! The conformance suite: the storage contract as tests, for every engine.
 //!
-//! `conformance!(name, constructor)` makes one test per function below. The constructor takes the limits the
-//! store must keep and gives a [`Subject`].
+//! `conformance!(name, constructor)` generates one test per function below. The constructor takes the limits that the
+//! store must enforce and returns a [`Subject`].
 
 #![allow(dead_code, clippy::print_stderr, reason = "each test binary uses a part of it")]
 
@@ -23,9 +23,9 @@ use orrery_storage::{
 /// A store under test.
 pub(crate) struct Subject {
     pub(crate) store: Arc<dyn PartitionStore>,
-    /// Opens the same data again after the store was closed and dropped; absent if nothing persists.
+    /// Reopens the same data after the store was closed and dropped; `None` if nothing persists.
     pub(crate) reopen: Option<Box<dyn Fn() -> Arc<dyn PartitionStore> + Send + Sync>>,
-    /// Whatever must live as long as the store, such as its directory.
+    /// Anything that must live as long as the store, such as its directory.
     pub(crate) keep: Box<dyn Any + Send + Sync>,
 }
 
@@ -40,22 +40,22 @@ macro_rules! conformance {
             #[allow(unused_imports)]
             use super::*;
             $crate::conformance!(@ $constructor, commits:
-                numbers_are_handed_out_in_order, rejected_operations_use_no_number,
-                later_operations_see_earlier_ones, operations_may_ask_for_further_reads,
+                lsns_are_assigned_in_order, rejected_operations_consume_no_lsn,
+                later_operations_see_earlier_ones, operations_may_request_further_reads,
                 endless_reads_fail_only_that_operation, a_panic_fails_only_that_operation,
-                looking_at_an_unnamed_key_fails_only_that_operation, writing_a_key_twice_fails,
-                keys_that_nobody_reads_are_written, limits_are_kept, counters_are_exact, multi_key_writes_are_whole,
-                an_empty_write_uses_a_number, partitions_share_nothing);
+                reading_an_unnamed_key_fails_only_that_operation, writing_a_key_twice_fails,
+                unread_keys_are_written, limits_are_enforced, counters_are_exact, multi_key_writes_are_atomic,
+                an_empty_write_consumes_an_lsn, partitions_share_nothing);
             $crate::conformance!(@ $constructor, reads:
-                gets_answer_in_order, scans_go_both_ways, scans_stop_at_limits, scans_of_keys_only,
-                empty_ranges_are_empty, writes_are_read_back, snapshots_do_not_move,
-                snapshots_are_whole_under_load, snapshots_expire, large_values_come_back);
+                gets_return_values_in_request_order, scans_go_both_ways, scans_stop_at_limits, scans_of_keys_only,
+                empty_ranges_are_empty, writes_are_read_back, snapshots_are_stable,
+                snapshots_are_consistent_under_load, snapshots_expire, large_values_come_back);
             $crate::conformance!(@ $constructor, lifecycle:
-                creating_is_idempotent, destroying_is_idempotent, numbers_continue_after_a_start,
+                creating_is_idempotent, destroying_is_idempotent, lsns_continue_after_the_initial_one,
                 retiring_fences, retiring_waits_for_commits, unknown_partitions_are_fenced,
-                destroyed_partitions_are_gone, an_id_can_be_made_again, bulk_load_writes_without_numbers,
-                delete_range_deletes_in_order, waiting_wakes, waiting_ends, size_grows,
-                closing_ends_everything, reopening_keeps_everything);
+                destroyed_partitions_are_gone, an_id_can_be_created_again, bulk_load_consumes_no_lsn,
+                delete_range_deletes_in_order, waiting_wakes, waiting_times_out, size_grows,
+                calls_fail_after_closing, reopening_keeps_everything);
             $crate::conformance!(@ $constructor, random: random_operations);
         }
     };
@@ -99,7 +99,7 @@ pub(crate) fn op<T>(
     TestOp { reads: reads.iter().map(|key| key.to_vec()).collect(), decide: Box::new(decide) }
 }
 
-/// Puts these and deletes those.
+/// An operation with these puts and deletes.
 pub(crate) fn write(puts: &[(&[u8], &[u8])], deletes: &[&[u8]]) -> TestOp<Lsn> {
     let puts: Vec<(Key, Bytes)> =
         puts.iter().map(|(key, value)| (key.to_vec(), Bytes::copy_from_slice(value))).collect();
@@ -141,7 +141,7 @@ pub(crate) async fn scan(store: &Arc<dyn PartitionStore>, scan: Scan) -> ReadPag
     store.read(PARTITION, ReadRequest::Scan(scan)).await.unwrap()
 }
 
-/// All entries, in pages of a few, so that paging is tested along the way.
+/// All entries, read in small pages, which also tests paging.
 pub(crate) async fn everything(store: &Arc<dyn PartitionStore>) -> Vec<(Key, Bytes)> {
     let mut all = Vec::new();
     let mut range = KeyRange::all();

@@ -1,5 +1,5 @@
-//! Clients that write and read while something happens to the servers behind two stores. Afterwards every answer is
-//! compared with what is there.
+//! Clients that write and read during an outage of the servers behind two stores. Afterwards every answer is compared
+//! with the stored data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use orrery_storage::{
 
 use super::{TestOp, op};
 
-/// What the clients have met.
+/// What the clients observed.
 #[derive(Default)]
-pub(crate) struct Met {
+pub(crate) struct ClientReport {
     pub(crate) acknowledged: usize,
     pub(crate) refused: Vec<String>,
     pub(crate) reads: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Met {
     pub(crate) longest: Duration,
 }
 
-impl Met {
+impl ClientReport {
     pub(crate) fn report(&self, what: &str) {
         eprintln!(
             "{what}: {} writes acknowledged, {} refused, {} reads, {} failed, longest {} ms",
@@ -37,7 +37,7 @@ impl Met {
         }
     }
 
-    pub(crate) fn nothing_failed(&self) {
+    pub(crate) fn assert_no_failures(&self) {
         assert_eq!(self.refused, [""; 0], "writes");
         assert_eq!(self.reads_failed, [""; 0], "reads");
     }
@@ -61,13 +61,12 @@ fn number(value: &[u8]) -> u64 {
     u64::from_be_bytes(value.try_into().unwrap())
 }
 
-/// Two clients per partition, one on each store, write and read while something happens. The partitions are there and
-/// empty.
+/// Runs two clients per partition, one on each store, during an event. The partitions exist and are empty.
 pub(crate) async fn through(
     stores: &[Arc<dyn PartitionStore>; 2],
     partitions: &[PartitionId],
     happens: impl AsyncFnOnce(),
-) -> Met {
+) -> ClientReport {
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let clients: Vec<_> = (0..2 * partitions.len())
         .map(|at| {
@@ -87,15 +86,15 @@ pub(crate) async fn through(
     happens().await;
     go_on().await;
     stop.store(true, Ordering::Relaxed);
-    let mut all = Met::default();
+    let mut all = ClientReport::default();
     let mut answers: BTreeMap<PartitionId, Vec<(u64, u64)>> = BTreeMap::new();
     for client in clients {
-        let (id, (own, met)) = client.await.unwrap();
+        let (id, (own, report)) = client.await.unwrap();
         answers.entry(id).or_default().extend(own);
-        all.refused.extend(met.refused);
-        all.reads_failed.extend(met.reads_failed);
-        all.reads += met.reads;
-        all.longest = all.longest.max(met.longest);
+        all.refused.extend(report.refused);
+        all.reads_failed.extend(report.reads_failed);
+        all.reads += report.reads;
+        all.longest = all.longest.max(report.longest);
     }
     for (id, mut answers) in answers {
         answers.sort_unstable();
@@ -113,34 +112,34 @@ pub(crate) async fn through(
     all
 }
 
-/// Writes and reads until told to stop. Answers the numbers and counts of acknowledged writes.
+/// Writes and reads until stopped. Returns the LSNs and counts of acknowledged writes.
 async fn client(
     store: &dyn PartitionStore,
     id: PartitionId,
     stop: &AtomicBool,
     done: &AtomicU64,
-) -> (Vec<(u64, u64)>, Met) {
-    let (mut answers, mut met) = (Vec::new(), Met::default());
+) -> (Vec<(u64, u64)>, ClientReport) {
+    let (mut answers, mut report) = (Vec::new(), ClientReport::default());
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         match commit(store, place(id), increment()).await {
             Ok(answer) => answers.push((answer.lsn, answer.out)),
-            // Nothing has happened, says the store.
-            Err(CommitError::Unavailable(text)) => met.refused.push(text),
+            // The store guarantees that nothing was written.
+            Err(CommitError::Unavailable(text)) => report.refused.push(text),
             Err(error) => panic!("{error}"),
         }
-        met.longest = met.longest.max(began.elapsed());
+        report.longest = report.longest.max(began.elapsed());
         let began = Instant::now();
         match store.read(place(id), ReadRequest::Get(vec![b"count".to_vec()])).await {
             Ok(page) => {
                 let count = page.values[0].as_deref().map_or(0, number);
                 assert!(count >= answers.last().map_or(0, |(_, count)| *count), "a write is not there");
-                met.reads += 1;
+                report.reads += 1;
             }
-            Err(error) => met.reads_failed.push(error.to_string()),
+            Err(error) => report.reads_failed.push(error.to_string()),
         }
-        met.longest = met.longest.max(began.elapsed());
+        report.longest = report.longest.max(began.elapsed());
         done.fetch_add(1, Ordering::Relaxed);
     }
-    (answers, met)
+    (answers, report)
 }

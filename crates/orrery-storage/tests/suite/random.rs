@@ -1,4 +1,4 @@
-//! Random operations against a naive map.
+//! Random operations compared with a naive in-memory map.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,7 +25,7 @@ enum Step {
 }
 
 fn any_key() -> impl Strategy<Value = Key> {
-    // Few distinct bytes and short keys, so that keys meet, contain each other and end in FF.
+    // Few distinct bytes and short keys, so that keys collide, are prefixes of each other and end in FF.
     prop::collection::vec(prop::sample::select(vec![0_u8, 1, b'a', 0xFE, 0xFF]), 0..4)
 }
 
@@ -183,8 +183,8 @@ async fn run_steps(constructor: Constructor, steps: &[Step]) {
 }
 
 pub(crate) async fn random_operations(constructor: Constructor) {
-    // Cases are made by proptest but run here: its own runner does not know of async code. A failure prints
-    // the seed, which ORRERY_RANDOM_SEED takes back.
+    // proptest generates the cases, but they run here, because its own runner does not support async code. A failure
+    // prints the seed; set ORRERY_RANDOM_SEED to replay it.
     let from_env = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seed = from_env("ORRERY_RANDOM_SEED").unwrap_or_else(|| RandomState::new().hash_one("seed"));
     let cases = from_env("ORRERY_RANDOM_CASES").unwrap_or(25);

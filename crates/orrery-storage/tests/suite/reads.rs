@@ -13,7 +13,7 @@ async fn with_letters(constructor: Constructor) -> Subject {
     for letter in b'a'..=b'j' {
         put(&subject.store, &[letter], &[letter; 10]).await;
     }
-    // A hole and a rewritten value, as they are in any real partition.
+    // A deleted key and a rewritten value, as in any real partition.
     run(&subject.store, write(&[(b"c", b"again")], &[b"e"])).await.unwrap();
     subject
 }
@@ -26,14 +26,14 @@ fn range(start: &[u8], end: &[u8]) -> KeyRange {
     KeyRange::new(start.to_vec(), end.to_vec())
 }
 
-pub(crate) async fn gets_answer_in_order(constructor: Constructor) {
+pub(crate) async fn gets_return_values_in_request_order(constructor: Constructor) {
     let subject = with_letters(constructor).await;
     let wanted: Vec<Key> = [&b"j"[..], b"missing", b"a", b"e", b"a"].iter().map(|key| key.to_vec()).collect();
     let page = subject.store.read(PARTITION, ReadRequest::Get(wanted)).await.unwrap();
     let expected = [Some("jjjjjjjjjj"), None, Some("aaaaaaaaaa"), None, Some("aaaaaaaaaa")];
     assert_eq!(page.values, expected.map(|value| value.map(Bytes::from)));
     assert_eq!((page.lsn, page.entries.len(), page.more), (11, 0, false));
-    // More than any engine answers inline.
+    // More than any engine reads inline.
     let many: Vec<Key> = (0..100).map(|_| b"c".to_vec()).collect();
     let page = subject.store.read(PARTITION, ReadRequest::Get(many)).await.unwrap();
     assert_eq!(page.values, vec![Some(Bytes::from("again")); 100]);
@@ -74,7 +74,7 @@ pub(crate) async fn scans_stop_at_limits(constructor: Constructor) {
     assert_eq!((page.entries.len(), page.more), (3, false));
     let page = scan(store, Scan::forward(KeyRange::all(), 0)).await;
     assert_eq!((page.entries.len(), page.more), (0, true));
-    // Each entry has eleven bytes, c has six: the third entry reaches 25.
+    // Each entry has eleven bytes, but c has six: the third entry reaches 25.
     for (bytes_max, expected) in [(0, 1), (1, 1), (11, 1), (12, 2), (22, 2), (25, 3), (28, 3), (29, 4)] {
         let page = scan(store, Scan { bytes_max, ..Scan::forward(KeyRange::all(), 100) }).await;
         assert_eq!((page.entries.len(), page.more), (expected, true), "{bytes_max} bytes");
@@ -128,7 +128,7 @@ pub(crate) async fn writes_are_read_back(constructor: Constructor) {
     }
 }
 
-pub(crate) async fn snapshots_do_not_move(constructor: Constructor) {
+pub(crate) async fn snapshots_are_stable(constructor: Constructor) {
     let subject = with_letters(constructor).await;
     let store = &subject.store;
     let snapshot = store.snapshot(PARTITION).await.unwrap();
@@ -151,13 +151,13 @@ pub(crate) async fn snapshots_do_not_move(constructor: Constructor) {
     assert_eq!(page.values, expected.map(|value| value.map(Bytes::from)));
     let later = store.snapshot(PARTITION).await.unwrap();
     assert_eq!(later.lsn(), 51);
-    // A retired partition can still be read through the snapshot: a split copies from one.
+    // A retired partition stays readable through its snapshot: a split copies from one.
     store.retire(PARTITION).await.unwrap();
     let page = snapshot.read(ReadRequest::Get(vec![b"a".to_vec()])).await.unwrap();
     assert_eq!(page.values, [Some(Bytes::from("aaaaaaaaaa"))]);
 }
 
-pub(crate) async fn snapshots_are_whole_under_load(constructor: Constructor) {
+pub(crate) async fn snapshots_are_consistent_under_load(constructor: Constructor) {
     let subject = opened(constructor).await;
     put(&subject.store, &0_u32.to_be_bytes(), &0_u64.to_be_bytes()).await;
     let writers: Vec<_> = (0..4_u32)
@@ -165,8 +165,8 @@ pub(crate) async fn snapshots_are_whole_under_load(constructor: Constructor) {
             let store = Arc::clone(&subject.store);
             tokio::spawn(async move {
                 for round in 0..60_u32 {
-                    // Every write adds one entry and notes its own number, so that a snapshot can be checked
-                    // against the number it claims: entries = number.
+                    // Every write adds one entry and stores its own LSN, so that a snapshot can be checked against the LSN
+                    // it claims: number of entries = LSN.
                     let key = (1 + writer * 1000 + round).to_be_bytes();
                     let op = op(&[], move |_, lsn| {
                         let mut writes = WriteSet::default();
@@ -202,7 +202,7 @@ pub(crate) async fn snapshots_expire(constructor: Constructor) {
     let snapshot = subject.store.snapshot(PARTITION).await.unwrap();
     let result = snapshot.read(ReadRequest::Get(vec![b"key".to_vec()])).await;
     assert_eq!(result.unwrap_err(), StoreError::SnapshotExpired);
-    // It holds nothing up.
+    // It blocks nothing.
     for _ in 0..10 {
         put(&subject.store, b"key", b"again").await;
     }

@@ -1,4 +1,4 @@
-//! Which account: connection strings, endpoints, and whom to trust.
+//! Which account to connect to: connection strings, endpoints, keys, and which certificates to trust.
 
 use std::path::PathBuf;
 
@@ -6,38 +6,38 @@ use orrery_gateway::auth::{MasterKey, WELL_KNOWN_KEY};
 
 use crate::failure::Failure;
 
-/// An endpoint with its key.
+/// An endpoint and its account key.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) tls: Option<Trust>,
+    pub(crate) tls: Option<CertificateTrust>,
     pub(crate) key: MasterKey,
-    /// Host and port as the host header has them.
+    /// Host and port, as in the `host` header.
     pub(crate) authority: String,
 }
 
-/// Whose certificates are accepted.
+/// Which server certificates are accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Trust {
-    /// Certificates in PEM form, besides those that the system trusts.
+pub(crate) struct CertificateTrust {
+    /// A PEM file of certificates to trust besides the system's.
     pub(crate) certificate: Option<PathBuf>,
-    /// Do not look at certificates.
-    pub(crate) anyone: bool,
+    /// Accept any certificate.
+    pub(crate) accept_any: bool,
 }
 
 impl Account {
-    /// `endpoint` is `http://host:port` or `https://host:port`. Without a key the well-known one is used.
+    /// `endpoint` is `http://host:port` or `https://host:port`. Without a key the emulator's well-known one is used.
     pub(crate) fn new(endpoint: &str, key: Option<&str>) -> Result<Self, Failure> {
         let wrong = || {
             Failure::usage(format!(
-                "the endpoint must be http://host:port or https://host:port, not be {endpoint}"
+                "the endpoint must be http://host:port or https://host:port, but got `{endpoint}`"
             ))
         };
         let uri: http::Uri = endpoint.trim().parse().map_err(|_| wrong())?;
         let (tls, port) = match uri.scheme_str() {
             Some("http") => (None, 80),
-            Some("https") => (Some(Trust::default()), 443),
+            Some("https") => (Some(CertificateTrust::default()), 443),
             _ => return Err(wrong()),
         };
         let authority = uri.authority().ok_or_else(wrong)?;
@@ -45,7 +45,7 @@ impl Account {
             return Err(wrong());
         }
         let key = MasterKey::parse(key.unwrap_or(WELL_KNOWN_KEY))
-            .map_err(|error| Failure::usage(format!("the key cannot be used: {error}")))?;
+            .map_err(|error| Failure::usage(format!("the key is not valid: {error}")))?;
         Ok(Self {
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: authority.port_u16().unwrap_or(port),
@@ -60,17 +60,19 @@ impl Account {
         if text.starts_with("http://") || text.starts_with("https://") {
             return Self::new(text, None);
         }
-        let (mut endpoint, mut key, mut anyone) = (None, None, false);
+        let (mut endpoint, mut key, mut accept_any) = (None, None, false);
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            // The message names the member only: what follows may be a key.
+            // The message does not quote the part: it may be a key.
             let (name, value) = part.split_once('=').ok_or_else(|| {
-                Failure::usage("a connection string is AccountEndpoint=URL;AccountKey=KEY;")
+                Failure::usage("a connection string looks like AccountEndpoint=URL;AccountKey=KEY;")
             })?;
             match name.trim().to_ascii_lowercase().as_str() {
                 "accountendpoint" => endpoint = Some(value.trim()),
                 "accountkey" => key = Some(value.trim()),
-                "disableservercertificatevalidation" => anyone = value.trim().eq_ignore_ascii_case("true"),
-                // Members of other clients that say nothing about where to connect.
+                "disableservercertificatevalidation" => {
+                    accept_any = value.trim().eq_ignore_ascii_case("true");
+                }
+                // Settings of other clients that do not affect where to connect.
                 _ => {}
             }
         }
@@ -79,16 +81,16 @@ impl Account {
         let key = key.ok_or_else(|| Failure::usage("the connection string has no AccountKey"))?;
         let mut account = Self::new(endpoint, Some(key))?;
         if let Some(trust) = &mut account.tls {
-            trust.anyone = anyone;
+            trust.accept_any = accept_any;
         }
         Ok(account)
     }
 
-    /// Accepts further certificates; nothing changes where there is no TLS.
-    pub(crate) fn trusting(mut self, certificate: Option<PathBuf>, anyone: bool) -> Self {
+    /// Accepts further certificates. No effect without TLS.
+    pub(crate) fn trusting(mut self, certificate: Option<PathBuf>, accept_any: bool) -> Self {
         if let Some(trust) = &mut self.tls {
             trust.certificate = certificate.or_else(|| trust.certificate.take());
-            trust.anyone |= anyone;
+            trust.accept_any |= accept_any;
         }
         self
     }
@@ -109,24 +111,27 @@ mod tests {
     }
 
     #[test]
-    fn connection_strings_are_read() {
+    fn connection_strings_are_parsed() {
         let text = format!("AccountEndpoint=https://x.example:443/;AccountKey={WELL_KNOWN_KEY};");
         let account = Account::parse(&text).ok().unwrap();
         assert_eq!((account.host.as_str(), account.port), ("x.example", 443));
-        assert_eq!(account.tls, Some(Trust::default()));
+        assert_eq!(account.tls, Some(CertificateTrust::default()));
         assert!(account.key.is_well_known());
         let text = format!(
             "accountkey={WELL_KNOWN_KEY}; DisableServerCertificateValidation=True;AccountEndpoint=https://[::1]"
         );
         let account = Account::parse(&text).ok().unwrap();
-        assert_eq!((account.host.as_str(), account.port, account.tls.unwrap().anyone), ("::1", 443, true));
+        assert_eq!(
+            (account.host.as_str(), account.port, account.tls.unwrap().accept_any),
+            ("::1", 443, true)
+        );
         let account = Account::parse("http://127.0.0.1:8081/").ok().unwrap();
         assert_eq!((account.port, account.tls.clone()), (8081, None));
         assert_eq!(account.endpoint(), "http://127.0.0.1:8081");
     }
 
     #[test]
-    fn wrong_ones_are_refused_without_their_key() {
+    fn bad_connection_strings_are_rejected_without_quoting_the_key() {
         assert!(message("AccountKey=c2VjcmV0;").contains("no AccountEndpoint"));
         assert!(message("AccountEndpoint=http://x").contains("no AccountKey"));
         assert!(message("c2VjcmV0").contains("AccountEndpoint=URL"));

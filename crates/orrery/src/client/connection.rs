@@ -1,4 +1,7 @@
-//! Connections that are kept and used again, plain or with TLS.
+//! A pool of HTTP/1.1 connections, plain or TLS.
+//!
+//! One request at a time per connection, and as many connections as there are requests in flight: the caller bounds
+//! those. No pipelining, no HTTP/2.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,35 +20,35 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::Answer;
-use super::account::{Account, Trust};
+use super::account::{Account, CertificateTrust};
+use super::request::Response;
 use crate::failure::Failure;
 
-/// A server that says nothing for so long is given up.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// A request without a complete response after this long has failed.
+const RESPONSE_TIME_MAX: Duration = Duration::from_mins(2);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
-/// The longest answer that is read.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The longest response body that is read.
+const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
-/// A request without an answer.
+/// A request that got no response.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub(super) struct Broken {
+pub(super) struct RequestError {
     message: String,
-    /// Whether another attempt makes sense.
-    pub(super) may_pass: bool,
+    /// Whether a retry may succeed.
+    pub(super) is_transient: bool,
 }
 
-impl Broken {
-    pub(super) fn ours(error: &dyn std::fmt::Display) -> Self {
-        Self { message: format!("the request cannot be sent: {error}"), may_pass: false }
+impl RequestError {
+    pub(super) fn unsendable(error: &dyn std::fmt::Display) -> Self {
+        Self { message: format!("the request cannot be sent: {error}"), is_transient: false }
     }
 }
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// The connections of one client.
-pub(super) struct Pool {
+/// The idle connections of one client.
+pub(super) struct ConnectionPool {
     host: String,
     port: u16,
     authority: String,
@@ -53,13 +56,16 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Sender>>,
 }
 
-impl Pool {
+impl ConnectionPool {
     pub(super) fn new(account: &Account) -> Result<Self, Failure> {
         let tls = match &account.tls {
             None => None,
             Some(trust) => {
                 let name = ServerName::try_from(account.host.clone()).map_err(|_| {
-                    Failure::usage(format!("\"{}\" is no name that a certificate can have", account.host))
+                    Failure::usage(format!(
+                        "`{}` is not a host name that a certificate can carry",
+                        account.host
+                    ))
                 })?;
                 Some((TlsConnector::from(Arc::new(tls_config(trust)?)), name))
             }
@@ -73,22 +79,20 @@ impl Pool {
         })
     }
 
-    /// Sends a request over a kept connection, or a new one.
-    pub(super) async fn send(&self, request: http::Request<Full<Bytes>>) -> Result<Answer, Broken> {
-        // A kept connection may have been closed by the other side in the meantime, without harm: it is tried
-        // again on a new one.
+    /// Sends a request over an idle connection, or a new one.
+    pub(super) async fn send(&self, request: http::Request<Full<Bytes>>) -> Result<Response, RequestError> {
+        // The server may have closed an idle connection in the meantime; retry on a new one.
         while let Some(mut sender) = self.take_idle() {
             if sender.ready().await.is_err() {
                 continue;
             }
             match self.exchange(sender, request.clone()).await {
-                Err(broken) if broken.may_pass => break,
+                Err(error) if error.is_transient => break,
                 outcome => return outcome,
             }
         }
-        let sender = timeout(CONNECT_TIME_MAX, self.connect())
-            .await
-            .map_err(|_| self.broken(&"it took too long"))??;
+        let sender =
+            timeout(CONNECT_TIME_MAX, self.connect()).await.map_err(|_| self.error(&"timed out"))??;
         self.exchange(sender, request).await
     }
 
@@ -100,69 +104,81 @@ impl Pool {
         &self,
         mut sender: Sender,
         request: http::Request<Full<Bytes>>,
-    ) -> Result<Answer, Broken> {
+    ) -> Result<Response, RequestError> {
         let exchange = async {
-            let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
+            let response = sender.send_request(request).await.map_err(|error| self.error(&error))?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| self.broken(&error))?.to_bytes();
-            Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
+            let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| self.error(&error))?.to_bytes();
+            Ok(Response { status: head.status.as_u16(), headers: head.headers, body })
         };
-        let answer = timeout(PATIENCE, exchange).await.map_err(|_| self.broken(&"it took too long"))??;
-        let closes = answer.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
+        let response = timeout(RESPONSE_TIME_MAX, exchange).await.map_err(|_| self.error(&"timed out"))??;
+        let closes = response.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
         if !closes && !sender.is_closed() {
             self.idle.lock().push(sender);
         }
-        Ok(answer)
+        Ok(response)
     }
 
-    async fn connect(&self) -> Result<Sender, Broken> {
+    async fn connect(&self) -> Result<Sender, RequestError> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
-        let stream = stream.map_err(|error| self.broken(&error))?;
-        // Requests are written whole; waiting for more to send would only delay them.
-        stream.set_nodelay(true).map_err(|error| self.broken(&error))?;
+        let stream = stream.map_err(|error| self.error(&error))?;
+        // Requests are written in one piece, so Nagle's algorithm would only delay them.
+        stream.set_nodelay(true).map_err(|error| self.error(&error))?;
         match &self.tls {
-            None => self.begin(TokioIo::new(stream)).await,
+            None => self.handshake(TokioIo::new(stream)).await,
             Some((connector, name)) => {
                 let stream = connector.connect(name.clone(), stream).await.map_err(|error| {
-                    // A certificate that is not trusted stays so.
-                    let is_untrusted = error.kind() == std::io::ErrorKind::InvalidData;
-                    Broken { may_pass: !is_untrusted, ..self.broken(&error) }
+                    // rustls reports a rejected certificate as invalid data. Retrying would not change the verdict.
+                    if error.kind() == std::io::ErrorKind::InvalidData {
+                        return self.untrusted(&error);
+                    }
+                    self.error(&error)
                 })?;
-                self.begin(TokioIo::new(stream)).await
+                self.handshake(TokioIo::new(stream)).await
             }
         }
     }
 
-    async fn begin<Io>(&self, io: Io) -> Result<Sender, Broken>
+    async fn handshake<Io>(&self, io: Io) -> Result<Sender, RequestError>
     where
         Io: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
-        let (sender, connection) = http1::handshake(io).await.map_err(|error| self.broken(&error))?;
-        // Ends when the sender is dropped or the other side hangs up; requests under way learn of it themselves.
+        let (sender, connection) = http1::handshake(io).await.map_err(|error| self.error(&error))?;
+        // Ends when the sender is dropped or the server hangs up; a request in flight then gets its own error.
         tokio::spawn(async move { connection.await.ok() });
         Ok(sender)
     }
 
-    fn broken(&self, error: &dyn std::fmt::Display) -> Broken {
-        Broken {
+    fn error(&self, error: &dyn std::fmt::Display) -> RequestError {
+        RequestError {
             message: format!("the server at {} does not answer: {error}", self.authority),
-            may_pass: true,
+            is_transient: true,
+        }
+    }
+
+    fn untrusted(&self, error: &dyn std::fmt::Display) -> RequestError {
+        RequestError {
+            message: format!(
+                "the certificate of the server at {} is not trusted: pass --certificate FILE or --insecure ({error})",
+                self.authority
+            ),
+            is_transient: false,
         }
     }
 }
 
-fn tls_config(trust: &Trust) -> Result<ClientConfig, Failure> {
+fn tls_config(trust: &CertificateTrust) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(Failure::internal)?;
-    if trust.anyone {
-        let verifier = Arc::new(TrustAnyone(provider));
+    if trust.accept_any {
+        let verifier = Arc::new(AcceptAnyCertificate(provider));
         return Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth());
     }
     let mut roots = RootCertStore::empty();
-    // Single certificates of the system that cannot be read are left out, as browsers do.
+    // Like browsers, skip certificates of the system store that cannot be parsed.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = &trust.certificate {
         let wrong = |error: &dyn std::fmt::Display| {
@@ -175,17 +191,17 @@ fn tls_config(trust: &Trust) -> Result<ClientConfig, Failure> {
     }
     if roots.is_empty() {
         return Err(Failure::refused(
-            "this system has no trusted certificates: install them, or name one with --certificate",
+            "this system has no trusted certificates: install them, or pass --certificate FILE",
         ));
     }
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Accepts every certificate; that the other side holds its key is still checked.
+/// Accepts every certificate. Signatures are still checked: the server must hold the certificate's private key.
 #[derive(Debug)]
-struct TrustAnyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for TrustAnyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

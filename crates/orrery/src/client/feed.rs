@@ -1,26 +1,26 @@
 //! Reading a container: its definition, its partition ranges, and its items page by page.
 //!
-//! Items are read by *lanes*: windows of effective keys with a position. A lane outlives splits and merges: what
-//! it names is cut to the ranges that are there now, with the position kept, because continuations stay valid in
-//! whatever holds the keys.
+//! Items are read in *lanes*: a window of effective keys and the position reached in it. A lane survives splits and
+//! merges: it is cut to the ranges that exist now and keeps its position, because a continuation stays valid in
+//! whichever partition holds the keys.
 
+use orrery_env::Env;
 use orrery_model::Value;
-use orrery_model::env::Env;
 use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Answer, Client, Request, path};
+use super::{Client, Request, Response, path};
 use crate::failure::Failure;
 
-/// A container by name.
+/// A container, named by its database and its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ContainerPath {
     pub(crate) database: String,
     pub(crate) container: String,
 }
 
-impl Place {
+impl ContainerPath {
     pub(crate) fn new(database: &str, container: &str) -> Self {
         Self { database: database.to_owned(), container: container.to_owned() }
     }
@@ -34,20 +34,20 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ContainerPath {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}/{}", self.database, self.container)
     }
 }
 
-/// A physical partition.
+/// A physical partition and the effective keys it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct PartitionRange {
     pub(crate) id: String,
     pub(crate) keys: EpkRange,
 }
 
-/// A part of a container with the position that reading has reached in it.
+/// A part of a container, and how far it has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lane {
     pub(crate) keys: EpkRange,
@@ -55,13 +55,13 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// One lane for all items.
+    /// One lane over the whole container.
     pub(crate) fn whole() -> Self {
         Self { keys: EpkRange::full(), continuation: None }
     }
 
-    /// The parts of this lane in the ranges of now, each with its range.
-    pub(crate) fn cut(&self, ranges: &[Range]) -> Vec<(Self, Range)> {
+    /// Cuts this lane to the current ranges; each part comes with its range.
+    pub(crate) fn cut(&self, ranges: &[PartitionRange]) -> Vec<(Self, PartitionRange)> {
         let parts = ranges.iter().filter_map(|range| {
             let keys = self.keys.intersect(&range.keys)?;
             Some((Self { keys, continuation: self.continuation.clone() }, range.clone()))
@@ -70,19 +70,19 @@ impl Lane {
     }
 }
 
-/// Items of one page, each as the text that the server sent.
+/// Items of one page, each as the text the server sent.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) items: Vec<Box<RawValue>>,
-    /// Where the next page begins; none after the last one.
+    /// The token of the next page; none after the last.
     pub(crate) continuation: Option<String>,
 }
 
-/// What reading a page came to.
+/// The result of reading a page.
 #[derive(Debug)]
 pub(crate) enum PageOutcome {
     Page(Page),
-    /// The range was split or merged; read the ranges again and cut the lane.
+    /// The range was split or merged: read the ranges again and cut the lane to them.
     RangeGone,
 }
 
@@ -93,61 +93,65 @@ struct Feed {
 }
 
 impl Client {
-    /// The definition of a container; none if it, or its database, does not exist.
+    /// The definition of a container; none if it or its database does not exist.
     pub(crate) async fn read_container(
         &self,
         env: &dyn Env,
-        place: &Place,
-    ) -> Result<Option<Answer>, Failure> {
-        let request = Request::get(place.path()).with("x-ms-documentdb-populatequotainfo", "True");
-        let answer = self.ask(env, &request).await?;
-        if answer.status == 404 { Ok(None) } else { answer.accepted().map(Some) }
+        container: &ContainerPath,
+    ) -> Result<Option<Response>, Failure> {
+        let request = Request::get(container.path()).with("x-ms-documentdb-populatequotainfo", "True");
+        let response = self.send(env, &request).await?;
+        if response.status == 404 { Ok(None) } else { response.accepted().map(Some) }
     }
 
-    /// The physical partitions of now, in the order of their keys.
-    pub(crate) async fn read_ranges(&self, env: &dyn Env, place: &Place) -> Result<Vec<Range>, Failure> {
+    /// The current physical partitions, ordered by key.
+    pub(crate) async fn read_ranges(
+        &self,
+        env: &dyn Env,
+        container: &ContainerPath,
+    ) -> Result<Vec<PartitionRange>, Failure> {
         let mut ranges = Vec::new();
         let mut continuation: Option<String> = None;
         loop {
-            let mut request = Request::get(place.path() + "/pkranges");
+            let mut request = Request::get(container.path() + "/pkranges");
             if let Some(token) = &continuation {
                 request = request.with("x-ms-continuation", token);
             }
-            let answer = self.ask(env, &request).await?.accepted()?;
-            let body = answer.json().unwrap_or_default();
+            let response = self.send(env, &request).await?.accepted()?;
+            let body = response.json().unwrap_or_default();
             let rows = body.get("PartitionKeyRanges").and_then(Value::as_array).unwrap_or(&[]);
             for row in rows {
                 let text = |name: &str| row.get(name).and_then(Value::as_str);
                 let range = text("id").zip(text("minInclusive")).zip(text("maxExclusive"));
                 let range = range.and_then(|((id, min), max)| {
-                    Some(Range { id: id.to_owned(), keys: EpkRange::parse(min, max).ok()? })
+                    Some(PartitionRange { id: id.to_owned(), keys: EpkRange::parse(min, max).ok()? })
                 });
                 ranges.push(range.ok_or_else(|| {
-                    Failure::refused("the server lists partition ranges that cannot be understood")
+                    Failure::refused("the server returned partition ranges that cannot be parsed")
                 })?);
             }
-            continuation = answer.continuation().map(str::to_owned);
+            continuation = response.continuation().map(str::to_owned);
             if continuation.is_none() {
                 break;
             }
         }
         if ranges.is_empty() {
-            return Err(Failure::refused(format!("the server lists no partition ranges of {place}")));
+            return Err(Failure::refused(format!("the server returned no partition ranges of {container}")));
         }
         ranges.sort_by(|first, second| first.keys.min.as_bytes().cmp(second.keys.min.as_bytes()));
         Ok(ranges)
     }
 
-    /// One page of the items of a lane in its range, in the server's order.
+    /// One page of a lane's items in the server's order. `range` must contain the lane.
     pub(crate) async fn read_page(
         &self,
         env: &dyn Env,
-        place: &Place,
+        container: &ContainerPath,
         lane: &Lane,
-        range: &Range,
+        range: &PartitionRange,
         items_max: u32,
     ) -> Result<PageOutcome, Failure> {
-        let mut request = Request::get(place.items_path())
+        let mut request = Request::get(container.items_path())
             .with("x-ms-documentdb-partitionkeyrangeid", &range.id)
             .with("x-ms-max-item-count", &items_max.to_string());
         if lane.keys != range.keys {
@@ -159,26 +163,26 @@ impl Client {
         if let Some(token) = &lane.continuation {
             request = request.with("x-ms-continuation", token);
         }
-        let answer = self.ask(env, &request).await?;
-        if answer.is_range_gone() {
+        let response = self.send(env, &request).await?;
+        if response.is_range_gone() {
             return Ok(PageOutcome::RangeGone);
         }
-        let answer = answer.accepted()?;
-        let feed: Feed = serde_json::from_slice(&answer.body).map_err(|error| {
-            Failure::refused(format!("the server sent a page that cannot be read: {error}"))
+        let response = response.accepted()?;
+        let feed: Feed = serde_json::from_slice(&response.body).map_err(|error| {
+            Failure::refused(format!("the server returned a page that cannot be parsed: {error}"))
         })?;
-        let continuation = answer.continuation().map(str::to_owned);
+        let continuation = response.continuation().map(str::to_owned);
         Ok(PageOutcome::Page(Page { items: feed.items, continuation }))
     }
 }
 
-/// Which of the sorted ranges holds a key.
-pub(crate) fn range_of(ranges: &[Range], key: &EffectiveKey) -> usize {
+/// The index of the range that holds a key. The ranges are sorted.
+pub(crate) fn range_of(ranges: &[PartitionRange], key: &EffectiveKey) -> usize {
     let after = ranges.partition_point(|range| range.keys.min.as_bytes() <= key.as_bytes());
     after.saturating_sub(1)
 }
 
-/// A JSON text that holds ASCII characters only, as headers must.
+/// JSON with everything beyond ASCII escaped, so that a header can carry it.
 pub(crate) fn ascii_json(text: &str) -> String {
     use std::fmt::Write;
     let mut out = String::with_capacity(text.len());
@@ -198,12 +202,12 @@ pub(crate) fn ascii_json(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn range(id: &str, min: &str, max: &str) -> Range {
-        Range { id: id.to_owned(), keys: EpkRange::parse(min, max).unwrap() }
+    fn range(id: &str, min: &str, max: &str) -> PartitionRange {
+        PartitionRange { id: id.to_owned(), keys: EpkRange::parse(min, max).unwrap() }
     }
 
     #[test]
-    fn lanes_follow_splits_and_merges() {
+    fn lanes_survive_splits_and_merges() {
         let ranges = [range("1", "", "20"), range("2", "20", "FF")];
         let lane = Lane { keys: EpkRange::parse("10", "FF").unwrap(), continuation: Some("x".to_owned()) };
         let cut = lane.cut(&ranges);
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_find_their_range() {
+    fn each_key_belongs_to_one_range() {
         let ranges = [range("1", "", "20"), range("2", "20", "FF")];
         for (key, expected) in [("", 0), ("05", 0), ("1FFF", 0), ("20", 1), ("3A", 1)] {
             assert_eq!(range_of(&ranges, &EffectiveKey::parse(key).unwrap()), expected, "{key}");
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_hold_ascii() {
+    fn header_json_is_ascii() {
         assert_eq!(ascii_json("[\"aé😀\"]"), "[\"a\\u00e9\\ud83d\\ude00\"]");
     }
 }

@@ -1,7 +1,7 @@
-//! Where an interrupted transfer goes on: a small JSON file, replaced as a whole.
+//! Where an interrupted transfer resumes: a small JSON file, replaced atomically.
 //!
-//! It names what it belongs to (`identity`), so that the position in one file or container is never used for
-//! another, and holds positions that are reached for certain.
+//! It names the transfer it belongs to (`identity`), so that a position in one file or container is never applied to
+//! another. The `state` is the command's own and holds only positions that are reached for certain.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,14 +13,15 @@ use crate::failure::Failure;
 
 const VERSION: i64 = 1;
 
-pub(super) struct Checkpoint {
+/// The checkpoint file of one transfer.
+pub(crate) struct Checkpoint {
     path: PathBuf,
     identity: Value,
 }
 
 impl Checkpoint {
-    /// A checkpoint at `path` for the transfer of this identity, and its state if there is one.
-    pub(super) fn open(path: &Path, identity: Value) -> Result<(Self, Option<Value>), Failure> {
+    /// Opens the checkpoint at `path` for the transfer with this identity; returns the saved state if there is one.
+    pub(crate) fn open(path: &Path, identity: Value) -> Result<(Self, Option<Value>), Failure> {
         let checkpoint = Self { path: path.to_owned(), identity };
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -29,11 +30,11 @@ impl Checkpoint {
         };
         let value = value::parse(&text).map_err(|error| checkpoint.failure("read", &error))?;
         if value.get("version").and_then(Value::as_i64) != Some(VERSION) {
-            return Err(checkpoint.failure("read", &"it is of another version"));
+            return Err(checkpoint.failure("read", &"it has an unknown version"));
         }
         if value.get("identity") != Some(&checkpoint.identity) {
             return Err(Failure::refused(format!(
-                "the checkpoint {} belongs to another transfer: {}. Name another file, or remove it",
+                "the checkpoint {} belongs to another transfer: {}. Name another file or remove this one",
                 path.display(),
                 value.get("identity").cloned().unwrap_or_default().to_json()
             )));
@@ -41,8 +42,8 @@ impl Checkpoint {
         Ok((checkpoint, value.get("state").cloned()))
     }
 
-    /// Writes the state, so that a crash leaves either the old one or this one.
-    pub(super) fn save(&self, state: Value) -> Result<(), Failure> {
+    /// Saves the state. A crash leaves either the old state or the new one.
+    pub(crate) fn save(&self, state: Value) -> Result<(), Failure> {
         let mut object = Object::new();
         object.set("version", Value::from(VERSION));
         object.set("identity", self.identity.clone());
@@ -57,8 +58,8 @@ impl Checkpoint {
         write().map_err(|error| self.failure("written", &error))
     }
 
-    /// The transfer is complete.
-    pub(super) fn remove(&self) -> Result<(), Failure> {
+    /// Removes the file after a complete transfer.
+    pub(crate) fn remove(&self) -> Result<(), Failure> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failure("removed", &error)),
             _ => Ok(()),
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkpoint_is_found_again_by_its_own_transfer() {
+    fn a_checkpoint_is_resumed_only_by_its_own_transfer() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("point");
         let identity = |name: &str| Value::from(name);

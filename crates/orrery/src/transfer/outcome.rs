@@ -1,4 +1,7 @@
-//! What a transfer came to: counts while it runs, what failed and why, and the summary at the end.
+//! The outcome of a transfer: counters while it runs, failures by reason, and the summary at the end.
+//!
+//! One [`Outcome`] is shared by readers, writers and the progress display. It also carries the stop flag: the first fatal
+//! error or a signal sets it, and every task ends at its next step.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,18 +15,18 @@ use orrery_model::{Object, Value};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cli::Output;
 use crate::client::Client;
 use crate::failure::Failure;
+use crate::io::{Output, byte_size, count};
 
-/// Shared by everything that takes part.
-pub(super) struct Outcome {
-    pub(super) items: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) failed: AtomicU64,
-    /// Records that an earlier run had done.
-    pub(super) skipped: AtomicU64,
-    reasons: Mutex<BTreeMap<(u16, u32, String), Reason>>,
+/// The state of a transfer, shared by its tasks.
+pub(crate) struct Outcome {
+    pub(crate) items: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    /// Records that an earlier run completed.
+    pub(crate) skipped: AtomicU64,
+    failure_kinds: Mutex<BTreeMap<(u16, u32, String), FailureKind>>,
     failures_file: Option<Mutex<File>>,
     stopped: AtomicBool,
     stop: Notify,
@@ -31,30 +34,30 @@ pub(super) struct Outcome {
     started: Instant,
 }
 
-/// A kind of failure.
-struct Reason {
+/// Failures of one kind.
+struct FailureKind {
     count: u64,
-    /// The first one, by number or id.
+    /// The first failed record, by number or id.
     example: String,
     text: String,
 }
 
-/// What could not be done.
-pub(super) struct Failed<'a> {
-    pub(super) status: u16,
-    pub(super) substatus: u32,
-    pub(super) reason: &'a str,
-    /// How the record is called: its number, or its id.
-    pub(super) record: &'a str,
+/// A record that could not be written.
+pub(crate) struct FailedRecord<'a> {
+    pub(crate) status: u16,
+    pub(crate) substatus: u32,
+    pub(crate) reason: &'a str,
+    /// Its number in the input, or its id.
+    pub(crate) record: &'a str,
     /// The item's text, if it is JSON.
-    pub(super) item: Option<&'a [u8]>,
+    pub(crate) item: Option<&'a [u8]>,
 }
 
-/// Kinds of failures that are told apart; further ones are counted together.
-const REASONS_MAX: usize = 20;
+/// Failures are grouped into at most this many kinds; the rest are counted together.
+const FAILURE_KINDS_MAX: usize = 20;
 
 impl Outcome {
-    pub(super) fn new(failures: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn new(failures: Option<&Path>) -> Result<Self, Failure> {
         let open = |path: &Path| {
             let file = OpenOptions::new().create(true).append(true).open(path);
             file.map(Mutex::new).map_err(|error| {
@@ -66,7 +69,7 @@ impl Outcome {
             bytes: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
-            reasons: Mutex::new(BTreeMap::new()),
+            failure_kinds: Mutex::new(BTreeMap::new()),
             failures_file: failures.map(open).transpose()?,
             stopped: AtomicBool::new(false),
             stop: Notify::new(),
@@ -75,25 +78,25 @@ impl Outcome {
         })
     }
 
-    pub(super) fn done(&self, items: u64, bytes: u64) {
+    pub(crate) fn done(&self, items: u64, bytes: u64) {
         self.items.fetch_add(items, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes a record that is given up. Goes on, unless that cannot even be written down.
-    pub(super) fn fail(&self, failed: &Failed<'_>) {
+    /// Counts a record that is given up and logs it to the failures file. Stops the transfer if that file fails.
+    pub(crate) fn fail(&self, failed: &FailedRecord<'_>) {
         self.failed.fetch_add(1, Ordering::Relaxed);
-        // Reasons of one kind differ in names and values; the kind is what counts.
+        // Messages of one kind differ in the names and values they quote; group by what precedes the first quote.
         let kind: String =
             failed.reason.chars().take_while(|c| !matches!(c, '"' | '\'' | '[')).take(60).collect();
-        let mut reasons = self.reasons.lock();
+        let mut reasons = self.failure_kinds.lock();
         let key = (failed.status, failed.substatus, kind);
-        let key = if reasons.len() >= REASONS_MAX && !reasons.contains_key(&key) {
+        let key = if reasons.len() >= FAILURE_KINDS_MAX && !reasons.contains_key(&key) {
             (0, 0, String::new())
         } else {
             key
         };
-        let reason = reasons.entry(key).or_insert_with(|| Reason {
+        let reason = reasons.entry(key).or_insert_with(|| FailureKind {
             count: 0,
             example: failed.record.to_owned(),
             text: failed.reason.to_owned(),
@@ -108,23 +111,23 @@ impl Outcome {
         }
     }
 
-    /// Ends the transfer, for the first reason that is given.
-    pub(super) fn stop_because(&self, failure: Failure) {
+    /// Stops the transfer. The first failure is the one that is reported.
+    pub(crate) fn stop_because(&self, failure: Failure) {
         self.why.lock().get_or_insert(failure);
         self.stop();
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.stop.notify_waiters();
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Waits until the transfer is stopped.
-    pub(super) async fn until_stopped(&self) {
+    /// Resolves once the transfer is stopped.
+    pub(crate) async fn until_stopped(&self) {
         loop {
             let notified = self.stop.notified();
             if self.is_stopped() {
@@ -134,16 +137,16 @@ impl Outcome {
         }
     }
 
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
 
-    pub(super) fn take_reason(&self) -> Option<Failure> {
+    pub(crate) fn take_reason(&self) -> Option<Failure> {
         self.why.lock().take()
     }
 }
 
-fn failure_line(failed: &Failed<'_>) -> String {
+fn failure_line(failed: &FailedRecord<'_>) -> String {
     let mut object = Object::new();
     object.set("record", Value::from(failed.record));
     if failed.status != 0 {
@@ -154,7 +157,7 @@ fn failure_line(failed: &Failed<'_>) -> String {
     }
     object.set("reason", Value::from(failed.reason));
     let mut line = Value::from(object).to_json();
-    // The item as it was, so that it can be mended and imported again.
+    // The item as it was, so that it can be fixed and imported again.
     if let Some(item) = failed.item.and_then(|item| std::str::from_utf8(item).ok()) {
         line.pop();
         line.push_str(",\"item\":");
@@ -165,8 +168,8 @@ fn failure_line(failed: &Failed<'_>) -> String {
     line
 }
 
-/// Writes JSON without the white space between its parts, so that it fits on a line.
-pub(super) fn compact(json: &str, out: &mut String) {
+/// Appends JSON without the white space between tokens, so that it fits on one line. Does not parse it.
+pub(crate) fn compact(json: &str, out: &mut String) {
     let (mut in_string, mut escaped, mut copied) = (false, false, 0);
     for (at, byte) in json.bytes().enumerate() {
         if in_string {
@@ -186,19 +189,19 @@ pub(super) fn compact(json: &str, out: &mut String) {
     out.push_str(&json[copied..]);
 }
 
-/// How the transfer is called in the summary.
-pub(super) struct Summary<'a> {
-    pub(super) verb: &'static str,
-    pub(super) what: String,
-    pub(super) complete: bool,
-    pub(super) checkpoint: Option<&'a PathBuf>,
-    pub(super) clients: &'a [&'a Client],
-    /// Why it was stopped, if it was; people are told on standard error.
-    pub(super) error: Option<&'a str>,
+/// What the summary says besides the counters.
+pub(crate) struct Summary<'a> {
+    pub(crate) verb: &'static str,
+    pub(crate) what: String,
+    pub(crate) complete: bool,
+    pub(crate) checkpoint: Option<&'a PathBuf>,
+    pub(crate) clients: &'a [&'a Client],
+    /// Why it was stopped, for the JSON summary; in text mode the error goes to standard error.
+    pub(crate) error: Option<&'a str>,
 }
 
 impl Summary<'_> {
-    pub(super) fn write(&self, outcome: &Outcome, output: Output) -> String {
+    pub(crate) fn write(&self, outcome: &Outcome, output: Output) -> String {
         match output {
             Output::Json => self.json(outcome),
             Output::Text => self.text(outcome),
@@ -209,7 +212,7 @@ impl Summary<'_> {
         self.clients.iter().map(|client| figure(client).load(Ordering::Relaxed)).sum()
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    #[expect(clippy::cast_precision_loss, reason = "rounded for display")]
     fn text(&self, outcome: &Outcome) -> String {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let (items, bytes, seconds) = (load(&outcome.items), load(&outcome.bytes), outcome.seconds());
@@ -219,30 +222,34 @@ impl Summary<'_> {
             text.push('\n');
         };
         line(format_args!(
-            "{} {items} items ({}) {} in {seconds:.1} s: {:.0} items/s, {}/s.",
+            "{} {} ({}) {} in {seconds:.1} s: {:.0} items/s, {}/s.",
             self.verb,
-            size(bytes as f64),
+            count(items, "item"),
+            byte_size(bytes as f64),
             self.what,
             items as f64 / seconds.max(0.001),
-            size(bytes as f64 / seconds.max(0.001)),
+            byte_size(bytes as f64 / seconds.max(0.001)),
         ));
         if load(&outcome.skipped) > 0 {
-            line(format_args!("Before     {} records were done by an earlier run", load(&outcome.skipped)));
+            line(format_args!(
+                "Skipped    {} completed by an earlier run",
+                count(load(&outcome.skipped), "record")
+            ));
         }
         line(format_args!(
             "Charge     {:.2} RU",
             self.sum(|client| &client.statistics.charge) as f64 / 100.0
         ));
         line(format_args!(
-            "Waited     {} times because of throttling (429), {} attempts after other faults",
+            "Retries    {} throttled (429), {} after other errors",
             self.sum(|client| &client.statistics.throttled),
             self.sum(|client| &client.statistics.retried)
         ));
         if let Some(memory) = peak_memory() {
-            line(format_args!("Memory     {} at most", size(memory as f64)));
+            line(format_args!("Memory     {} peak", byte_size(memory as f64)));
         }
         line(format_args!("Failed     {}", load(&outcome.failed)));
-        for ((status, substatus, _), reason) in outcome.reasons.lock().iter() {
+        for ((status, substatus, _), reason) in outcome.failure_kinds.lock().iter() {
             let code = match (status, substatus) {
                 (0, _) => "not sent".to_owned(),
                 (status, 0) => status.to_string(),
@@ -253,18 +260,18 @@ impl Summary<'_> {
         if !self.complete {
             match self.checkpoint {
                 Some(path) => line(format_args!(
-                    "Not complete. The same command goes on from the checkpoint {}.",
+                    "Incomplete; run the same command again to resume from the checkpoint {}.",
                     path.display()
                 )),
-                None => line(format_args!("Not complete. The same command begins again.")),
+                None => line(format_args!("Incomplete; run the same command again to start over.")),
             }
         }
         text
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    #[expect(clippy::cast_precision_loss, reason = "rounded for display")]
     fn json(&self, outcome: &Outcome) -> String {
-        let count = |figure: u64| Value::from(i64::try_from(figure).unwrap_or(i64::MAX));
+        let number = |figure: u64| Value::from(i64::try_from(figure).unwrap_or(i64::MAX));
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let seconds = outcome.seconds();
         let mut object = Object::new();
@@ -272,24 +279,24 @@ impl Summary<'_> {
         if let Some(error) = self.error {
             object.set("error", Value::from(error));
         }
-        object.set("items", count(load(&outcome.items)));
-        object.set("bytes", count(load(&outcome.bytes)));
+        object.set("items", number(load(&outcome.items)));
+        object.set("bytes", number(load(&outcome.bytes)));
         object.set("seconds", Value::from((seconds * 1000.0).round() / 1000.0));
         let rate = load(&outcome.items) as f64 / seconds.max(0.001);
         object.set("itemsPerSecond", Value::from(rate.round()));
-        object.set("doneBefore", count(load(&outcome.skipped)));
+        object.set("doneBefore", number(load(&outcome.skipped)));
         let charge = self.sum(|client| &client.statistics.charge) as f64 / 100.0;
         object.set("requestUnits", Value::from(charge));
-        object.set("throttled", count(self.sum(|client| &client.statistics.throttled)));
-        object.set("retried", count(self.sum(|client| &client.statistics.retried)));
+        object.set("throttled", number(self.sum(|client| &client.statistics.throttled)));
+        object.set("retried", number(self.sum(|client| &client.statistics.retried)));
         if let Some(memory) = peak_memory() {
-            object.set("memoryBytesMax", count(memory));
+            object.set("memoryBytesMax", number(memory));
         }
-        object.set("failed", count(load(&outcome.failed)));
-        let reasons = outcome.reasons.lock();
+        object.set("failed", number(load(&outcome.failed)));
+        let reasons = outcome.failure_kinds.lock();
         let rows = reasons.iter().map(|((status, substatus, _), reason)| {
             let mut row = Object::new();
-            row.set("count", count(reason.count));
+            row.set("count", number(reason.count));
             row.set("status", Value::from(i64::from(*status)));
             row.set("substatus", Value::from(i64::from(*substatus)));
             row.set("reason", Value::from(reason.text.as_str()));
@@ -301,16 +308,7 @@ impl Summary<'_> {
     }
 }
 
-/// Bytes with a unit, for people.
-pub(super) fn size(bytes: f64) -> String {
-    match bytes {
-        bytes if bytes >= 1e9 => format!("{:.2} GB", bytes / 1e9),
-        bytes if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
-        bytes => format!("{:.1} kB", bytes / 1e3),
-    }
-}
-
-/// The most memory that this process has had, where the system tells.
+/// The peak resident memory of this process, where the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -322,21 +320,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_fits_on_a_line() {
+    fn compact_json_fits_on_one_line() {
         let mut out = String::new();
         compact("{\n  \"a b\" : [1,\t2], \"c\\\" \" : \"x\ty\" }", &mut out);
         assert_eq!(out, "{\"a b\":[1,2],\"c\\\" \":\"x\ty\"}");
     }
 
     #[test]
-    fn failures_are_counted_by_kind_and_written_down() {
+    fn failures_are_grouped_by_kind_and_logged() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let outcome = Outcome::new(Some(file.path())).ok().unwrap();
         for (record, name) in [("1", "a"), ("2", "b")] {
             let reason = format!("The property '{name}' is wrong.");
-            outcome.fail(&Failed { status: 400, substatus: 0, reason: &reason, record, item: Some(b"{ }") });
+            outcome.fail(&FailedRecord {
+                status: 400,
+                substatus: 0,
+                reason: &reason,
+                record,
+                item: Some(b"{ }"),
+            });
         }
-        outcome.fail(&Failed { status: 0, substatus: 0, reason: "no JSON", record: "3", item: None });
+        outcome.fail(&FailedRecord {
+            status: 0,
+            substatus: 0,
+            reason: "not valid JSON",
+            record: "3",
+            item: None,
+        });
         let summary = Summary {
             verb: "Imported",
             what: "x".to_owned(),
@@ -347,7 +357,7 @@ mod tests {
         };
         let text = summary.write(&outcome, Output::Text);
         assert!(text.contains("2  400: The property 'a' is wrong. (first: 1)"), "{text}");
-        assert!(text.contains("1  not sent: no JSON (first: 3)"), "{text}");
+        assert!(text.contains("1  not sent: not valid JSON (first: 3)"), "{text}");
         let lines = std::fs::read_to_string(file.path()).unwrap();
         let first = lines.lines().next().unwrap();
         assert_eq!(first, r#"{"record":"1","status":400,"reason":"The property 'a' is wrong.","item":{}}"#);

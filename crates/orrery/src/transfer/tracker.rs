@@ -1,72 +1,78 @@
-//! What is done for certain, although pieces finish in any order.
+//! Which positions a transfer has reached for certain, although requests finish in any order.
 //!
-//! Work is handed out in chunks, lane by lane; a chunk is done when all its records are. The position behind a
-//! chunk is reached when it and all before it in its lane are done: that is what a checkpoint may hold.
+//! Work is handed out in chunks, lane by lane; a chunk is done when all its records are settled. The position after a
+//! chunk is reached once that chunk and all earlier ones of its lane are done. Only such positions may go into a
+//! checkpoint: resuming there loses nothing and repeats at most the chunks that were open.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// One record's part in a chunk.
+/// Identifies the chunk that a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     lane: u64,
     chunk: u64,
 }
 
-pub(super) struct Tracker<P> {
+/// Progress of all lanes, with positions of type `P`.
+pub(crate) struct Tracker<P> {
     lanes: Mutex<BTreeMap<u64, LaneState<P>>>,
     changed: Notify,
 }
 
 struct LaneState<P> {
     reached: P,
-    /// Chunks that are not behind the position, oldest first.
-    open: VecDeque<Chunk<P>>,
-    /// The number of the oldest one.
+    /// Chunks after the position, oldest first.
+    open: VecDeque<OpenChunk<P>>,
+    /// The number of the oldest open chunk.
     first: u64,
 }
 
-struct Chunk<P> {
+struct OpenChunk<P> {
     records_left: usize,
     position_after: P,
 }
 
 impl<P: Clone> Tracker<P> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { lanes: Mutex::new(BTreeMap::new()), changed: Notify::new() }
     }
 
-    /// Begins a lane at a position.
-    pub(super) fn add(&self, lane: u64, position: P) {
+    /// Adds a lane that starts at a position.
+    pub(crate) fn add(&self, lane: u64, position: P) {
         let state = LaneState { reached: position, open: VecDeque::new(), first: 0 };
         self.lanes.lock().insert(lane, state);
     }
 
-    /// Replaces a lane of which nothing is open by others, in one step.
-    pub(super) fn replace(&self, lane: u64, by: Vec<(u64, P)>) {
+    /// Atomically replaces a lane without open chunks by others, so that no checkpoint sees neither or both.
+    pub(crate) fn replace(&self, lane: u64, by: Vec<(u64, P)>) {
         let mut lanes = self.lanes.lock();
-        lanes.remove(&lane);
+        let replaced = lanes.remove(&lane);
+        assert!(
+            replaced.is_some_and(|state| state.open.is_empty()),
+            "a lane is replaced only after everything read from it is settled"
+        );
         for (lane, position) in by {
             lanes.insert(lane, LaneState { reached: position, open: VecDeque::new(), first: 0 });
         }
     }
 
-    /// Hands out the next chunk of a lane; each of its records is settled with the ticket.
-    pub(super) fn begin(&self, lane: u64, records: usize, position_after: P) -> Ticket {
+    /// Opens the next chunk of a lane. Each of its records must be settled with the ticket.
+    pub(crate) fn begin(&self, lane: u64, records: usize, position_after: P) -> Ticket {
         let mut lanes = self.lanes.lock();
-        let state = lanes.get_mut(&lane).expect("the lane was added");
+        let state = lanes.get_mut(&lane).expect("a chunk is opened only in a lane that was added");
         let chunk = state.first + state.open.len() as u64;
-        state.open.push_back(Chunk { records_left: records, position_after });
+        state.open.push_back(OpenChunk { records_left: records, position_after });
         state.advance();
         drop(lanes);
         self.changed.notify_waiters();
         Ticket { lane, chunk }
     }
 
-    /// One record of the chunk is done.
-    pub(super) fn settle(&self, ticket: Ticket) {
+    /// One record of the chunk is written or given up.
+    pub(crate) fn settle(&self, ticket: Ticket) {
         let mut lanes = self.lanes.lock();
         let Some(state) = lanes.get_mut(&ticket.lane) else { return };
         let at = ticket.chunk.checked_sub(state.first).and_then(|at| usize::try_from(at).ok());
@@ -80,13 +86,13 @@ impl<P: Clone> Tracker<P> {
         }
     }
 
-    /// The position of every lane.
-    pub(super) fn reached(&self) -> Vec<P> {
+    /// The position reached in every lane.
+    pub(crate) fn reached(&self) -> Vec<P> {
         self.lanes.lock().values().map(|state| state.reached.clone()).collect()
     }
 
-    /// Waits until nothing of a lane is open.
-    pub(super) async fn drained(&self, lane: u64) {
+    /// Waits until a lane has no open chunks.
+    pub(crate) async fn drained(&self, lane: u64) {
         loop {
             let changed = self.changed.notified();
             if self.lanes.lock().get(&lane).is_none_or(|state| state.open.is_empty()) {
@@ -100,7 +106,7 @@ impl<P: Clone> Tracker<P> {
 impl<P> LaneState<P> {
     fn advance(&mut self) {
         while self.open.front().is_some_and(|chunk| chunk.records_left == 0) {
-            let chunk = self.open.pop_front().expect("it was looked at");
+            let chunk = self.open.pop_front().expect("the loop condition saw it");
             self.reached = chunk.position_after;
             self.first += 1;
         }
@@ -112,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_reached_when_everything_before_it_is_done() {
+    fn a_position_is_reached_once_all_earlier_chunks_are_settled() {
         let tracker = Tracker::new();
         tracker.add(0, 0);
         let first = tracker.begin(0, 2, 2);
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_is_drained_when_nothing_is_open() {
+    async fn a_lane_is_drained_once_no_chunk_is_open() {
         let tracker = std::sync::Arc::new(Tracker::new());
         tracker.add(5, "a");
         let ticket = tracker.begin(5, 1, "b");

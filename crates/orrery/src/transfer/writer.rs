@@ -1,9 +1,9 @@
-//! Writing items: upserts gathered by physical partition, many at once, with a bounded number of requests
-//! under way.
+//! Writing items: upserts batched by physical partition, with a bounded number of requests in flight.
 //!
-//! Every item ends up settled with its ticket: written, or given up with a reason. Whatever can pass by itself
-//! (throttling, splits, faults of the network) is tried again first. What cannot get better (a wrong key, a
-//! container that is gone, a server that stays away) stops the whole transfer, unsettled.
+//! Every item ends up settled with its ticket: written, or given up with a reason. Transient failures (throttling,
+//! splits, network errors) are retried first. A failure that every further item would share (a wrong key, a deleted
+//! container, an unreachable server) stops the whole transfer and leaves its items unsettled, so that a checkpoint does
+//! not skip them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,95 +11,97 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orrery_db::SystemEnv;
+use orrery_env::SystemEnv;
 use orrery_model::value::write_json_string;
 use parking_lot::RwLock;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::outcome::{Failed, Outcome};
-use super::target::Prepared;
+use super::item::PreparedItem;
+use super::outcome::{FailedRecord, Outcome};
 use super::tracker::Ticket;
-use crate::client::feed::{Place, Range, ascii_json, range_of};
-use crate::client::{Answer, Client, Request};
+use crate::client::{Client, ContainerPath, PartitionRange, Request, Response, ascii_json, range_of};
 use crate::failure::Failure;
 
-/// A request is sent when it has this many bytes; larger items travel alone.
+/// A batch is sent when it reaches this size; larger items are sent alone.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// What may wait in unfinished batches, all together.
+/// The total size of incomplete batches.
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// How often single operations of batches are tried again without any success in between.
-const ROUNDS_MAX: u32 = 200;
+/// Consecutive retries of a batch that make no progress.
+const RETRIES_MAX: u32 = 200;
 
-/// An item on its way.
-pub(super) struct Item {
-    pub(super) ticket: Ticket,
-    /// Its number in the input; 0 if it has none.
-    pub(super) record: u64,
-    pub(super) prepared: Prepared,
+/// An item to be written, and the chunk it belongs to.
+pub(crate) struct PendingItem {
+    pub(crate) ticket: Ticket,
+    /// Its number in the input; 0 if it did not come from a file.
+    pub(crate) record: u64,
+    pub(crate) prepared: PreparedItem,
 }
 
-impl Item {
+impl PendingItem {
     fn name(&self) -> String {
         if self.record > 0 { self.record.to_string() } else { self.prepared.id.clone() }
     }
 }
 
 /// Called for every item that is written or given up.
-pub(super) type Settle = Arc<dyn Fn(Ticket) + Send + Sync>;
+pub(crate) type Settle = Arc<dyn Fn(Ticket) + Send + Sync>;
 
-pub(super) struct Writer {
+/// Batches items and sends them.
+pub(crate) struct ItemWriter {
     shared: Arc<Shared>,
-    /// Unfinished batches by range, with their bytes.
-    waiting: HashMap<usize, (Vec<Item>, usize)>,
+    /// Incomplete batches by range, with their size.
+    waiting: HashMap<usize, (Vec<PendingItem>, usize)>,
     waiting_bytes: usize,
     requests: Arc<Semaphore>,
     tasks: JoinSet<()>,
 }
 
+/// What the requests in flight share.
 struct Shared {
     client: Arc<Client>,
-    place: Place,
-    ranges: RwLock<Arc<Vec<Range>>>,
+    container: ContainerPath,
+    ranges: RwLock<Arc<Vec<PartitionRange>>>,
     outcome: Arc<Outcome>,
     settle: Settle,
     batch_items: usize,
 }
 
-pub(super) struct WriterOptions {
-    pub(super) batch_items: u16,
-    pub(super) concurrency: u16,
+/// Batch size and concurrency of an [`ItemWriter`].
+pub(crate) struct BatchLimits {
+    pub(crate) batch_items: u16,
+    pub(crate) concurrency: u16,
 }
 
-impl Writer {
-    pub(super) async fn open(
+impl ItemWriter {
+    pub(crate) async fn open(
         client: Arc<Client>,
-        place: &Place,
+        container: &ContainerPath,
         outcome: Arc<Outcome>,
         settle: Settle,
-        options: &WriterOptions,
+        limits: &BatchLimits,
     ) -> Result<Self, Failure> {
-        let ranges = client.read_ranges(&SystemEnv, place).await?;
+        let ranges = client.read_ranges(&SystemEnv, container).await?;
         let shared = Shared {
             client,
-            place: place.clone(),
+            container: container.clone(),
             ranges: RwLock::new(Arc::new(ranges)),
             outcome,
             settle,
-            batch_items: options.batch_items.into(),
+            batch_items: limits.batch_items.into(),
         };
         Ok(Self {
             shared: Arc::new(shared),
             waiting: HashMap::new(),
             waiting_bytes: 0,
-            requests: Arc::new(Semaphore::new(options.concurrency.into())),
+            requests: Arc::new(Semaphore::new(limits.concurrency.into())),
             tasks: JoinSet::new(),
         })
     }
 
-    /// Takes an item; waits while too many requests are under way.
-    pub(super) async fn write(&mut self, item: Item) {
+    /// Accepts an item; waits while too many requests are in flight.
+    pub(crate) async fn write(&mut self, item: PendingItem) {
         let bytes = item.prepared.body.len();
         if self.shared.batch_items == 1 || bytes > BATCH_BYTES_MAX / 2 {
             return self.send(vec![item]).await;
@@ -129,15 +131,15 @@ impl Writer {
         }
     }
 
-    /// Sends what waits for company.
-    pub(super) async fn flush(&mut self) {
+    /// Sends all incomplete batches.
+    pub(crate) async fn flush(&mut self) {
         let ranges: Vec<usize> = self.waiting.keys().copied().collect();
         for range in ranges {
             self.flush_range(range).await;
         }
     }
 
-    async fn send(&mut self, items: Vec<Item>) {
+    async fn send(&mut self, items: Vec<PendingItem>) {
         let requests = Arc::clone(&self.requests);
         let permit = tokio::select! {
             permit = requests.acquire_owned() => permit.expect("the semaphore is never closed"),
@@ -149,154 +151,154 @@ impl Writer {
             let outcome = Arc::clone(&shared.outcome);
             tokio::select! {
                 () = shared.write_all(items) => {}
-                // Requests under way are given a moment by the caller, not here: unsettled items are written again.
+                // Cancelled requests leave their items unsettled; a resumed run writes them again.
                 () = outcome.until_stopped() => {}
             }
             drop(permit);
         });
     }
 
-    /// Sends the rest and waits for everything.
-    pub(super) async fn finish(mut self) {
+    /// Sends the rest and waits for all requests.
+    pub(crate) async fn finish(mut self) {
         self.flush().await;
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// What became of a batch.
-enum Step {
+/// What to do after a request.
+enum NextStep {
     Done,
-    /// These again, after a pause.
-    Again(Vec<Item>, Duration),
-    /// These, by the ranges of now.
-    Regroup(Vec<Item>),
-    /// These in smaller batches.
-    Smaller(Vec<Item>),
+    /// Retry these after a delay.
+    Retry(Vec<PendingItem>, Duration),
+    /// The ranges changed: batch these again by the current ranges.
+    Regroup(Vec<PendingItem>),
+    /// Retry these in smaller batches.
+    Bisect(Vec<PendingItem>),
     Stop(Failure),
 }
 
 impl Shared {
-    async fn write_all(&self, items: Vec<Item>) {
+    async fn write_all(&self, items: Vec<PendingItem>) {
         let mut queue = vec![items];
-        let mut rounds = 0;
+        let mut retries = 0;
         while let Some(items) = queue.pop() {
             let before = items.len();
             let step = if before == 1 { self.write_one(items).await } else { self.write_batch(items).await };
             match step {
-                Step::Done => rounds = 0,
-                Step::Again(items, pause) => {
-                    rounds = if items.len() < before { 0 } else { rounds + 1 };
-                    if rounds > ROUNDS_MAX {
+                NextStep::Done => retries = 0,
+                NextStep::Retry(items, pause) => {
+                    retries = if items.len() < before { 0 } else { retries + 1 };
+                    if retries > RETRIES_MAX {
                         for item in &items {
-                            self.give_up(item, 429, 0, "the server kept telling to try again later");
+                            self.give_up(item, 429, 0, "still throttled after all retries");
                         }
                         continue;
                     }
                     tokio::time::sleep(pause).await;
                     queue.push(items);
                 }
-                Step::Regroup(items) => {
-                    rounds += 1;
-                    if rounds > ROUNDS_MAX {
+                NextStep::Regroup(items) => {
+                    retries += 1;
+                    if retries > RETRIES_MAX {
                         for item in &items {
-                            self.give_up(item, 410, 1002, "the partitions kept changing");
+                            self.give_up(item, 410, 1002, "the partitions kept changing during all retries");
                         }
                         continue;
                     }
-                    match self.client.read_ranges(&SystemEnv, &self.place).await {
+                    match self.client.read_ranges(&SystemEnv, &self.container).await {
                         Ok(ranges) => *self.ranges.write() = Arc::new(ranges),
                         Err(failure) => return self.outcome.stop_because(failure),
                     }
                     queue.extend(self.grouped(items));
                 }
-                Step::Smaller(mut items) => {
+                NextStep::Bisect(mut items) => {
                     let rest = items.split_off(items.len() / 2);
                     queue.extend([items, rest]);
                 }
-                Step::Stop(failure) => return self.outcome.stop_because(failure),
+                NextStep::Stop(failure) => return self.outcome.stop_because(failure),
             }
         }
     }
 
-    fn grouped(&self, items: Vec<Item>) -> Vec<Vec<Item>> {
+    fn grouped(&self, items: Vec<PendingItem>) -> Vec<Vec<PendingItem>> {
         let ranges = Arc::clone(&self.ranges.read());
-        let mut groups: HashMap<usize, Vec<Item>> = HashMap::new();
+        let mut groups: HashMap<usize, Vec<PendingItem>> = HashMap::new();
         for item in items {
             groups.entry(range_of(&ranges, &item.prepared.effective)).or_default().push(item);
         }
         groups.into_values().collect()
     }
 
-    fn settle_written(&self, item: &Item) {
+    fn settle_written(&self, item: &PendingItem) {
         self.outcome.done(1, item.prepared.body.len() as u64);
         (self.settle)(item.ticket);
     }
 
-    fn give_up(&self, item: &Item, status: u16, substatus: u32, reason: &str) {
+    fn give_up(&self, item: &PendingItem, status: u16, substatus: u32, reason: &str) {
         let body = &item.prepared.body;
         let name = item.name();
-        self.outcome.fail(&Failed { status, substatus, reason, record: &name, item: Some(body) });
+        self.outcome.fail(&FailedRecord { status, substatus, reason, record: &name, item: Some(body) });
         (self.settle)(item.ticket);
     }
 
-    async fn write_one(&self, items: Vec<Item>) -> Step {
-        let Some(item) = items.first() else { return Step::Done };
-        let request = Request::post(self.place.items_path(), item.prepared.body.clone())
+    async fn write_one(&self, items: Vec<PendingItem>) -> NextStep {
+        let Some(item) = items.first() else { return NextStep::Done };
+        let request = Request::post(self.container.items_path(), item.prepared.body.clone())
             .with("x-ms-documentdb-is-upsert", "True")
             .with("prefer", "return=minimal")
             .with("x-ms-documentdb-partitionkey", &ascii_json(&item.prepared.key));
-        let answer = match self.client.ask(&SystemEnv, &request).await {
-            Ok(answer) => answer,
-            Err(failure) => return Step::Stop(failure),
+        let response = match self.client.send(&SystemEnv, &request).await {
+            Ok(response) => response,
+            Err(failure) => return NextStep::Stop(failure),
         };
-        if answer.is_success() {
+        if response.is_success() {
             self.settle_written(item);
-            return Step::Done;
+            return NextStep::Done;
         }
-        if let Some(failure) = self.hopeless(&answer) {
-            return Step::Stop(failure);
+        if let Some(failure) = self.fatal(&response) {
+            return NextStep::Stop(failure);
         }
-        if answer.status == 429 {
-            return Step::Again(items, Duration::from_secs(1));
+        if response.status == 429 {
+            return NextStep::Retry(items, Duration::from_secs(1));
         }
-        self.give_up(item, answer.status, answer.substatus(), &answer.message());
-        Step::Done
+        self.give_up(item, response.status, response.substatus(), &response.message());
+        NextStep::Done
     }
 
-    async fn write_batch(&self, items: Vec<Item>) -> Step {
+    async fn write_batch(&self, items: Vec<PendingItem>) -> NextStep {
         let ranges = Arc::clone(&self.ranges.read());
-        let Some(first) = items.first() else { return Step::Done };
+        let Some(first) = items.first() else { return NextStep::Done };
         let range = &ranges[range_of(&ranges, &first.prepared.effective)];
-        let request = Request::post(self.place.items_path(), batch_body(&items))
+        let request = Request::post(self.container.items_path(), batch_body(&items))
             .with("x-ms-cosmos-is-batch-request", "True")
             .with("x-ms-cosmos-batch-atomic", "False")
             .with("x-ms-cosmos-batch-continue-on-error", "True")
             .with("prefer", "return=minimal")
             .with("x-ms-documentdb-partitionkeyrangeid", &range.id);
-        let answer = match self.client.ask(&SystemEnv, &request).await {
-            Ok(answer) => answer,
-            Err(failure) => return Step::Stop(failure),
+        let response = match self.client.send(&SystemEnv, &request).await {
+            Ok(response) => response,
+            Err(failure) => return NextStep::Stop(failure),
         };
-        if answer.is_range_gone() {
-            return Step::Regroup(items);
+        if response.is_range_gone() {
+            return NextStep::Regroup(items);
         }
-        if let Some(failure) = self.hopeless(&answer) {
-            return Step::Stop(failure);
+        if let Some(failure) = self.fatal(&response) {
+            return NextStep::Stop(failure);
         }
-        match answer.status {
+        match response.status {
             200..300 => {}
-            429 => return Step::Again(items, Duration::from_secs(1)),
-            // One item spoils the others, or together they are too large: smaller requests tell which.
-            _ => return Step::Smaller(items),
+            429 => return NextStep::Retry(items, Duration::from_secs(1)),
+            // One bad item fails the whole request, or together they are too large: bisect to find it.
+            _ => return NextStep::Bisect(items),
         }
-        match serde_json::from_slice::<Vec<Row>>(&answer.body) {
-            Ok(rows) if rows.len() == items.len() => self.sort_out(items, &rows),
-            _ => Step::Stop(Failure::refused("the server's answer to a batch cannot be understood")),
+        match serde_json::from_slice::<Vec<OperationResult>>(&response.body) {
+            Ok(rows) if rows.len() == items.len() => self.settle_batch(items, &rows),
+            _ => NextStep::Stop(Failure::refused("the server's response to a batch cannot be parsed")),
         }
     }
 
-    /// Settles what is decided and gathers what is not.
-    fn sort_out(&self, items: Vec<Item>, rows: &[Row]) -> Step {
+    /// Settles the items that succeeded or failed for good; returns the others.
+    fn settle_batch(&self, items: Vec<PendingItem>, rows: &[OperationResult]) -> NextStep {
         let (mut again, mut gone) = (Vec::new(), Vec::new());
         let mut pause = Duration::ZERO;
         let mut throttled = 0;
@@ -314,7 +316,7 @@ impl Shared {
                     again.push(item);
                 }
                 (status, substatus) => {
-                    let reason = row.message.as_deref().unwrap_or("no reason was given");
+                    let reason = row.message.as_deref().unwrap_or("no reason given");
                     self.give_up(&item, status, substatus, reason);
                 }
             }
@@ -323,30 +325,33 @@ impl Shared {
             self.client.statistics.throttled.fetch_add(1, Ordering::Relaxed);
         }
         if gone.is_empty() {
-            return if again.is_empty() { Step::Done } else { Step::Again(again, pause) };
+            return if again.is_empty() { NextStep::Done } else { NextStep::Retry(again, pause) };
         }
         gone.extend(again);
-        Step::Regroup(gone)
+        NextStep::Regroup(gone)
     }
 
-    /// An answer that will be the same for every item.
-    fn hopeless(&self, answer: &Answer) -> Option<Failure> {
-        let is_hopeless = match answer.status {
+    /// A failure that every further item would share.
+    fn fatal(&self, response: &Response) -> Option<Failure> {
+        let is_fatal = match response.status {
             401 | 404 | 405 | 501 => true,
-            // Other refusals of this kind are about one item: its key is full.
-            403 => answer.substatus() == 0,
+            // With a sub-status it concerns one item: its logical partition is full.
+            403 => response.substatus() == 0,
             _ => false,
         };
-        is_hopeless.then(|| {
-            let reason = answer.message();
-            Failure::refused(format!("writing to {} was refused ({}): {reason}", self.place, answer.status))
+        is_fatal.then(|| {
+            let reason = response.message();
+            Failure::refused(format!(
+                "writing to {} was refused ({}): {reason}",
+                self.container, response.status
+            ))
         })
     }
 }
 
-/// One operation's result.
+/// The result of one operation of a batch.
 #[derive(Deserialize)]
-struct Row {
+struct OperationResult {
     #[serde(rename = "statusCode")]
     status: u16,
     #[serde(rename = "subStatusCode", default)]
@@ -356,7 +361,7 @@ struct Row {
     message: Option<String>,
 }
 
-fn batch_body(items: &[Item]) -> Bytes {
+fn batch_body(items: &[PendingItem]) -> Bytes {
     let length = items.iter().map(|item| item.prepared.body.len() + item.prepared.key.len() + 80).sum();
     let mut body = Vec::with_capacity(length);
     body.push(b'[');

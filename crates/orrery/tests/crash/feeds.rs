@@ -1,21 +1,21 @@
-//! Readers of the change feed who outlive the server: after every crash they go on where they were, and have then
-//! seen every acknowledged version in order, and the last version of every item.
+//! Readers of the change feed that outlive the server: after every crash they resume, and must have seen every acknowledged
+//! version in order, and the last version of every item.
 
 use std::collections::BTreeMap;
 
 use orrery_model::Value;
 
-use crate::client::Client;
-use crate::windows::{ALL_VERSIONS, Window, from_now, read};
-use crate::writer::{Place, Version, Writer};
+use crate::common::Client;
+use crate::common::windows::{ALL_VERSIONS, Window, from_now, read};
+use crate::writer::{ItemKey, Version, Writer};
 
-/// A reader of all versions: windows of effective keys, each with its position.
-pub struct Reader {
+/// A reader of all versions and deletes.
+pub struct FeedReader {
     windows: Vec<Window>,
-    seen: BTreeMap<Place, Vec<Option<u64>>>,
+    seen: BTreeMap<ItemKey, Vec<Option<u64>>>,
 }
 
-impl Reader {
+impl FeedReader {
     pub fn new() -> Self {
         Self { windows: from_now(), seen: BTreeMap::new() }
     }
@@ -38,20 +38,20 @@ impl Reader {
         for writer in writers {
             for (place, history) in &writer.history {
                 let seen = self.seen.get(place).map(Vec::as_slice).unwrap_or_default();
-                // What was purged is removed in the background, some time later.
+                // Items deleted by partition key are removed in the background, some time later.
                 let unswept =
                     history.split_last().filter(|(last, _)| last.is_none() && writer.purged.contains(place));
                 let is_whole = seen == history || unswept.is_some_and(|(_, before)| seen == before);
-                assert!(is_whole, "{context}: {place:?} was {history:?} and is told as {seen:?}");
+                assert!(is_whole, "{context}: {place:?}: wrote {history:?}, the feed has {seen:?}");
                 count += 1;
             }
         }
-        assert_eq!(self.seen.len(), count, "{context}: the feed tells of items that nobody wrote");
+        assert_eq!(self.seen.len(), count, "{context}: the feed has items that nobody wrote");
     }
 }
 
 /// The latest versions, from the beginning: each item once.
-pub fn latest(client: &mut Client, context: &str) -> BTreeMap<Place, Version> {
+pub fn latest(client: &mut Client, context: &str) -> BTreeMap<ItemKey, Version> {
     let whole = vec![(String::new(), "FF".into(), String::new())];
     let mut found = BTreeMap::new();
     for item in read(client, whole, &[("a-im", "Incremental Feed")], &mut Vec::new()) {

@@ -1,17 +1,14 @@
-//! The product under `kill -9`: writers speak HTTP to the real binary, it dies at random moments, and after each
-//! restart everything that was acknowledged must be there, whole and consistent, and readers of the change feed have
-//! missed nothing.
+//! The server under `kill -9`: it dies at random moments while writers use it over HTTP. After each restart everything
+//! acknowledged must be there, whole and consistent, and readers of the change feed must have missed nothing.
 //!
-//! Three rounds, or `ORRERY_SOAK_ROUNDS`. The moments come from a seed, which is printed and can be given as
-//! `ORRERY_SEED`.
+//! Three rounds, or `ORRERY_SOAK_ROUNDS`; see `common::Rounds`.
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod client;
+#[path = "../common/mod.rs"]
+mod common;
 mod feeds;
-mod server;
-mod windows;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,38 +16,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::Client;
-use feeds::Reader;
+use common::{Client, DOCS, Rounds, Server};
+use feeds::FeedReader;
 use orrery_model::session::{SessionEntry, SessionToken};
 use orrery_model::{Object, Value};
-use server::Served;
-use writer::{Dice, Place, Version, Writer};
+use writer::{ItemKey, Version, Writer};
 
 const WRITERS: u64 = 6;
 
-/// A restart after a crash replays what the tree had not taken in. The bound is for an optimised build; a debug
-/// build, perhaps on a busy machine, gets more.
+/// A restart after a crash replays the journal. The bound is for an optimised build; a debug build gets more.
 const READY_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 10 } else { 1 });
 
 #[test]
-fn nothing_acknowledged_is_lost() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let rounds = number("ORRERY_SOAK_ROUNDS").unwrap_or(3).max(3);
-    let seed = number("ORRERY_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    eprintln!("crash test: {rounds} rounds with ORRERY_SEED={seed}");
-
+fn acknowledged_writes_survive_kill_9() {
+    let Rounds { count: rounds, seed, mut dice } = Rounds::new("writers and feeds", 3);
     let directory = tempfile::tempdir().unwrap();
-    let mut dice = Dice::new(seed);
     let mut writers: Vec<Writer> = (0..WRITERS).map(|number| Writer::new(number, dice.next())).collect();
     let mut seen = Session::default();
-    let mut reader = Reader::new();
+    let mut reader = FeedReader::new();
     let mut ready_times = Vec::new();
     let mut acknowledged = 0;
     for round in 0..rounds {
-        let served = Served::start(directory.path());
-        ready_times.push(served.ready_after);
-        assert!(served.ready_after < READY_MAX, "it took {:?} to be ready", served.ready_after);
-        let mut client = Client::new(served.port);
+        let server = Server::on_directory(directory.path());
+        ready_times.push(server.ready_after);
+        assert!(server.ready_after < READY_MAX, "it took {:?} to be ready", server.ready_after);
+        let mut client = server.client();
         if round == 0 {
             create_container(&mut client);
         }
@@ -59,18 +49,18 @@ fn nothing_acknowledged_is_lost() {
         reader.verify(&mut client, &writers, &context);
         let lifetime = Duration::from_millis(100 + dice.below(900));
         let growth = Duration::from_micros(dice.below(60_000));
-        acknowledged += write_until_killed(served, &mut writers, &mut seen, || {
+        acknowledged += write_until_killed(server, &mut writers, &mut seen, || {
             std::thread::sleep(lifetime);
             grow(&mut client, round);
             std::thread::sleep(growth);
         });
     }
-    let served = Served::start(directory.path());
-    ready_times.push(served.ready_after);
-    let (mut client, context) = (Client::new(served.port), format!("seed {seed}, the end"));
+    let server = Server::on_directory(directory.path());
+    ready_times.push(server.ready_after);
+    let (mut client, context) = (server.client(), format!("seed {seed}, the end"));
     verify(&mut client, &mut writers, &mut seen, &context);
     reader.verify(&mut client, &writers, &context);
-    served.stop();
+    server.stop();
 
     ready_times.sort();
     let (median, worst) = (ready_times[ready_times.len() / 2], ready_times[ready_times.len() - 1]);
@@ -81,7 +71,7 @@ fn nothing_acknowledged_is_lost() {
     assert!(acknowledged > 0);
 }
 
-/// A container that will have more partitions from round to round.
+/// A container that grows from round to round.
 fn create_container(client: &mut Client) {
     let created = client.send("POST", "/dbs", &[], br#"{"id":"db"}"#).unwrap();
     assert_eq!(created.status, 201);
@@ -90,8 +80,7 @@ fn create_container(client: &mut Client) {
     assert_eq!(created.status, 201, "{}", created.text());
 }
 
-/// Raises the throughput step by step: partitions split while they are written to, and the crash may come in
-/// the middle of that.
+/// Raises the throughput: partitions split while they are written to, and the crash may come in the middle of that.
 fn grow(client: &mut Client, round: u64) {
     let offers = client.send("GET", "/offers", &[], b"").unwrap().json();
     let rid = offers.get("Offers").and_then(Value::as_array).unwrap()[0].get("_rid").cloned().unwrap();
@@ -99,19 +88,18 @@ fn grow(client: &mut Client, round: u64) {
     let body = format!(r#"{{"content":{{"offerThroughput":{throughput}}}}}"#);
     let path = format!("/offers/{}", rid.as_str().unwrap());
     let replaced = client.send("PUT", &path, &[], body.as_bytes()).unwrap();
-    // The growth of an earlier round may have been interrupted and is still being made good.
+    // A split interrupted in an earlier round may still be finishing.
     assert!(matches!(replaced.status, 200 | 202 | 423), "{}", replaced.text());
 }
 
-/// Lets all writers write until the server dies under them, when `meanwhile` is over; answers how many writes
-/// were acknowledged.
+/// Runs all writers until `meanwhile` is over and the server is killed; returns the number of acknowledged writes.
 fn write_until_killed(
-    served: Served,
+    server: Server,
     writers: &mut [Writer],
     seen: &mut Session,
     meanwhile: impl FnOnce(),
 ) -> u64 {
-    let port = served.port;
+    let port = server.port;
     let stop = Arc::new(AtomicBool::new(false));
     let before: u64 = writers.iter().map(|writer| writer.acknowledged).sum();
     std::thread::scope(|scope| {
@@ -123,7 +111,7 @@ fn write_until_killed(
             })
             .collect();
         meanwhile();
-        served.kill();
+        server.kill();
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             for token in thread.join().unwrap() {
@@ -134,7 +122,7 @@ fn write_until_killed(
     writers.iter().map(|writer| writer.acknowledged).sum::<u64>() - before
 }
 
-/// How far the answers have told that each partition was.
+/// The furthest position of each partition that a response has reported.
 #[derive(Default)]
 struct Session(HashMap<u32, SessionEntry>);
 
@@ -155,9 +143,9 @@ impl Session {
 
 /// Compares everything in the container with what the writers know.
 fn verify(client: &mut Client, writers: &mut [Writer], seen: &mut Session, context: &str) {
-    // No partition may have forgotten a position that it once told: then this read would be refused.
+    // If a partition had lost a position it once reported, this read would be refused.
     let session = seen.token();
-    let mut stored: BTreeMap<Place, Version> = BTreeMap::new();
+    let mut stored: BTreeMap<ItemKey, Version> = BTreeMap::new();
     let mut continuation: Option<String> = None;
     loop {
         let mut headers = vec![("x-ms-max-item-count", "1000")];
@@ -167,7 +155,7 @@ fn verify(client: &mut Client, writers: &mut [Writer], seen: &mut Session, conte
         if let Some(continuation) = &continuation {
             headers.push(("x-ms-continuation", continuation));
         }
-        let page = client.send("GET", "/dbs/db/colls/c/docs", &headers, b"").unwrap();
+        let page = client.send("GET", DOCS, &headers, b"").unwrap();
         assert_eq!(page.status, 200, "{context}: {}", page.text());
         for item in page.json().get("Documents").and_then(Value::as_array).unwrap() {
             let (place, version) = Version::of(item);
@@ -194,7 +182,7 @@ fn verify(client: &mut Client, writers: &mut [Writer], seen: &mut Session, conte
     );
 }
 
-/// How many items the counters of all partitions tell.
+/// The number of items according to the partitions' counters.
 fn counted(client: &mut Client) -> i64 {
     let headers = [("x-ms-documentdb-populatepartitionstatistics", "True")];
     let container = client.send("GET", "/dbs/db/colls/c", &headers, b"").unwrap().json();
@@ -202,7 +190,7 @@ fn counted(client: &mut Client) -> i64 {
     statistics.iter().map(|range| range.get("documentCount").and_then(Value::as_i64).unwrap()).sum()
 }
 
-/// An object of these members.
+/// An object with these members.
 fn object(members: Vec<(&str, Value)>) -> Value {
     Object::from_members(members.into_iter().map(|(name, value)| (name.into(), value)).collect()).into()
 }

@@ -1,31 +1,30 @@
-//! One writer: what it does, what was acknowledged, and the one operation whose fate it does not know.
+//! One writer: what it did, what was acknowledged, and the one request whose fate is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use orrery_model::Value;
 
-use crate::client::{Client, Response};
+use crate::common::{Client, DOCS, Dice, Response};
 use crate::object;
 
-const DOCS: &str = "/dbs/db/colls/c/docs";
 /// Items of one batch.
 const BATCH: u64 = 4;
 
 /// Partition key and id.
-pub type Place = (String, String);
+pub type ItemKey = (String, String);
 
 /// A version of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     pub number: u64,
-    /// Empty if the answer that had it never came.
+    /// Empty if the response that carried it never arrived.
     pub etag: String,
 }
 
 impl Version {
-    /// Reads an item, whose text must be whole.
-    pub fn of(item: &Value) -> (Place, Self) {
+    /// Parses an item and checks that its text is intact.
+    pub fn of(item: &Value) -> (ItemKey, Self) {
         let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap().to_owned();
         let number = u64::try_from(item.get("number").and_then(Value::as_i64).unwrap()).unwrap();
         assert_eq!(text("text"), text_of(number), "an item is damaged");
@@ -33,26 +32,26 @@ impl Version {
     }
 }
 
-/// Some bytes that belong to a version, so that a mixture of two would be seen.
+/// Text derived from the version, so that a mixture of two versions is detected.
 fn text_of(number: u64) -> String {
     format!("{number}-").repeat(usize::try_from(number % 60).unwrap() + 1)
 }
 
-/// What one request does to some places: to a version, or away.
-type Effects = Vec<(Place, Option<u64>)>;
+/// What one request does to some items: the number written, or none for a delete.
+type Effects = Vec<(ItemKey, Option<u64>)>;
 
 pub struct Writer {
     name: u64,
     dice: Dice,
-    known: BTreeMap<Place, Version>,
-    /// What was asked when the server died.
+    known: BTreeMap<ItemKey, Version>,
+    /// The request in flight when the server died.
     doubt: Option<Effects>,
     next: u64,
     pub acknowledged: u64,
-    /// What happened to each place, in order: the number that was written, or none when it was deleted.
-    pub history: BTreeMap<Place, Vec<Option<u64>>>,
-    /// Places that were deleted with their whole key.
-    pub purged: BTreeSet<Place>,
+    /// The history of each item: the number written, or none for a delete.
+    pub history: BTreeMap<ItemKey, Vec<Option<u64>>>,
+    /// Items that were deleted with their whole partition key.
+    pub purged: BTreeSet<ItemKey>,
 }
 
 impl Writer {
@@ -62,7 +61,7 @@ impl Writer {
         Self { name, dice, known, doubt: None, next: 1, acknowledged: 0, history, purged }
     }
 
-    /// Writes until the connection breaks; answers the session tokens of the last answers.
+    /// Writes until the connection breaks; returns the session tokens of the last responses.
     pub fn write(&mut self, mut client: Client, stop: &AtomicBool) -> Vec<String> {
         let mut tokens = Vec::new();
         while !stop.load(Ordering::Relaxed) {
@@ -84,17 +83,17 @@ impl Writer {
             self.learn(effects, &response);
             tokens.extend(response.header("x-ms-session-token").map(str::to_owned));
         }
-        // The furthest of each partition is among the last few.
+        // The furthest position of each partition is among the last few.
         tokens.split_off(tokens.len().saturating_sub(100))
     }
 
-    fn place(&mut self, id: String) -> Place {
+    fn place(&mut self, id: String) -> ItemKey {
         (format!("w{}-{}", self.name, self.dice.below(5)), id)
     }
 
-    /// One of the items that were not written by batches.
-    fn some_item(&mut self) -> Option<Place> {
-        let single: Vec<&Place> = self.known.keys().filter(|(_, id)| !id.starts_with('b')).collect();
+    /// A random item that was not written by a batch.
+    fn some_item(&mut self) -> Option<ItemKey> {
+        let single: Vec<&ItemKey> = self.known.keys().filter(|(_, id)| !id.starts_with('b')).collect();
         let at = usize::try_from(self.dice.below(single.len().max(1) as u64)).unwrap();
         single.get(at).map(|place| (*place).clone())
     }
@@ -123,21 +122,21 @@ impl Writer {
         (vec![(place, None)], outcome)
     }
 
-    /// All items of a key at once.
+    /// Deletes all items of a partition key.
     fn purge(&mut self, client: &mut Client) -> (Effects, std::io::Result<Response>) {
         let Some((pk, id)) = self.some_item() else { return nothing() };
         let key = key(&(pk.clone(), id));
         let path = "/dbs/db/colls/c/operations/partitionkeydelete";
         let outcome = client.send("POST", path, &[("x-ms-documentdb-partitionkey", &key)], b"");
-        let places: Vec<Place> = self.known.keys().filter(|place| place.0 == pk).cloned().collect();
+        let places: Vec<ItemKey> = self.known.keys().filter(|place| place.0 == pk).cloned().collect();
         self.purged.extend(places.iter().cloned());
         (places.into_iter().map(|place| (place, None)).collect(), outcome)
     }
 
-    /// The same items get the same number together, or none of them does.
+    /// Writes the same number to several items: all of them or none.
     fn batch(&mut self, client: &mut Client) -> (Effects, std::io::Result<Response>) {
         let pk = format!("w{}-batch", self.name);
-        let places: Vec<Place> = (0..BATCH).map(|at| (pk.clone(), format!("b{at}"))).collect();
+        let places: Vec<ItemKey> = (0..BATCH).map(|at| (pk.clone(), format!("b{at}"))).collect();
         let operations = places.iter().map(|place| {
             object(vec![("operationType", Value::from("Upsert")), ("resourceBody", body(place, self.next))])
         });
@@ -152,7 +151,7 @@ impl Writer {
         (places.into_iter().map(|place| (place, Some(self.next))).collect(), outcome)
     }
 
-    /// Takes an acknowledgement over.
+    /// Records an acknowledged request.
     fn learn(&mut self, effects: Effects, response: &Response) {
         assert!(
             (200..300).contains(&response.status) && response.status != 207,
@@ -178,12 +177,12 @@ impl Writer {
         }
     }
 
-    /// Takes this writer's items out of what is stored. They must be what was acknowledged; the operation in
-    /// doubt may have happened, but then as a whole.
-    pub fn compare(&mut self, stored: &mut BTreeMap<Place, Version>, context: &str) {
+    /// Removes this writer's items from what is stored. They must be exactly what was acknowledged; the request of
+    /// unknown fate may have happened, but only as a whole.
+    pub fn compare(&mut self, stored: &mut BTreeMap<ItemKey, Version>, context: &str) {
         let prefix = format!("w{}-", self.name);
-        let own: Vec<Place> = stored.keys().filter(|(pk, _)| pk.starts_with(&prefix)).cloned().collect();
-        let found: BTreeMap<Place, Version> =
+        let own: Vec<ItemKey> = stored.keys().filter(|(pk, _)| pk.starts_with(&prefix)).cloned().collect();
+        let found: BTreeMap<ItemKey, Version> =
             own.into_iter().map(|place| stored.remove_entry(&place).unwrap()).collect();
         if let Some(effects) = self.doubt.take() {
             let happened = effects
@@ -212,36 +211,15 @@ fn nothing() -> (Effects, std::io::Result<Response>) {
     (Vec::new(), Err(std::io::ErrorKind::NotFound.into()))
 }
 
-fn key((pk, _): &Place) -> String {
+fn key((pk, _): &ItemKey) -> String {
     format!("[\"{pk}\"]")
 }
 
-fn body((pk, id): &Place, number: u64) -> Value {
+fn body((pk, id): &ItemKey, number: u64) -> Value {
     object(vec![
         ("id", Value::from(id.as_str())),
         ("pk", Value::from(pk.as_str())),
         ("number", Value::from(i64::try_from(number).unwrap())),
         ("text", Value::from(text_of(number))),
     ])
-}
-
-/// Random choices that a seed repeats.
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
 }

@@ -1,18 +1,16 @@
-//! A primary with a synchronous standby is killed while two servers write to it, and the standby takes over: nothing
-//! that was acknowledged is lost, and writes go on.
+//! Failover: a primary with a synchronous standby is killed while two servers write to it, and the standby is promoted.
+//! Nothing acknowledged is lost, and writes resume.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use orrery_storage::{Postgres, PostgresError, PostgresOptions};
-use orrery_testing::Server;
+use orrery_testing::Server as PostgresServer;
 
-use crate::client::Client;
-use crate::server::Served;
-use crate::{changes, create_container, orrery, ranges, read, sql, text, until, upsert};
+use crate::common::{Client, DOCS, Server, orrery, run, until};
+use crate::{changes, ranges, read, sql, text, upsert};
 
 const CLIENTS: usize = 8;
 
@@ -26,7 +24,7 @@ fn key(id: &str) -> String {
     format!("k{}", id.len() % 3)
 }
 
-/// Creates items until told to stop.
+/// Creates items until it is stopped.
 fn write(number: usize, port: u16, stop: &AtomicBool, done: &AtomicU64) -> Known {
     let mut known = Known::default();
     let mut client = Client::new(port);
@@ -38,13 +36,13 @@ fn write(number: usize, port: u16, stop: &AtomicBool, done: &AtomicU64) -> Known
         let body = format!(r#"{{"id":"{id}","pk":"{}"}}"#, key(&id));
         let partition_key = format!(r#"["{}"]"#, key(&id));
         let headers = [("x-ms-documentdb-partitionkey", partition_key.as_str())];
-        match client.send("POST", crate::DOCS, &headers, body.as_bytes()) {
+        match client.send("POST", DOCS, &headers, body.as_bytes()) {
             Ok(answer) if answer.status == 201 => {
                 known.acknowledged.push(id);
                 done.fetch_add(1, Ordering::Relaxed);
             }
             Ok(answer) if answer.status < 500 && answer.status != 449 && answer.status != 408 => {
-                // A conflict would be a write that was repeated after it had succeeded.
+                // A conflict would mean that a write was repeated after it had succeeded.
                 panic!("{id}: {} {}", answer.status, answer.text());
             }
             _ => {
@@ -56,17 +54,17 @@ fn write(number: usize, port: u16, stop: &AtomicBool, done: &AtomicU64) -> Known
     known
 }
 
-/// What `orrery store status` tells of the standby: to an administrator, and to somebody who may not know.
+/// What `orrery store status` reports about the standby, to an administrator and to a user without the privilege.
 fn check_status(url: &str, primary: &str) {
-    let (status, listed, failure) = orrery(&["store", "status", "--store", url].map(OsStr::new));
+    let (status, listed, failure) = run(&mut orrery(&["store", "status", "--store", url]));
     assert_eq!(status, 0, "{failure}");
     let line = listed.lines().find(|line| line.contains("standby")).unwrap_or_else(|| panic!("{listed}"));
     assert!(
         line.starts_with("    standby standby: streaming/sync, ") && line.contains(" bytes behind"),
         "{line}"
     );
-    let arguments = ["store", "status", "--output", "json", "--store", url].map(OsStr::new);
-    let listed = orrery_model::value::parse(orrery(&arguments).1.as_bytes()).unwrap();
+    let arguments = ["store", "status", "--output", "json", "--store", url];
+    let listed = orrery_model::value::parse(run(&mut orrery(&arguments)).1.as_bytes()).unwrap();
     let node = &listed.get("nodes").unwrap().as_array().unwrap()[0];
     let standby = &node.get("standbys").unwrap().as_array().unwrap()[0];
     assert_eq!(text(standby, "state"), "streaming/sync");
@@ -74,21 +72,21 @@ fn check_status(url: &str, primary: &str) {
     sql(primary, "CREATE ROLE modest LOGIN; GRANT USAGE ON SCHEMA orrery TO modest");
     sql(primary, "GRANT SELECT ON ALL TABLES IN SCHEMA orrery TO modest");
     let modest = url.replacen("postgres@", "modest@", 1);
-    let (status, listed, failure) = orrery(&["store", "status", "--store", &modest].map(OsStr::new));
+    let (status, listed, failure) = run(&mut orrery(&["store", "status", "--store", &modest]));
     assert!(status == 0 && listed.contains("grant pg_read_all_stats"), "{listed}{failure}");
 }
 
 #[test]
 fn a_failover_loses_nothing() {
     let directory = tempfile::Builder::new().prefix("orrery-ha").tempdir_in("/tmp").unwrap();
-    let primary = Server::start_with_port(&directory.path().join("a"));
-    let standby = Server::start_standby(&directory.path().join("b"), &primary);
+    let primary = PostgresServer::start_with_port(&directory.path().join("a"));
+    let standby = PostgresServer::start_standby(&directory.path().join("b"), &primary);
     sql(primary.url(), "ALTER SYSTEM SET synchronous_standby_names = 'standby'");
     sql(primary.url(), "SELECT pg_reload_conf()");
     let state = "SELECT sync_state FROM pg_stat_replication";
     until("synchronous replication", || (sql(primary.url(), state) == ["sync"]).then_some(()));
 
-    // The standby alone is no store.
+    // A standby alone cannot serve as a store.
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let alone = format!("postgres://postgres@127.0.0.1:{}/postgres", standby.port().unwrap());
     let refused = runtime.block_on(Postgres::open(PostgresOptions::parse(&alone).unwrap())).err().unwrap();
@@ -99,10 +97,10 @@ fn a_failover_loses_nothing() {
         primary.port().unwrap(),
         standby.port().unwrap()
     );
-    let servers = [(); 2].map(|()| Served::start_on("--store", OsStr::new(&url)));
-    let mut client = Client::new(servers[0].port);
-    create_container(&mut client, &[]);
-    let mut other = Client::new(servers[1].port);
+    let servers = [(); 2].map(|()| Server::on_store(&url));
+    let mut client = servers[0].client();
+    client.create_container(&[]);
+    let mut other = servers[1].client();
     until("news of the container", || {
         (other.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status == 200).then_some(())
     });
@@ -114,11 +112,11 @@ fn a_failover_loses_nothing() {
             std::thread::spawn(move || write(number, port, &stop, &done))
         })
         .collect();
-    let go_on = |count: u64| {
+    let wait_for_writes = |count: u64| {
         let from = done.load(Ordering::Relaxed);
         until("further writes", || (done.load(Ordering::Relaxed) >= from + count).then_some(()));
     };
-    go_on(200);
+    wait_for_writes(200);
     check_status(&url, primary.url());
     let killed = Instant::now();
     primary.kill();
@@ -127,7 +125,7 @@ fn a_failover_loses_nothing() {
     let promoted = killed.elapsed();
     until("a write after the failover", || (done.load(Ordering::Relaxed) > at_kill + 8).then_some(()));
     let resumed = killed.elapsed();
-    go_on(200);
+    wait_for_writes(200);
     stop.store(true, Ordering::Relaxed);
     let known: Vec<Known> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
 
@@ -140,7 +138,7 @@ fn a_failover_loses_nothing() {
             let mut last = 0;
             for item in changes(client, &range, None).0 {
                 let lsn = item.get("_lsn").unwrap().as_i64().unwrap();
-                assert!(lsn > last, "the feed is in order");
+                assert!(lsn > last, "the feed is out of order");
                 last = lsn;
                 assert!(found.insert(text(&item, "id").to_owned(), lsn).is_none(), "an item is there twice");
             }

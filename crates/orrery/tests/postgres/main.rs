@@ -1,55 +1,18 @@
-//! Whole servers on PostgreSQL: stores that move, a primary that dies, and what several servers share.
+//! Servers on PostgreSQL: moving stores, failover, backups, timeouts, and what several servers share.
 
-#![allow(
-    unreachable_pub,
-    dead_code,
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test binary has no outside, and shares files with another"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
-#[path = "../crash/client.rs"]
-mod client;
+#[path = "../common/mod.rs"]
+mod common;
 mod failover;
 mod restore;
-#[path = "../crash/server.rs"]
-mod server;
 mod sharing;
 mod statements;
 mod store_move;
 mod timeouts;
 
-use std::ffi::OsStr;
-use std::time::{Duration, Instant};
-
-use client::{Client, Response};
+use common::{Client, DOCS, Response};
 use orrery_model::Value;
-
-const DOCS: &str = "/dbs/db/colls/c/docs";
-
-/// Asks again and again until the answer is the expected one. Generous: machines are busy.
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = ask() {
-            return found;
-        }
-        assert!(began.elapsed() < Duration::from_mins(1), "{what} does not happen");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn post(client: &mut Client, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
-    let answer = client.send("POST", path, headers, body.as_bytes()).unwrap();
-    assert_eq!(answer.status, 201, "{path}: {}", answer.text());
-    answer
-}
-
-fn create_container(client: &mut Client, headers: &[(&str, &str)]) {
-    post(client, "/dbs", &[], r#"{"id":"db"}"#);
-    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
-    post(client, "/dbs/db/colls", headers, body);
-}
 
 fn upsert(client: &mut Client, key: &str, body: &str) -> std::io::Result<Response> {
     let key = format!(r#"["{key}"]"#);
@@ -64,7 +27,7 @@ fn read(client: &mut Client, key: &str, id: &str, more: &[(&str, &str)]) -> Resp
     client.send("GET", &format!("{DOCS}/{id}"), &headers, b"").unwrap()
 }
 
-/// The changes of a partition after a position, with the next position.
+/// The changes of a partition after a position, and the next position.
 fn changes(client: &mut Client, range: &str, after: Option<&str>) -> (Vec<Value>, String) {
     let mut headers = vec![("a-im", "Incremental feed"), ("x-ms-documentdb-partitionkeyrangeid", range)];
     headers.extend(after.map(|after| ("if-none-match", after)));
@@ -94,19 +57,7 @@ fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).unwrap().as_str().unwrap()
 }
 
-/// The binary with these arguments, to its end.
-fn orrery(arguments: &[&OsStr]) -> (i32, String, String) {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_orrery"))
-        .args(arguments)
-        .env_clear()
-        .stdin(std::process::Stdio::null())
-        .output()
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-/// Statements by an administrator, each row's first column as text.
+/// Runs statements as an administrator; returns the first column of each row.
 fn sql(url: &str, statement: &str) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

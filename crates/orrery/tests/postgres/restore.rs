@@ -1,21 +1,19 @@
-//! The commands of "Backup and restore" in `docs/deploy.md`, as they stand there, while a server writes: what comes back is
-//! the state of one moment.
+//! The commands of "Backup and restore" in `docs/deploy.md`, run as they are printed there while a server writes. The
+//! restored store must be the state of one moment.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use orrery_testing::{Server, shell};
+use orrery_testing::{Server as PostgresServer, shell};
 
-use crate::client::Client;
-use crate::server::Served;
-use crate::{changes, create_container, orrery, ranges, sql, text, until, upsert};
+use crate::common::{Client, DOCS, Server, orrery, run, until};
+use crate::{changes, ranges, sql, text, upsert};
 
 const GUIDE: &str = include_str!("../../../../docs/deploy.md");
 
-/// The blocks of one kind in a section of the guide, in order.
+/// The code blocks of one language in a section of the guide.
 fn blocks(section: &str, kind: &str) -> Vec<String> {
     let after = GUIDE.split_once(section).unwrap_or_else(|| panic!("there is no section {section}")).1;
     let text = after.split("\n## ").next().unwrap().split("\n### ").next().unwrap();
@@ -25,7 +23,7 @@ fn blocks(section: &str, kind: &str) -> Vec<String> {
 
 struct Writer {
     stop: Arc<AtomicBool>,
-    /// Items 0 to this one, not included, were acknowledged, and the next one may have been begun.
+    /// Items below this number were acknowledged; the next one may be in flight.
     done: Arc<AtomicU64>,
     thread: std::thread::JoinHandle<()>,
 }
@@ -47,19 +45,19 @@ impl Writer {
         Self { stop, done, thread }
     }
 
-    fn go_on(&self) -> u64 {
+    fn wait_for_writes(&self) -> u64 {
         let from = self.done.load(Ordering::Relaxed);
         until("further writes", || (self.done.load(Ordering::Relaxed) >= from + 40).then_some(()));
         self.done.load(Ordering::Relaxed)
     }
 }
 
-/// A server on what was restored has the items 0 to some number, all in agreement, and goes on.
+/// A server on the restored store has the items 0 to some number, consistently, and accepts writes.
 fn check(url: &str, at_least: u64, at_most: u64) {
-    let (status, listed, failure) = orrery(&["store", "status", "--store", url].map(OsStr::new));
+    let (status, listed, failure) = run(&mut orrery(&["store", "status", "--store", url]));
     assert!(status == 0 && listed.contains("tables of version"), "{listed}{failure}");
-    let server = Served::start_on("--store", OsStr::new(url));
-    let mut client = Client::new(server.port);
+    let server = Server::on_store(url);
+    let mut client = server.client();
     let mut found = BTreeSet::new();
     for range in ranges(&mut client) {
         for item in changes(&mut client, &range, None).0 {
@@ -67,28 +65,28 @@ fn check(url: &str, at_least: u64, at_most: u64) {
         }
     }
     let count = found.len() as u64;
-    assert!(found.iter().copied().eq(0..count), "something is missing: {found:?}");
-    assert!((at_least..=at_most).contains(&count), "{count} items instead of {at_least} to {at_most}");
+    assert!(found.iter().copied().eq(0..count), "items are missing: {found:?}");
+    assert!((at_least..=at_most).contains(&count), "{count} items, expected {at_least} to {at_most}");
     let query = r#"{"query":"SELECT VALUE COUNT(1) FROM c WHERE c.n >= 0","parameters":[]}"#;
     let headers = [
         ("content-type", "application/query+json"),
         ("x-ms-documentdb-isquery", "true"),
         ("x-ms-documentdb-partitionkey", r#"["k"]"#),
     ];
-    let answer = client.send("POST", crate::DOCS, &headers, query.as_bytes()).unwrap().json();
+    let answer = client.send("POST", DOCS, &headers, query.as_bytes()).unwrap().json();
     let counted = answer.get("Documents").unwrap().as_array().unwrap()[0].as_i64();
-    assert_eq!(counted, Some(i64::try_from(count).unwrap()), "the index has as many");
+    assert_eq!(counted, Some(i64::try_from(count).unwrap()), "the index disagrees");
     assert_eq!(upsert(&mut client, "k", r#"{"id":"new","pk":"k"}"#).unwrap().status, 201);
     server.stop();
-    eprintln!("{count} items came back, {at_least} to {at_most} had to");
+    eprintln!("restored {count} items, expected {at_least} to {at_most}");
 }
 
-fn url(server: &Server, database: &str) -> String {
+fn url(server: &PostgresServer, database: &str) -> String {
     format!("{}/{database}", server.url().strip_suffix("/postgres").unwrap())
 }
 
 #[test]
-fn the_guide_brings_back_one_moment() {
+fn the_documented_commands_restore_one_moment() {
     let directory = tempfile::Builder::new().prefix("orrery-back").tempdir_in("/tmp").unwrap();
     let (home, backup) = (directory.path().join("a"), directory.path().join("backup"));
     let restored = directory.path().join("restored");
@@ -99,36 +97,36 @@ fn the_guide_brings_back_one_moment() {
         let host = server.map_or("", |server| server.to_str().unwrap());
         shell(&backup, &[("PGHOST", host), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")], &commands)
     };
-    // A server that archives its log.
-    let server = Server::start_durable(&home);
+    // A server that archives its WAL.
+    let server = PostgresServer::start_durable(&home);
     sql(server.url(), "CREATE DATABASE orrery");
     drop(server);
     let settings = blocks("### To a point in time", "ini").concat();
     run(&format!("mkdir wal; cat >>{}/data/postgresql.conf <<'END'\n{settings}END", home.display()), None);
-    let server = Server::start_durable(&home);
-    let gateway = Served::start_on("--store", OsStr::new(&url(&server, "orrery")));
-    create_container(&mut Client::new(gateway.port), &[]);
+    let server = PostgresServer::start_durable(&home);
+    let gateway = Server::on_store(&url(&server, "orrery"));
+    gateway.client().create_container(&[]);
 
     let commands = blocks("### To a point in time", "sh");
     let [back_up, restore] = commands.as_slice() else {
         panic!("the guide has other commands: {commands:?}")
     };
     let writer = Writer::start(gateway.port);
-    writer.go_on();
+    writer.wait_for_writes();
     run(back_up, Some(&home));
-    let at_least = writer.go_on();
+    let at_least = writer.wait_for_writes();
     let moment = sql(server.url(), "SELECT clock_timestamp()").remove(0);
-    // One was under way, and one may have been begun since.
+    // One write was in flight, and another may have started since.
     let at_most = writer.done.load(Ordering::Relaxed) + 1;
-    writer.go_on();
+    writer.wait_for_writes();
 
-    // As a file, from the running store.
+    // As a dump of the running store.
     let dump_at_least = writer.done.load(Ordering::Relaxed);
     run(&blocks("### As a file", "sh").concat(), Some(&home));
     let dump_at_most = writer.done.load(Ordering::Relaxed) + 1;
     check(&url(&server, "orrery_restored"), dump_at_least, dump_at_most);
 
-    writer.go_on();
+    writer.wait_for_writes();
     writer.stop.store(true, Ordering::Relaxed);
     writer.thread.join().unwrap();
     gateway.stop();
@@ -136,12 +134,12 @@ fn the_guide_brings_back_one_moment() {
     until("the archive of the last log", || backup.join("wal").join(&last).exists().then_some(()));
     drop(server);
 
-    // The moment of the guide becomes ours.
+    // Replace the example timestamp of the guide with ours.
     shell(&restored, &[], "");
     let example = "2026-03-01 12:00:00+00";
     assert!(restore.contains(example), "the guide names a moment");
     run(&restore.replace(example, &moment), None);
-    let server = Server::start_durable(&restored);
+    let server = PostgresServer::start_durable(&restored);
     until("the end of the recovery", || {
         (sql(server.url(), "SELECT pg_is_in_recovery()") == ["f"]).then_some(())
     });

@@ -1,28 +1,22 @@
-//! Two servers on one store: changes of the catalog, sessions, the change feed and budgets are shared.
+//! Two servers on one store share catalog changes, sessions, the change feed and budgets.
 
-use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
-use crate::server::Served;
-use crate::{changes, create_container, ranges, read, text, until, upsert};
+use crate::common::{Client, Server, until};
+use crate::{changes, ranges, read, text, upsert};
 
-fn two_servers(arguments: &[&str]) -> [Served; 2] {
+fn two_servers(arguments: &[&str]) -> [Server; 2] {
     let url = orrery_testing::fresh_store_url();
-    [(); 2].map(|()| {
-        let mut all: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-        all.extend([OsStr::new("--store"), OsStr::new(&url)]);
-        Served::start_with(&all)
-    })
+    [(); 2].map(|()| Server::start(&[arguments, &["--store", &url]].concat()))
 }
 
 #[test]
-fn what_one_server_does_the_other_knows() {
+fn changes_on_one_server_are_visible_on_the_other() {
     let servers = two_servers(&["--no-throttle"]);
-    let [mut one, mut other] = [&servers[0], &servers[1]].map(|server| Client::new(server.port));
-    create_container(&mut one, &[("x-ms-offer-throughput", "400")]);
+    let [mut one, mut other] = [&servers[0], &servers[1]].map(Server::client);
+    one.create_container(&[("x-ms-offer-throughput", "400")]);
     let mut slowest = Duration::ZERO;
     let mut soon = |what: &str, ask: &mut dyn FnMut() -> bool| {
         let began = Instant::now();
@@ -45,13 +39,13 @@ fn what_one_server_does_the_other_knows() {
     let replaced = one.send("PUT", &path, &[], body.as_bytes()).unwrap();
     assert_eq!(replaced.status, 200, "{}", replaced.text());
     soon("a new offer", &mut || other.send("GET", &path, &[], b"").unwrap().text().contains("900"));
-    // A split is followed inside of requests, so nobody waits for it; the map of ranges follows.
+    // Requests follow a split by themselves; the map of ranges catches up later.
     let split = br#"{"database":"db","container":"c","partition":"0"}"#;
     let headers = [("content-type", "application/json")];
     assert_eq!(one.send("POST", "/_orrery/partitions/split", &headers, split).unwrap().status, 200);
     soon("a split", &mut || ranges(&mut other).len() == 2);
 
-    // A session goes from one to the other with its token, write by write.
+    // A session token from one server is honoured by the other.
     let mut token = String::new();
     for round in 0..40 {
         let (writer, reader) = if round % 2 == 0 { (&mut one, &mut other) } else { (&mut other, &mut one) };
@@ -64,7 +58,7 @@ fn what_one_server_does_the_other_knows() {
         assert_eq!(seen.json().get("round").unwrap().as_i64(), Some(round), "a session reads its writes");
     }
 
-    // A feed goes from one to the other with its position.
+    // A feed position from one server is valid on the other.
     let range = token.split(':').next().unwrap().to_owned();
     let mut position = changes(&mut one, &range, None).1;
     for round in 0..10 {
@@ -89,10 +83,9 @@ fn what_one_server_does_the_other_knows() {
 
 const RATE: f64 = 400.0;
 
-/// Two servers that are both asked for more than there is.
+/// Two servers that are both asked for more than the budget.
 struct Load {
-    ports: [u16; 2],
-    /// What was charged at each, in hundredths.
+    /// Request units charged by each, in hundredths.
     charged: [Arc<AtomicU64>; 2],
     active: [Arc<AtomicBool>; 2],
     stop: Arc<AtomicBool>,
@@ -130,10 +123,10 @@ impl Load {
                 })
             })
             .collect();
-        Self { ports, charged, active, stop, writers }
+        Self { charged, active, stop, writers }
     }
 
-    /// What each server gave in this time, as a part of the rate.
+    /// What each server granted during this time, as a fraction of the rate.
     fn measure(&self, seconds: u64) -> [f64; 2] {
         #[allow(clippy::cast_precision_loss, reason = "small")]
         let now = || [0, 1].map(|at| self.charged[at].load(Ordering::Relaxed) as f64 / 100.0);
@@ -144,13 +137,13 @@ impl Load {
     }
 }
 
-/// The parts add up to the rate as soon as the servers have told each other, which takes up to two seconds. Beyond
-/// that the bounds leave room for the seconds at both ends, and for a machine that does other things.
+/// The shares add up to the rate once the servers have exchanged their demand, which takes up to two seconds. The bounds
+/// also leave room for partial seconds at both ends and for a busy machine.
 #[test]
 fn two_servers_share_a_budget() {
     let servers = two_servers(&[]);
-    let [mut one, mut other] = [&servers[0], &servers[1]].map(|server| Client::new(server.port));
-    create_container(&mut one, &[("x-ms-offer-throughput", "400")]);
+    let [mut one, mut other] = [&servers[0], &servers[1]].map(Server::client);
+    one.create_container(&[("x-ms-offer-throughput", "400")]);
     until("news of the container", || {
         (other.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status == 200).then_some(())
     });

@@ -1,22 +1,19 @@
-//! What a request costs the database, told by its own log.
+//! What a request costs PostgreSQL, according to its log.
 
-use std::ffi::OsStr;
+use orrery_testing::Server as PostgresServer;
 
-use orrery_testing::Server;
-
-use crate::client::Client;
-use crate::server::Served;
-use crate::{create_container, read, upsert};
+use crate::common::Server;
+use crate::{read, upsert};
 
 const READS: usize = 20;
 
 #[test]
 fn a_point_read_is_one_statement() {
-    let database = Server::start();
+    let database = PostgresServer::start();
     let url = format!("{}?options=-c%20log_statement%3Dall", database.url());
-    let served = Served::start_on("--store", OsStr::new(&url));
-    let mut client = Client::new(served.port);
-    create_container(&mut client, &[]);
+    let server = Server::on_store(&url);
+    let mut client = server.client();
+    client.create_container(&[]);
     assert_eq!(upsert(&mut client, "k", r#"{"id":"i","pk":"k"}"#).unwrap().status, 201);
     assert_eq!(read(&mut client, "k", "i", &[]).status, 200);
     let before = database.log().len();
@@ -28,7 +25,7 @@ fn a_point_read_is_one_statement() {
     let (points, others): (Vec<&str>, Vec<&str>) =
         executed.partition(|line| line.contains("k.key = $2::bytea"));
     assert_eq!(points.len(), READS, "{log}");
-    // The background may have looked at something meanwhile, but nothing is done once per read.
+    // Background work may run statements too, but none per read.
     assert!(others.len() < READS, "{others:#?}");
-    served.stop();
+    server.stop();
 }

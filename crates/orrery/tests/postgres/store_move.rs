@@ -1,24 +1,22 @@
-//! `orrery store move`: from the embedded store to PostgreSQL and back, and a move that dies in the middle.
+//! `orrery store move`: from the embedded store to PostgreSQL and back, and a move that is killed half way.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use orrery_model::Value;
 
-use crate::client::Client;
-use crate::server::Served;
-use crate::{changes, create_container, orrery, ranges, read, sql, text, until, upsert};
+use crate::common::{Client, Server, orrery, path_text, run, until};
+use crate::{changes, ranges, read, sql, text, upsert};
 
 const ITEMS: usize = 300;
 
-/// What a client knows of a store, to be compared after a move.
+/// What a client sees of a store, to be compared after a move.
 #[derive(Debug, PartialEq)]
 struct Known {
     /// Whole items, with `_etag`, `_ts`, `_rid` and `_self`.
     items: BTreeMap<String, Value>,
-    /// The feed of each partition, with the numbers.
+    /// The change feed of each partition, with LSNs.
     feeds: Vec<(String, Vec<Value>)>,
 }
 
@@ -38,23 +36,22 @@ fn known(client: &mut Client) -> Known {
     Known { items, feeds }
 }
 
-fn move_store(from: &OsStr, to: &OsStr) -> (i32, String, String) {
-    let [store, go, output, json] = ["store", "move", "--output", "json"].map(OsStr::new);
-    orrery(&[store, go, OsStr::new("--from"), from, OsStr::new("--to"), to, output, json])
+fn move_store(from: &str, to: &str) -> (i32, String, String) {
+    run(&mut orrery(&["store", "move", "--from", from, "--to", to, "--output", "json"]))
 }
 
-fn served(option: &str, store: &OsStr) -> (Served, Client) {
-    let served = Served::start_on(option, store);
-    let client = Client::new(served.port);
-    (served, client)
+fn start(option: &str, store: &str) -> (Server, Client) {
+    let server = Server::start(&["--no-throttle", option, store]);
+    let client = server.client();
+    (server, client)
 }
 
-/// An embedded store with two partitions and some history.
+/// Fills an embedded store with two partitions and some history.
 fn filled(data: &Path) -> (Known, Vec<(String, String)>, String) {
-    let arguments = ["--no-throttle", "--partitions-at-creation", "2", "--data"].map(OsStr::new);
-    let served = Served::start_with(&[&arguments[..], &[data.as_os_str()]].concat());
-    let mut client = Client::new(served.port);
-    create_container(&mut client, &[]);
+    let server =
+        Server::start(&["--no-throttle", "--partitions-at-creation", "2", "--data", path_text(data)]);
+    let mut client = server.client();
+    client.create_container(&[]);
     for number in 0..ITEMS {
         let body = format!(r#"{{"id":"i{number}","pk":"k{}","n":{number}}}"#, number % 17);
         assert_eq!(upsert(&mut client, &format!("k{}", number % 17), &body).unwrap().status, 201);
@@ -74,12 +71,12 @@ fn filled(data: &Path) -> (Known, Vec<(String, String)>, String) {
         .collect();
     let known = known(&mut client);
     assert_eq!(known.items.len(), ITEMS - 1);
-    served.stop();
+    server.stop();
     (known, positions, token)
 }
 
-/// Positions and tokens of before are good, and the next write has the next number.
-fn goes_on(client: &mut Client, before: &Known, positions: &[(String, String)], token: &str) {
+/// Positions, tokens and etags from before the move are valid, and the next write gets the next LSN.
+fn resumes(client: &mut Client, before: &Known, positions: &[(String, String)], token: &str) {
     for (range, position) in positions {
         assert!(changes(client, range, Some(position)).0.is_empty(), "nothing has happened since");
     }
@@ -96,7 +93,7 @@ fn goes_on(client: &mut Client, before: &Known, positions: &[(String, String)], 
         .flat_map(|(range, position)| changes(client, range, Some(position)).0)
         .map(|item| (u64::try_from(item.get("_lsn").unwrap().as_i64().unwrap()).unwrap(), item))
         .collect();
-    assert_eq!(new.len(), 1, "the feed goes on where it was");
+    assert_eq!(new.len(), 1, "the feed resumes where it was");
     assert_eq!((text(&new[0].1, "id"), new[0].1.get("moved")), ("i18", Some(&Value::from(true))));
     let last = before
         .feeds
@@ -110,63 +107,63 @@ fn goes_on(client: &mut Client, before: &Known, positions: &[(String, String)], 
 }
 
 #[test]
-fn there_and_back_again() {
+fn a_store_survives_a_round_trip() {
     let directory = tempfile::tempdir().unwrap();
     let (first, second) = (directory.path().join("first"), directory.path().join("second"));
     let (before, positions, token) = filled(&first);
     let url = orrery_testing::fresh_store_url();
-    let url = OsStr::new(&url);
+    let (first_path, second_path) = (path_text(&first), path_text(&second));
 
-    let (code, there, stderr) = move_store(first.as_os_str(), url);
+    let (code, there, stderr) = move_store(first_path, &url);
     assert_eq!(code, 0, "{stderr}");
-    let (code, back, stderr) = move_store(url, second.as_os_str());
+    let (code, back, stderr) = move_store(&url, second_path);
     assert_eq!(code, 0, "{stderr}");
-    // The same partitions, entries and bytes both ways; both moves have compared them one by one.
+    // The same partitions, entries and bytes both ways; both moves verified them one by one.
     assert_eq!(there, back);
     let report: serde_json::Value = serde_json::from_str(&there).unwrap();
     assert_eq!((report["partitions"].as_u64(), report["verified"].as_bool()), (Some(3), Some(true)));
     assert!(report["entries"].as_u64().unwrap() > ITEMS as u64);
 
-    for (option, store) in [("--store", url), ("--data", second.as_os_str()), ("--data", first.as_os_str())] {
-        let (served, mut client) = served(option, store);
+    for (option, store) in [("--store", url.as_str()), ("--data", second_path), ("--data", first_path)] {
+        let (server, mut client) = start(option, store);
         assert_eq!(known(&mut client), before);
-        goes_on(&mut client, &before, &positions, &token);
-        served.stop();
+        resumes(&mut client, &before, &positions, &token);
+        server.stop();
     }
 
-    // What holds data is no target, neither way; what is served is neither target nor source.
-    let (code, _, stderr) = move_store(first.as_os_str(), url);
-    assert!(code == 1 && stderr.contains("holds data already"), "{code} {stderr}");
-    let (code, _, stderr) = move_store(url, second.as_os_str());
-    assert!(code == 1 && stderr.contains("holds data already"), "{code} {stderr}");
-    let (code, _, stderr) = move_store(directory.path().join("none").as_os_str(), url);
+    // A store that holds data is not a valid target; one in use is neither target nor source.
+    let (code, _, stderr) = move_store(first_path, &url);
+    assert!(code == 1 && stderr.contains("is not empty"), "{code} {stderr}");
+    let (code, _, stderr) = move_store(&url, second_path);
+    assert!(code == 1 && stderr.contains("is not empty"), "{code} {stderr}");
+    let (code, _, stderr) = move_store(path_text(&directory.path().join("none")), &url);
     assert!(code == 1 && stderr.contains("there is no data"), "{code} {stderr}");
-    let (on_postgres, _) = served("--store", url);
+    let (on_postgres, _) = start("--store", &url);
     let third = directory.path().join("third");
-    let (code, _, stderr) = move_store(url, third.as_os_str());
-    assert!(code == 1 && stderr.contains("servers have the store open"), "{code} {stderr}");
+    let (code, _, stderr) = move_store(&url, path_text(&third));
+    assert!(code == 1 && stderr.contains("in use by servers"), "{code} {stderr}");
     on_postgres.stop();
-    let (embedded, _) = served("--data", first.as_os_str());
+    let (embedded, _) = start("--data", first_path);
     let other = orrery_testing::fresh_store_url();
-    let (code, _, stderr) = move_store(first.as_os_str(), OsStr::new(&other));
+    let (code, _, stderr) = move_store(first_path, &other);
     assert_ne!(code, 0, "{stderr}");
     embedded.stop();
 }
 
 #[test]
-fn a_move_that_dies_leaves_the_source_whole_and_the_target_marked() {
+fn a_killed_move_leaves_the_source_intact_and_the_target_marked() {
     let directory = tempfile::tempdir().unwrap();
     let first = directory.path().join("first");
     let (before, ..) = filled(&first);
     let url = orrery_testing::fresh_store_url();
     let schema = url.rsplit("schema=").next().unwrap().to_owned();
-    let (code, _, stderr) = orrery(&["store", "init", "--store", &url].map(OsStr::new));
+    let (code, _, stderr) = run(&mut orrery(&["store", "init", "--store", &url]));
     assert_eq!(code, 0, "{stderr}");
     if !sql(&url, "SELECT 1 FROM pg_extension WHERE extname = 'citus'").is_empty() {
         eprintln!("skipped: Citus has no triggers on the tables, by which this test stops the move");
         return;
     }
-    // The entries of the first partition take for ever to arrive.
+    // Inserting the entries of the first partition hangs.
     sql(
         &url,
         &format!(
@@ -176,12 +173,8 @@ fn a_move_that_dies_leaves_the_source_whole_and_the_target_marked() {
                EXECUTE FUNCTION {schema}.slow()"
         ),
     );
-    let mut child = Command::new(env!("CARGO_BIN_EXE_orrery"))
-        .args(["store", "move", "--from"])
-        .arg(&first)
-        .args(["--to", &url])
-        .env_clear()
-        .stdin(Stdio::null())
+    let first_path = path_text(&first);
+    let mut child = orrery(&["store", "move", "--from", first_path, "--to", &url])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -192,24 +185,24 @@ fn a_move_that_dies_leaves_the_source_whole_and_the_target_marked() {
     child.wait().unwrap();
     until("the end of its statement", || sql(&url, asleep).is_empty().then_some(()));
     sql(&url, &format!("DROP TRIGGER slow ON {schema}.kv"));
-    assert_ne!(sql(&url, &format!("SELECT count(*) FROM {schema}.kv")), ["0"], "it had begun");
+    assert_ne!(sql(&url, &format!("SELECT count(*) FROM {schema}.kv")), ["0"], "the move never started");
 
-    // No server takes the target for a store, and no second move for an empty place.
-    let (code, _, stderr) = orrery(&["serve", "--listen", "127.0.0.1:0", "--store", &url].map(OsStr::new));
+    // No server opens the target, and no second move takes it for an empty store.
+    let (code, _, stderr) = run(&mut orrery(&["serve", "--listen", "127.0.0.1:0", "--store", &url]));
     assert!(code != 0 && stderr.contains("did not finish"), "{code} {stderr}");
-    let (code, _, stderr) = until("the end of the dead one's note", || {
-        let outcome = move_store(first.as_os_str(), OsStr::new(&url));
-        (!outcome.2.contains("servers have the store open")).then_some(outcome)
+    let (code, _, stderr) = until("the note of the killed move to expire", || {
+        let outcome = move_store(first_path, &url);
+        (!outcome.2.contains("in use by servers")).then_some(outcome)
     });
     assert!(code == 1 && stderr.contains("did not finish"), "{code} {stderr}");
 
-    let (served, mut client) = served("--data", first.as_os_str());
+    let (server, mut client) = start("--data", first_path);
     assert_eq!(known(&mut client), before);
-    served.stop();
+    server.stop();
     sql(&url, &format!("DROP SCHEMA {schema} CASCADE"));
-    let (code, _, stderr) = move_store(first.as_os_str(), OsStr::new(&url));
+    let (code, _, stderr) = move_store(first_path, &url);
     assert_eq!(code, 0, "{stderr}");
-    let (served, mut client) = self::served("--store", OsStr::new(&url));
+    let (server, mut client) = start("--store", &url);
     assert_eq!(known(&mut client), before);
-    served.stop();
+    server.stop();
 }

@@ -1,23 +1,19 @@
-//! What clients hear of a database that keeps them waiting.
+//! What clients see when PostgreSQL keeps them waiting.
 
-use std::ffi::OsStr;
+use orrery_testing::Server as PostgresServer;
 
-use orrery_testing::Server;
+use crate::common::Server;
+use crate::{read, sql, upsert};
 
-use crate::client::Client;
-use crate::server::Served;
-use crate::{create_container, read, sql, upsert};
-
-/// Somebody holds the lock of every partition for longer than a write is tried: the client gets an error that
-/// tells it to try again, nothing was written, and reads are not held up. It takes the fifteen seconds that
-/// writes are tried for.
+/// Another session holds the lock of every partition for longer than a write is retried: the client gets a retryable
+/// error, nothing was written, and reads are not blocked. Takes fifteen seconds, the time that writes are retried.
 #[test]
-fn a_write_that_cannot_get_its_lock_is_refused_and_changes_nothing() {
-    let database = Server::start();
+fn a_write_that_cannot_get_its_lock_fails_and_changes_nothing() {
+    let database = PostgresServer::start();
     let url = format!("{}?options=-c%20lock_timeout%3D500", database.url());
-    let served = Served::start_on("--store", OsStr::new(&url));
-    let mut client = Client::new(served.port);
-    create_container(&mut client, &[]);
+    let server = Server::on_store(&url);
+    let mut client = server.client();
+    client.create_container(&[]);
     let before = upsert(&mut client, "k", r#"{"id":"i","pk":"k","n":1}"#).unwrap();
     assert_eq!(before.status, 201);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -36,7 +32,7 @@ fn a_write_that_cannot_get_its_lock_is_refused_and_changes_nothing() {
     for header in ["x-ms-activity-id", "x-ms-request-charge"] {
         assert!(refused.header(header).is_some(), "{header}");
     }
-    // Nobody else is held up, and what there was is what there is.
+    // Reads are not blocked, and the item is unchanged.
     let there = read(&mut client, "k", "i", &[]);
     assert_eq!(there.json().get("n").unwrap().as_i64(), Some(1));
     assert_eq!(there.header("etag"), before.header("etag"));
@@ -46,6 +42,6 @@ fn a_write_that_cannot_get_its_lock_is_refused_and_changes_nothing() {
     assert_eq!(after.status, 200, "{}", after.text());
     let next = sql(&url, "SELECT max(lsn) FROM orrery.part WHERE part <> 0");
     let number = |rows: &[String]| rows[0].parse::<u64>().unwrap();
-    assert_eq!(number(&next), number(&numbers) + 1, "the refused write has left no trace");
-    served.stop();
+    assert_eq!(number(&next), number(&numbers) + 1, "the refused write left a trace");
+    server.stop();
 }

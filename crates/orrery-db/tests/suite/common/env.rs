@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use orrery_model::env::Env;
+use orrery_env::Env;
 
 /// 2026-01-01T00:00:00Z.
 pub const START_SECONDS: i64 = 1_767_225_600;

@@ -19,7 +19,7 @@ use orrery_db::{
     BatchKind, BatchOperation, BatchOutcome, Effect, FeedScope, ItemOptions, ItemReply, Options,
     QueryOptions, QueryRequest, Trace,
 };
-use orrery_model::env::Env;
+use orrery_env::Env;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Error, Result, Value};
 

@@ -1,7 +1,7 @@
 //! Writing a moment by a picture.
 //!
-//! `yyyy` and `yy`, `MM` and `M`, `dd` and `d`, `HH` and `H`, `mm` and `m`, `ss` and `s` stand for
-//! the parts, two letters with a leading zero; one to seven `f` for digits of the fraction, as many
+//! `yyyy` and `yy`, `MM` and `M`, `dd` and `d`, `HH` and `H`, `hh` and `h` (of twelve hours), `mm` and `m`, `ss` and
+//! `s` stand for the parts, two letters or more with a leading zero, `tt` for AM or PM; one to seven `f` for digits of the fraction, as many
 //! `F` for the same without trailing zeros. A backslash makes the next character stand for itself,
 //! as every other character does.
 
@@ -20,6 +20,7 @@ pub(super) fn format(moment: Moment, picture: &str) -> String {
             'M' => Some(month),
             'd' => Some(day),
             'H' => Some(hour),
+            'h' => Some((hour + 11) % 12 + 1),
             'm' => Some(minute),
             's' => Some(second),
             _ => None,
@@ -35,15 +36,19 @@ pub(super) fn format(moment: Moment, picture: &str) -> String {
             (_, Some(part)) => {
                 let width = run.min(2);
                 write(&mut text, format_args!("{part:0width$}"));
-                width
+                run
             }
             ('y', _) if run >= 4 => {
                 write(&mut text, format_args!("{year:04}"));
-                4
+                run
             }
-            ('y', _) if run >= 2 => {
+            ('y', _) => {
                 write(&mut text, format_args!("{:02}", year % 100));
-                2
+                run
+            }
+            ('t', _) if run >= 2 => {
+                text.push_str(if hour < 12 { "AM" } else { "PM" });
+                run
             }
             ('f' | 'F', _) => {
                 let width = run.min(7);

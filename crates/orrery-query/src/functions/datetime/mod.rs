@@ -19,8 +19,8 @@ use crate::error::EvalError;
 use crate::operand::{Operand, owned};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    row_in_context!("AGO", 2..=2, None, ago),
-    row!("DATETIMEADD", 3..=3, None, add),
+    row_in_context!("AGO", 1..=2, None, ago),
+    row_in_context!("DATETIMEADD", 2..=3, None, add),
     row!("DATETIMEBIN", 2..=4, None, bin),
     row!("DATETIMEDIFF", 3..=3, None, difference),
     row!("DATETIMEFORMAT", 2..=2, None, formatted),
@@ -38,8 +38,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     row!("IS_DATETIME", 1..=1, None, is_datetime),
     row!("MONTH", 1..=1, PreciseScan, |a| Some(Part::Month.of(moment(a, 0)?))),
     row_in_context!("NOW", 0..=2, None, now),
-    row!("TICKSTODATETIME", 1..=1, None, from_ticks),
-    row!("TIMESTAMPTODATETIME", 1..=1, None, from_timestamp),
+    row!("TICKSTODATETIME", 1..=2, None, from_ticks),
+    row!("TIMESTAMPTODATETIME", 1..=2, None, from_timestamp),
     row!("YEAR", 1..=1, PreciseScan, |a| Some(Part::Year.of(moment(a, 0)?))),
 ];
 
@@ -51,7 +51,21 @@ fn part(arguments: &[Operand<'_>], at: usize) -> Option<Part> {
     Part::parse(string(arguments, at)?)
 }
 
-fn add(arguments: &[Operand<'_>]) -> Option<String> {
+/// The forms of these functions that take a time span are not documented.
+fn undocumented_time_span<'a>(name: &str) -> Evaluated<'a> {
+    Err(EvalError::Message(format!(
+        "The form of {name} with a time span is not documented by the service and cannot be evaluated here."
+    )))
+}
+
+fn add<'a>(_: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    if arguments.len() == 2 {
+        return undocumented_time_span("DATETIMEADD");
+    }
+    Ok(added(arguments).and_then(owned))
+}
+
+fn added(arguments: &[Operand<'_>]) -> Option<String> {
     let shifted = part(arguments, 0)?.add(moment(arguments, 2)?, integer(arguments, 1)?.into())?;
     Some(shifted.to_text())
 }
@@ -88,6 +102,12 @@ fn from_parts(arguments: &[Operand<'_>]) -> Option<String> {
 }
 
 fn part_of(arguments: &[Operand<'_>]) -> Option<i64> {
+    if ["weekday", "dw"]
+        .iter()
+        .any(|name| string(arguments, 0).is_some_and(|part| name.eq_ignore_ascii_case(part)))
+    {
+        return Some(moment(arguments, 1)?.weekday());
+    }
     Some(part(arguments, 0)?.of(moment(arguments, 1)?))
 }
 
@@ -123,13 +143,14 @@ fn now<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
     match arguments.len() {
         0 => current_text(context, arguments),
         2 => Ok(shifted_now(context, arguments, 1)),
-        // The table knows only a least and a greatest count.
-        _ => Err(EvalError::Message("The NOW function requires 0 or 2 argument(s).".into())),
+        _ => undocumented_time_span("NOW"),
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape of a function body")]
 fn ago<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    if arguments.len() == 1 {
+        return undocumented_time_span("AGO");
+    }
     Ok(shifted_now(context, arguments, -1))
 }
 

@@ -1,8 +1,8 @@
 //! A moment in UTC and its text form.
 //!
-//! Read: `YYYY-MM-DD` with an optional `Z`, or a date, a space or `T`, `hh:mm:ss`, an optional
-//! fraction of one to seven digits and an optional `Z`. Nothing else is a date-time. Written: always
-//! with seven digits and the `Z`. Years run from 1 to 9999. The calendar is the Gregorian one
+//! Read: `YYYY-MM-DD`, then optionally a space or `T` and `hh:mm:ss` with an optional fraction of one to
+//! seven digits, then optionally `Z` or an offset from UTC such as `+02:00`. Nothing else is a date-time. Written:
+//! always in UTC, with seven digits and the `Z`. Years run from 1601 to 9999. The calendar is the Gregorian one
 //! throughout, so a dozen lines of arithmetic serve better than a date library with its own ranges.
 
 pub(super) const TICKS_PER_MICROSECOND: i64 = 10;
@@ -12,7 +12,7 @@ pub(super) const TICKS_PER_MINUTE: i64 = 60 * TICKS_PER_SECOND;
 pub(super) const TICKS_PER_HOUR: i64 = 60 * TICKS_PER_MINUTE;
 pub(super) const TICKS_PER_DAY: i64 = 24 * TICKS_PER_HOUR;
 
-/// 100 ns units since the start of 1970, within the years 1 to 9999.
+/// 100 ns units since the start of 1970, within the years 1601 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(i64);
 
@@ -24,8 +24,8 @@ pub(super) struct Date {
     pub(super) day: i64,
 }
 
-/// The first tick of year 1 and the last of year 9999.
-const FIRST_TICK: i64 = -719_162 * TICKS_PER_DAY;
+/// The first tick of year 1601 and the last of year 9999.
+const FIRST_TICK: i64 = -134_774 * TICKS_PER_DAY;
 const LAST_TICK: i64 = 2_932_897 * TICKS_PER_DAY - 1;
 
 impl Moment {
@@ -50,10 +50,12 @@ impl Moment {
             && (0..60).contains(&minute)
             && (0..60).contains(&second)
             && (0..TICKS_PER_SECOND).contains(&fraction);
-        in_range.then(|| {
-            let seconds = (hour * 60 + minute) * 60 + second;
-            Self(date.days_since_epoch() * TICKS_PER_DAY + seconds * TICKS_PER_SECOND + fraction)
-        })
+        if !in_range {
+            return None;
+        }
+        let seconds = (hour * 60 + minute) * 60 + second;
+        let ticks = date.days_since_epoch() * TICKS_PER_DAY + seconds * TICKS_PER_SECOND + fraction;
+        Self::from_ticks(ticks.into())
     }
 
     pub(super) fn parse(text: &str) -> Option<Self> {
@@ -74,11 +76,12 @@ impl Moment {
                 time[3] = rest.fraction()?;
             }
         }
-        rest.byte(b"Z");
+        let offset = if rest.byte(b"Z").is_some() { 0 } else { rest.offset()? };
         if !rest.0.is_empty() {
             return None;
         }
-        Self::from_parts(year, month, day, time[0], time[1], time[2], time[3])
+        let local = Self::from_parts(year, month, day, time[0], time[1], time[2], time[3])?;
+        Self::from_ticks(i128::from(local.0) - i128::from(offset * TICKS_PER_MINUTE))
     }
 
     pub(super) fn to_text(self) -> String {
@@ -97,6 +100,12 @@ impl Moment {
 
     pub(super) fn date(self) -> Date {
         Date::from_days_since_epoch(self.0.div_euclid(TICKS_PER_DAY))
+    }
+
+    /// Days since the last Sunday.
+    pub(super) fn weekday(self) -> i64 {
+        // The first day of 1970 was a Thursday.
+        (self.0.div_euclid(TICKS_PER_DAY) + 4).rem_euclid(7)
     }
 
     /// Hour, minute, second and ticks of the second.
@@ -120,7 +129,8 @@ impl Moment {
             return None;
         }
         let date = Date { year, month, day: day.min(days_in_month(year, month)) };
-        Some(Self(date.days_since_epoch() * TICKS_PER_DAY + self.0.rem_euclid(TICKS_PER_DAY)))
+        let ticks = date.days_since_epoch() * TICKS_PER_DAY + self.0.rem_euclid(TICKS_PER_DAY);
+        Self::from_ticks(ticks.into())
     }
 }
 
@@ -185,6 +195,24 @@ impl Cursor<'_> {
             self.0 = rest;
             *first
         })
+    }
+
+    /// Reads an offset from UTC in minutes: `+hh`, `+hhmm` or `+hh:mm`, or nothing, which is none.
+    fn offset(&mut self) -> Option<i64> {
+        /// No place on Earth is further from UTC.
+        const OFFSET_MINUTES_MAX: i64 = 14 * 60;
+
+        let Some(sign) = self.byte(b"+-") else {
+            return Some(0);
+        };
+        let hours = self.digits(2)?;
+        let has_minutes = self.byte(b":").is_some() || !self.0.is_empty();
+        let minutes = if has_minutes { self.digits(2)? } else { 0 };
+        let offset = hours * 60 + minutes;
+        if minutes >= 60 || offset > OFFSET_MINUTES_MAX {
+            return None;
+        }
+        Some(if sign == b'-' { -offset } else { offset })
     }
 
     /// Reads one to seven digits as ticks of a second.

@@ -25,24 +25,27 @@ pub(super) static FUNCTIONS: &[Function] = &[
     row_in_context!("_FULLTEXTWORDCOUNT", 1..=1, None, word_count),
 ];
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape of a function body")]
 fn contains_all<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
-    Ok(contains(context, arguments, true))
+    contains(context, arguments, true)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape of a function body")]
 fn contains_any<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
-    Ok(contains(context, arguments, false))
+    contains(context, arguments, false)
 }
 
-fn contains<'a>(context: &Context<'_>, arguments: &[Operand<'_>], require_all: bool) -> Operand<'a> {
+fn contains<'a>(context: &Context<'_>, arguments: &[Operand<'_>], require_all: bool) -> Evaluated<'a> {
     let analyzer = Analyzer::new(context.language);
-    let text = string(arguments, 0)?;
-    let terms: Vec<Term> =
-        arguments[1..].iter().map(|term| Term::read(&analyzer, term.as_deref()?)).collect::<Option<_>>()?;
+    let Some(text) = string(arguments, 0) else { return Ok(None) };
+    let terms = arguments[1..].iter().map(|term| Term::read(&analyzer, term.as_deref()?));
+    let Some(terms) = terms.collect::<Option<Vec<Term>>>() else { return Ok(None) };
     let words = analyzer.words(text);
-    let is_found = |term: &Term| term.count_in(&words) > 0;
-    owned(if require_all { terms.iter().all(is_found) } else { terms.iter().any(is_found) })
+    for term in &terms {
+        context.steps(term.steps_in(&words))?;
+        if (term.count_in(&words) > 0) != require_all {
+            return Ok(owned(!require_all));
+        }
+    }
+    Ok(owned(require_all))
 }
 
 /// Scores need statistics over all documents, so the planner rewrites this function; one that is
@@ -51,8 +54,10 @@ fn score_without_statistics<'a>(_: &Context<'_>, _: &[Operand<'a>]) -> Evaluated
     Err(EvalError::Message("The FullTextScore function is only allowed in the ORDER BY RANK clause.".into()))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape of a function body")]
 fn score<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    if let (Some(text), Some(terms)) = (string(arguments, 0), array(arguments, 1)) {
+        context.steps(terms.len() as u64 * (text.len() as u64 / 16))?;
+    }
     Ok(scored(context, arguments).and_then(owned))
 }
 

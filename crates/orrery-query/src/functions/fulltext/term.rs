@@ -28,6 +28,12 @@ impl Term {
         Some(Self { words: analyzer.words(text), edits })
     }
 
+    /// What looking for it takes.
+    pub(super) fn steps_in(&self, text: &[Word]) -> u64 {
+        let each = if self.edits > 0 { 64 } else { 1 };
+        text.len() as u64 * each
+    }
+
     /// How often the term occurs. A term of nothing but stop words never does.
     pub(super) fn count_in(&self, text: &[Word]) -> usize {
         let Some((first, rest)) = self.words.split_first() else { return 0 };

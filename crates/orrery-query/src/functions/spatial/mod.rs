@@ -67,14 +67,17 @@ thread_local! {
     static KEPT: RefCell<Vec<(Value, Rc<Shape>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Computes something of two valid shapes.
-#[expect(clippy::unnecessary_wraps, reason = "the shape of a function body")]
+/// Computes something of two valid shapes. Each edge of one may have to be compared with each of the other; a shape
+/// has few enough that this needs no interruption.
 fn of_two<'a, T: Into<Value>>(
     context: &Context<'_>,
     arguments: &[Operand<'_>],
     compute: fn(&Shape, &Shape) -> T,
 ) -> Evaluated<'a> {
     let shapes = shape(context, arguments, 0).zip(shape(context, arguments, 1));
+    if let Some((left, right)) = &shapes {
+        context.steps((left.edges.len() as u64 * right.edges.len() as u64) / 16)?;
+    }
     Ok(shapes.and_then(|(left, right)| owned(compute(&left, &right))))
 }
 

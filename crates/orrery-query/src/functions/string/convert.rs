@@ -30,6 +30,9 @@ fn number_to_string(number: Number) -> String {
     if double.is_infinite() {
         return if double > 0.0 { "Infinity" } else { "-Infinity" }.into();
     }
+    if double == 0.0 && double.is_sign_negative() {
+        return "-0".into();
+    }
     let plain = Value::Number(number).to_json();
     if double.abs() < FIRST_WITH_EXPONENT && !plain.contains('e') {
         return plain;

@@ -15,7 +15,7 @@ mod units;
 use orrery_model::Value;
 
 use super::arguments::{array, double, string};
-use super::{Function, UNBOUNDED, row};
+use super::{Function, UNBOUNDED, row, row_in_context};
 use crate::operand::Operand;
 
 pub(super) static FUNCTIONS: &[Function] = &[
@@ -28,11 +28,13 @@ pub(super) static FUNCTIONS: &[Function] = &[
     row!("ENDSWITH", 2..=3, FullIndexScan, search::ends_with),
     row!("INDEX_OF", 2..=3, None, search::index_of),
     row!("LASTINDEXOF", 2..=3, None, search::last_index_of),
+    row!("LASTSUBSTRINGAFTER", 2..=2, None, |a| slice::around(a, true, true)),
+    row!("LASTSUBSTRINGBEFORE", 2..=2, None, |a| slice::around(a, true, false)),
     row!("LEFT", 2..=2, PreciseScan, slice::left),
     row!("LENGTH", 1..=1, None, |a| i64::try_from(units::length(string(a, 0)?)).ok()),
     row!("LOWER", 1..=1, None, |a| Some(case::lower(string(a, 0)?))),
     row!("LTRIM", 1..=2, None, |a| slice::trim(a, true, false)),
-    row!("REGEXMATCH", 2..=3, FullIndexScan, regex::matches),
+    row_in_context!("REGEXMATCH", 2..=3, FullIndexScan, regex::matches),
     row!("REPLACE", 3..=3, None, replace),
     row!("REPLICATE", 2..=2, None, replicate),
     row!("REVERSE", 1..=1, None, |a| Some(string(a, 0)?.chars().rev().collect::<String>())),
@@ -47,6 +49,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     row!("STRINGTONULL", 1..=1, None, |a| convert::parse(a, |value| matches!(value, Value::Null))),
     row!("STRINGTONUMBER", 1..=1, None, |a| convert::parse(a, |value| matches!(value, Value::Number(_)))),
     row!("STRINGTOOBJECT", 1..=1, None, |a| convert::parse(a, |value| matches!(value, Value::Object(_)))),
+    row!("SUBSTRINGAFTER", 2..=2, None, |a| slice::around(a, false, true)),
+    row!("SUBSTRINGBEFORE", 2..=2, None, |a| slice::around(a, false, false)),
     row!("SUBSTRING", 3..=3, PreciseScan, slice::substring),
     row!("TOSTRING", 1..=1, None, convert::to_string),
     row!("TRIM", 1..=2, None, |a| slice::trim(a, true, true)),
@@ -79,7 +83,7 @@ fn replicate(arguments: &[Operand<'_>]) -> Option<String> {
 
     let text = string(arguments, 0)?;
     let count = double(arguments, 1)?;
-    if !count.is_finite() || count < 0.0 {
+    if !count.is_finite() || count < 0.0 || count.fract() != 0.0 {
         return None;
     }
     if text.is_empty() {

@@ -76,6 +76,10 @@ pub(super) fn last_index_of(arguments: &[Operand<'_>]) -> Option<i64> {
         Some(last) => usize::try_from(last).ok()?.saturating_add(1).min(length),
         None => length,
     };
+    if wanted.is_empty() {
+        // It is found at the last unit, not behind it.
+        return i64::try_from(end.min(length.saturating_sub(1))).ok();
+    }
     let end = units::byte_of(text, end).or_else(|| units::byte_of(text, end - 1))?;
     Some(match text[..end].rfind(wanted) {
         Some(offset) => i64::try_from(units::length(&text[..offset])).ok()?,

@@ -23,16 +23,19 @@ pub(super) fn substring(arguments: &[Operand<'_>]) -> Option<String> {
 
 /// Part of a text, empty where a bound is negative or past the end.
 fn substring_of(text: &str, start: Number, count_max: Number) -> Option<String> {
-    // The reference evaluator looks at the numbers only if there is something to cut.
-    if text.is_empty() {
-        return Some(String::new());
-    }
     let (start, count) = (exact_integer(start)?, exact_integer(count_max)?);
     let (Ok(start), Ok(count)) = (usize::try_from(start), usize::try_from(count)) else {
         return Some(String::new());
     };
     let length = units::length(text);
     Some(units::slice(text, start.min(length), start.saturating_add(count).min(length)).into_owned())
+}
+
+/// What stands before or after the first or last place where the second text is found.
+pub(super) fn around(arguments: &[Operand<'_>], last: bool, after: bool) -> Option<String> {
+    let (text, part) = (string(arguments, 0)?, string(arguments, 1)?);
+    let at = if last { text.rfind(part) } else { text.find(part) }?;
+    Some(if after { &text[at + part.len()..] } else { &text[..at] }.to_owned())
 }
 
 /// Strips white space, or the characters of the second argument, from either end.

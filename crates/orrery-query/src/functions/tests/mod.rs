@@ -150,5 +150,12 @@ fn every_documented_function_is_there() {
     for name in &documented {
         assert!(lookup(name).is_some(), "{name}");
     }
-    assert_eq!(all().count(), documented.len());
+    let undocumented = "HASH REGEXEXTRACT REGEXEXTRACTALL REGEXREPLACE REGEXREPLACEALL SUBSTRINGBEFORE SUBSTRINGAFTER \
+        LASTSUBSTRINGBEFORE LASTSUBSTRINGAFTER _COMPARE_BSON_BINARYDATA _COMPARE_OBJECTS _OBJECTTOARRAY \
+        _PROXY_PROJECTION _REGEX_MATCH _ST_DISTANCE _ST_INTERSECTS _ST_WITHIN _TRY_ARRAY_CONTAINS";
+    let undocumented: Vec<&str> = undocumented.split_whitespace().collect();
+    for name in &undocumented {
+        assert!(lookup(name).is_some(), "{name}");
+    }
+    assert_eq!(all().count(), documented.len() + undocumented.len());
 }

@@ -1,18 +1,74 @@
-//! CSV as objects: a property for each column, with types that are recognised or told.
+//! CSV as JSON objects: one property per column, with types that are inferred or given.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead};
 
 use ::csv::{ReaderBuilder, StringRecord, StringRecordsIntoIter};
+use clap::{Args, ValueEnum};
 use orrery_model::{Object, Value, value};
 
 use super::{Record, Records};
 use crate::failure::Failure;
-use crate::transfer::arguments::{CsvArguments, CsvEmpty, CsvTypes};
 
-/// What a column's values are.
+/// How the types of CSV values are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CsvTypes {
+    /// Recognise numbers and true/false; 007 and 1234567890123456789 stay strings.
+    Infer,
+    /// Everything is a string.
+    Text,
+}
+
+/// What an empty CSV value becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CsvEmpty {
+    /// Leave the property out.
+    Omit,
+    /// Null.
+    Null,
+    /// An empty string.
+    Text,
+}
+
+/// How a CSV file is to be read.
+#[derive(Args)]
+pub(crate) struct CsvArguments {
+    /// The character between values, or `tab`.
+    #[arg(long, value_name = "CHARACTER", default_value = ",", help_heading = "CSV")]
+    pub(crate) delimiter: String,
+
+    /// Column names, if the first line does not hold them. Dots make nested objects.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "CSV")]
+    pub(crate) columns: Option<Vec<String>>,
+
+    /// How to type values.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = CsvTypes::Infer, help_heading = "CSV")]
+    pub(crate) types: CsvTypes,
+
+    /// The type of one column: text, number, boolean or json. Can be repeated. The column id is always text.
+    #[arg(long = "type", value_name = "COLUMN=TYPE", help_heading = "CSV")]
+    pub(crate) column_types: Vec<String>,
+
+    /// How to treat empty values.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = CsvEmpty::Omit, help_heading = "CSV")]
+    pub(crate) empty: CsvEmpty,
+}
+
+impl Default for CsvArguments {
+    fn default() -> Self {
+        Self {
+            delimiter: ",".to_owned(),
+            columns: None,
+            types: CsvTypes::Infer,
+            column_types: Vec::new(),
+            empty: CsvEmpty::Omit,
+        }
+    }
+}
+
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ColumnType {
     Infer,
     Text,
     Number,
@@ -20,43 +76,43 @@ enum Kind {
     Json,
 }
 
-/// How CSV is read, checked.
+/// The arguments, validated.
 #[derive(Clone, Debug)]
-pub(crate) struct CsvOptions {
+pub(super) struct CsvOptions {
     delimiter: u8,
     columns: Option<Vec<String>>,
-    default: Kind,
-    kinds: HashMap<String, Kind>,
+    default: ColumnType,
+    kinds: HashMap<String, ColumnType>,
     empty: CsvEmpty,
 }
 
 impl CsvOptions {
-    pub(crate) fn new(arguments: &CsvArguments) -> Result<Self, Failure> {
+    pub(super) fn new(arguments: &CsvArguments) -> Result<Self, Failure> {
         let delimiter = match arguments.delimiter.as_bytes() {
             b"tab" | b"\\t" => b'\t',
             [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => *byte,
             _ => {
                 return Err(Failure::usage(format!(
-                    "delimiter \"{}\" is neither one character nor tab",
+                    "delimiter must be one ASCII character or `tab`, but got `{}`",
                     arguments.delimiter
                 )));
             }
         };
-        let mut kinds = HashMap::from([("id".to_owned(), Kind::Text)]);
+        let mut kinds = HashMap::from([("id".to_owned(), ColumnType::Text)]);
         for text in &arguments.column_types {
             let kind = text.rsplit_once('=').and_then(|(column, kind)| {
                 let kind = match kind {
-                    "text" => Kind::Text,
-                    "number" => Kind::Number,
-                    "boolean" => Kind::Boolean,
-                    "json" => Kind::Json,
+                    "text" => ColumnType::Text,
+                    "number" => ColumnType::Number,
+                    "boolean" => ColumnType::Boolean,
+                    "json" => ColumnType::Json,
                     _ => return None,
                 };
                 Some((column.to_owned(), kind))
             });
             let (column, kind) = kind.ok_or_else(|| {
                 Failure::usage(format!(
-                    "type \"{text}\" is not COLUMN=TYPE with text, number, boolean or json"
+                    "type must be COLUMN=TYPE with text, number, boolean or json, but got `{text}`"
                 ))
             })?;
             kinds.insert(column, kind);
@@ -64,7 +120,7 @@ impl CsvOptions {
         Ok(Self {
             delimiter,
             columns: arguments.columns.clone(),
-            default: if arguments.types == CsvTypes::Infer { Kind::Infer } else { Kind::Text },
+            default: if arguments.types == CsvTypes::Infer { ColumnType::Infer } else { ColumnType::Text },
             kinds,
             empty: arguments.empty,
         })
@@ -93,9 +149,9 @@ impl CsvOptions {
 
 struct Column {
     name: String,
-    /// The name's parts between dots: nested objects.
+    /// The parts of the name between dots, which make nested objects.
     path: Vec<String>,
-    kind: Kind,
+    kind: ColumnType,
 }
 
 struct Rows<R> {
@@ -111,7 +167,7 @@ impl<R: io::Read> Iterator for Rows<R> {
         let row = match self.source.next()? {
             Ok(row) => row,
             Err(error) if error.is_io_error() => return Some(Err(error.into())),
-            // A row that is not UTF-8: the next one may be.
+            // A row that is not valid UTF-8 does not affect the next one.
             Err(error) => return Some(Ok(Err(error.to_string()))),
         };
         Some(Ok(self.object(&row).map(|object| object.to_json().into_bytes())))
@@ -131,17 +187,18 @@ impl<R> Rows<R> {
                 ("", CsvEmpty::Text) => Value::from(""),
                 (text, _) => read(column.kind, text).ok_or_else(|| {
                     let shown: String = text.chars().take(40).collect();
-                    format!("the value \"{shown}\" of column {} is of another type", column.name)
+                    format!("the value \"{shown}\" of column {} does not have the column's type", column.name)
                 })?,
             };
-            put(&mut object, &column.path, value)
-                .ok_or_else(|| format!("the column {} is inside a value that is no object", column.name))?;
+            put(&mut object, &column.path, value).ok_or_else(|| {
+                format!("the column {} is nested in a value that is not an object", column.name)
+            })?;
         }
         Ok(object)
     }
 }
 
-/// Sets the property at a path, making the objects on the way.
+/// Sets the property at a path and creates the objects on the way; none if a scalar is in the way.
 fn put(object: &mut Value, path: &[String], value: Value) -> Option<()> {
     let members = object.as_object_mut()?;
     match path {
@@ -159,7 +216,7 @@ fn put(object: &mut Value, path: &[String], value: Value) -> Option<()> {
     }
 }
 
-fn read(kind: Kind, text: &str) -> Option<Value> {
+fn read(kind: ColumnType, text: &str) -> Option<Value> {
     let number =
         || value::parse(text.trim().as_bytes()).ok().filter(|value| matches!(value, Value::Number(_)));
     let boolean = || match text.trim() {
@@ -168,12 +225,12 @@ fn read(kind: Kind, text: &str) -> Option<Value> {
         _ => None,
     };
     match kind {
-        Kind::Text => Some(Value::from(text)),
-        Kind::Number => number(),
-        Kind::Boolean => boolean(),
-        Kind::Json => value::parse(text.as_bytes()).ok(),
-        // A number whose text would not come back as it was (more digits than a double holds) is rather a key.
-        Kind::Infer => {
+        ColumnType::Text => Some(Value::from(text)),
+        ColumnType::Number => number(),
+        ColumnType::Boolean => boolean(),
+        ColumnType::Json => value::parse(text.as_bytes()).ok(),
+        // A number with more digits than a double holds would be changed; it is more likely an identifier.
+        ColumnType::Infer => {
             let inferred = boolean().or_else(|| number().filter(|_| significant_digits(text) <= 15));
             Some(inferred.unwrap_or_else(|| Value::from(text)))
         }
@@ -192,11 +249,8 @@ mod tests {
 
     fn options(types: &[&str]) -> CsvArguments {
         CsvArguments {
-            delimiter: ",".to_owned(),
-            columns: None,
-            types: CsvTypes::Infer,
             column_types: types.iter().map(|text| (*text).to_owned()).collect(),
-            empty: CsvEmpty::Omit,
+            ..CsvArguments::default()
         }
     }
 
@@ -211,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_recognised() {
+    fn types_are_inferred() {
         let text =
             "id,n,zip,flag,big,empty,text\n1,-2.5e3,02134,true,1234567890123456789,,\"a, \"\"b\"\"\nc\"\n";
         assert_eq!(
@@ -225,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_may_be_told_and_nested() {
+    fn columns_can_be_named_and_nested() {
         let arguments = CsvArguments {
             delimiter: "tab".to_owned(),
             columns: Some(vec!["id".to_owned(), "address.city".to_owned(), "address.tags".to_owned()]),
@@ -242,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn values_of_the_wrong_type_are_reported() {
         let records = read_all(&options(&["n=number"]), "id,n\n1,x\n2,3,4\n3,5\n");
         assert!(records[0].contains("\"x\" of column n"), "{records:?}");
         assert!(records[1].contains("3 values for 2 columns"), "{records:?}");

@@ -1,10 +1,10 @@
-//! JSON lines, and JSON arrays or objects one after the other, cut into texts without parsing them whole.
+//! JSON lines, JSON arrays and concatenated JSON values, cut into records without parsing them.
 
 use std::io::{self, BufRead};
 
 use super::{RECORD_BYTES_MAX, Record};
 
-/// Some programs begin a file with a mark of its encoding.
+/// Some programs start a UTF-8 file with a byte order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 pub(super) fn strip_mark(bytes: &[u8]) -> &[u8] {
@@ -15,18 +15,18 @@ fn too_long() -> String {
     format!("the record is longer than {} MB", RECORD_BYTES_MAX >> 20)
 }
 
-/// One record a line. Empty lines are no records.
-pub(super) struct Lines<R> {
+/// One record per line. Empty lines are skipped.
+pub(super) struct JsonLines<R> {
     reader: R,
     is_first: bool,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> JsonLines<R> {
     pub(super) fn new(reader: R) -> Self {
         Self { reader, is_first: true }
     }
 
-    /// The next line without its end; none at the end of the input.
+    /// The next line without its line feed; none at the end of the input.
     fn line(&mut self) -> io::Result<Option<Record>> {
         let mut line = Vec::new();
         let mut is_long = false;
@@ -54,7 +54,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-impl<R: BufRead> Iterator for Lines<R> {
+impl<R: BufRead> Iterator for JsonLines<R> {
     type Item = io::Result<Record>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -76,28 +76,29 @@ impl<R: BufRead> Iterator for Lines<R> {
     }
 }
 
-/// The elements of an array, or values that follow one another. Only brackets and texts are looked at: whether
-/// an element is JSON is found out when it is written.
-pub(super) struct Elements<R> {
+/// The elements of an array, or concatenated values. Only brackets and strings are recognised; whether an element is
+/// valid JSON shows when it is prepared for writing.
+pub(super) struct JsonElements<R> {
     reader: R,
-    state: State,
+    state: ParserState,
 }
 
+/// Where the reader is between two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     Start,
-    /// Inside the array: an element or its end may come.
+    /// Inside the array: an element or the closing bracket may follow.
     InArray,
-    /// Behind an element of the array: a comma or the end must come.
-    BehindElement,
-    /// Values one after the other.
-    Loose,
+    /// After an element of the array: a comma or the closing bracket must follow.
+    AfterElement,
+    /// Concatenated values, no array.
+    Concatenated,
     Ended,
 }
 
-impl<R: BufRead> Elements<R> {
+impl<R: BufRead> JsonElements<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, state: State::Start }
+        Self { reader, state: ParserState::Start }
     }
 
     fn peek(&mut self) -> io::Result<Option<u8>> {
@@ -116,58 +117,58 @@ impl<R: BufRead> Elements<R> {
     }
 
     fn element(&mut self) -> io::Result<Option<Record>> {
-        if self.state == State::Start {
+        if self.state == ParserState::Start {
             let marked = self.reader.fill_buf()?.starts_with(BYTE_ORDER_MARK);
             if marked {
                 self.reader.consume(BYTE_ORDER_MARK.len());
             }
-            self.state = State::Loose;
+            self.state = ParserState::Concatenated;
             if self.peek()? == Some(b'[') {
                 self.reader.consume(1);
-                self.state = State::InArray;
+                self.state = ParserState::InArray;
             }
         }
         let next = self.peek()?;
         let next = match (self.state, next) {
-            (State::BehindElement, Some(b',')) => {
+            (ParserState::AfterElement, Some(b',')) => {
                 self.reader.consume(1);
-                self.state = State::InArray;
+                self.state = ParserState::InArray;
                 self.peek()?
             }
-            (State::BehindElement, Some(byte)) if byte != b']' => {
-                return Err(broken(&format!("'{}' stands where a comma should", byte.escape_ascii())));
+            (ParserState::AfterElement, Some(byte)) if byte != b']' => {
+                return Err(broken(&format!("expected a comma, found '{}'", byte.escape_ascii())));
             }
             (_, next) => next,
         };
         match (self.state, next) {
-            (State::Ended, _) | (State::Loose, None) => Ok(None),
-            (State::InArray | State::BehindElement, Some(b']')) => {
+            (ParserState::Ended, _) | (ParserState::Concatenated, None) => Ok(None),
+            (ParserState::InArray | ParserState::AfterElement, Some(b']')) => {
                 self.reader.consume(1);
                 if let Some(byte) = self.peek()? {
-                    return Err(broken(&format!("'{}' follows the array", byte.escape_ascii())));
+                    return Err(broken(&format!("unexpected '{}' after the array", byte.escape_ascii())));
                 }
-                self.state = State::Ended;
+                self.state = ParserState::Ended;
                 Ok(None)
             }
             (_, None) => Err(broken("the array is not closed")),
             _ => {
                 let record = self.value()?;
-                if self.state == State::InArray {
-                    self.state = State::BehindElement;
+                if self.state == ParserState::InArray {
+                    self.state = ParserState::AfterElement;
                 }
                 Ok(Some(record))
             }
         }
     }
 
-    /// Takes one value: up to its closing bracket, or for a scalar up to what can follow one.
+    /// Reads one value: up to its closing bracket, or for a scalar up to a delimiter.
     fn value(&mut self) -> io::Result<Record> {
         let mut text = Vec::new();
         let (mut depth, mut in_string, mut escaped, mut is_long) = (0_usize, false, false, false);
         loop {
             let buffer = self.reader.fill_buf()?;
             if buffer.is_empty() {
-                // A scalar may end with the input; a bracket or a text may not.
+                // A scalar may end with the input; an object, array or string may not.
                 if depth > 0 || in_string {
                     return Err(broken("the input ends inside a record"));
                 }
@@ -214,9 +215,9 @@ impl<R: BufRead> Elements<R> {
             if !is_long {
                 text.extend_from_slice(&buffer[..taken]);
             }
-            // A bracket that closes nothing must not be looked at forever.
+            // Reject an unmatched bracket, which would otherwise be seen again forever.
             if ended && taken == 0 && text.is_empty() && !is_long {
-                return Err(broken("a bracket or comma stands where a record should"));
+                return Err(broken("expected a record, found a bracket or comma"));
             }
             self.reader.consume(taken);
             if ended {
@@ -227,16 +228,16 @@ impl<R: BufRead> Elements<R> {
 }
 
 fn broken(message: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the JSON is broken: {message}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("malformed JSON: {message}"))
 }
 
-impl<R: BufRead> Iterator for Elements<R> {
+impl<R: BufRead> Iterator for JsonElements<R> {
     type Item = io::Result<Record>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let element = self.element().transpose();
         if matches!(element, None | Some(Err(_))) {
-            self.state = State::Ended;
+            self.state = ParserState::Ended;
         }
         element
     }
@@ -248,7 +249,6 @@ mod tests {
 
     use super::*;
 
-    /// Reads with the smallest buffers, so that every boundary is met.
     fn read(records: impl Iterator<Item = io::Result<Record>>) -> Vec<String> {
         let text = |record: io::Result<Record>| match record {
             Ok(Ok(text)) => String::from_utf8(text).unwrap(),
@@ -258,31 +258,32 @@ mod tests {
         records.map(text).collect()
     }
 
+    /// Also reads with a buffer of one byte, so that a record crosses every buffer boundary.
     fn elements(text: &str) -> Vec<String> {
-        let whole = read(Elements::new(text.as_bytes()));
-        let small = read(Elements::new(BufReader::with_capacity(1, text.as_bytes())));
+        let whole = read(JsonElements::new(text.as_bytes()));
+        let small = read(JsonElements::new(BufReader::with_capacity(1, text.as_bytes())));
         assert_eq!(whole, small.clone(), "{text}");
         small
     }
 
     #[test]
-    fn lines_are_records() {
+    fn each_line_is_a_record() {
         let text = "\u{feff}{\"a\":1}\n\n  \r\n{\"b\":2}\r\nbroken\n{\"c\":3}";
         let expected = ["{\"a\":1}", "{\"b\":2}\r", "broken", "{\"c\":3}"];
-        assert_eq!(read(Lines::new(text.as_bytes())), expected);
-        assert_eq!(read(Lines::new(BufReader::with_capacity(3, text.as_bytes()))), expected);
-        assert_eq!(read(Lines::new(&b""[..])), [""; 0]);
+        assert_eq!(read(JsonLines::new(text.as_bytes())), expected);
+        assert_eq!(read(JsonLines::new(BufReader::with_capacity(3, text.as_bytes()))), expected);
+        assert_eq!(read(JsonLines::new(&b""[..])), [""; 0]);
     }
 
     #[test]
-    fn long_lines_are_skipped() {
+    fn overlong_lines_are_skipped() {
         let mut text = vec![b'x'; RECORD_BYTES_MAX + 1];
         text.extend_from_slice(b"\n{}\n");
-        assert_eq!(read(Lines::new(&text[..])), ["! the record is longer than 4 MB", "{}"]);
+        assert_eq!(read(JsonLines::new(&text[..])), ["! the record is longer than 4 MB", "{}"]);
     }
 
     #[test]
-    fn arrays_are_cut_into_elements() {
+    fn arrays_and_concatenated_values_are_split() {
         assert_eq!(elements("[]"), [""; 0]);
         assert_eq!(
             elements(" [ {\"a\":\"]},{\\\"\"} , {\"b\":[1,[2]]}\n,3, \"x\" ] "),
@@ -293,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn broken_arrays_end_with_a_reason() {
+    fn malformed_arrays_end_with_a_reason() {
         for (text, count, reason) in [
             ("[{\"a\":1}", 1, "not closed"),
-            ("[{\"a\":1} {\"b\":2}]", 1, "where a comma should"),
+            ("[{\"a\":1} {\"b\":2}]", 1, "expected a comma"),
             ("[{\"a\":", 0, "ends inside"),
-            ("[{}] x", 1, "follows the array"),
-            ("[,]", 0, "where a record should"),
-            ("}", 0, "where a record should"),
+            ("[{}] x", 1, "after the array"),
+            ("[,]", 0, "expected a record"),
+            ("}", 0, "expected a record"),
         ] {
             let records = elements(text);
             assert_eq!(records.len(), count + 1, "{text}: {records:?}");

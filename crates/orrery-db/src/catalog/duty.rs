@@ -1,0 +1,32 @@
+//! Duties: work that one process at a time does, where several share a store.
+
+use std::time::Duration;
+
+use orrery_env::monotonic;
+use orrery_model::{Error, ErrorKind, Result};
+use orrery_storage::{Duty, PartitionStore};
+
+use crate::failure::store_failure;
+
+/// How long to wait for a duty that another process has.
+const DUTY_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Takes a duty, waiting for whoever has it. `None` = the store is this process's alone.
+pub(crate) async fn take_duty(store: &dyn PartitionStore, name: &str) -> Result<Option<Box<dyn Duty>>> {
+    let Some(coordination) = store.coordination() else { return Ok(None) };
+    let began = monotonic::now();
+    let mut pause = Duration::from_millis(2);
+    loop {
+        if let Some(duty) = coordination.try_duty(name).await.map_err(store_failure)? {
+            return Ok(Some(duty));
+        }
+        if monotonic::elapsed(began) > DUTY_PATIENCE {
+            return Err(Error::new(
+                ErrorKind::RetryWith,
+                "Another server is at the same work. Please retry.",
+            ));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+}

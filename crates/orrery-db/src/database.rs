@@ -1,0 +1,97 @@
+//! The running database: opens all layers, continues what an earlier run left unfinished, closes them.
+
+use std::sync::Arc;
+
+use orrery_env::Env;
+use orrery_model::Result;
+use orrery_storage::{Health, PartitionStore};
+
+use crate::catalog::{Catalog, CatalogStore};
+use crate::failure::store_failure;
+use crate::index::Indexes;
+use crate::items::Items;
+use crate::lifecycle::Lifecycle;
+use crate::partition::{Options, Partitions};
+use crate::query::Queries;
+use crate::resources::Resources;
+use crate::scripts::Scripts;
+
+/// A running database: all verbs of all layers, for the gateway and the command line.
+pub struct Database {
+    lifecycle: Arc<Lifecycle>,
+}
+
+layer!(Database { lifecycle: Lifecycle });
+
+impl Database {
+    /// Opens the database in a store, continues what an earlier run left unfinished, and starts the
+    /// background work. Must be called inside a Tokio runtime.
+    pub async fn open(
+        store: Arc<dyn PartitionStore>,
+        env: Arc<dyn Env>,
+        options: Options,
+    ) -> Result<Arc<Self>> {
+        let catalog = CatalogStore::open(Arc::clone(&store), Arc::clone(&env)).await?;
+        let partitions = Arc::new(Partitions::new(store, env, catalog, options));
+        let indexes = Arc::new(Indexes::new(partitions));
+        let items = Arc::new(Items::new(indexes));
+        let queries = Arc::new(Queries::new(items));
+        let scripts = Arc::new(Scripts::new(queries));
+        let resources = Arc::new(Resources::new(scripts));
+        let database = Arc::new(Self { lifecycle: Arc::new(Lifecycle::new(resources)) });
+        database.roll_back_interrupted().await?;
+        if database.is_shared() {
+            database.check_partitions().await?;
+        } else {
+            database.remove_orphaned_partitions().await?;
+        }
+        // Before purges are looked for: whoever begins one later sees that this process is there.
+        database.share_budgets().await?;
+        database.load_purges().await?;
+        for container in database.catalog.snapshot().containers() {
+            database.unsettle_history(container.rid);
+            database.set_recording(container.rid).await?;
+        }
+        database.start_maintenance();
+        database.resume_repartitions();
+        database.start_following();
+        if database.catalog.snapshot().offers.values().any(|offer| offer.pending) {
+            database.wake_maintenance();
+        }
+        Ok(database)
+    }
+
+    /// The catalog of this moment.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.snapshot()
+    }
+
+    /// Does now what the clock makes due: somebody has moved it.
+    pub fn clock_was_moved(&self) {
+        self.wake_maintenance();
+    }
+
+    /// How the store fares, for health checks.
+    pub fn store_health(&self) -> Health {
+        self.store.health()
+    }
+
+    /// How long the oldest write has been waiting for the store.
+    pub fn oldest_write_wait(&self) -> std::time::Duration {
+        self.store.oldest_write_wait()
+    }
+
+    /// Which engine keeps the data.
+    pub fn store_name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    /// Stops background work and closes the store. Requests that come later fail as unavailable.
+    pub async fn close(&self) -> Result<()> {
+        self.begin_stopping();
+        self.following.stop();
+        self.repartitions.stop();
+        self.maintenance.stop().await;
+        self.store.close().await.map_err(store_failure)
+    }
+}

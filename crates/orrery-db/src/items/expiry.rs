@@ -1,0 +1,158 @@
+//! Items whose lifetime is over: found by their expiry entries or by the feed, and removed in the background. Readers do
+//! not see them any more by then; this only gives the space back.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use orrery_model::Result;
+use orrery_storage::{Key, Lsn, PartitionId, ReadRequest, Scan};
+use parking_lot::Mutex;
+
+use super::Items;
+use crate::catalog::{Catalog, Container, Partition};
+use crate::failure::store_failure;
+use crate::layout::document::decode;
+use crate::layout::keys;
+use crate::layout::stored::POSITIONS;
+
+/// Entries looked at together.
+const PAGE_ENTRIES: usize = 256;
+
+/// How far each partition's feed was looked through, by partition.
+#[derive(Default)]
+pub(crate) struct FeedCursors(Mutex<HashMap<PartitionId, PartitionCursors>>);
+
+impl FeedCursors {
+    /// Forgets partitions that are gone.
+    pub(crate) fn keep_only(&self, catalog: &Catalog) {
+        let partitions = catalog.containers().flat_map(|container| &container.partitions);
+        let known: HashSet<PartitionId> = partitions.map(|partition| partition.store.id).collect();
+        self.0.lock().retain(|partition, _| known.contains(partition));
+    }
+}
+
+/// How far the feed of a partition was looked through for items that expire under the container's default.
+#[derive(Clone, Debug)]
+struct PartitionCursors {
+    default_ttl: i64,
+    /// For each numbering that meets in the feed: the position before which no item can expire under the default,
+    /// because those that are there live for ever; none for a numbering that has no entry left.
+    of_numberings: Vec<Option<Lsn>>,
+}
+
+impl Items {
+    /// Items that name their own lifetime are found by their expiry entries.
+    pub(crate) async fn sweep_own_lifetimes(
+        &self,
+        container: &Arc<Container>,
+        partition: &Partition,
+    ) -> Result<()> {
+        let mut range = keys::expired_by(self.env.now_seconds());
+        loop {
+            let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
+            let page =
+                self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let item_keys = page.entries.iter().filter_map(|entry| keys::item_of_expiry(&entry.key));
+            self.sweep_keys(container, partition, item_keys.collect()).await?;
+            match page.entries.last() {
+                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Items under the container's default are found by the feed, which is in the order of their timestamps:
+    /// from its start up to the first that is too young. Partitions that were merged have numbered on their own,
+    /// so each numbering is followed by itself.
+    pub(crate) async fn sweep_default_lifetime(
+        &self,
+        container: &Arc<Container>,
+        partition: &Partition,
+        default_ttl: i64,
+    ) -> Result<()> {
+        let known = self.feed_cursors.0.lock().get(&partition.store.id).cloned();
+        let known = known.filter(|known| known.default_ttl == default_ttl);
+        let mut cursors = known.unwrap_or_else(|| PartitionCursors {
+            default_ttl,
+            of_numberings: vec![Some(0); usize::from(partition.numberings.max(1))],
+        });
+        for (numbering, cursor) in (0..).zip(&mut cursors.of_numberings) {
+            if let Some(after) = *cursor {
+                *cursor = self.sweep_numbering(container, partition, default_ttl, numbering, after).await?;
+            }
+        }
+        self.feed_cursors.0.lock().insert(partition.store.id, cursors);
+        Ok(())
+    }
+
+    /// Sweeps the entries of one numbering after a position; answers the position before which none is left that
+    /// can expire, or none if the numbering has nothing more and gets nothing new.
+    async fn sweep_numbering(
+        &self,
+        container: &Arc<Container>,
+        partition: &Partition,
+        default_ttl: i64,
+        numbering: u16,
+        after: Lsn,
+    ) -> Result<Option<Lsn>> {
+        let now = self.env.now_seconds();
+        let mut cursor = after;
+        let (mut nothing_left_behind, mut is_empty) = (true, true);
+        let mut range = keys::feed_after(after);
+        loop {
+            let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
+            let page =
+                self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            let own = page.entries.iter().filter(|entry| {
+                keys::parse_feed(&entry.key).is_some_and(|(_, position)| position / POSITIONS == numbering)
+            });
+            let item_keys: Vec<Key> = own.map(|entry| entry.value.to_vec()).collect();
+            is_empty &= item_keys.is_empty();
+            let get = ReadRequest::Get(item_keys.clone());
+            let values = self.store.read(partition.store, get).await.map_err(store_failure)?.values;
+            let mut expired = Vec::new();
+            let mut too_young = false;
+            for (key, value) in item_keys.into_iter().zip(values) {
+                let Some(value) = value else { continue };
+                let item = decode(&value)?;
+                if item.is_expired(Some(default_ttl), now) {
+                    expired.push((key, value));
+                } else if item.timestamp.saturating_add(default_ttl) > now {
+                    too_young = true;
+                    if nothing_left_behind {
+                        cursor = item.lsn.saturating_sub(1);
+                    }
+                    break;
+                } else if item.ttl == Some(-1) && nothing_left_behind {
+                    // Other items of this transaction may be younger.
+                    cursor = item.lsn.saturating_sub(1);
+                } else {
+                    nothing_left_behind = false;
+                }
+            }
+            self.sweep(container, expired).await?;
+            match page.entries.last() {
+                Some(last) if page.more && !too_young => range.start = [last.key.as_slice(), &[0]].concat(),
+                _ => break,
+            }
+        }
+        // New entries are all of the first numbering.
+        Ok((numbering == 0 || !is_empty).then_some(cursor))
+    }
+
+    async fn sweep_keys(
+        &self,
+        container: &Arc<Container>,
+        partition: &Partition,
+        item_keys: Vec<Key>,
+    ) -> Result<()> {
+        if item_keys.is_empty() {
+            return Ok(());
+        }
+        let get = ReadRequest::Get(item_keys.clone());
+        let values = self.store.read(partition.store, get).await.map_err(store_failure)?.values;
+        let items = item_keys.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)));
+        self.sweep(container, items.collect()).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Gives items their key on the way in.
+
+use bytes::Bytes;
+use orrery_env::Env;
+use orrery_model::partition_key::{KeyPart, PartitionKey};
+use orrery_model::value::write_json_string;
+use orrery_model::{Error, Object, Result, Value};
+use synthetic_key::{Item, Path, Property};
+
+use crate::catalog::{EnvRandom, Properties, SyntheticPolicy, parts, refused};
+
+/// What a write without its key in the item may do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// A new key may be drawn.
+    Made,
+    /// The item is there already: a key drawn now would not find it.
+    Found,
+}
+
+impl SyntheticPolicy {
+    /// Adds what the item lacks of its key: to its value and, at the end, to its text. A key in the header
+    /// counts as the item's own. The item's properties must explain the result.
+    pub(crate) fn fill(
+        &self,
+        value: &mut Value,
+        text: Bytes,
+        header: Option<&PartitionKey>,
+        missing: Missing,
+        env: &dyn Env,
+    ) -> Result<Bytes> {
+        let paths = self.definition.key_paths();
+        let given = header.map_or(&[][..], |key| key.parts());
+        let item = Given { item: Properties(value), paths: &paths, parts: given };
+        let absent = |path: &&Path| item.property(path) == Property::Missing;
+        if missing == Missing::Found && self.definition.is_random() && paths.iter().any(absent) {
+            return Err(Error::bad_request(
+                "The item has no partition key, and its container draws keys at random: the item to replace can only be named by its key.",
+            ));
+        }
+        let key = self.definition.key_of(&item, &mut EnvRandom(env)).map_err(|error| refused(&error))?;
+        let mut added: Vec<(&Path, Value)> = Vec::new();
+        for (path, part) in paths.iter().zip(parts(&key)) {
+            if Properties(value).property(path) == Property::Missing {
+                added.push((
+                    path,
+                    PartitionKey(vec![part]).to_value().as_array().expect("an array")[0].clone(),
+                ));
+            }
+        }
+        if let Some(path) = self.definition.version_property()
+            && Properties(value).property(path) == Property::Missing
+        {
+            added.push((path, Value::from(i64::from(key.version))));
+        }
+        let mut text = text;
+        for (path, part) in added {
+            text = place(value, &text, path, part)?;
+        }
+        Ok(text)
+    }
+}
+
+/// An item together with the key that came beside it.
+struct Given<'a> {
+    item: Properties<'a>,
+    paths: &'a [&'a Path],
+    parts: &'a [KeyPart],
+}
+
+impl Item for Given<'_> {
+    fn property(&self, path: &Path) -> Property<'_> {
+        let own = self.item.property(path);
+        if own != Property::Missing {
+            return own;
+        }
+        let place = self.paths.iter().position(|key| *key == path);
+        match place.and_then(|place| self.parts.get(place)) {
+            None | Some(KeyPart::Undefined) => Property::Missing,
+            Some(KeyPart::Null) => Property::Null,
+            Some(KeyPart::Bool(flag)) => Property::Bool(*flag),
+            Some(KeyPart::Number(number)) => Property::Number(*number),
+            Some(KeyPart::String(text)) => Property::Text(text),
+        }
+    }
+}
+
+/// Adds a property to an item. The client's text stays as it is where the property is new at the top.
+fn place(item: &mut Value, text: &[u8], path: &Path, value: Value) -> Result<Bytes> {
+    let refused = || {
+        Error::bad_request(format!(
+            "The item has no room for its key at {path}: what is above is not an object."
+        ))
+    };
+    let (first, rest) = path.names().split_first().expect("a path has a name");
+    let top = item.as_object_mut().ok_or_else(refused)?;
+    if top.contains(first) {
+        let (last, above) = path.names().split_last().expect("a path has a name");
+        let mut object = top;
+        for name in above {
+            if !object.contains(name) {
+                object.set(name.as_str(), Value::Object(Object::new()));
+            }
+            object = object.get_mut(name).and_then(Value::as_object_mut).ok_or_else(refused)?;
+        }
+        object.set(last.as_str(), value);
+        return Ok(Bytes::from(item.to_exact_json()));
+    }
+    let nested = rest.iter().rev().fold(value, |inner, name| {
+        let mut object = Object::new();
+        object.set(name.as_str(), inner);
+        object.into()
+    });
+    let mut out = String::with_capacity(text.len() + 64);
+    let body = text.strip_suffix(b"}").and_then(|body| std::str::from_utf8(body).ok());
+    out.push_str(body.ok_or_else(|| Error::internal("an item's text does not end as an object"))?);
+    if !top.is_empty() {
+        out.push(',');
+    }
+    write_json_string(first, &mut out);
+    out.push(':');
+    out.push_str(&nested.to_exact_json());
+    out.push('}');
+    top.set(first.as_str(), nested);
+    Ok(out.into())
+}

@@ -1,0 +1,308 @@
+//! An item on its way in: checked, its key and terms taken out, its text made ready to store.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use orrery_env::Env;
+use orrery_model::container::ContainerDefinition;
+use orrery_model::ids::ItemId;
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::value::{self, Value};
+use orrery_model::{Error, ErrorKind, Result};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::fill::Missing;
+use crate::catalog::Container;
+use crate::layout::document::{not_an_object, parse_object};
+use crate::layout::stored::SYSTEM_PROPERTIES;
+
+/// The largest item, in bytes of UTF-8 text.
+pub(crate) const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// A valid item, ready to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct PreparedItem {
+    pub id: ItemId,
+    pub value: Value,
+    /// The text to store: as the client wrote it, without system properties.
+    pub body: Bytes,
+    /// Whether the value prints as this very text: no spaces, no other form of a number or a string.
+    pub is_plain: bool,
+    pub ttl: Option<i32>,
+    /// For each unique key of the container: the hash of this item's values.
+    pub unique_hashes: Vec<[u8; 32]>,
+}
+
+impl PreparedItem {
+    /// Checks an item's text.
+    pub(crate) fn from_text(definition: &ContainerDefinition, text: &Bytes) -> Result<Self> {
+        if text.len() > ITEM_BYTES_MAX {
+            return Err(too_large());
+        }
+        let mut value = parse_object(text)?;
+        let body = without_system_properties(text, &value)?;
+        remove_system_properties(&mut value);
+        Self::new(definition, value, body)
+    }
+
+    /// Checks an item's text and gives the item its key, where the container makes keys.
+    pub(crate) fn for_container(
+        container: &Container,
+        text: &Bytes,
+        header: Option<&PartitionKey>,
+        missing: Missing,
+        env: &dyn Env,
+    ) -> Result<Self> {
+        let Some(policy) = &container.synthetic else { return Self::from_text(&container.definition, text) };
+        if text.len() > ITEM_BYTES_MAX {
+            return Err(too_large());
+        }
+        let mut value = parse_object(text)?;
+        let body = without_system_properties(text, &value)?;
+        remove_system_properties(&mut value);
+        let body = policy.fill(&mut value, body, header, missing, env)?;
+        if body.len() > ITEM_BYTES_MAX {
+            return Err(too_large());
+        }
+        Self::new(&container.definition, value, body)
+    }
+
+    /// Checks an item that the server itself has put together (a patch, a script).
+    pub(crate) fn from_value(definition: &ContainerDefinition, mut value: Value) -> Result<Self> {
+        remove_system_properties(&mut value);
+        let body = Bytes::from(value.to_exact_json());
+        if body.len() > ITEM_BYTES_MAX {
+            return Err(too_large());
+        }
+        Self::new(definition, value, body)
+    }
+
+    fn new(definition: &ContainerDefinition, value: Value, body: Bytes) -> Result<Self> {
+        let id = ItemId::from_body(value.as_object().ok_or_else(not_an_object)?)?;
+        let ttl = item_ttl(&value)?;
+        let unique_hashes = unique_hashes(definition, &value)?;
+        let is_plain = value.to_json().as_bytes() == body;
+        Ok(Self { id, value, body, is_plain, ttl, unique_hashes })
+    }
+}
+
+fn too_large() -> Error {
+    Error::new(ErrorKind::TooLarge, "Request size is too large")
+}
+
+fn item_ttl(value: &Value) -> Result<Option<i32>> {
+    let Some(ttl) = value.get("ttl") else { return Ok(None) };
+    let number = ttl.as_number().and_then(|_| ttl.as_i64()).and_then(|ttl| i32::try_from(ttl).ok());
+    match number {
+        Some(ttl) if ttl == -1 || ttl > 0 => Ok(Some(ttl)),
+        _ => Err(Error::bad_request(format!(
+            "The input ttl '{}' is invalid. Ensure to provide a nonzero positive integer less than or equal to '{}', or -1.",
+            ttl.to_json(),
+            i32::MAX
+        ))),
+    }
+}
+
+/// For each unique key of the container: the hash of an item's values.
+pub(crate) fn unique_hashes(definition: &ContainerDefinition, value: &Value) -> Result<Vec<[u8; 32]>> {
+    definition.unique_keys.iter().map(|paths| unique_hash(value, paths)).collect()
+}
+
+/// The values at the paths, encoded so that equal tuples and only they give equal bytes, then hashed to
+/// a fixed length: a tuple may be longer than a key. A missing value counts as null, as the service has it.
+fn unique_hash(value: &Value, paths: &[orrery_model::path::KeyPath]) -> Result<[u8; 32]> {
+    let mut hasher = Sha256::new();
+    for path in paths {
+        match value.at_path(path.segments()) {
+            None | Some(Value::Null) => hasher.update([1]),
+            Some(Value::Bool(flag)) => hasher.update([if *flag { 3 } else { 2 }]),
+            Some(Value::Number(number)) => {
+                hasher.update([5]);
+                // Minus zero equals zero here, unlike in a partition key's hash.
+                hasher.update((number.as_f64() + 0.0).to_bits().to_be_bytes());
+            }
+            Some(Value::String(text)) => {
+                hasher.update([8]);
+                hasher.update((text.len() as u64).to_be_bytes());
+                hasher.update(text.as_bytes());
+            }
+            Some(Value::Array(_)) => {
+                return Err(Error::bad_request(format!(
+                    "The unique key path '{}' must not lead to an array.",
+                    path.as_str()
+                )));
+            }
+            Some(object @ Value::Object(_)) => {
+                let text = canonical(object).to_json();
+                hasher.update([9]);
+                hasher.update((text.len() as u64).to_be_bytes());
+                hasher.update(text.as_bytes());
+            }
+        }
+    }
+    Ok(hasher.finalize().into())
+}
+
+/// The value with the members of every object in name order: equal objects print alike.
+pub(crate) fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Object(object) => {
+            let mut members: Vec<(Box<str>, Value)> =
+                object.iter().map(|(name, value)| (name.into(), canonical(value))).collect();
+            members.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(orrery_model::Object::from_members(members))
+        }
+        Value::Number(number) => Value::from(number.as_f64() + 0.0),
+        other => other.clone(),
+    }
+}
+
+/// What the client says of them has no effect: neither stored nor indexed.
+fn remove_system_properties(value: &mut Value) {
+    if let Some(object) = value.as_object_mut() {
+        for name in SYSTEM_PROPERTIES {
+            object.remove(name);
+        }
+    }
+}
+
+/// The text to store. Nearly always it is what came in; only a text that names system properties is
+/// put together again, from the untouched texts of its other members.
+fn without_system_properties(text: &Bytes, value: &Value) -> Result<Bytes> {
+    let trimmed = trim_json_space(text);
+    if !SYSTEM_PROPERTIES.iter().any(|name| value.get(name).is_some()) {
+        return Ok(trimmed);
+    }
+    let members: Members<'_> = serde_json::from_slice(&trimmed)
+        .map_err(|error| Error::bad_request(format!("The input content is invalid because {error}.")))?;
+    let mut out = String::with_capacity(trimmed.len());
+    out.push('{');
+    for (name, raw) in &members.0 {
+        if SYSTEM_PROPERTIES.contains(&name.as_ref()) {
+            continue;
+        }
+        if out.len() > 1 {
+            out.push(',');
+        }
+        value::write_json_string(name, &mut out);
+        out.push(':');
+        out.push_str(raw.get());
+    }
+    out.push('}');
+    Ok(out.into())
+}
+
+fn trim_json_space(text: &Bytes) -> Bytes {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let start = text.iter().position(|byte| !is_space(byte)).unwrap_or(text.len());
+    let end = text.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last + 1);
+    text.slice(start..end)
+}
+
+/// The members of an object with the untouched text of each value; of repeated names all are kept.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(name) = access.next_key::<String>()? {
+                    members.push((Cow::Owned(name), access.next_value::<&'de RawValue>()?));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(extra: &str) -> ContainerDefinition {
+        let text =
+            format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{extra}}}"#);
+        ContainerDefinition::create(&value::parse(text.as_bytes()).unwrap()).unwrap()
+    }
+
+    fn prepare(text: &str) -> Result<PreparedItem> {
+        PreparedItem::from_text(&definition(""), &Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn text_is_kept_as_written_but_for_system_properties() {
+        let check = |text: &str, stored: &str| assert_eq!(prepare(text).unwrap().body, stored.as_bytes());
+        check(" {\"id\": \"a\", \"n\": 1.50 }\n", "{\"id\": \"a\", \"n\": 1.50 }");
+        check(r#"{"_ts":1,"id":"a","n":1.50,"_etag":"x","_rid":"r"}"#, r#"{"id":"a","n":1.50}"#);
+        check(r#"{"id":"a","deep":{"_ts":1}}"#, r#"{"id":"a","deep":{"_ts":1}}"#);
+    }
+
+    /// What queries print otherwise must not be sent as it is stored.
+    #[test]
+    fn text_is_plain_only_if_it_prints_alike() {
+        let check = |text: &str, plain: bool| assert_eq!(prepare(text).unwrap().is_plain, plain, "{text}");
+        check(r#"{"id":"a","n":1.5,"x":[1,-2,null,true,{"é":"\n\""}]}"#, true);
+        check(r#" {"id":"a","_ts":5,"n":1} "#, true);
+        for text in [
+            r#"{"id":"a","n": 1}"#,
+            r#"{"id":"a","n":1.0}"#,
+            r#"{"id":"a","n":1.50}"#,
+            r#"{"id":"a","n":1e2}"#,
+            r#"{"id":"a","n":-0}"#,
+            r#"{"id":"a","n":12345678901234567890}"#,
+            r#"{"id":"\u0061"}"#,
+            r#"{"id":"a","n":"\/"}"#,
+            r#"{"id":"a","n":1,"n":2}"#,
+        ] {
+            check(text, false);
+        }
+    }
+
+    #[test]
+    fn invalid_items_are_refused() {
+        for text in [
+            "[]",
+            "5",
+            "{",
+            "{}",
+            r#"{"id":1}"#,
+            r#"{"id":""}"#,
+            r#"{"id":"a\\b"}"#,
+            r#"{"id":"a","ttl":0}"#,
+            r#"{"id":"a","ttl":-2}"#,
+            r#"{"id":"a","ttl":1.5}"#,
+            r#"{"id":"a","ttl":"5"}"#,
+            r#"{"id":"a","ttl":null}"#,
+        ] {
+            assert_eq!(prepare(text).unwrap_err().kind, ErrorKind::BadRequest, "{text}");
+        }
+        let large = format!(r#"{{"id":"a","x":"{}"}}"#, "y".repeat(ITEM_BYTES_MAX));
+        assert_eq!(prepare(&large).unwrap_err().kind, ErrorKind::TooLarge);
+        assert!(prepare("{}").unwrap_err().message.contains("'id; '"));
+    }
+
+    #[test]
+    fn unique_tuples_compare_by_value() {
+        let definition = definition(r#","uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/b/c"]}]}"#);
+        let hash = |text: &str| {
+            PreparedItem::from_text(&definition, &Bytes::copy_from_slice(text.as_bytes()))
+                .unwrap()
+                .unique_hashes[0]
+        };
+        assert_eq!(hash(r#"{"id":"1","a":1}"#), hash(r#"{"id":"2","a":1.0,"b":{"c":null}}"#));
+        assert_ne!(hash(r#"{"id":"1","a":"x","b":{"c":"y"}}"#), hash(r#"{"id":"1","a":"xy","b":{"c":""}}"#));
+        assert_ne!(hash(r#"{"id":"1","a":1}"#), hash(r#"{"id":"1","a":"1"}"#));
+    }
+}

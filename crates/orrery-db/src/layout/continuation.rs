@@ -1,0 +1,72 @@
+//! Continuation tokens: where a feed goes on. The server keeps nothing between pages, so the token carries the
+//! whole position, in terms (keys, ids) that outlive splits and restarts, and a checksum that only this
+//! account can make, bound to what the token is for.
+//!
+//! Layout before base64url: 8 bytes of HMAC-SHA256 over scope and payload, then the payload.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use orrery_model::{Error, Result};
+use sha2::Sha256;
+
+const CHECK_BYTES: usize = 8;
+/// No token of ours is longer; what is longer is not decoded at all.
+const TOKEN_CHARACTERS_MAX: usize = 16 * 1024;
+
+/// Makes a token for this scope.
+pub(crate) fn seal(secret: &[u8; 32], scope: &str, payload: &[u8]) -> String {
+    let mut bytes = checksum(secret, scope, payload).to_vec();
+    bytes.extend_from_slice(payload);
+    let token = URL_SAFE_NO_PAD.encode(bytes);
+    debug_assert!(
+        token.len() > TOKEN_CHARACTERS_MAX
+            || open(secret, scope, &token).is_ok_and(|opened| opened == payload),
+        "a token must open to what was sealed"
+    );
+    token
+}
+
+/// The payload of a token that was made for this scope.
+pub(crate) fn open(secret: &[u8; 32], scope: &str, token: &str) -> Result<Vec<u8>> {
+    let bytes = (token.len() <= TOKEN_CHARACTERS_MAX).then(|| URL_SAFE_NO_PAD.decode(token).ok()).flatten();
+    let bytes = bytes.filter(|bytes| bytes.len() >= CHECK_BYTES).ok_or_else(invalid)?;
+    let (check, payload) = bytes.split_at(CHECK_BYTES);
+    if check != checksum(secret, scope, payload) {
+        return Err(invalid());
+    }
+    Ok(payload.to_vec())
+}
+
+pub(crate) fn invalid() -> Error {
+    Error::bad_request("Invalid Continuation Token")
+}
+
+fn checksum(secret: &[u8; 32], scope: &str, payload: &[u8]) -> [u8; CHECK_BYTES] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    mac.update(&(scope.len() as u64).to_be_bytes());
+    mac.update(scope.as_bytes());
+    mac.update(payload);
+    let whole = mac.finalize().into_bytes();
+    *whole.first_chunk().expect("the checksum is a part of the digest")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_bound_to_scope_and_account() {
+        let token = seal(&[1; 32], "docs", b"position");
+        assert_eq!(open(&[1; 32], "docs", &token).unwrap(), b"position");
+        assert!(open(&[2; 32], "docs", &token).is_err());
+        assert!(open(&[1; 32], "colls", &token).is_err());
+        for bad in ["", "!", "AAAA", &token[1..], &format!("{token}A")] {
+            assert_eq!(
+                open(&[1; 32], "docs", bad).unwrap_err().message,
+                "Invalid Continuation Token",
+                "{bad}"
+            );
+        }
+    }
+}

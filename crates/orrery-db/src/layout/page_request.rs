@@ -1,0 +1,27 @@
+//! How much of a feed a client wants.
+
+use orrery_model::{Error, Result};
+
+/// How much of a feed is wanted, and from where.
+#[derive(Clone, Debug, Default)]
+pub struct PageRequest {
+    /// As the client sent it: -1 lets the server decide.
+    pub items_max: Option<i64>,
+    pub continuation: Option<String>,
+}
+
+impl PageRequest {
+    /// The number of entries this page may have.
+    pub fn count_max(&self, default: usize, limit: usize) -> Result<usize> {
+        match self.items_max {
+            None => Ok(default),
+            Some(-1) => Ok(limit),
+            Some(count) => match usize::try_from(count) {
+                Ok(count) if count > 0 => Ok(count),
+                _ => Err(Error::bad_request(format!(
+                    "One of the input values is invalid. x-ms-max-item-count must be -1 or positive, not {count}."
+                ))),
+            },
+        }
+    }
+}

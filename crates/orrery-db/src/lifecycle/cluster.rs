@@ -1,0 +1,189 @@
+//! What a process does because others share its store: follows the catalog, shares budgets, tidies up after processes
+//! that died. `partition/coordination.rs` says what is shared and how it stays true.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orrery_model::Result;
+use orrery_storage::{Duty, PartitionId};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use super::Lifecycle;
+use super::maintenance::missing_partitions;
+use crate::catalog::{CATALOG_PARTITION, Container};
+use crate::failure::store_failure;
+
+/// A partition that no container has may be one that is just being made; after this it is not.
+const ORPHAN_AGE: Duration = Duration::from_mins(10);
+/// How often unfinished purges of processes that died are looked for.
+const PURGE_INTERVAL: Duration = Duration::from_mins(1);
+/// How often processes tell each other what was asked of them.
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The tasks that follow other processes.
+#[derive(Default)]
+pub(crate) struct Following {
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    orphans: Mutex<HashMap<PartitionId, Instant>>,
+    purges_loaded: Mutex<Option<Instant>>,
+}
+
+impl Following {
+    pub(crate) fn stop(&self) {
+        for task in self.tasks.lock().drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Lifecycle {
+    /// The duty of background work, if it becomes free in this time.
+    pub(crate) async fn try_maintenance_duty(&self, patience: Duration) -> Result<Option<Box<dyn Duty>>> {
+        let Some(coordination) = self.store.coordination() else { return Ok(None) };
+        let began = Instant::now();
+        loop {
+            let duty = coordination.try_duty("maintenance").await.map_err(store_failure)?;
+            if duty.is_some() || self.is_stopping() || began.elapsed() > patience {
+                return Ok(duty);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Follows the catalog and shares budgets, if the store is shared.
+    pub(crate) fn start_following(self: &Arc<Self>) {
+        if !self.is_shared() {
+            return;
+        }
+        let follower = Arc::downgrade(self);
+        let follow = tokio::spawn(async move {
+            while let Some(database) = follower.upgrade() {
+                let followed = match database.catalog.wait_for_change().await {
+                    Ok(true) => database.catalog.refresh().await,
+                    Ok(false) => Ok(()),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = followed {
+                    tracing::warn!(%error, "the catalog could not be followed and will be tried again");
+                    tokio::time::sleep(NOTE_INTERVAL).await;
+                } else {
+                    database.resume_repartitions();
+                }
+            }
+        });
+        let sharer = Arc::downgrade(self);
+        let share = tokio::spawn(async move {
+            while let Some(database) = sharer.upgrade() {
+                if let Err(error) = database.share_budgets().await {
+                    tracing::warn!(%error, "budgets could not be shared and stay as they are");
+                }
+                drop(database);
+                tokio::time::sleep(NOTE_INTERVAL).await;
+            }
+        });
+        self.following.tasks.lock().extend([follow, share]);
+    }
+
+    /// Every partition that the catalog names must be there. What is there besides may be in the making.
+    pub(crate) async fn check_partitions(&self) -> Result<()> {
+        let mut checked = Ok(());
+        for _ in 0..3 {
+            self.refresh_if_shared().await?;
+            let present = self.store.partitions().await.map_err(store_failure)?;
+            checked =
+                missing_partitions(&self.catalog.snapshot(), present.iter().map(|partition| partition.id));
+            if checked.is_ok() {
+                break;
+            }
+            // A container may have been deleted between the two looks.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        checked
+    }
+
+    /// What only a shared store needs of its background work: partitions that belong to nobody, purges of
+    /// processes that died, and epochs that a process moved on without telling the catalog.
+    pub(crate) async fn tidy_shared(&self) -> Result<()> {
+        let due = |last: &Option<Instant>| last.is_none_or(|last| last.elapsed() > PURGE_INTERVAL);
+        let load = {
+            let mut last = self.following.purges_loaded.lock();
+            let load = due(&last);
+            if load {
+                *last = Some(Instant::now());
+            }
+            load
+        };
+        if load {
+            self.load_purges().await?;
+        }
+        let present = self.store.partitions().await.map_err(store_failure)?;
+        let catalog = self.catalog.snapshot();
+        let mut known: HashMap<PartitionId, u64> = HashMap::new();
+        for container in catalog.containers() {
+            known.extend(
+                container.partitions.iter().map(|partition| (partition.store.id, partition.store.epoch)),
+            );
+            let newborns = container.reshaping.iter().flat_map(|reshaping| &reshaping.children);
+            known.extend(newborns.map(|child| (child.store.id, child.store.epoch)));
+        }
+        let mut old = Vec::new();
+        {
+            let mut orphans = self.following.orphans.lock();
+            orphans.retain(|id, _| {
+                present.iter().any(|partition| partition.id == *id) && !known.contains_key(id)
+            });
+            for partition in &present {
+                if partition.id != CATALOG_PARTITION.id && !known.contains_key(&partition.id) {
+                    let since = *orphans.entry(partition.id).or_insert_with(Instant::now);
+                    if since.elapsed() > ORPHAN_AGE {
+                        old.push(partition.id);
+                    }
+                }
+            }
+        }
+        for id in old {
+            tracing::info!(partition = id.0, "removing a partition that belongs to no container");
+            self.store.destroy(id).await.map_err(store_failure)?;
+        }
+        if present
+            .iter()
+            .any(|partition| known.get(&partition.id).is_some_and(|epoch| *epoch != partition.epoch))
+        {
+            self.adopt_epochs().await?;
+        }
+        Ok(())
+    }
+
+    /// A process that died or lost its duty may have retired a partition without putting others in its place.
+    async fn adopt_epochs(&self) -> Result<()> {
+        let Some(lock) = self.try_lock_reshaping().await? else { return Ok(()) };
+        let present = self.store.partitions().await.map_err(store_failure)?;
+        let adopted = self.catalog.change(|change| {
+            let containers: Vec<Arc<Container>> = change.catalog.containers().cloned().collect();
+            for container in containers.iter().filter(|container| container.reshaping.is_none()) {
+                let mut new = Container::clone(container);
+                for partition in &mut new.partitions {
+                    if let Some(info) = present.iter().find(|info| info.id == partition.store.id) {
+                        partition.store.epoch = info.epoch;
+                    }
+                }
+                if new.partitions != container.partitions {
+                    tracing::warn!(container = %container.rid, "partitions had moved on without the catalog");
+                    change.put_container(new);
+                }
+            }
+            Ok(())
+        });
+        let adopted = adopted.await;
+        lock.release().await;
+        adopted
+    }
+}

@@ -1,0 +1,190 @@
+//! Background work: items whose lifetime is over, logical partitions that were purged, versions that are no longer
+//! kept, partitions of containers that are gone. None of it changes what readers see; it only gives the space back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::{Error, ErrorKind, Result};
+use orrery_storage::PartitionId;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::Lifecycle;
+use crate::catalog::{CATALOG_PARTITION, Catalog, Container};
+use crate::failure::store_failure;
+
+/// How soon work that waits for throughput is looked at again.
+const WAITING: Duration = Duration::from_secs(1);
+/// How long a round that was asked for waits for another process's.
+const ASKED_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The background task and the way to stop it.
+#[derive(Default)]
+pub(crate) struct Maintenance {
+    stop: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<()>>>,
+    /// One round at a time.
+    rounds: tokio::sync::Mutex<()>,
+}
+
+/// The first failure of several steps.
+struct Outcome(Result<()>);
+
+impl Outcome {
+    fn add(&mut self, result: Result<()>) {
+        match result {
+            Ok(()) => {}
+            // A partition was split or merged under this step; the next round finds the new ones.
+            Err(error) if error.kind == ErrorKind::PartitionGone => {
+                tracing::debug!(%error, "a step of the maintenance is left to the next round");
+            }
+            Err(error) if self.0.is_ok() => self.0 = Err(error),
+            Err(error) => tracing::warn!(%error, "a step of the maintenance failed"),
+        }
+    }
+}
+
+impl Maintenance {
+    pub(crate) async fn stop(&self) {
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            self.stop.notify_one();
+            if task.await.is_err() {
+                tracing::error!("the maintenance task had panicked");
+            }
+        }
+    }
+}
+
+impl Lifecycle {
+    pub(crate) fn start_maintenance(self: &Arc<Self>) {
+        let database = Arc::downgrade(self);
+        let (wake, stop) = (Arc::clone(&self.wake), Arc::clone(&self.maintenance.stop));
+        let interval = Duration::from_millis(self.options.sweep_interval_ms);
+        let task = tokio::spawn(async move {
+            let mut pause = interval;
+            loop {
+                tokio::select! {
+                    () = stop.notified() => return,
+                    () = wake.notified() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+                let Some(database) = database.upgrade() else { return };
+                if let Err(error) = database.maintain_within(WAITING).await {
+                    tracing::warn!(%error, "maintenance failed and will be tried again");
+                }
+                // What waits for throughput goes on with the next seconds'.
+                pause = if database.purges.is_waiting() { interval.min(WAITING) } else { interval };
+            }
+        });
+        *self.maintenance.task.lock() = Some(task);
+    }
+
+    /// One round of all background work. Tests call it directly after moving the clock. What fails does not keep
+    /// the rest from being done; the first failure is the answer.
+    pub async fn maintain(self: &Arc<Self>) -> Result<()> {
+        self.maintain_within(ASKED_PATIENCE).await
+    }
+
+    async fn maintain_within(self: &Arc<Self>, patience: Duration) -> Result<()> {
+        // A round that was woken and one that was asked for would get into each other's way.
+        let _one_at_a_time = self.maintenance.rounds.lock().await;
+        let catalog = self.catalog.snapshot();
+        self.budgets.keep_only(&catalog);
+        self.feed_cursors.keep_only(&catalog);
+        self.purges.forget_finished();
+        if !self.is_shared() {
+            return self.maintain_alone().await;
+        }
+        // Of several processes one does the work; when it dies another one has it in the next round.
+        let Some(duty) = self.try_maintenance_duty(patience).await? else { return Ok(()) };
+        let mut outcome = Outcome(self.catalog.refresh().await);
+        outcome.add(self.tidy_shared().await);
+        outcome.add(self.maintain_alone().await);
+        duty.release().await;
+        outcome.0
+    }
+
+    async fn maintain_alone(self: &Arc<Self>) -> Result<()> {
+        let mut outcome = Outcome(Ok(()));
+        outcome.add(self.roll_back_interrupted().await);
+        outcome.add(self.grow().await);
+        if !self.purges.is_idle() {
+            outcome.add(self.finish_purges().await);
+        }
+        self.purges.forget_finished();
+        let catalog = self.catalog.snapshot();
+        for container in catalog.containers() {
+            if container.index.building.is_some() {
+                outcome.add(self.rebuild_index(container).await);
+            } else if !container.index.retired.is_empty() && self.is_old(container.stamp.timestamp) {
+                outcome.add(self.remove_retired(container).await);
+            }
+            outcome.add(self.maintain_history(container).await);
+            let Some(default_ttl) = container.definition.default_ttl else { continue };
+            for partition in &container.partitions {
+                outcome.add(self.sweep_own_lifetimes(container, partition).await);
+                if default_ttl > 0 {
+                    outcome.add(self.sweep_default_lifetime(container, partition, default_ttl).await);
+                }
+            }
+        }
+        outcome.0
+    }
+
+    /// Entries are deleted here without a trace in the journal that splits follow, so none may be under way.
+    async fn remove_retired(&self, container: &Arc<Container>) -> Result<()> {
+        let Some(no_split) = self.try_lock_reshaping().await? else { return Ok(()) };
+        let catalog = self.catalog.snapshot();
+        let removed = match catalog.container_by_rid(container.rid) {
+            Some(current) if current.reshaping.is_none() => self.remove_retired_generations(current).await,
+            _ => Ok(()),
+        };
+        no_split.release().await;
+        removed
+    }
+
+    /// Whether no query page that began before this second can still be running.
+    fn is_old(&self, second: i64) -> bool {
+        self.env.now_seconds() - second > 120
+    }
+
+    /// Destroys partitions that no container has: left by a stop between two steps of a deletion.
+    pub(crate) async fn remove_orphaned_partitions(&self) -> Result<()> {
+        let catalog = self.catalog.snapshot();
+        let known: std::collections::HashSet<PartitionId> =
+            catalog.containers().flat_map(|container| &container.partitions).map(|p| p.store.id).collect();
+        let present = self.store.partitions().await.map_err(store_failure)?;
+        for partition in &present {
+            if partition.id != CATALOG_PARTITION.id && !known.contains(&partition.id) {
+                tracing::info!(
+                    partition = partition.id.0,
+                    "removing a partition that belongs to no container"
+                );
+                self.store.destroy(partition.id).await.map_err(store_failure)?;
+            }
+        }
+        missing_partitions(&catalog, present.iter().map(|partition| partition.id))
+    }
+}
+
+/// A container whose partition is missing would silently have lost its items: say so instead.
+pub(crate) fn missing_partitions(
+    catalog: &Catalog,
+    present: impl Iterator<Item = PartitionId>,
+) -> Result<()> {
+    let present: std::collections::HashSet<PartitionId> = present.collect();
+    for container in catalog.containers() {
+        if let Some(partition) =
+            container.partitions.iter().find(|partition| !present.contains(&partition.store.id))
+        {
+            return Err(Error::internal(format!(
+                "the store lacks partition {} of the container {}",
+                partition.store.id.0,
+                container.alt_path()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Merging two neighbouring partitions into one.
+//!
+//! Both have numbered their writes on their own, so a feed of both may have two entries at one number. The
+//! second one's entries are told apart by the place inside the transaction, which items repeat: it has room
+//! for more than the operations of a batch or script. Numbers, etags and RIDs stay as they are; new writes get
+//! numbers above those of both, so positions that clients hold keep their meaning.
+
+use std::sync::Arc;
+
+use orrery_model::partition_key::EpkRange;
+use orrery_model::rid::ContainerRid;
+use orrery_model::{Error, Result};
+
+use super::Lifecycle;
+use crate::catalog::{PendingPartition, Reshaping, existing};
+use crate::layout::stored::POSITIONS;
+use crate::partition::ReshapingLock;
+
+/// How many partitions' numbers one feed can tell apart.
+const NUMBERINGS_MAX: u16 = u16::MAX / POSITIONS + 1;
+
+/// What a merge did.
+#[derive(Clone, Debug)]
+pub struct MergeReport {
+    pub parents: [u32; 2],
+    pub child: u32,
+}
+
+impl Lifecycle {
+    /// Merges a partition with the one after it.
+    pub async fn merge_partitions(
+        self: &Arc<Self>,
+        rid: ContainerRid,
+        parents: [u32; 2],
+    ) -> Result<MergeReport> {
+        let database = Arc::clone(self);
+        self.in_own_task(async move { database.merge_now(rid, parents).await }).await
+    }
+
+    async fn merge_now(self: &Arc<Self>, rid: ContainerRid, ids: [u32; 2]) -> Result<MergeReport> {
+        let lock = self.lock_reshaping().await?;
+        let done = self.merge_locked(rid, ids, &lock).await;
+        lock.release().await;
+        done
+    }
+
+    async fn merge_locked(
+        self: &Arc<Self>,
+        rid: ContainerRid,
+        ids: [u32; 2],
+        lock: &ReshapingLock<'_>,
+    ) -> Result<MergeReport> {
+        let catalog = self.catalog.snapshot();
+        let container = Arc::clone(existing(&catalog, rid)?);
+        let mut parents = vec![container.partition(ids[0])?.clone(), container.partition(ids[1])?.clone()];
+        parents.sort_by(|a, b| a.range.min.cmp(&b.range.min));
+        if parents[0].range.max != parents[1].range.min {
+            return Err(Error::bad_request(format!(
+                "The partitions {} and {} are not neighbours.",
+                ids[0], ids[1]
+            )));
+        }
+        self.check_merged(&catalog, &container, &parents).await?;
+        let numberings = parents[0].numberings + parents[1].numberings;
+        if numberings > NUMBERINGS_MAX {
+            return Err(Error::bad_request(format!(
+                "The partitions {} and {} have been merged too often to be merged again.",
+                ids[0], ids[1]
+            )));
+        }
+        let range = EpkRange::new(parents[0].range.min.clone(), parents[1].range.max.clone());
+        let order: Vec<u32> = parents.iter().map(|parent| parent.range_id).collect();
+        let report = [order[0], order[1]];
+        let others = container.partitions.iter().filter(|other| !report.contains(&other.range_id));
+        let beside = others.map(|other| other.store.id).collect();
+        let mut numbers = self.catalog.choose_numbers(1, beside).await?;
+        let children = self
+            .reshape(
+                rid,
+                parents,
+                |change, current| {
+                    let child = PendingPartition {
+                        range_id: current.next_range_id(),
+                        range,
+                        store: change.new_partition(&mut numbers),
+                        numberings,
+                    };
+                    Ok(Reshaping { parents: order, children: vec![child] })
+                },
+                lock,
+            )
+            .await?;
+        Ok(MergeReport { parents: report, child: children[0].range_id })
+    }
+}

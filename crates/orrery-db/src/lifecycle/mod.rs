@@ -1,0 +1,45 @@
+//! The life of partitions and containers: splits, merges, growth, repartitioning, background work, several servers.
+//!
+//! Each is a list of steps that the catalog records, so that a restart or another server goes on where it stopped.
+//!
+//! What may live here: work that outlives a request.
+
+mod cluster;
+mod copy;
+mod growth;
+mod maintenance;
+mod merge;
+mod repartition;
+mod reshape;
+mod split;
+mod view;
+
+use std::sync::Arc;
+
+use crate::resources::Resources;
+
+pub use merge::MergeReport;
+pub use repartition::{RepartitionRequest, RepartitionStatus};
+pub use split::SplitReport;
+pub use view::{ContainerView, LargeKey, PartitionLoad, PartitionView};
+
+/// Resources with the work that changes them over time.
+pub struct Lifecycle {
+    pub(crate) resources: Arc<Resources>,
+    pub(crate) repartitions: repartition::Progress,
+    pub(crate) maintenance: maintenance::Maintenance,
+    pub(crate) following: cluster::Following,
+}
+
+layer!(Lifecycle { resources: Resources });
+
+impl Lifecycle {
+    pub(crate) fn new(resources: Arc<Resources>) -> Self {
+        Self {
+            resources,
+            repartitions: repartition::Progress::default(),
+            maintenance: maintenance::Maintenance::default(),
+            following: cluster::Following::default(),
+        }
+    }
+}

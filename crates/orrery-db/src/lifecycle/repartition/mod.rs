@@ -1,0 +1,472 @@
+//! Giving a container another partition key while it serves: `orrery containers repartition`.
+//!
+//! 1. A second container is made, with the new key, and the catalog records it with the first. From then on
+//!    every write that ends a version of an item leaves that version behind as a tombstone (`tombstone.rs`); the
+//!    partitions learn a new index version, so that no write can have missed it.
+//! 2. The change feed of each partition is followed from its beginning, which copies everything, and then on,
+//!    together with the tombstones, until little is left (`follow.rs`). The places reached are recorded: a restart
+//!    goes on from there by itself.
+//! 3. Both containers are gone through, each item compared with its counterpart, counted and summed (`verify.rs`).
+//! 4. Writes are held back. The rest is followed, what changed since the comparison is compared again, and one
+//!    change of the catalog gives the second container the name of the first, which is kept under another name or
+//!    dropped. Writes that waited are told to look at the container anew.
+//!
+//! Where several servers share the store, one of them does this, the one that has the duty; the others wait for it and
+//! one goes on if it dies. Each run has a name in the catalog. Who takes over writes a new one there and tells
+//! the second container's partitions a new index version, so that a run that has only been asleep cannot write any more.
+//!
+//! Until step 4's change of the catalog nothing is lost by stopping: the first container serves, and the work can be
+//! resumed or given up. Partitions of the first container neither split nor merge meanwhile, its definition cannot
+//! be replaced, and its items cannot be deleted by partition key.
+
+mod follow;
+mod switch;
+mod verify;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use orrery_model::container::ContainerDefinition;
+use orrery_model::rid::ContainerRid;
+use orrery_model::{Error, ErrorKind, Object, Result, Value};
+use orrery_storage::Duty;
+use parking_lot::Mutex;
+
+use super::Lifecycle;
+use crate::catalog::{Catalog, Container, OfferOwner, SYNTHETIC_KEY, existing};
+use crate::catalog::{Repartition, RepartitionRun, Repartitioned, given_up, is_locked};
+use crate::partition::Trace;
+
+/// How often it is looked whether another process has died over it.
+const TURN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// After so long a container that was made for the work and never recorded is left over from a crash.
+const LEFTOVER_SECONDS: i64 = 60;
+
+/// What a container shall become.
+#[derive(Clone, Debug, Default)]
+pub struct RepartitionRequest {
+    /// The new partition key definition.
+    pub partition_key: Value,
+    /// The new synthetic key; none if items carry their key.
+    pub synthetic_key: Option<Value>,
+    pub keep_as: Option<String>,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepartitionStatus {
+    /// `copying`, `verifying`, `switching`, `done` or `failed`.
+    pub phase: &'static str,
+    /// The items to copy, as many as there were when it began or went on; at the end, those that were copied.
+    pub items: u64,
+    pub copied: u64,
+    pub removed: u64,
+    pub compared: u64,
+    /// The sum over all items that were compared, the same on both sides.
+    pub checksum: Option<u128>,
+    pub message: Option<String>,
+    pub kept_as: Option<String>,
+}
+
+impl RepartitionStatus {
+    pub fn to_value(&self) -> Value {
+        let mut object = Object::new();
+        let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+        object.set("phase", self.phase.into());
+        for (name, count) in [
+            ("items", self.items),
+            ("copied", self.copied),
+            ("removed", self.removed),
+            ("compared", self.compared),
+        ] {
+            object.set(name, number(count));
+        }
+        if let Some(checksum) = self.checksum {
+            object.set("checksum", format!("{checksum:032x}").as_str().into());
+        }
+        for (name, text) in [("message", &self.message), ("keptAs", &self.kept_as)] {
+            if let Some(text) = text {
+                object.set(name, text.as_str().into());
+            }
+        }
+        object.into()
+    }
+}
+
+/// What is under way or was in this process, by the path of the container.
+#[derive(Debug, Default)]
+pub(crate) struct Progress(Mutex<HashMap<String, Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// There is none while another process does the work.
+    status: Option<RepartitionStatus>,
+    task: Option<tokio::task::AbortHandle>,
+}
+
+impl Progress {
+    fn update(&self, path: &str, edit: impl FnOnce(&mut RepartitionStatus)) {
+        edit(self.0.lock().entry(path.to_owned()).or_default().status.get_or_insert_default());
+    }
+
+    fn get(&self, path: &str) -> Option<RepartitionStatus> {
+        self.0.lock().get(path).and_then(|known| known.status.clone())
+    }
+
+    /// Ends what is under way; the catalog knows where to go on.
+    pub(crate) fn stop(&self) {
+        for known in self.0.lock().values() {
+            if let Some(task) = &known.task {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Lifecycle {
+    /// Begins, or goes on with, the change of a container's key; it is done in the background.
+    pub async fn repartition(
+        self: &Arc<Self>,
+        (database, container): (&str, &str),
+        request: &RepartitionRequest,
+    ) -> Result<RepartitionStatus> {
+        let source = Arc::clone(self.catalog.snapshot().container(database, container)?);
+        if source.repartition.is_some() {
+            let again = |own: &mut Repartition| {
+                own.failure = None;
+                Ok(())
+            };
+            match self.edit_repartition(source.rid, again).await {
+                Ok(()) => self.run_in_background(&source),
+                // It ended at this moment: what has the name now tells how.
+                Err(error) if error.kind == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            return self.repartition_status(database, container);
+        }
+        let mut body = source.definition.to_value();
+        let object = body.as_object_mut().ok_or_else(|| Error::internal("a definition is no object"))?;
+        let name = source.definition.id.as_str().to_owned();
+        object.set("id", format!("{name}.repartitioning").into());
+        object.set("partitionKey", request.partition_key.clone());
+        object.set(SYNTHETIC_KEY, request.synthetic_key.clone().unwrap_or(Value::Null));
+        let wanted = ContainerDefinition::create(&body)?.partition_key;
+        let own = source.definition.to_value();
+        if wanted == source.definition.partition_key
+            && own.get(SYNTHETIC_KEY) == request.synthetic_key.as_ref()
+        {
+            // The command may be repeated, because the server stopped before it could tell that all was done.
+            if source.repartitioned.is_some() {
+                return self.repartition_status(database, container);
+            }
+            let message = Some("The container has this key.".to_owned());
+            return Ok(RepartitionStatus { phase: "done", message, ..RepartitionStatus::default() });
+        }
+        let catalog = self.catalog.snapshot();
+        if let Some(keep_as) = &request.keep_as
+            && catalog.container(database, keep_as).is_ok()
+        {
+            return Err(crate::catalog::already_exists());
+        }
+        self.remove_leftover(database, &format!("{name}.repartitioning")).await?;
+        let offer = catalog.offer_of(OfferOwner::Container(source.rid));
+        let throughput = offer.map(|offer| offer.document.throughput);
+        let made = self
+            .create_container(&mut Trace::default(), database, body.to_json().as_bytes(), throughput)
+            .await?;
+        let target = made.value.get("_rid").and_then(Value::as_str).and_then(ContainerRid::parse);
+        let target = target.ok_or_else(|| Error::internal("a container has no RID"))?;
+        // A split that is under way must end first: no further one begins while this is recorded.
+        let reshaping = self.lock_reshaping().await?;
+        let begun = self
+            .catalog
+            .change(|change| {
+                let current = Arc::clone(existing(&change.catalog, source.rid)?);
+                if current.repartition.is_some() {
+                    return Err(is_locked());
+                }
+                let mut index = current.index.clone();
+                index.version += 1;
+                let keep_as = request.keep_as.as_deref().map(Into::into);
+                let repartition = Repartition {
+                    target,
+                    keep_as,
+                    frozen: false,
+                    positions: Vec::new(),
+                    run: 0,
+                    failure: None,
+                    copied: 0,
+                    removed: 0,
+                };
+                let container =
+                    Container { index, repartition: Some(repartition), ..Container::clone(&current) };
+                change.put_container(container.clone());
+                Ok(container)
+            })
+            .await;
+        reshaping.release().await;
+        match begun {
+            Ok(container) => self.run_in_background(&container),
+            Err(error) => {
+                self.delete_by_rid(target).await?;
+                return Err(error);
+            }
+        }
+        self.repartition_status(database, &name)
+    }
+
+    pub fn repartition_status(&self, database: &str, container: &str) -> Result<RepartitionStatus> {
+        let catalog = self.catalog.snapshot();
+        let container = catalog.container(database, container)?;
+        let here = self.repartitions.get(&container.alt_path());
+        if let Some(own) = &container.repartition {
+            // What is counted here is newer than what was recorded.
+            if let Some(here) = here.filter(|_| own.failure.is_none()) {
+                return Ok(here);
+            }
+            return Ok(RepartitionStatus {
+                phase: match &own.failure {
+                    Some(_) => "failed",
+                    None if own.frozen => "switching",
+                    None => "copying",
+                },
+                copied: own.copied,
+                removed: own.removed,
+                message: own.failure.as_deref().map(str::to_owned),
+                ..RepartitionStatus::default()
+            });
+        }
+        let Some(done) = &container.repartitioned else {
+            return Err(Error::new(ErrorKind::NotFound, "The container is not being repartitioned."));
+        };
+        Ok(RepartitionStatus {
+            phase: "done",
+            items: done.items,
+            copied: done.copied,
+            removed: done.removed,
+            compared: done.compared,
+            checksum: Some(done.checksum),
+            message: None,
+            kept_as: done.kept_as.as_deref().map(str::to_owned),
+        })
+    }
+
+    /// Gives it up: the container stays as it is, and what was copied goes.
+    pub async fn abort_repartition(self: &Arc<Self>, database: &str, container: &str) -> Result<()> {
+        let source = Arc::clone(self.catalog.snapshot().container(database, container)?);
+        if let Some(Known { task: Some(task), .. }) = self.repartitions.0.lock().remove(&source.alt_path()) {
+            task.abort();
+        }
+        let (source, target) = self
+            .catalog
+            .change(|change| {
+                let current = Arc::clone(existing(&change.catalog, source.rid)?);
+                let Some(own) = &current.repartition else {
+                    return Err(Error::new(ErrorKind::NotFound, "The container is not being repartitioned."));
+                };
+                // Writers that do not know yet would go on leaving tombstones.
+                let mut index = current.index.clone();
+                index.version += 1;
+                let container = Container { index, repartition: None, ..Container::clone(&current) };
+                change.put_container(container.clone());
+                Ok((container, own.target))
+            })
+            .await?;
+        self.fence_writers(&source).await?;
+        self.delete_by_rid(target).await?;
+        self.remove_tombstones(&source).await
+    }
+
+    /// Goes on with what an earlier run of the server did not finish, or what another server may not finish.
+    pub(crate) fn resume_repartitions(self: &Arc<Self>) {
+        let catalog = self.catalog.snapshot();
+        let pending = |own: &Repartition| own.failure.is_none();
+        for source in catalog.containers().filter(|each| each.repartition.as_ref().is_some_and(pending)) {
+            self.run_in_background(source);
+        }
+    }
+
+    fn run_in_background(self: &Arc<Self>, source: &Container) {
+        let (rid, path) = (source.rid, source.alt_path());
+        let mut known = self.repartitions.0.lock();
+        let known = known.entry(path.clone()).or_default();
+        if known.task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        known.status = None;
+        let database = Arc::downgrade(self);
+        let task = tokio::spawn(async move {
+            if let Err(error) = take_turn(&database, rid, &path).await {
+                tracing::warn!(%error, container = %path, "repartitioning stopped");
+            }
+        });
+        known.task = Some(task.abort_handle());
+    }
+
+    /// Does the work, now that nobody else does, and records how it ended.
+    async fn run_recorded(self: &Arc<Self>, rid: ContainerRid, path: &str) -> Result<()> {
+        self.repartitions.update(path, |status| {
+            *status = RepartitionStatus { phase: "copying", ..RepartitionStatus::default() };
+        });
+        let run = RepartitionRun { source: rid, name: self.env.random_u64() };
+        let ran = match self.claim(run).await {
+            Ok(()) => self.run_repartition(run, path).await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = ran else { return Ok(()) };
+        if may_pass(&error) && self.is_shared() {
+            return Err(error);
+        }
+        // The container serves writes again; the work may be resumed or given up.
+        let message: Box<str> = error.message.as_str().into();
+        let recorded = self.edit_repartition(rid, |own| {
+            if own.run == run.name {
+                own.frozen = false;
+                own.failure = Some(message);
+            }
+            Ok(())
+        });
+        if let Err(error) = recorded.await {
+            tracing::debug!(%error, "a failure is not recorded");
+        }
+        self.repartitions.0.lock().entry(path.to_owned()).or_default().status = None;
+        Err(error)
+    }
+
+    /// Makes this run the one that may write, and lets the container serve writes, which leave tombstones from now
+    /// on: what was written before is not copied yet.
+    async fn claim(&self, run: RepartitionRun) -> Result<()> {
+        let (source, target) = self
+            .catalog
+            .change(|change| {
+                let source = Arc::clone(existing(&change.catalog, run.source)?);
+                let own = source.repartition.clone().ok_or_else(given_up)?;
+                let target = Arc::clone(existing(&change.catalog, own.target)?);
+                let repartition = Some(Repartition { run: run.name, frozen: false, ..own });
+                let source = Container { repartition, ..Container::clone(&source) };
+                change.put_container(source.clone());
+                let mut index = target.index.clone();
+                index.version += 1;
+                let target = Container { index, ..Container::clone(&target) };
+                change.put_container(target.clone());
+                Ok((source, target))
+            })
+            .await?;
+        self.fence_writers(&source).await?;
+        self.fence_writers(&target).await
+    }
+
+    async fn edit_repartition(
+        &self,
+        rid: ContainerRid,
+        edit: impl FnOnce(&mut Repartition) -> Result<()>,
+    ) -> Result<()> {
+        self.catalog
+            .change(|change| {
+                let current = Arc::clone(existing(&change.catalog, rid)?);
+                let mut own = current.repartition.clone().ok_or_else(given_up)?;
+                edit(&mut own)?;
+                change.put_container(Container { repartition: Some(own), ..Container::clone(&current) });
+                Ok(())
+            })
+            .await
+    }
+
+    async fn run_repartition(self: &Arc<Self>, run: RepartitionRun, path: &str) -> Result<()> {
+        let mut follower = follow::Follower::new(self, run, path)?;
+        let source = Arc::clone(&follower.source);
+        let usage = self.container_usage(&source.database_id, source.definition.id.as_str()).await?;
+        let items = usage.iter().map(|(_, usage)| usage.items).sum();
+        self.repartitions.update(path, |status| status.items = items);
+        follower.catch_up().await?;
+        self.repartitions.update(path, |status| status.phase = "verifying");
+        let mut verified = verify::Verification::pass(self, &mut follower).await?;
+        follower.catch_up().await?;
+        self.repartitions.update(path, |status| status.phase = "switching");
+        self.freeze(run).await?;
+        follower.follow_to_the_end().await?;
+        verified.finish(self, &follower).await?;
+        let counted = self.repartitions.get(path).unwrap_or_default();
+        let done = Repartitioned {
+            items: verified.items,
+            copied: counted.copied,
+            removed: counted.removed,
+            compared: counted.compared,
+            checksum: verified.checksum,
+            kept_as: None,
+        };
+        self.switch(run, done).await
+    }
+
+    /// Removes what was made for a repartitioning that the server did not come to record. It holds nothing.
+    async fn remove_leftover(self: &Arc<Self>, database: &str, name: &str) -> Result<()> {
+        let catalog = self.catalog.snapshot();
+        let Ok(leftover) = catalog.container(database, name) else { return Ok(()) };
+        let is_target = |other: &Arc<Container>| {
+            other.repartition.as_ref().is_some_and(|repartition| repartition.target == leftover.rid)
+        };
+        // Another request, or another server, may have made it just now and not come to record it yet.
+        let is_old = self.env.now_seconds() - leftover.stamp.timestamp >= LEFTOVER_SECONDS;
+        let usage = self.container_usage(database, name).await?;
+        let is_empty = usage.iter().all(|(_, usage)| usage.items == 0);
+        if is_old && is_empty && !catalog.containers().any(is_target) {
+            self.delete_by_rid(leftover.rid).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_by_rid(self: &Arc<Self>, rid: ContainerRid) -> Result<()> {
+        let found = self.catalog.snapshot().container_by_rid(rid).cloned();
+        let Some(container) = found else { return Ok(()) };
+        let place = (&*container.database_id, container.definition.id.as_str());
+        self.delete_container(&mut Trace::default(), place, None).await
+    }
+}
+
+/// The store is away for a while, as at a failover: no reason to give up.
+fn may_pass(error: &Error) -> bool {
+    error.kind == ErrorKind::Unavailable
+}
+
+/// Waits until no other process does the work, and does it if it is still to be done.
+async fn take_turn(database: &Weak<Lifecycle>, rid: ContainerRid, path: &str) -> Result<()> {
+    loop {
+        let Some(database) = database.upgrade() else { return Ok(()) };
+        let pending = |catalog: &Catalog| {
+            let source = catalog.container_by_rid(rid)?;
+            source.repartition.as_ref().filter(|own| own.failure.is_none()).map(drop)
+        };
+        if pending(&database.catalog.snapshot()).is_none() {
+            return Ok(());
+        }
+        let duty: Option<Box<dyn Duty>> = match database.store.coordination() {
+            None => return database.run_recorded(rid, path).await,
+            Some(coordination) => {
+                coordination.try_duty(&format!("repartition:{rid}")).await.unwrap_or_else(|error| {
+                    tracing::warn!(%error, container = %path, "repartitioning waits for the store");
+                    None
+                })
+            }
+        };
+        if let Some(duty) = duty {
+            let refreshed = database.catalog.refresh().await;
+            let ran = match refreshed {
+                Ok(()) if pending(&database.catalog.snapshot()).is_some() => {
+                    database.run_recorded(rid, path).await
+                }
+                refreshed => refreshed,
+            };
+            duty.release().await;
+            match ran {
+                Err(error) if may_pass(&error) => {
+                    tracing::warn!(%error, container = %path, "repartitioning waits for the store");
+                }
+                ran => return ran,
+            }
+        }
+        drop(database);
+        tokio::time::sleep(TURN_INTERVAL).await;
+    }
+}

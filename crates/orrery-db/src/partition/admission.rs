@@ -1,0 +1,411 @@
+//! Letting requests pass: the budgets of all partitions, found by what a request visits.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use orrery_model::rid::DatabaseRid;
+use orrery_model::{Charge, Error, ErrorKind, Result};
+use orrery_storage::PartitionId;
+use parking_lot::RwLock;
+
+use orrery_metering::{Budget, Priority, Throttled};
+
+use super::allowance::Allowances;
+use super::heat::{Events, Heat, PartitionHeat, ThrottleCause, ThrottleEvent};
+use super::{Partitions, Trace};
+use crate::catalog::{Catalog, Container, OfferOwner, Partition};
+
+/// Throughput buckets are numbered from 1 to this.
+const BUCKETS_MAX: usize = 5;
+
+/// Which budget a partition lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    /// Its own: the container has an offer.
+    Partition(PartitionId),
+    /// A part of the database's offer, shared with partitions of other containers.
+    Shared(DatabaseRid, u32),
+}
+
+/// A budget with what is known of its load.
+#[derive(Debug, Default)]
+struct Account {
+    budget: Budget,
+    heat: Heat,
+    /// Units per second; 0 = there is no limit.
+    rate: AtomicU64,
+    /// What was asked for since the last exchange with other processes, refused requests included, in
+    /// hundredths.
+    demand: AtomicU64,
+    /// This process's part of the rate, in thousandths. 0 = all.
+    share: AtomicU64,
+}
+
+/// A partition's account and its own buckets, as one version of the catalog has them.
+#[derive(Clone, Debug)]
+struct Known {
+    catalog_version: u64,
+    account: Arc<Account>,
+    buckets: Arc<[Budget; BUCKETS_MAX]>,
+}
+
+/// Request units per second that the service has for an account's metadata: databases, containers, offers, users …
+const METADATA_PER_SECOND: u64 = 240;
+
+/// All budgets.
+#[derive(Debug)]
+pub(crate) struct Budgets {
+    /// Of the whole account, for everything but items.
+    metadata: Budget,
+    accounts: RwLock<HashMap<Place, Arc<Account>>>,
+    /// What was found for a partition, so that a request need not search for its offer.
+    known: RwLock<HashMap<PartitionId, Known>>,
+    events: Events,
+    pub(super) allowances: Allowances,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        let metadata = Budget::default();
+        metadata.set_rate(METADATA_PER_SECOND);
+        // A server starts rested: whoever sets up many containers at once is not kept waiting.
+        metadata.fill_bank();
+        Self {
+            metadata,
+            accounts: RwLock::default(),
+            known: RwLock::default(),
+            events: Events::default(),
+            allowances: Allowances::default(),
+        }
+    }
+}
+
+/// A partition that has let a request pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted {
+    pub(crate) partition: PartitionId,
+    account: Arc<Account>,
+    bucket: Option<(Arc<[Budget; BUCKETS_MAX]>, usize)>,
+    /// Its part of the work, in any unit: the charge is divided by it.
+    pub(crate) weight: u64,
+}
+
+impl Account {
+    /// Gives the budget its rate, or this process's part of it.
+    fn apply_rate(&self) {
+        let (rate, share) = (self.rate.load(Ordering::Acquire), self.share.load(Ordering::Acquire));
+        let part = if share == 0 || rate == 0 { rate } else { (rate * share / 1000).max(1) };
+        self.budget.set_rate(part);
+    }
+}
+
+impl Place {
+    /// The same in every process.
+    fn number(self) -> u64 {
+        match self {
+            Self::Partition(id) => u64::from(id.0),
+            Self::Shared(database, part) => 1 << 63 | u64::from(database.0) << 24 | u64::from(part),
+        }
+    }
+}
+
+impl Budgets {
+    /// What each budget was asked for since the last call, in hundredths, by the budget's number.
+    pub(crate) fn take_demand(&self) -> Vec<(u64, u64)> {
+        let accounts = self.accounts.read();
+        let all = accounts
+            .iter()
+            .map(|(place, account)| (place.number(), account.demand.swap(0, Ordering::AcqRel)));
+        all.filter(|(_, demand)| *demand > 0).collect()
+    }
+
+    /// Sets this process's part of each budget: `share` gets the budget's number and its rate in hundredths.
+    pub(crate) fn set_shares(&self, share: impl Fn(u64, u64) -> u64) {
+        for (place, account) in self.accounts.read().iter() {
+            let rate = account.rate.load(Ordering::Acquire).saturating_mul(100);
+            let part = share(place.number(), rate);
+            if account.share.swap(part, Ordering::AcqRel) != part {
+                account.apply_rate();
+            }
+        }
+    }
+
+    fn known(&self, catalog: &Catalog, container: &Container, partition: &Partition) -> Known {
+        let id = partition.store.id;
+        let found = self.known.read().get(&id).cloned();
+        if let Some(known) = found.as_ref().filter(|known| known.catalog_version == catalog.version) {
+            return known.clone();
+        }
+        let (place, rate) = rate_of(catalog, container, partition);
+        let account = Arc::clone(self.accounts.write().entry(place).or_default());
+        if account.rate.swap(rate, Ordering::AcqRel) != rate {
+            account.apply_rate();
+        }
+        let buckets = found.map(|known| known.buckets).unwrap_or_default();
+        for bucket in &container.definition.throughput_buckets {
+            let share = rate.saturating_mul(u64::from(bucket.max_throughput_percentage));
+            buckets[usize::from(bucket.id) - 1].set_hard_rate(share.max(1));
+        }
+        let known = Known { catalog_version: catalog.version, account, buckets };
+        self.known.write().insert(id, known.clone());
+        known
+    }
+
+    /// The units per second of a partition, and whether this second's are spent.
+    pub(super) fn state(
+        &self,
+        catalog: &Catalog,
+        container: &Container,
+        partition: &Partition,
+        now_ms: i64,
+    ) -> (u64, bool) {
+        let account = self.known(catalog, container, partition).account;
+        (account.rate.load(Ordering::Relaxed), account.budget.is_spent(now_ms))
+    }
+
+    /// Counts work that no request has asked for.
+    pub(super) fn settle_for(
+        &self,
+        catalog: &Catalog,
+        container: &Container,
+        partition: &Partition,
+        (now_ms, charge, priority): (i64, Charge, Priority),
+    ) {
+        let account = self.known(catalog, container, partition).account;
+        account.budget.settle(now_ms, charge, priority);
+        account.heat.used(now_ms.div_euclid(1000), charge, None);
+    }
+
+    /// Forgets a partition that is gone.
+    pub(crate) fn forget(&self, partition: PartitionId) {
+        self.known.write().remove(&partition);
+        self.allowances.forget(partition);
+        self.accounts.write().remove(&Place::Partition(partition));
+    }
+
+    /// Forgets whatever the catalog no longer has.
+    pub(crate) fn keep_only(&self, catalog: &Catalog) {
+        let (mut places, mut partitions) = (HashSet::new(), HashSet::new());
+        for container in catalog.containers() {
+            for partition in &container.partitions {
+                partitions.insert(partition.store.id);
+                places.insert(rate_of(catalog, container, partition).0);
+            }
+        }
+        self.known.write().retain(|partition, _| partitions.contains(partition));
+        self.accounts.write().retain(|place, _| places.contains(place));
+    }
+}
+
+/// Where a partition's budget is, and how much it has per second.
+fn rate_of(catalog: &Catalog, container: &Container, partition: &Partition) -> (Place, u64) {
+    let own = catalog.offer_of(OfferOwner::Container(container.rid));
+    if let Some(offer) = own {
+        let parts = container.partitions.len().max(1) as u64;
+        let rate = u64::from(offer.document.throughput.maximum()) / parts;
+        return (Place::Partition(partition.store.id), rate.max(1));
+    }
+    let database = container.rid.database();
+    let Some(offer) = catalog.offer_of(OfferOwner::Database(database)) else {
+        return (Place::Partition(partition.store.id), 0);
+    };
+    let parts = offer.document.throughput.partition_count().max(1);
+    let rate = u64::from(offer.document.throughput.maximum() / parts);
+    (Place::Shared(database, partition.store.id.0 % parts), rate.max(1))
+}
+
+impl Partitions {
+    /// Lets the request pass to this partition, once. Whoever exceeds the partition's budget must wait.
+    pub(crate) fn admit(
+        &self,
+        trace: &mut Trace,
+        container: &Container,
+        partition: &Partition,
+    ) -> Result<()> {
+        if trace.admitted.iter().any(|admitted| admitted.partition == partition.store.id) {
+            return Ok(());
+        }
+        let catalog = self.catalog.snapshot();
+        let known = self.budgets.known(&catalog, container, partition);
+        let bucket = bucket_of(trace, container)?;
+        let bucket = bucket.map(|number| (Arc::clone(&known.buckets), number - 1));
+        if self.options.throttle && !trace.is_own_work {
+            let now_ms = self.env.now_ms();
+            let admitted = match &bucket {
+                Some((buckets, at)) => buckets[*at].admit(now_ms, Priority::High).map_err(|throttled| {
+                    let number = u8::try_from(at + 1).unwrap_or(u8::MAX);
+                    (throttled, ThrottleCause::Bucket(number))
+                }),
+                None => Ok(()),
+            };
+            let admitted = admitted.and_then(|()| {
+                known.account.budget.admit(now_ms, trace.priority).map_err(|throttled| {
+                    let spent = known.account.budget.is_spent(now_ms);
+                    (throttled, if spent { ThrottleCause::Budget } else { ThrottleCause::Priority })
+                })
+            });
+            if let Err((throttled, cause)) = admitted {
+                return Err(self.throttled(trace, container, partition, &known.account, throttled, cause));
+            }
+        }
+        let Known { account, .. } = known;
+        trace.admitted.push(Admitted { partition: partition.store.id, account, bucket, weight: 1 });
+        Ok(())
+    }
+
+    /// Lets a request about metadata pass, or tells it to wait: the account has a budget for all of them.
+    pub fn admit_metadata(&self, trace: &mut Trace) -> Result<()> {
+        trace.is_metadata = true;
+        if !self.options.throttle {
+            return Ok(());
+        }
+        let now_ms = self.env.now_ms();
+        let Err(Throttled { retry_after_ms }) = self.budgets.metadata.admit(now_ms, Priority::High) else {
+            return Ok(());
+        };
+        self.budgets.events.push(ThrottleEvent {
+            at_ms: now_ms,
+            container: None,
+            range_id: 0,
+            key: None,
+            key_share_percent: 0,
+            budget_per_second: METADATA_PER_SECOND,
+            cause: ThrottleCause::Metadata,
+            retry_after_ms,
+        });
+        Err(Error::new(
+            ErrorKind::TooManyRequests { retry_after_ms },
+            "Request rate is large. The request did not complete due to a high rate of metadata requests. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
+        ))
+    }
+
+    fn throttled(
+        &self,
+        trace: &Trace,
+        container: &Container,
+        partition: &Partition,
+        account: &Account,
+        Throttled { retry_after_ms }: Throttled,
+        cause: ThrottleCause,
+    ) -> Error {
+        // What it would have cost is not known; a request that waits is worth at least one unit of attention.
+        account.demand.fetch_add(100, Ordering::Relaxed);
+        let key_share_percent = account.heat.throttled(trace.key.as_deref());
+        self.budgets.events.push(ThrottleEvent {
+            at_ms: self.env.now_ms(),
+            container: Some(container.alt_path()),
+            range_id: partition.range_id,
+            key: trace.key.clone(),
+            key_share_percent,
+            budget_per_second: account.rate.load(Ordering::Relaxed),
+            cause,
+            retry_after_ms,
+        });
+        Error::new(
+            ErrorKind::TooManyRequests { retry_after_ms },
+            "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
+        )
+    }
+
+    /// Charges the partitions that have served a request, each with its part.
+    pub fn settle(&self, trace: &Trace) {
+        if trace.is_metadata {
+            self.budgets.metadata.settle(self.env.now_ms(), trace.charge, Priority::High);
+        }
+        let weights: u64 = trace.admitted.iter().map(|admitted| admitted.weight).sum();
+        if weights == 0 {
+            return;
+        }
+        let now_ms = self.env.now_ms();
+        let mut left = trace.charge.hundredths();
+        let mut weights_left = weights;
+        for admitted in &trace.admitted {
+            // Each takes its part of what is left, so that nothing is lost by rounding.
+            let share = u128::from(left) * u128::from(admitted.weight) / u128::from(weights_left);
+            let share = u64::try_from(share).expect("a part is no more than the whole");
+            (left, weights_left) = (left - share, weights_left - admitted.weight);
+            let share = Charge::from_hundredths(share);
+            admitted.account.demand.fetch_add(share.hundredths(), Ordering::Relaxed);
+            admitted.account.budget.settle(now_ms, share, trace.priority);
+            if let Some((buckets, at)) = &admitted.bucket {
+                buckets[*at].settle(now_ms, share, Priority::High);
+            }
+            admitted.account.heat.used(now_ms.div_euclid(1000), share, trace.key.as_deref());
+        }
+        assert_eq!((left, weights_left), (0, 0), "the parts of a charge add up to it");
+    }
+
+    /// The load of a partition, and the request units per second that it may use.
+    pub(crate) fn partition_heat(
+        &self,
+        container: &Container,
+        partition: &Partition,
+    ) -> (PartitionHeat, u64) {
+        let catalog = self.catalog.snapshot();
+        let account = self.budgets.known(&catalog, container, partition).account;
+        let mut heat = account.heat.view(self.env.now_seconds(), 10);
+        heat.banked = account.budget.banked();
+        (heat, account.rate.load(Ordering::Relaxed))
+    }
+
+    /// What an autoscale offer is scaled to: as much as its busiest partition needs of all.
+    pub(crate) fn scaled_throughput(&self, catalog: &Catalog, owner: OfferOwner, idle: u32, max: u32) -> u32 {
+        let second = self.env.now_seconds();
+        let places: Vec<Arc<Account>> = {
+            let accounts = self.budgets.accounts.read();
+            match owner {
+                OfferOwner::Container(rid) => {
+                    let partitions = catalog.container_by_rid(rid).map(|container| &container.partitions);
+                    let ids = partitions.into_iter().flatten().map(|partition| partition.store.id);
+                    ids.filter_map(|id| accounts.get(&Place::Partition(id)).cloned()).collect()
+                }
+                OfferOwner::Database(rid) => {
+                    let shared = accounts.iter();
+                    let shared =
+                        shared.filter(|(place, _)| matches!(place, Place::Shared(of, _) if *of == rid));
+                    shared.map(|(_, account)| Arc::clone(account)).collect()
+                }
+            }
+        };
+        let needed = places.iter().map(|account| {
+            let rate = account.rate.load(Ordering::Relaxed).max(1);
+            // Hundredths of the part's rate become units of the whole.
+            (account.heat.recent_peak(second).hundredths() * u64::from(max)).div_ceil(rate * 100)
+        });
+        let needed = needed.max().unwrap_or(0);
+        u32::try_from(needed).unwrap_or(max).clamp(idle, max)
+    }
+
+    /// The latest requests that had to wait, newest first.
+    pub fn throttle_events(&self) -> Vec<ThrottleEvent> {
+        self.budgets.events.list()
+    }
+}
+
+impl Partitions {
+    /// Lets so many requests pass and charges them, without doing anything else: for measuring what that costs.
+    #[doc(hidden)]
+    pub fn admission_benchmark(&self, (database, container): (&str, &str), keys: &[String], rounds: u64) {
+        let catalog = self.catalog.snapshot();
+        let Ok(container) = catalog.container(database, container) else { return };
+        for key in keys.iter().cycle().zip(0..rounds).map(|(key, _)| key) {
+            let mut trace = Trace { key: Some(key.clone()), ..Trace::default() };
+            // Nothing is charged, so that nobody is refused, which would be another thing to measure.
+            let _refused = self.admit(&mut trace, container, &container.partitions[0]).is_err();
+            self.settle(&trace);
+        }
+    }
+}
+
+/// The bucket that a request names. A container that has none pays no heed to it.
+fn bucket_of(trace: &Trace, container: &Container) -> Result<Option<usize>> {
+    let buckets = &container.definition.throughput_buckets;
+    let Some(number) = trace.bucket.filter(|_| !buckets.is_empty()) else { return Ok(None) };
+    if buckets.iter().any(|bucket| bucket.id == number) {
+        return Ok(Some(usize::from(number)));
+    }
+    Err(Error::bad_request(format!(
+        "One of the input values is invalid. The container has no throughput bucket {number}."
+    )))
+}

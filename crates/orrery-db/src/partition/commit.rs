@@ -1,0 +1,89 @@
+//! Every write to a partition goes through here, so that a split can follow it by the split log.
+
+use bytes::Bytes;
+use orrery_model::Result;
+use orrery_storage::{CommitError, Committed, Decision, Key, Lsn, Op, PartitionRef, View, WriteSet};
+
+use super::Partitions;
+use crate::catalog::Partition;
+use crate::failure::commit_failure;
+use crate::layout::split_log::{SPLIT_MARK, encode_keys, log_key};
+
+/// An operation whose writes a split can follow.
+struct Logged<O>(O);
+
+impl<O: Op> Op for Logged<O> {
+    type Out = O::Out;
+
+    fn id(&self) -> u128 {
+        self.0.id()
+    }
+
+    fn reads(&self, keys: &mut Vec<Key>) {
+        self.0.reads(keys);
+        keys.push(SPLIT_MARK.to_vec());
+    }
+
+    fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<O::Out> {
+        match self.0.decide(view, lsn) {
+            Decision::Write(mut writes, out) => {
+                if view.get(&SPLIT_MARK).is_some() {
+                    let parts = encode_keys(writes.keys());
+                    for (part, entry) in (0u16..).zip(parts) {
+                        writes.put(log_key(lsn, part), entry);
+                    }
+                }
+                Decision::Write(writes, out)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Partitions {
+    /// Commits an operation on a partition of a container.
+    pub(crate) async fn commit<O: Op>(
+        &self,
+        partition: &Partition,
+        op: O,
+    ) -> std::result::Result<Committed<O::Out>, CommitError> {
+        orrery_storage::commit(&*self.store, partition.store, Logged(op)).await
+    }
+
+    /// Sets or takes away the mark of a split.
+    pub(crate) async fn mark_split(&self, partition: PartitionRef, on: bool) -> Result<Lsn> {
+        let mut writes = WriteSet::default();
+        if on {
+            writes.put(SPLIT_MARK.to_vec(), Bytes::new());
+        } else {
+            writes.delete(SPLIT_MARK.to_vec());
+        }
+        self.commit_as_it_is(partition, writes).await
+    }
+
+    /// Commits a write set that nothing has to be decided for and no split follows.
+    pub(crate) async fn commit_as_it_is(&self, partition: PartitionRef, writes: WriteSet) -> Result<Lsn> {
+        let op = AsItIs { operation_id: u128::from(self.env.random_u64()), writes };
+        let committed = orrery_storage::commit(&*self.store, partition, op).await.map_err(commit_failure)?;
+        Ok(committed.lsn)
+    }
+}
+
+struct AsItIs {
+    operation_id: u128,
+    writes: WriteSet,
+}
+
+impl Op for AsItIs {
+    type Out = ();
+
+    fn id(&self) -> u128 {
+        self.operation_id
+    }
+
+    fn reads(&self, _keys: &mut Vec<Key>) {}
+
+    fn decide(&self, _view: &dyn View, _lsn: Lsn) -> Decision<()> {
+        Decision::Write(self.writes.clone(), ())
+    }
+}

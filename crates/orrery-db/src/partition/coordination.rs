@@ -1,0 +1,210 @@
+//! Several processes on one store. All serve all partitions; there is no leader and no lease.
+//!
+//! What a process keeps in memory of what others may change, and how it stays true:
+//! * The catalog: followed by waiting for its partition's number (told at once, looked for several times a
+//!   second); looked at again whenever a partition turns out to be gone or an index to be newer; a change is
+//!   made on the newest one, under a lock of all processes, and still checked against its version.
+//! * Splits, merges and their roll-back: one at a time in all processes. Who loses that duty in the middle stops,
+//!   and the switch is made only while the catalog still records the very same plan.
+//! * A container that gets another key: one process does it, another goes on if that one dies (`repartition`).
+//! * Background work: one process at a time, taken over in the next round when it dies.
+//! * Purges: readers of other processes do not know of them, so they are finished before they are answered, if
+//!   there are others.
+//! * Index generations: a write with a new view of them notes its version in the partition; a query page looks
+//!   at that note first and begins again with a fresh catalog if its own view is older.
+//! * Budgets: each process has a part of a partition's rate, by what it was asked for in the last second
+//!   against what all were. The parts add up to the rate except while demand moves from one process to another:
+//!   for up to two seconds the sum may then be as much as twice the rate, or fall short of it.
+//!
+//! Heat, throttling events, the rate an autoscale offer is scaled to and the progress of an index rebuild are what
+//! the one process that is asked has seen.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use orrery_model::partition_key::EpkRange;
+use orrery_model::{Error, ErrorKind, Result};
+use orrery_storage::{Duty, ReadRequest};
+use tokio::sync::MutexGuard;
+
+use super::Partitions;
+use crate::catalog::{Container, take_duty};
+use crate::failure::store_failure;
+use crate::layout::keys;
+
+/// A process whose note is older does not count.
+const NOTE_AGE_MAX: Duration = Duration::from_secs(4);
+/// A process whose note is older has no readers that could miss a purge.
+const COMPANY_AGE_MAX: Duration = Duration::from_secs(15);
+/// Budgets in one note: those with the greatest demand.
+const NOTE_BUDGETS_MAX: usize = 4000;
+
+/// Leave to change partitions: nobody else does, in this process or another.
+pub(crate) struct ReshapingLock<'a> {
+    _here: MutexGuard<'a, ()>,
+    duty: Option<Box<dyn Duty>>,
+}
+
+impl ReshapingLock<'_> {
+    /// Fails if another process may have it by now.
+    pub(crate) async fn check(&self) -> Result<()> {
+        match &self.duty {
+            Some(duty) => duty.check().await.map_err(store_failure),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) async fn release(self) {
+        if let Some(duty) = self.duty {
+            duty.release().await;
+        }
+    }
+}
+
+impl Partitions {
+    /// Whether other processes may have the same store open.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.store.coordination().is_some()
+    }
+
+    /// Leave to change partitions, when nobody else does.
+    pub(crate) async fn lock_reshaping(&self) -> Result<ReshapingLock<'_>> {
+        let here = self.reshapings.lock().await;
+        // A split of another process takes as long as it takes.
+        loop {
+            match take_duty(&*self.store, "reshape").await {
+                Err(error) if error.kind == ErrorKind::RetryWith && !self.is_stopping() => {}
+                duty => {
+                    let duty = duty?;
+                    self.refresh_if_shared().await?;
+                    return Ok(ReshapingLock { _here: here, duty });
+                }
+            }
+        }
+    }
+
+    /// The same, unless somebody else does.
+    pub(crate) async fn try_lock_reshaping(&self) -> Result<Option<ReshapingLock<'_>>> {
+        let Ok(here) = self.reshapings.try_lock() else { return Ok(None) };
+        let Some(coordination) = self.store.coordination() else {
+            return Ok(Some(ReshapingLock { _here: here, duty: None }));
+        };
+        let Some(duty) = coordination.try_duty("reshape").await.map_err(store_failure)? else {
+            return Ok(None);
+        };
+        self.refresh_if_shared().await?;
+        Ok(Some(ReshapingLock { _here: here, duty: Some(duty) }))
+    }
+
+    pub(crate) async fn refresh_if_shared(&self) -> Result<()> {
+        if self.is_shared() { self.catalog.refresh().await } else { Ok(()) }
+    }
+
+    /// A request has met something newer than its catalog: see what others have changed.
+    pub(crate) async fn look_at_catalog_again(&self) {
+        if let Err(error) = self.refresh_if_shared().await {
+            tracing::debug!(%error, "the catalog could not be read again");
+        }
+    }
+
+    /// Tells the others what was asked of this process, and takes its part of each budget by what they tell.
+    pub(crate) async fn share_budgets(&self) -> Result<()> {
+        let Some(coordination) = self.store.coordination() else { return Ok(()) };
+        let mut own = self.budgets.take_demand();
+        own.sort_unstable_by_key(|(_, demand)| std::cmp::Reverse(*demand));
+        own.truncate(NOTE_BUDGETS_MAX);
+        let note: Vec<u8> =
+            own.iter().flat_map(|(place, demand)| [*place, *demand]).flat_map(u64::to_be_bytes).collect();
+        let note = Bytes::from(note);
+        *self.budget_note.lock() = note.clone();
+        let notes = coordination.exchange_notes(note, NOTE_AGE_MAX).await.map_err(store_failure)?;
+        let notes: Vec<HashMap<u64, u64>> = notes.iter().map(|note| decode_note(note)).collect();
+        self.budgets.set_shares(|place, rate| share_of(&notes, place, rate));
+        Ok(())
+    }
+
+    /// Whether other processes have the store open right now.
+    pub(crate) async fn has_company(&self) -> Result<bool> {
+        let Some(coordination) = self.store.coordination() else { return Ok(false) };
+        let note = self.budget_note.lock().clone();
+        let notes = coordination.exchange_notes(note, COMPANY_AGE_MAX).await.map_err(store_failure)?;
+        Ok(notes.len() > 1)
+    }
+
+    /// Whether the partitions know of an index newer than this view of the container: writes of another process
+    /// may then lack the entries that a query would look for.
+    pub(crate) async fn check_index_view(&self, container: &Container, windows: &[EpkRange]) -> Result<()> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        for partition in &container.partitions {
+            if !windows.iter().any(|window| partition.range.overlaps(window)) {
+                continue;
+            }
+            let request = ReadRequest::Get(vec![keys::INDEX_VERSION.to_vec()]);
+            let page = self.store.read(partition.store, request).await.map_err(store_failure)?;
+            let noted = page.values.into_iter().next().flatten();
+            let noted = noted.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes);
+            if noted > container.index.version {
+                return Err(Error::new(
+                    ErrorKind::PartitionGone,
+                    "The container's index has changed. Please retry.",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decode_note(note: &[u8]) -> HashMap<u64, u64> {
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
+    note.chunks_exact(16).map(|pair| (number(&pair[..8]), number(&pair[8..]))).collect()
+}
+
+/// This process's part of a budget in thousandths; 0 = all. The first note is its own. Everybody has a little
+/// more than was asked of it, so that a process that was idle can begin.
+fn share_of(notes: &[HashMap<u64, u64>], place: u64, rate: u64) -> u64 {
+    if notes.len() <= 1 {
+        return 0;
+    }
+    let reserve = (rate / 20).max(1);
+    let demand = |note: &HashMap<u64, u64>| note.get(&place).copied().unwrap_or(0).saturating_add(reserve);
+    let all: u64 = notes.iter().map(demand).fold(0, u64::saturating_add);
+    (u128::from(demand(&notes[0])) * 1000 / u128::from(all.max(1))).try_into().unwrap_or(1000).clamp(1, 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_budget_add_up_and_follow_demand() {
+        let note = |demand: u64| HashMap::from([(7, demand)]);
+        assert_eq!(share_of(&[note(5)], 7, 40_000), 0);
+        for demands in [[0, 0, 0], [40_000, 0, 0], [10_000, 30_000, 0], [100_000, 100_000, 1]] {
+            let share = |own: usize| {
+                let mut notes: Vec<_> = demands.iter().map(|demand| note(*demand)).collect();
+                notes.swap(0, own);
+                share_of(&notes, 7, 40_000)
+            };
+            let shares = [share(0), share(1), share(2)];
+            let sum: u64 = shares.iter().sum();
+            assert!((996..=1000).contains(&sum), "{demands:?} {shares:?}");
+            for pair in [(0, 1), (1, 2), (0, 2)] {
+                let order = demands[pair.0].cmp(&demands[pair.1]);
+                assert!(
+                    order == shares[pair.0].cmp(&shares[pair.1])
+                        || demands[pair.0].abs_diff(demands[pair.1]) < 100
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn notes_come_back() {
+        let note: Vec<u8> = [1u64, 2, u64::MAX, 4].into_iter().flat_map(u64::to_be_bytes).collect();
+        assert_eq!(decode_note(&note), HashMap::from([(1, 2), (u64::MAX, 4)]));
+        assert!(decode_note(&[1, 2, 3]).is_empty());
+    }
+}

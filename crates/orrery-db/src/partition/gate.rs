@@ -1,0 +1,147 @@
+//! Who may write to a logical partition while scripts run on it.
+//!
+//! Scripts read a moment and commit only if nobody has written since, so nothing here is needed for correctness. But
+//! scripts that meet on one key would undo each other's work again and again. So those of this process take turns,
+//! and one that has lost to ordinary writes keeps these waiting for the short time of its next attempt: every script
+//! ends after a bounded number of attempts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use orrery_model::partition_key::EffectiveKey;
+use orrery_model::rid::ContainerRid;
+use orrery_model::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedMutexGuard, watch};
+
+/// Scripts that may wait for their turn on one key.
+const WAITING_MAX: usize = 1000;
+/// How long a script waits for its turn.
+const TURN_TIME_MAX: Duration = Duration::from_mins(1);
+
+type Place = (ContainerRid, EffectiveKey);
+
+/// The keys that scripts run on.
+#[derive(Debug, Default)]
+pub(crate) struct Gates {
+    gates: Mutex<HashMap<Place, Arc<Gate>>>,
+    /// How many of them keep writers waiting: nearly always none, and then nobody looks further.
+    closed: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    turns: Arc<tokio::sync::Mutex<()>>,
+    users: AtomicUsize,
+    is_closed: watch::Sender<bool>,
+}
+
+/// A script's turn on a key.
+pub(crate) struct Turn<'a> {
+    entry: Entry<'a>,
+    _guard: OwnedMutexGuard<()>,
+    closes: bool,
+}
+
+/// Counts a script among the users of a gate, so that it stays as long as somebody needs it.
+struct Entry<'a> {
+    gates: &'a Gates,
+    gate: Arc<Gate>,
+    place: Place,
+}
+
+impl Gates {
+    /// Waits for a script's turn on a key; turns come in the order of asking.
+    pub(crate) async fn enter(&self, container: ContainerRid, effective: &EffectiveKey) -> Result<Turn<'_>> {
+        let place = (container, effective.clone());
+        let gate = {
+            let mut gates = self.gates.lock();
+            let gate = Arc::clone(gates.entry(place.clone()).or_default());
+            gate.users.fetch_add(1, Ordering::AcqRel);
+            gate
+        };
+        let entry = Entry { gates: self, gate, place };
+        if entry.gate.users.load(Ordering::Acquire) > WAITING_MAX {
+            return Err(too_many());
+        }
+        let turns = Arc::clone(&entry.gate.turns);
+        let guard = tokio::time::timeout(TURN_TIME_MAX, turns.lock_owned()).await.map_err(|_| too_many())?;
+        Ok(Turn { entry, _guard: guard, closes: false })
+    }
+
+    /// Lets an ordinary write pass, at once unless a script needs the key for itself.
+    pub(crate) async fn pass(&self, container: ContainerRid, effective: &EffectiveKey) {
+        if self.closed.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let gate = self.gates.lock().get(&(container, effective.clone())).cloned();
+        if let Some(gate) = gate {
+            // An error means that the gate is gone, which is as good as open.
+            drop(gate.is_closed.subscribe().wait_for(|is_closed| !is_closed).await);
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// From now on ordinary writes to the key wait until the turn is over.
+    pub(crate) fn close(&mut self) {
+        if !self.closes {
+            self.closes = true;
+            self.entry.gates.closed.fetch_add(1, Ordering::AcqRel);
+            self.entry.gate.is_closed.send_replace(true);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.closes {
+            self.entry.gate.is_closed.send_replace(false);
+            self.entry.gates.closed.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        let mut gates = self.gates.gates.lock();
+        if self.gate.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            gates.remove(&self.place);
+        }
+    }
+}
+
+fn too_many() -> Error {
+    Error::new(
+        ErrorKind::TooManyRequests { retry_after_ms: 100 },
+        "Too many scripts wait for this partition key value. Please retry after the given time.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orrery_model::rid::DatabaseRid;
+
+    #[tokio::test]
+    async fn scripts_take_turns_and_may_keep_writers_out() {
+        let gates = Gates::default();
+        let container = ContainerRid::new(DatabaseRid(1), 1);
+        let key = EffectiveKey::from_bytes(vec![1]);
+        let mut first = gates.enter(container, &key).await.unwrap();
+        gates.pass(container, &key).await;
+        first.close();
+        let other = EffectiveKey::from_bytes(vec![2]);
+        gates.pass(container, &other).await;
+        let blocked = tokio::time::timeout(Duration::from_millis(20), gates.pass(container, &key)).await;
+        assert!(blocked.is_err());
+        let blocked = tokio::time::timeout(Duration::from_millis(20), gates.enter(container, &key)).await;
+        assert!(blocked.is_err());
+        drop(first);
+        gates.pass(container, &key).await;
+        drop(gates.enter(container, &key).await.unwrap());
+        assert!(gates.gates.lock().is_empty());
+    }
+}

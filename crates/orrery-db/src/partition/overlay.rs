@@ -1,0 +1,104 @@
+//! One moment of a partition with a script's own writes on top: what everything in a script reads.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use orrery_model::Result;
+use orrery_storage::{Direction, Entry, Key, Lsn, ReadPage, ReadRequest, Scan, Snapshot, Want};
+
+use crate::failure::store_failure;
+
+pub(crate) struct Overlay {
+    snapshot: Box<dyn Snapshot>,
+    own: BTreeMap<Key, Option<Bytes>>,
+}
+
+impl Overlay {
+    pub(crate) fn new(snapshot: Box<dyn Snapshot>) -> Self {
+        Self { snapshot, own: BTreeMap::new() }
+    }
+
+    pub(crate) fn lsn(&self) -> Lsn {
+        self.snapshot.lsn()
+    }
+
+    /// The script's own value of a key, if it has written it.
+    pub(crate) fn own(&self, key: &[u8]) -> Option<&Option<Bytes>> {
+        self.own.get(key)
+    }
+
+    pub(crate) fn write(&mut self, writes: BTreeMap<Key, Option<Bytes>>) {
+        self.own.extend(writes);
+    }
+
+    pub(crate) async fn read(&self, request: ReadRequest) -> Result<ReadPage> {
+        match request {
+            ReadRequest::Get(keys) => self.get(keys).await,
+            ReadRequest::Scan(scan) => self.scan(scan).await,
+        }
+    }
+
+    async fn get(&self, keys: Vec<Key>) -> Result<ReadPage> {
+        let mut page = self.snapshot.read(ReadRequest::Get(keys.clone())).await.map_err(store_failure)?;
+        for (key, value) in keys.iter().zip(&mut page.values) {
+            if let Some(own) = self.own.get(key) {
+                value.clone_from(own);
+            }
+        }
+        Ok(page)
+    }
+
+    /// Puts own entries into a page of the moment and takes out what the script has deleted. A page is only empty at
+    /// the end of the range: readers take its last entry as the place to go on from.
+    async fn scan(&self, mut scan: Scan) -> Result<ReadPage> {
+        loop {
+            let request = ReadRequest::Scan(scan.clone());
+            let mut page = self.snapshot.read(request).await.map_err(store_failure)?;
+            let reached = page.entries.last().filter(|_| page.more).map(|last| last.key.clone());
+            let (from, to) = match (scan.direction, &reached) {
+                (Direction::Forward, Some(last)) => {
+                    (Bound::Included(scan.range.start.clone()), Bound::Included(last.clone()))
+                }
+                (Direction::Backward, Some(last)) => (Bound::Included(last.clone()), end_of(&scan)),
+                (_, None) => (Bound::Included(scan.range.start.clone()), end_of(&scan)),
+            };
+            self.merge(&mut page, &scan, from, to);
+            match reached {
+                Some(last) if page.entries.is_empty() => match scan.direction {
+                    Direction::Forward => scan.range.start = [last.as_slice(), &[0]].concat(),
+                    Direction::Backward => scan.range.end = Some(last),
+                },
+                _ => return Ok(page),
+            }
+        }
+    }
+
+    fn merge(&self, page: &mut ReadPage, scan: &Scan, from: Bound<Key>, to: Bound<Key>) {
+        if self.own.is_empty() || scan.range.is_empty() {
+            return;
+        }
+        let mut merged: BTreeMap<Key, Bytes> =
+            std::mem::take(&mut page.entries).into_iter().map(|entry| (entry.key, entry.value)).collect();
+        for (key, value) in self.own.range((from, to)) {
+            match value {
+                None => {
+                    merged.remove(key);
+                }
+                Some(value) => {
+                    let value = if scan.want == Want::Keys { Bytes::new() } else { value.clone() };
+                    merged.insert(key.clone(), value);
+                }
+            }
+        }
+        let entries = merged.into_iter().map(|(key, value)| Entry { key, value });
+        page.entries = match scan.direction {
+            Direction::Forward => entries.collect(),
+            Direction::Backward => entries.rev().collect(),
+        };
+    }
+}
+
+fn end_of(scan: &Scan) -> Bound<Key> {
+    scan.range.end.clone().map_or(Bound::Unbounded, Bound::Excluded)
+}

@@ -1,0 +1,122 @@
+//! Reads of a partition: admitted, not earlier than the client's session, and routed anew when the partition has split.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::partition_key::EffectiveKey;
+use orrery_model::session::SessionToken;
+use orrery_model::{Error, ErrorKind, Result};
+use orrery_storage::{Lsn, ReadPage, ReadRequest};
+
+use super::{Partitions, Trace};
+use crate::catalog::{Container, Partition};
+use crate::failure::store_failure;
+
+/// How long a read waits for a partition to reach the position in the client's session token.
+const SESSION_WAIT: Duration = Duration::from_millis(200);
+
+/// How often a request is routed anew because its partition split under it.
+pub(crate) const ROUTING_ATTEMPTS: u32 = 250;
+
+impl Partitions {
+    /// The container, checked against the RID that the client believes it has.
+    pub(crate) fn item_container(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        container: &str,
+        intended_rid: Option<&str>,
+    ) -> Result<Arc<Container>> {
+        let catalog = self.catalog.snapshot();
+        let container = catalog.container(database, container)?;
+        trace.at(container);
+        if intended_rid.is_some_and(|rid| rid != container.rid.to_string()) {
+            return Err(Error::new(
+                ErrorKind::ContainerRecreated,
+                "Collection rid provided by the user does not match the existing collection.",
+            ));
+        }
+        Ok(Arc::clone(container))
+    }
+
+    /// Reads one moment of a partition, not earlier than the client's session.
+    pub(crate) async fn read_partition(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        session: Option<&SessionToken>,
+        request: ReadRequest,
+    ) -> Result<ReadPage> {
+        if let Some(container) = trace.container.clone() {
+            self.admit(trace, &container, partition)?;
+        }
+        let page = self.store.read(partition.store, request.clone()).await.map_err(store_failure)?;
+        trace.served_by(partition, page.lsn);
+        trace.worked(partition, weight(&page));
+        let Some(ahead) = session_ahead(session, partition, page.lsn) else { return Ok(page) };
+        let reached =
+            self.store.wait_lsn(partition.store.id, ahead - 1, SESSION_WAIT).await.map_err(store_failure)?;
+        if session_ahead(session, partition, reached).is_some() {
+            return Err(Error::new(
+                ErrorKind::ReadSessionNotAvailable,
+                "The read session is not available for the input session token.",
+            ));
+        }
+        let page = self.store.read(partition.store, request).await.map_err(store_failure)?;
+        trace.served_by(partition, page.lsn);
+        Ok(page)
+    }
+
+    /// Reads from the partition of a key, wherever that is by now.
+    pub(crate) async fn read_of_key(
+        &self,
+        trace: &mut Trace,
+        container: &Arc<Container>,
+        effective: &EffectiveKey,
+        session: Option<&SessionToken>,
+        request: ReadRequest,
+    ) -> Result<ReadPage> {
+        let mut container = Arc::clone(container);
+        let mut attempt = 0;
+        loop {
+            let partition = container.partition_of(effective);
+            match self.read_partition(trace, partition, session, request.clone()).await {
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {
+                    container = self.current_container(&container)?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    pub(crate) fn current_container(&self, container: &Container) -> Result<Arc<Container>> {
+        let current = self.catalog.snapshot().container_by_rid(container.rid).cloned();
+        current.ok_or_else(crate::catalog::not_found)
+    }
+
+    /// Whether the failure is a partition that has just split, so that a fresh look at the catalog may help.
+    pub(crate) async fn may_route_again(&self, error: &Error, attempt: &mut u32) -> bool {
+        *attempt += 1;
+        let again = error.kind == ErrorKind::PartitionGone && *attempt < ROUTING_ATTEMPTS;
+        if again {
+            // The switch of a split is brief; the first looks come quickly, later ones leave it room.
+            tokio::time::sleep(std::time::Duration::from_millis(u64::from((*attempt).min(20)))).await;
+            self.look_at_catalog_again().await;
+        }
+        again
+    }
+}
+
+/// How much of a request's work a read was: its bytes, and something for the way.
+fn weight(page: &ReadPage) -> u64 {
+    let values: usize = page.values.iter().flatten().map(bytes::Bytes::len).sum();
+    let entries: usize = page.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
+    (64 + values + entries) as u64
+}
+
+/// The position that the client has seen and the partition has not reached, if so.
+fn session_ahead(session: Option<&SessionToken>, partition: &Partition, lsn: Lsn) -> Option<Lsn> {
+    let lineage = std::iter::once(partition.range_id).chain(partition.parents.iter().rev().copied());
+    let entry = session?.entry_for(lineage)?;
+    entry.is_ahead_of(partition.session_version(), lsn).then_some(entry.lsn.max(1))
+}

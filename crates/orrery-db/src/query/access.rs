@@ -1,0 +1,603 @@
+//! How a query finds its items: by going through all of them, or by the index.
+//!
+//! The filter gives a condition that every match satisfies; each part of it that the index can answer is a
+//! candidate. The most selective one, found by looking at the first entries of each, leads the page; the
+//! whole filter is evaluated on every item that it leads to.
+
+use orrery_model::Value;
+use orrery_model::container::{self, CompositePath, ContainerDefinition};
+use orrery_model::partition_key::{EffectiveKey, EpkRange};
+use orrery_model::path::KeyPath;
+use orrery_query::ast::{Collection, Direction as Order, Query};
+use orrery_query::check::indexes;
+use orrery_query::filter::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest};
+use orrery_query::pipeline::{ResumePoint, ResumeValue};
+use orrery_storage::{Direction, Key, KeyRange};
+
+use super::points::Points;
+use super::shortcut;
+use crate::catalog::{Generation, Partition};
+use crate::index::named_paths;
+use crate::layout::index_entry;
+use crate::layout::stored::SYSTEM_PROPERTIES;
+
+/// Keys that a filter may name before narrowing the index to each of them costs more than it saves.
+const POINTS_MAX: usize = 64;
+
+/// A part of the filter that the index can answer.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
+pub(crate) struct Candidate {
+    /// Disjoint, in order.
+    pub ranges: Vec<KeyRange>,
+    /// The key that each of the ranges is about, if each is about one; empty otherwise.
+    pub keys: Vec<EffectiveKey>,
+    /// An item may have several entries in the ranges.
+    pub repeats: bool,
+    /// Every entry is a match: nothing of the filter is left to check.
+    pub is_exact: bool,
+    /// Worth following even if it leads to many items.
+    pub is_selective: bool,
+    /// The ranges hold entries of the wanted keys only.
+    pub is_narrow: bool,
+    /// It only repeats what the windows are: the key that all items in them have.
+    pub names_key: bool,
+    /// For entries of a composite index: which of its values are inverted.
+    pub composite: Option<Vec<bool>>,
+    /// For the explanation: `/path = …`.
+    pub label: String,
+}
+
+impl Candidate {
+    /// Just these entries.
+    pub(crate) fn of_ranges(ranges: Vec<KeyRange>) -> Self {
+        let label = String::new();
+        Self {
+            ranges,
+            keys: Vec::new(),
+            repeats: false,
+            is_exact: false,
+            is_selective: true,
+            is_narrow: true,
+            names_key: false,
+            composite: None,
+            label,
+        }
+    }
+
+    /// The ranges that can have entries in a partition.
+    pub(crate) fn ranges_in(&self, partition: &Partition) -> impl Iterator<Item = &KeyRange> {
+        let is_there = |at: usize| self.keys.get(at).is_none_or(|key| partition.range.contains(key));
+        self.ranges.iter().enumerate().filter(move |(at, _)| is_there(*at)).map(|(_, range)| range)
+    }
+
+    /// The key of the item that an entry of this candidate is about.
+    pub(crate) fn item_of(&self, entry: &[u8]) -> Option<Key> {
+        match &self.composite {
+            None => index_entry::parse_entry(entry).map(|(_, item)| item),
+            Some(descending) => index_entry::parse_composite_entry(entry, descending).map(|(_, item)| item),
+        }
+    }
+
+    /// Tells the candidates of a query apart, whatever generation of the index offers them.
+    pub(crate) fn number(&self) -> u32 {
+        let bytes = self.label.bytes();
+        bytes.fold(0x811C_9DC5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    }
+}
+
+/// The index in the order of the query.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sequence {
+    generation: u32,
+    /// The property, or the number of the composite index.
+    pub by: SequenceBy,
+    pub range: KeyRange,
+    pub direction: Direction,
+    /// Whether items without the property are missing from the index, to be looked for at the end where they belong.
+    pub lacks_undefined: bool,
+    pub label: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum SequenceBy {
+    Path(IndexPath),
+    Composite {
+        number: u32,
+        /// Which of its values are inverted.
+        descending: Vec<bool>,
+        /// Values that the filter fixes, in front of those that the query is sorted by.
+        fixed: Vec<Value>,
+    },
+}
+
+impl Sequence {
+    /// The beginning of all entries with the sort values of this place, if their encoding is known.
+    pub(crate) fn encode(&self, point: &ResumePoint) -> Option<Key> {
+        let scalars = point.values.iter().map(|value| match value {
+            ResumeValue::Undefined => Some(None),
+            ResumeValue::Scalar(value) => Some(Some(value)),
+            ResumeValue::Hash { .. } => None,
+        });
+        let scalars = scalars.collect::<Option<Vec<Option<&Value>>>>()?;
+        match &self.by {
+            SequenceBy::Path(path) => {
+                let path = index_entry::PathHash::of(path);
+                Some(match scalars.first()? {
+                    Some(value) => index_entry::term(self.generation, path, value),
+                    None => index_entry::undefined_term(self.generation, path),
+                })
+            }
+            SequenceBy::Composite { number, descending, fixed } => {
+                let values = fixed.iter().map(Some).chain(scalars);
+                let values: Vec<_> = values.zip(descending.iter().copied()).collect();
+                Some(index_entry::composite_run(self.generation, *number, &values))
+            }
+        }
+    }
+
+    /// Which values of a composite entry are inverted.
+    pub(crate) fn composite(&self) -> Option<&[bool]> {
+        match &self.by {
+            SequenceBy::Path(_) => None,
+            SequenceBy::Composite { descending, .. } => Some(descending),
+        }
+    }
+}
+
+/// The values of a property that a filter leaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    pub scalars: Vec<KeyRange>,
+    /// Arrays and objects.
+    pub others: Vec<KeyRange>,
+}
+
+/// All that the index offers to a query.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Offers {
+    pub candidates: Vec<Candidate>,
+    pub sequence: Option<Sequence>,
+    /// Where the least and greatest values of a property stand, if the query asks for one.
+    pub values_of_extreme: Option<Values>,
+    /// The only items that can match, if the filter names them.
+    pub points: Option<Points>,
+    /// The filter contradicts itself.
+    pub is_empty: bool,
+}
+
+/// Finds what the index offers.
+pub(crate) fn offers(
+    generation: &Generation,
+    definition: &ContainerDefinition,
+    query: &Query,
+    condition: &IndexCondition,
+    windows: &[EpkRange],
+    points: bool,
+) -> Offers {
+    if !generation.tree.is_enabled() {
+        return Offers::default();
+    }
+    let finder = Finder { generation, definition, windows, points };
+    let candidates = match condition {
+        IndexCondition::All | IndexCondition::None => Vec::new(),
+        IndexCondition::And(parts) => {
+            let single = parts.iter().filter_map(|part| finder.candidate(part, false));
+            finder.composite_candidates(condition).into_iter().chain(single).collect()
+        }
+        part => finder.candidate(part, true).into_iter().collect(),
+    };
+    Offers {
+        candidates,
+        sequence: finder.sequence(query, definition, condition),
+        values_of_extreme: finder.values_of_extreme(query, definition, condition),
+        points: None,
+        is_empty: *condition == IndexCondition::None,
+    }
+}
+
+struct Finder<'a> {
+    generation: &'a Generation,
+    definition: &'a ContainerDefinition,
+    windows: &'a [EpkRange],
+    /// The windows are single keys.
+    points: bool,
+}
+
+impl Finder<'_> {
+    fn candidate(&self, condition: &IndexCondition, is_whole: bool) -> Option<Candidate> {
+        match condition {
+            IndexCondition::Term { path, test, exact } => self.term(path, test, is_whole && *exact),
+            IndexCondition::Or(parts) => {
+                let parts: Vec<Candidate> =
+                    parts.iter().map(|part| self.candidate(part, false)).collect::<Option<_>>()?;
+                let is_selective = parts.iter().all(|part| part.is_selective);
+                let is_narrow = parts.iter().all(|part| part.is_narrow);
+                let labels: Vec<&str> = parts.iter().map(|part| part.label.as_str()).collect();
+                let label = labels.join(" or ");
+                let mut ranges: Vec<KeyRange> = parts.into_iter().flat_map(|part| part.ranges).collect();
+                ranges.sort_by(|a, b| a.start.cmp(&b.start));
+                merge_overlapping(&mut ranges);
+                let composite = None;
+                Some(Candidate {
+                    ranges,
+                    keys: Vec::new(),
+                    repeats: true,
+                    is_exact: false,
+                    is_selective,
+                    is_narrow,
+                    names_key: false,
+                    composite,
+                    label,
+                })
+            }
+            // One of several conditions that must all hold is enough to find the items.
+            IndexCondition::And(parts) => {
+                let parts = parts.iter().filter_map(|part| self.candidate(part, false));
+                parts.min_by_key(|part| (!part.is_narrow, !part.is_selective, part.repeats))
+            }
+            IndexCondition::All | IndexCondition::None => None,
+        }
+    }
+
+    fn term(&self, path: &IndexPath, test: &Test, is_exact: bool) -> Option<Candidate> {
+        if !is_indexed(self.generation, path) {
+            return None;
+        }
+        let ranges = match test {
+            // Only paths that the policy names have entries for items without them.
+            Test::Type(TypeTest::NotDefined) if self.knows_missing(path) => {
+                let term =
+                    index_entry::undefined_term(self.generation.number, index_entry::PathHash::of(path));
+                vec![KeyRange::prefix(&term)]
+            }
+            test => index_entry::ranges(self.generation.number, path, test)?,
+        };
+        let is_point = matches!(test, Test::Equal(_) | Test::In(_));
+        let is_narrowed = is_point && self.points && self.windows.len() * ranges.len() <= POINTS_MAX;
+        let (ranges, keys) = if is_narrowed {
+            let narrowed = ranges.iter().flat_map(|range| {
+                self.windows
+                    .iter()
+                    .map(|window| (index_entry::within(range, &window.min), window.min.clone()))
+            });
+            narrowed.unzip()
+        } else {
+            (ranges, Vec::new())
+        };
+        let in_array = path.0.contains(&PathStep::Element);
+        let is_selective = !matches!(test, Test::NotEqual(_) | Test::StringScan | Test::Type(_));
+        Some(Candidate {
+            ranges,
+            keys,
+            repeats: in_array && !matches!(test, Test::Equal(_)),
+            is_exact: is_exact && !in_array && index_entry::is_exact(test),
+            is_narrow: is_narrowed || !self.points,
+            names_key: self.points && matches!(test, Test::Equal(_)) && self.is_key(path),
+            is_selective,
+            composite: None,
+            label: format!("{path} {}", describe(test)),
+        })
+    }
+
+    /// Whether the path is one of the partition key's.
+    fn is_key(&self, path: &IndexPath) -> bool {
+        let is_same = |key: &KeyPath| {
+            let names = key.segments().iter().map(|name| PathStep::Name(name.clone()));
+            names.eq(path.0.iter().cloned())
+        };
+        self.definition.partition_key.paths().iter().any(is_same)
+    }
+
+    fn sequence(
+        &self,
+        query: &Query,
+        definition: &ContainerDefinition,
+        condition: &IndexCondition,
+    ) -> Option<Sequence> {
+        let single_source = match query.from.as_ref().map(|from| from.sources.as_slice()) {
+            Some([source]) => !source.iterate && matches!(source.collection, Collection::Path { .. }),
+            _ => false,
+        };
+        // Inside one logical partition its items are fewer than the index entries of all.
+        let plain = !self.points && single_source && !query.select.distinct && query.group_by.is_empty();
+        let keys = indexes::order_paths(query).filter(|keys| plain && !keys.is_empty())?;
+        if let Some(sequence) = self.composite_sequence(&keys, condition) {
+            return Some(sequence);
+        }
+        if keys.len() > 1 {
+            return None;
+        }
+        let (text, order) = &keys[0];
+        // A computed property has no entries.
+        let path = property_path(text).filter(|path| !is_computed(path, definition))?;
+        if !is_indexed(self.generation, &path) {
+            return None;
+        }
+        let is_defined = implies_defined(condition, &path);
+        let direction = if *order == Order::Ascending { Direction::Forward } else { Direction::Backward };
+        // Every item has an id and a time.
+        let is_everywhere =
+            matches!(path.0.as_slice(), [PathStep::Name(name)] if **name == *"id" || **name == *"_ts");
+        let is_complete = is_defined || is_everywhere || self.knows_missing(&path);
+        // Items without the property come first in ascending order, and the index may not know them: they must be
+        // found for the first page. Where a filter leaves few items, going through those is better.
+        if direction == Direction::Forward && !is_complete && query.filter.is_some() {
+            return None;
+        }
+        let range = self.sequence_range(condition, &path);
+        Some(Sequence {
+            range: range.unwrap_or_else(|| index_entry::path_range(self.generation.number, &path)),
+            direction,
+            lacks_undefined: !is_complete,
+            label: format!("{path} in order"),
+            generation: self.generation.number,
+            by: SequenceBy::Path(path),
+        })
+    }
+
+    /// The values among which the query looks for the least or greatest, if all of them are known to match.
+    fn values_of_extreme(
+        &self,
+        query: &Query,
+        definition: &ContainerDefinition,
+        condition: &IndexCondition,
+    ) -> Option<Values> {
+        // In one logical partition the entries of others would stand in between.
+        let extreme = shortcut::extreme_of(query).filter(|_| !self.points)?;
+        let path = property_path(&extreme.path).filter(|path| !is_computed(path, definition))?;
+        if !is_indexed(self.generation, &path) {
+            return None;
+        }
+        let [scalars, others] = index_entry::scalars_and_others(self.generation.number, &path);
+        match condition {
+            IndexCondition::All if query.filter.is_none() => {
+                Some(Values { scalars: vec![scalars], others: vec![others] })
+            }
+            IndexCondition::Term { path: own, test: test @ Test::Range { .. }, exact: true }
+                if *own == path =>
+            {
+                let scalars = index_entry::ranges(self.generation.number, &path, test)?;
+                index_entry::is_exact(test).then_some(Values { scalars, others: Vec::new() })
+            }
+            _ => None,
+        }
+    }
+
+    /// The part of the path's entries that the filter leaves, if it speaks about the same path.
+    fn sequence_range(&self, condition: &IndexCondition, path: &IndexPath) -> Option<KeyRange> {
+        let terms = match condition {
+            IndexCondition::And(parts) => parts.as_slice(),
+            part => std::slice::from_ref(part),
+        };
+        terms.iter().find_map(|term| match term {
+            IndexCondition::Term { path: own, test, .. } if own == path => {
+                let mut ranges = index_entry::ranges(self.generation.number, path, test)?;
+                if ranges.len() == 1 { ranges.pop() } else { None }
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether the index has entries also for items without this property.
+    fn knows_missing(&self, path: &IndexPath) -> bool {
+        named_paths(&self.generation.policy).any(|named| steps_are(&named.steps, path))
+    }
+
+    /// Whether a composite index holds what items have at its paths: not so for array elements and for computed
+    /// properties, which it has as missing.
+    fn holds_items(&self, paths: &[CompositePath]) -> bool {
+        let computed = &self.definition.computed_properties;
+        paths.iter().all(|path| {
+            let is_computed = matches!(path.steps.first(), Some(container::IndexStep::Property(name))
+                if computed.iter().any(|property| *property.name == **name));
+            let is_system = matches!(path.steps.first(), Some(container::IndexStep::Property(name))
+                if **name != *"_ts" && SYSTEM_PROPERTIES.contains(&&**name));
+            !is_computed && !is_system && !path.steps.contains(&container::IndexStep::Element)
+        })
+    }
+
+    /// A composite index in the order of the query. Its first values may be fixed by the filter instead.
+    fn composite_sequence(&self, keys: &[(String, Order)], condition: &IndexCondition) -> Option<Sequence> {
+        let terms = conjuncts(condition);
+        let composites = (0u32..).zip(&self.generation.policy.composite);
+        composites.into_iter().find_map(|(number, paths)| {
+            let fixed_count = paths.len().checked_sub(keys.len())?;
+            let sorted = &paths[fixed_count..];
+            let same_paths =
+                sorted.iter().zip(keys).all(|(path, (text, _))| path.as_str().trim_end_matches("/?") == text);
+            if !same_paths || !self.holds_items(paths) {
+                return None;
+            }
+            let flips = sorted.iter().zip(keys);
+            let flips: Vec<bool> =
+                flips.map(|(path, (_, order))| path.descending != (*order == Order::Descending)).collect();
+            let direction = match (flips.iter().all(|flip| !flip), flips.iter().all(|flip| *flip)) {
+                (true, _) => Direction::Forward,
+                (_, true) => Direction::Backward,
+                _ => return None,
+            };
+            let equal: Vec<&Value> = paths.iter().map_while(|path| equal_value(terms, path)).collect();
+            if equal.len() < fixed_count {
+                return None;
+            }
+            let descending: Vec<bool> = paths.iter().map(|path| path.descending).collect();
+            let values: Vec<_> =
+                equal.iter().map(|value| Some(*value)).zip(descending.iter().copied()).collect();
+            Some(Sequence {
+                range: index_entry::composite_between(self.generation.number, number, &values, None)?,
+                direction,
+                generation: self.generation.number,
+                by: SequenceBy::Composite {
+                    number,
+                    descending,
+                    fixed: equal[..fixed_count].iter().map(|value| (*value).clone()).collect(),
+                },
+                lacks_undefined: false,
+                label: format!("composite index {} in order", describe_composite(paths)),
+            })
+        })
+    }
+
+    /// Composite indexes whose first paths the filter fixes, with a range on the next one if there is one.
+    fn composite_candidates(&self, condition: &IndexCondition) -> Vec<Candidate> {
+        let terms = conjuncts(condition);
+        // Entries of other keys would stand in between.
+        if self.points {
+            return Vec::new();
+        }
+        let composites = (0u32..).zip(&self.generation.policy.composite);
+        let candidate = |(number, paths): (u32, &Vec<CompositePath>)| {
+            if !self.holds_items(paths) {
+                return None;
+            }
+            let equal: Vec<&Value> = paths.iter().map_while(|path| equal_value(terms, path)).collect();
+            let next = paths.get(equal.len());
+            let range = next.and_then(|path| Some((range_test(terms, path)?, path.descending)));
+            if equal.is_empty() || equal.len() + usize::from(range.is_some()) < 2 {
+                return None;
+            }
+            let descending: Vec<bool> = paths.iter().map(|path| path.descending).collect();
+            let values: Vec<_> =
+                equal.iter().map(|value| Some(*value)).zip(descending.iter().copied()).collect();
+            let next = range.map(|((low, high), descending)| (low, high, descending));
+            let range = index_entry::composite_between(self.generation.number, number, &values, next)?;
+            Some(Candidate {
+                ranges: vec![range],
+                keys: Vec::new(),
+                repeats: false,
+                is_exact: false,
+                is_selective: true,
+                is_narrow: true,
+                names_key: false,
+                composite: Some(descending),
+                label: format!("composite index {number} {}", describe_composite(paths)),
+            })
+        };
+        composites.filter_map(candidate).collect()
+    }
+}
+
+/// The conditions that must all hold.
+fn conjuncts(condition: &IndexCondition) -> &[IndexCondition] {
+    match condition {
+        IndexCondition::And(parts) => parts,
+        part => std::slice::from_ref(part),
+    }
+}
+
+/// The scalar that the filter demands at a path.
+fn equal_value<'t>(terms: &'t [IndexCondition], path: &CompositePath) -> Option<&'t Value> {
+    terms.iter().find_map(|term| match term {
+        IndexCondition::Term { path: own, test: Test::Equal(value), .. } if steps_are(&path.steps, own) => {
+            Some(value)
+        }
+        _ => None,
+    })
+}
+
+/// The bounds that the filter sets at a path.
+fn range_test<'t>(
+    terms: &'t [IndexCondition],
+    path: &CompositePath,
+) -> Option<(Option<&'t Bound>, Option<&'t Bound>)> {
+    terms.iter().find_map(|term| match term {
+        IndexCondition::Term { path: own, test: Test::Range { low, high }, .. }
+            if steps_are(&path.steps, own) =>
+        {
+            Some((low.as_ref(), high.as_ref()))
+        }
+        _ => None,
+    })
+}
+
+fn steps_are(steps: &[container::IndexStep], path: &IndexPath) -> bool {
+    let same = |(step, own): (&container::IndexStep, &PathStep)| match (step, own) {
+        (container::IndexStep::Property(name), PathStep::Name(own)) => name == own,
+        (container::IndexStep::Element, PathStep::Element) => true,
+        _ => false,
+    };
+    steps.len() == path.0.len() && steps.iter().zip(&path.0).all(same)
+}
+
+fn describe_composite(paths: &[CompositePath]) -> String {
+    let path = |path: &CompositePath| {
+        let order = if path.descending { "DESC" } else { "ASC" };
+        format!("{} {order}", path.as_str().trim_end_matches("/?"))
+    };
+    format!("({})", paths.iter().map(path).collect::<Vec<_>>().join(", "))
+}
+
+/// Whether the condition can only hold for items that have the path.
+fn implies_defined(condition: &IndexCondition, path: &IndexPath) -> bool {
+    match condition {
+        IndexCondition::Term { path: own, test, .. } => {
+            own == path && *test != Test::Type(TypeTest::NotDefined)
+        }
+        IndexCondition::And(parts) => parts.iter().any(|part| implies_defined(part, path)),
+        IndexCondition::Or(parts) => parts.iter().all(|part| implies_defined(part, path)),
+        IndexCondition::All | IndexCondition::None => false,
+    }
+}
+
+/// Whether values at this path have entries in the generation.
+pub(crate) fn is_indexed(generation: &Generation, path: &IndexPath) -> bool {
+    // What the server adds to items is not in the index, apart from the time.
+    if let Some(PathStep::Name(first)) = path.0.first()
+        && **first != *"_ts"
+        && SYSTEM_PROPERTIES.contains(&&**first)
+    {
+        return false;
+    }
+    let tree = &generation.tree;
+    let place = path.0.iter().fold(tree.root(), |place, step| match step {
+        PathStep::Name(name) => tree.property(place, name),
+        PathStep::Element => tree.element(place),
+    });
+    tree.indexes(place)
+}
+
+/// Reads `/a/"b c"` as property names; paths into arrays are not for sorting.
+fn property_path(text: &str) -> Option<IndexPath> {
+    let path = container::IndexPath::parse(&format!("{text}/?")).ok()?;
+    let steps = path.steps.into_iter().map(|step| match step {
+        container::IndexStep::Property(name) => Some(PathStep::Name(name)),
+        container::IndexStep::Element => None,
+    });
+    steps.collect::<Option<Vec<_>>>().filter(|steps| !steps.is_empty()).map(IndexPath)
+}
+
+fn is_computed(path: &IndexPath, definition: &ContainerDefinition) -> bool {
+    let first = path.0.first();
+    definition
+        .computed_properties
+        .iter()
+        .any(|property| matches!(first, Some(PathStep::Name(name)) if **name == *property.name))
+}
+
+fn merge_overlapping(ranges: &mut Vec<KeyRange>) {
+    ranges.dedup_by(|next, kept| {
+        let overlaps = kept.end.as_ref().is_none_or(|end| next.start < *end);
+        if overlaps && kept.end.is_some() && (next.end.is_none() || next.end > kept.end) {
+            kept.end.clone_from(&next.end);
+        }
+        overlaps
+    });
+}
+
+fn describe(test: &Test) -> String {
+    match test {
+        Test::Equal(value) => format!("= {}", value.to_json()),
+        Test::In(values) => format!("in {} values", values.len()),
+        Test::NotEqual(value) => format!("!= {}", value.to_json()),
+        Test::Range { low, high } => {
+            let side = |bound: &Option<orrery_query::filter::Bound>| {
+                bound.as_ref().map_or_else(String::new, |bound| bound.value.to_json())
+            };
+            format!("between {} and {}", side(low), side(high))
+        }
+        Test::Prefix(text) => format!("begins with {text:?}"),
+        Test::StringScan => "is a string".to_owned(),
+        Test::Type(test) => format!("is {test:?}"),
+    }
+}

@@ -1,0 +1,162 @@
+//! Queries that the index answers without going through items: counts, and least or greatest values.
+
+use std::sync::Arc;
+
+use orrery_model::{Object, Result, Value};
+use orrery_query::Program;
+use orrery_query::ast::Query;
+use orrery_query::context::Work;
+use orrery_query::pipeline::{Options, Output, Pipeline};
+use orrery_storage::Direction;
+
+use super::access::{Candidate, Offers};
+use super::ahead::{Extent, Place, ReadAhead};
+use super::run::Run;
+use super::run::evaluation_failure;
+use super::shortcut;
+use super::shortcut::Extreme;
+use crate::layout::index_entry;
+use crate::partition::Trace;
+
+/// Rows of work for one item; there are no joins here.
+const WORK_ROWS: u64 = 1000;
+
+impl Run<'_> {
+    /// The only row of the query, if the index knows it.
+    pub(super) async fn answer_by_index(
+        &mut self,
+        trace: &mut Trace,
+        query: &Query,
+        program: &Arc<Program>,
+        offers: &Offers,
+    ) -> Result<Option<Output>> {
+        let value = match self.count_by_index(trace, query, offers).await? {
+            Some(count) => Some(Some(count)),
+            None => self.extreme_by_index(trace, query, program, offers).await?,
+        };
+        let Some(Some(value)) = value else { return Ok(None) };
+        Ok(Some(Output { value, input: 0, row: 0, position: None, passed: 1 }))
+    }
+
+    /// Expired and purged items still have entries, and so have those of other keys in the same place.
+    fn entries_are_items(&self) -> bool {
+        self.reader.container.definition.default_ttl.is_none()
+            && self.reader.database.purges.is_idle()
+            && self.reader.only.is_none()
+    }
+
+    async fn count_by_index(
+        &mut self,
+        trace: &mut Trace,
+        query: &Query,
+        offers: &Offers,
+    ) -> Result<Option<Value>> {
+        let Some(shape) = shortcut::count_of_filter(query) else { return Ok(None) };
+        if !self.entries_are_items() || self.options.without_index {
+            return Ok(None);
+        }
+        if query.filter.is_none() {
+            let count = self.count_everywhere(trace, None).await?;
+            self.metrics.note("count of all items");
+            return Ok(Some(shape.value(count)));
+        }
+        let [candidate] = offers.candidates.as_slice() else { return Ok(None) };
+        if !candidate.is_exact || candidate.repeats || !candidate.is_narrow {
+            return Ok(None);
+        }
+        let count = self.count_everywhere(trace, Some(candidate)).await?;
+        self.metrics.note(&format!("count of {}", candidate.label));
+        Ok(Some(shape.value(count)))
+    }
+
+    /// The least or greatest value: only the items at the end of the index can have it, so the query is run over
+    /// them alone. An array or object anywhere makes the result undefined, so one of those is fed as well.
+    async fn extreme_by_index(
+        &mut self,
+        trace: &mut Trace,
+        query: &Query,
+        program: &Arc<Program>,
+        offers: &Offers,
+    ) -> Result<Option<Option<Value>>> {
+        let Some(extreme) = shortcut::extreme_of(query) else { return Ok(None) };
+        let Some(values) = &offers.values_of_extreme else { return Ok(None) };
+        if extreme.is_counted && !self.entries_are_items() {
+            return Ok(None);
+        }
+        let direction = if extreme.is_max { Direction::Backward } else { Direction::Forward };
+        let mut pipeline = Pipeline::new(Arc::clone(program), Options::default());
+        let (reader, partitions) = (self.reader, self.reader.partitions());
+        let ranges = || values.scalars.iter().chain(&values.others);
+        let places = partitions.iter().flat_map(|partition| {
+            ranges().map(move |range| Place::entries(partition, range.clone(), direction, None).of_one())
+        });
+        let mut ahead = ReadAhead::new(reader, Extent::EveryBeginning, places);
+        while self.feed_end(trace, &mut pipeline, &mut ahead).await? {}
+        let counted = Candidate::of_ranges(ranges().cloned().collect());
+        let count = if extreme.is_counted { self.count_everywhere(trace, Some(&counted)).await? } else { 0 };
+        if trace.served.is_empty() {
+            self.touch(trace).await?;
+        }
+        pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
+        let value = pipeline.take().into_iter().next().map(|output| output.value);
+        self.metrics.note(&format!("end of {}", extreme.path));
+        Ok(Some(if extreme.is_counted {
+            value.map(|value| with_count(&value, &extreme, count))
+        } else {
+            value
+        }))
+    }
+
+    /// Feeds the visible items at one end of the next range of entries: one of them, or all that share an encoding
+    /// which does not tell them apart. Tells whether there was another range.
+    async fn feed_end(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        ahead: &mut ReadAhead<'_>,
+    ) -> Result<bool> {
+        let watch = self.watch();
+        let work = Work::new(WORK_ROWS).with_interrupt(&watch);
+        let mut run: Option<Vec<u8>> = None;
+        loop {
+            let Some(fetched) = ahead.next(trace).await? else { return Ok(false) };
+            for found in fetched.batches.into_iter().flatten() {
+                let is_other = run.as_ref().is_some_and(|run| *run != found.run);
+                if !is_other {
+                    self.feed_one(pipeline, &found, &work)?;
+                }
+                if is_other || index_entry::is_distinct(&found.run) {
+                    ahead.leave();
+                    return Ok(true);
+                }
+                run = Some(found.run);
+            }
+            fetched.outcome?;
+            self.check_time()?;
+            tokio::task::yield_now().await;
+            if fetched.place.is_read() {
+                ahead.leave();
+                return Ok(true);
+            }
+            ahead.go_on(fetched.place);
+        }
+    }
+}
+
+/// Puts the true count into `[{"item": …, "item2": {"min": …, "count": …}}]`.
+fn with_count(value: &Value, extreme: &Extreme, count: u64) -> Value {
+    let first = value.as_array().and_then(<[Value]>::first);
+    let mut pair = Object::new();
+    let name = if extreme.is_max { "max" } else { "min" };
+    let best = first.and_then(|item| item.get("item2")).and_then(|pair| pair.get(name));
+    if let Some(best) = best {
+        pair.set(name, best.clone());
+    }
+    pair.set("count", shortcut::count_value(count));
+    let mut item = Object::new();
+    if let Some(best) = best {
+        item.set("item", best.clone());
+    }
+    item.set("item2", pair.into());
+    vec![Value::from(item)].into()
+}

@@ -1,0 +1,149 @@
+//! What a query needs from its container: an index to sort by, a text index to score by, functions that exist.
+//!
+//! The service refuses an ORDER BY that no index serves, though sorting without one would be possible; clients
+//! rely on being told. The policy that counts is the container's newest, even while its index is being built:
+//! until then such a query is sorted the slow way.
+
+use orrery_model::Result;
+use orrery_model::container::{ContainerDefinition, IndexPath, IndexStep, IndexingMode};
+use orrery_query::QueryError;
+use orrery_query::ast::{Collection, Direction, Expr, ExprKind, From, Query, Selection};
+use orrery_query::check::indexes::{self, CompositePath};
+use orrery_query::computed::{self, ComputedProperty};
+
+use super::request::invalid_query;
+use crate::catalog::PolicyTree;
+
+/// Refuses a query that the container cannot serve.
+pub(crate) fn check(query: &Query, definition: &ContainerDefinition) -> Result<()> {
+    check_order(query, definition)?;
+    check_ranking(query, definition)
+}
+
+/// Refuses computed properties that queries could not use.
+pub(crate) fn check_computed_properties(definition: &ContainerDefinition) -> Result<()> {
+    let parsed = definition.computed_properties.iter().map(|property| {
+        ComputedProperty::parse(&property.name, &property.query).map_err(|errors| invalid_query(&errors))
+    });
+    let parsed = parsed.collect::<Result<Vec<_>>>()?;
+    computed::check_all(&parsed).map_err(|error| invalid_query(&[error]))
+}
+
+fn check_order(query: &Query, definition: &ContainerDefinition) -> Result<()> {
+    let composites: Vec<Vec<CompositePath>> = definition
+        .indexing
+        .composite
+        .iter()
+        .map(|paths| {
+            let path = |path: &orrery_model::container::CompositePath| {
+                let direction = if path.descending { Direction::Descending } else { Direction::Ascending };
+                (path.as_str().to_owned(), direction)
+            };
+            paths.iter().map(path).collect()
+        })
+        .collect();
+    indexes::check_composite_order(query, &composites).map_err(|error| invalid_query(&[error]))?;
+    let Some(keys) = indexes::order_paths(query) else { return Ok(()) };
+    let [(path, _)] = keys.as_slice() else { return Ok(()) };
+    if path.is_empty() || is_sortable(path, definition) {
+        return Ok(());
+    }
+    let text = "The index path corresponding to the specified order-by item is excluded.";
+    Err(invalid_query(&[QueryError::text(text)]))
+}
+
+/// Whether the policy covers a path that a query is sorted by.
+fn is_sortable(path: &str, definition: &ContainerDefinition) -> bool {
+    let policy = &definition.indexing;
+    let Ok(path) = IndexPath::parse(&format!("{path}/?")) else { return false };
+    if policy.mode == IndexingMode::None {
+        return false;
+    }
+    let first = path.steps.first();
+    let is_computed = definition
+        .computed_properties
+        .iter()
+        .any(|property| matches!(first, Some(IndexStep::Property(name)) if **name == *property.name));
+    if is_computed {
+        // A computed property is indexed only if it is named; "everything" does not hold it.
+        return policy.included.iter().any(|included| included.steps.first() == first);
+    }
+    let tree = PolicyTree::new(policy);
+    let place = path.steps.iter().fold(tree.root(), |place, step| match step {
+        IndexStep::Property(name) => tree.property(place, name),
+        IndexStep::Element => tree.element(place),
+    });
+    tree.indexes(place)
+}
+
+/// Scores of full text need a text index on the property.
+fn check_ranking(query: &Query, definition: &ContainerDefinition) -> Result<()> {
+    let (Some(order_by), Some(from)) = (&query.order_by, &query.from) else { return Ok(()) };
+    if !order_by.rank {
+        return Ok(());
+    }
+    let mut scored = Vec::new();
+    for item in &order_by.items {
+        scored_paths(&item.expr, from, &mut scored);
+    }
+    for path in scored {
+        if !definition.indexing.full_text.iter().any(|indexed| indexed.as_str() == path) {
+            let text = format!(
+                "The FullTextScore function requires a full text index on the path '{path}', which the indexing policy of the container does not have."
+            );
+            return Err(invalid_query(&[QueryError::text(text)]));
+        }
+    }
+    Ok(())
+}
+
+fn scored_paths(expr: &Expr, from: &From, paths: &mut Vec<String>) {
+    if let ExprKind::Call(call) = &expr.kind
+        && !call.udf
+        && call.name.text.eq_ignore_ascii_case("FullTextScore")
+        && let Some(path) = call.arguments.first().and_then(|text| indexes::document_path(text, from))
+    {
+        paths.push(path);
+    }
+    for child in expr.children() {
+        scored_paths(child, from, paths);
+    }
+}
+
+/// The names of the user-defined functions that a query calls, each once.
+pub(crate) fn functions_of(query: &Query) -> Vec<String> {
+    let mut names = Vec::new();
+    collect_functions(query, &mut names);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn collect_functions(query: &Query, names: &mut Vec<String>) {
+    let selected: Vec<&Expr> = match &query.select.selection {
+        Selection::Star(_) => Vec::new(),
+        Selection::Value(expr) => vec![expr],
+        Selection::List(items) => items.iter().map(|item| &item.expr).collect(),
+    };
+    let sorted = query.order_by.iter().flat_map(|order_by| &order_by.items).map(|item| &item.expr);
+    for expr in selected.into_iter().chain(&query.filter).chain(&query.group_by).chain(sorted) {
+        collect_in(expr, names);
+    }
+    for source in query.from.iter().flat_map(|from| &from.sources) {
+        match &source.collection {
+            Collection::Path { .. } => {}
+            Collection::Subquery(query) => collect_functions(query, names),
+        }
+    }
+}
+
+fn collect_in(expr: &Expr, names: &mut Vec<String>) {
+    match &expr.kind {
+        ExprKind::Call(call) if call.udf => names.push(call.name.text.to_string()),
+        ExprKind::Subquery { query, .. } => collect_functions(query, names),
+        _ => {}
+    }
+    for child in expr.children() {
+        collect_in(child, names);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a query does and why: the access path that was taken and the others, expected and real numbers.
+
+use std::time::Duration;
+
+use orrery_model::{Object, Result, Value};
+
+use super::Queries;
+use super::execute::{QueryOptions, QueryPage, Routing};
+use super::request::QueryRequest;
+use crate::partition::Trace;
+
+impl Queries {
+    /// Runs one page of a query and tells how. The rows themselves are left out.
+    pub async fn explain_query(
+        &self,
+        trace: &mut Trace,
+        at: (&str, &str),
+        options: &QueryOptions,
+        request: &QueryRequest,
+    ) -> Result<Value> {
+        let options = QueryOptions { index_metrics: true, advice: true, probe_all: true, ..options.clone() };
+        let page = self.query_items(trace, at, &options, request).await?;
+        // A plan is for several partitions; not every query that one partition can answer has one.
+        let features = "Aggregate,Distinct,GroupBy,MultipleOrderBy,MultipleAggregates,OffsetAndLimit,OrderBy,Top,NonValueAggregate,DCount,NonStreamingOrderBy,CountIf,HybridSearch,WeightedRankFusion,ListAndSetAggregate";
+        let plan = self.plan_query(&mut Trace::default(), at, request, Some(features)).ok();
+        let partitions = trace.container.as_ref().map_or(0, |container| container.partitions.len());
+        let mut object = Object::new();
+        object.set("query", request.text.as_str().into());
+        object.set("access", page.metrics.access.as_str().into());
+        object.set("considered", considered(&page, trace.served.len()));
+        object.set("rows", rows(&page, trace.served.len()));
+        let visited = trace.served.iter().map(|served| Value::from(served.range_id.to_string()));
+        object.set("partitionsVisited", visited.collect::<Vec<_>>().into());
+        object.set("partitions", count(partitions as u64));
+        let by = match page.routing {
+            routing if routing.by_synthetic_key => "syntheticKey",
+            Routing { keys: Some(_), .. } => "partitionKey",
+            Routing { keys: None, .. } => "everywhere",
+        };
+        object.set("routedBy", by.into());
+        let keys = page.routing.keys.map_or(Value::Null, |keys| count(keys as u64));
+        object.set("logicalPartitions", keys);
+        object.set("charge", trace.charge.as_f64().into());
+        object.set("isComplete", page.continuation.is_none().into());
+        object.set("timesMs", times(&page));
+        object.set("indexes", page.index_metrics.clone().unwrap_or_default());
+        let advice = page.advice.iter().map(|(id, function)| {
+            let mut entry = Object::new();
+            entry.set("id", (*id).into());
+            entry.set("function", (*function).into());
+            Value::from(entry)
+        });
+        object.set("advice", advice.collect::<Vec<_>>().into());
+        object.set("plan", plan.unwrap_or_default());
+        Ok(object.into())
+    }
+}
+
+/// The candidates, with the entries that were seen of each in the first partition.
+fn considered(page: &QueryPage, partitions: usize) -> Value {
+    let entry = |considered: &super::metrics::Considered| {
+        let mut object = Object::new();
+        object.set("access", considered.access.as_str().into());
+        object.set("chosen", (considered.access == page.metrics.access).into());
+        if let Some(entries) = considered.entries {
+            object.set("entriesInFirstPartition", count(entries as u64));
+            object.set("estimatedRows", count(entries.saturating_mul(partitions) as u64));
+            object.set("isLowerBound", considered.is_more.into());
+        }
+        Value::from(object)
+    };
+    page.metrics.considered.iter().map(entry).collect::<Vec<_>>().into()
+}
+
+fn rows(page: &QueryPage, partitions: usize) -> Value {
+    let metrics = &page.metrics;
+    let chosen = metrics.considered.iter().find(|considered| considered.access == metrics.access);
+    let mut object = Object::new();
+    if let Some(entries) = chosen.and_then(|considered| considered.entries) {
+        object.set("estimated", count(entries.saturating_mul(partitions) as u64));
+    }
+    object.set("indexEntriesRead", count(metrics.entries_read));
+    object.set("itemsRead", count(metrics.items_read));
+    object.set("itemBytesRead", count(metrics.bytes_read));
+    object.set("returned", count(metrics.output_items));
+    object.set("bytesReturned", count(metrics.output_bytes));
+    object.into()
+}
+
+fn times(page: &QueryPage) -> Value {
+    let metrics = &page.metrics;
+    let ms = |time: Duration| Value::from((time.as_secs_f64() * 100_000.0).round() / 100.0);
+    let mut object = Object::new();
+    for (name, time) in [
+        ("total", metrics.total_time),
+        ("parse", metrics.parse_time),
+        ("compile", metrics.compile_time),
+        ("plan", metrics.plan_time),
+        ("index", metrics.index_time),
+        ("load", metrics.load_time),
+        ("evaluate", metrics.evaluation_time),
+        ("output", metrics.output_time),
+    ] {
+        object.set(name, ms(time));
+    }
+    object.into()
+}
+
+fn count(count: u64) -> Value {
+    Value::from(i64::try_from(count).unwrap_or(i64::MAX))
+}

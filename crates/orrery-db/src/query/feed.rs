@@ -1,0 +1,394 @@
+//! Feeding a pipeline with the items of an access path.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use orrery_model::{Object, Result, Value};
+use orrery_query::EvalError;
+use orrery_query::context::Work;
+use orrery_query::pipeline::{Pipeline, ResumePoint, ResumeValue, Row};
+use orrery_storage::{Direction, Key, KeyRange};
+use parking_lot::Mutex;
+
+use super::access::{Sequence, SequenceBy};
+use super::ahead::{Extent, Place, ReadAhead};
+use super::lacking;
+use super::position::Area;
+use super::reader::{Fetch, Flow, Found, Reader, sequence_from};
+use super::run::{Path, Run, evaluation_failure};
+use super::stop::{QUERY_TIME_MAX, Watch};
+use crate::catalog::Partition;
+use crate::layout::document::{document_members, document_value};
+use crate::layout::index_entry;
+use crate::partition::Trace;
+
+/// Rows of work that the joins of one fetch of items may cause.
+const WORK_ROWS_MAX: u64 = 20_000_000;
+/// Items without a property that are loaded at once.
+const LACKING_ITEMS: usize = 256;
+/// A query that has read so many items is no longer a short one.
+const SHORT_ITEMS_MAX: u64 = 1000;
+/// Nor is it a short piece of work to go through so many bytes of items.
+const SHORT_BYTES_MAX: usize = 256 << 10;
+/// Nor if each byte of the items meets each byte of a long text.
+const SHORT_PRODUCT_MAX: usize = 64 << 20;
+/// Nor with functions whose work may grow with the square of a text.
+const SHORT_SQUARED_BYTES_MAX: usize = 4 << 10;
+
+impl Run<'_> {
+    /// Reads items along the path and feeds them, until `after_each` has enough.
+    pub(super) async fn feed(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        path: &Path,
+        (start, extent): (&StreamStart, Extent),
+        mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Result<Flow>,
+    ) -> Result<()> {
+        let (reader, partitions) = (self.reader, self.reader.partitions());
+        let places = partitions.iter().flat_map(|partition| places(&reader, path, start, partition));
+        let mut ahead = ReadAhead::new(reader, extent, places);
+        while let Some(fetched) = ahead.next(trace).await? {
+            let partition = fetched.place.partition;
+            for found in fetched.batches {
+                let after_each =
+                    |pipeline: &mut Pipeline, found: &Found| after_each(pipeline, found, partition);
+                let flow = self.feed_batch(pipeline, found, after_each).await;
+                if self.interrupted_at.is_some() {
+                    self.interrupted_in = Some(partition.clone());
+                }
+                if flow? != Flow::GoOn {
+                    return Ok(());
+                }
+                tokio::task::yield_now().await;
+            }
+            fetched.outcome?;
+            ahead.go_on(fetched.place);
+        }
+        // None of the named items may lie in these partitions.
+        if trace.served.is_empty() {
+            self.touch(trace).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads items in the order of the query, of each partition only as many as can be in the page.
+    pub(super) async fn feed_sequence(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        sequence: &Sequence,
+        resume: Option<&ResumePoint>,
+    ) -> Result<()> {
+        let encoded = resume.and_then(|point| sequence.encode(point));
+        let is_forward = sequence.direction == Direction::Forward;
+        let in_undefined = resume.is_some_and(|point| point.values.first() == Some(&ResumeValue::Undefined));
+        let only_undefined = sequence.lacks_undefined && !is_forward && in_undefined;
+        let begins_undefined = sequence.lacks_undefined && is_forward && (resume.is_none() || in_undefined);
+        let partitions = self.reader.partitions();
+        let is_alone = partitions.len() == 1;
+        let mut range = sequence_from(sequence, encoded.as_deref());
+        if only_undefined {
+            range.end = Some(range.start.clone());
+        }
+        let reads_entries = !range.is_empty();
+        let places = partitions.iter().map(|partition| {
+            Place::entries(partition, range.clone(), sequence.direction, sequence.composite())
+        });
+        let mut ahead = ReadAhead::new(self.reader, Extent::EveryBeginning, places);
+        for partition in &partitions {
+            if begins_undefined {
+                self.feed_without(trace, pipeline, partition, sequence).await?;
+            }
+            // An item whose rows come too late for the page ends the partition, once the run of equal values
+            // is over: ties are ordered by what the index does not know. A lone partition can stop even
+            // earlier, as soon as the page is full.
+            let lost_before = pipeline.rows_lost();
+            let mut last_run: Option<Vec<u8>> = None;
+            let mut settled = begins_undefined && is_alone && pipeline.is_settled();
+            let mut is_read = !reads_entries;
+            while !is_read && !settled {
+                let Some(fetched) = ahead.next(trace).await? else { break };
+                let before_each = |pipeline: &mut Pipeline, found: &Found| {
+                    let is_new_run = last_run.as_ref() != Some(&found.run);
+                    let is_over = pipeline.rows_lost() > lost_before || is_alone && pipeline.is_settled();
+                    if is_new_run && last_run.is_some() && is_over {
+                        return false;
+                    }
+                    last_run = Some(found.run.clone());
+                    true
+                };
+                let found = fetched.batches.into_iter().flatten().collect();
+                let flow = self.feed_batch_until(pipeline, found, before_each).await?;
+                settled = flow == Flow::Stop;
+                if settled {
+                    ahead.leave();
+                } else {
+                    fetched.outcome?;
+                    is_read = fetched.place.is_read();
+                    ahead.go_on(fetched.place);
+                }
+                tokio::task::yield_now().await;
+            }
+            if sequence.lacks_undefined && !is_forward && !settled {
+                self.feed_without(trace, pipeline, partition, sequence).await?;
+            }
+        }
+        if trace.served.is_empty() {
+            self.touch(trace).await?;
+        }
+        Ok(())
+    }
+
+    /// Feeds the items that lack the property of a sequence.
+    async fn feed_without(
+        &mut self,
+        trace: &mut Trace,
+        pipeline: &mut Pipeline,
+        partition: &Partition,
+        sequence: &Sequence,
+    ) -> Result<()> {
+        let SequenceBy::Path(path) = &sequence.by else { return Ok(()) };
+        let names = lacking::names(path);
+        if let Some(keys) = self.reader.items_lacking(trace, partition, path).await? {
+            for keys in keys.chunks(LACKING_ITEMS) {
+                let items = self.reader.load(trace, partition, keys.to_vec()).await?;
+                let mut without = Vec::new();
+                for (mark, item) in keys.iter().zip(items) {
+                    let Some(item) = item else { continue };
+                    // It may have the property by now; then the index has it.
+                    if document_value(&item, self.reader.container.rid)?.at_path(&names).is_none() {
+                        without.push(Found { item, mark: mark.clone(), run: Vec::new() });
+                    }
+                }
+                self.feed_batch(pipeline, without, |_, _| Ok(Flow::GoOn)).await?;
+                tokio::task::yield_now().await;
+            }
+            return Ok(());
+        }
+        for mut range in self.reader.item_ranges(partition, &NO_KEY) {
+            let mut fetch = Fetch::default();
+            while !range.is_empty() {
+                let found = self.reader.fetch_items(trace, partition, &mut range, fetch.next()).await?;
+                let mut without = Vec::new();
+                for found in found {
+                    let value = document_value(&found.item, self.reader.container.rid)?;
+                    if value.at_path(&names).is_none() {
+                        without.push(found);
+                    }
+                }
+                self.feed_batch(pipeline, without, |_, _| Ok(Flow::GoOn)).await?;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Feeds items, telling `after_each`, until it has enough.
+    async fn feed_batch(
+        &mut self,
+        pipeline: &mut Pipeline,
+        found: Vec<Found>,
+        mut after_each: impl FnMut(&mut Pipeline, &Found) -> Result<Flow>,
+    ) -> Result<Flow> {
+        self.evaluate(found, |run, found, work| {
+            run.feed_one(pipeline, &found, work)?;
+            after_each(pipeline, &found)
+        })
+        .await
+    }
+
+    /// Feeds items as long as `before_each` lets them pass.
+    async fn feed_batch_until(
+        &mut self,
+        pipeline: &mut Pipeline,
+        found: Vec<Found>,
+        mut before_each: impl FnMut(&mut Pipeline, &Found) -> bool,
+    ) -> Result<Flow> {
+        self.evaluate(found, |run, found, work| {
+            if !before_each(pipeline, &found) {
+                return Ok(Flow::Stop);
+            }
+            run.feed_one(pipeline, &found, work)?;
+            Ok(Flow::GoOn)
+        })
+        .await
+    }
+
+    /// Goes through some items. What may take long runs beside the threads that serve requests, and only as
+    /// many at once as there are processors: a runaway query slows its like, not point reads. What is short stays
+    /// where it is: going over to another thread would take longer than most pages.
+    async fn evaluate(
+        &mut self,
+        found: Vec<Found>,
+        mut each: impl FnMut(&mut Self, Found, &Work<'_>) -> Result<Flow>,
+    ) -> Result<Flow> {
+        let bytes: usize = found.iter().map(|found| found.item.body.len()).sum();
+        let is_long = self.multiplies
+            || bytes > SHORT_BYTES_MAX
+            || bytes.saturating_mul(self.text_bytes) > SHORT_PRODUCT_MAX
+            || self.squares && bytes > SHORT_SQUARED_BYTES_MAX
+            || self.metrics.items_read > SHORT_ITEMS_MAX;
+        let slot = if is_long {
+            Some(self.reader.database.evaluations.acquire(self.reader.container.rid).await)
+        } else {
+            None
+        };
+        let watch = Watch { slot: Mutex::new(slot), ..self.watch() };
+        let work = Work::new(WORK_ROWS_MAX).with_interrupt(&watch);
+        let go_through = |run: &mut Self| {
+            let started = Instant::now();
+            let mut flow = Ok(Flow::GoOn);
+            for found in found {
+                flow = each(run, found, &work);
+                if flow != Ok(Flow::GoOn) {
+                    break;
+                }
+                watch.has_progress.store(true, Ordering::Relaxed);
+            }
+            run.metrics.evaluation_time += started.elapsed();
+            flow
+        };
+        let flow = if is_long { run_blocking(|| go_through(self)) } else { go_through(self) };
+        self.metrics.steps += work.steps();
+        self.has_progress |= watch.has_progress.load(Ordering::Relaxed);
+        let flow = flow?;
+        self.check_time()?;
+        Ok(flow)
+    }
+
+    /// Ends an evaluation when this page has to.
+    pub(super) fn watch(&self) -> Watch {
+        Watch {
+            started: self.started,
+            is_stream: self.is_stream,
+            has_progress: AtomicBool::new(self.has_progress),
+            cancellation: self.options.cancellation.clone(),
+            slot: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn feed_one(&mut self, pipeline: &mut Pipeline, found: &Found, work: &Work<'_>) -> Result<()> {
+        if self.resumed_in.take().is_some_and(|key| key != found.mark) {
+            pipeline.forget_skipped_rows();
+        }
+        let document = match &self.roots {
+            // Nothing of it is looked at.
+            Some(roots) if roots.is_empty() => Value::Object(Object::default()),
+            Some(roots) => document_members(&found.item, self.reader.container.rid, roots)?,
+            None => document_value(&found.item, self.reader.container.rid)?,
+        };
+        self.metrics.items_read += 1;
+        self.metrics.bytes_read += found.item.body.len() as u64;
+        let row = Row { document: &document, ordinal: found.item.ordinal, text_bytes: found.item.body.len() };
+        if let Err(error) = pipeline.feed(row, &self.context(Some(work))) {
+            if error == EvalError::TimedOut {
+                self.interrupted_at = Some(found.mark.clone());
+            }
+            return Err(evaluation_failure(error));
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.after_feed(pipeline, &found.item);
+        }
+        Ok(())
+    }
+
+    /// Ends the pipeline. Rows of groups are made here, so functions in JavaScript may be called.
+    pub(super) fn finish(&mut self, pipeline: &mut Pipeline) -> Result<()> {
+        let watch = self.watch();
+        let work = Work::new(WORK_ROWS_MAX).with_interrupt(&watch);
+        let mut finish = || pipeline.finish(&self.context(Some(&work))).map_err(evaluation_failure);
+        let is_long = self.functions.is_some() || self.multiplies || self.squares;
+        let finished = if is_long { run_blocking(finish) } else { finish() };
+        self.metrics.steps += work.steps();
+        finished
+    }
+
+    pub(super) fn check_time(&self) -> Result<()> {
+        if self.started.elapsed() > QUERY_TIME_MAX {
+            Err(evaluation_failure(EvalError::TimedOut))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Does something that may take long without holding up the requests that this thread serves.
+pub(crate) fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::current().runtime_flavor() {
+        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// Where a stream goes on.
+#[derive(Default)]
+pub(super) struct StreamStart {
+    pub(super) key: Key,
+    pub(super) skip_rows: u32,
+    pub(super) passed: u64,
+    /// The access path of the earlier pages; `None` = this is the first.
+    #[expect(clippy::option_option, reason = "the first page, all items, or a candidate")]
+    pub(super) path: Option<Option<u32>>,
+    pub(super) areas: Vec<Area>,
+}
+
+impl StreamStart {
+    /// The same place in the index as it is now: its generation may have changed since the last page.
+    pub(super) fn in_generation(mut self, generation: u32) -> Self {
+        if !self.areas.is_empty() {
+            self.key = index_entry::in_generation(self.key, generation);
+        }
+        for area in &mut self.areas {
+            area.key = index_entry::in_generation(std::mem::take(&mut area.key), generation);
+        }
+        self
+    }
+
+    /// The areas of a page that ends at this key: its own partition, and what is left of the larger ones.
+    pub(super) fn areas_at(&self, by_entries: bool, partition: &Partition, key: &Key) -> Vec<Area> {
+        if !by_entries {
+            return Vec::new();
+        }
+        let range = &partition.range;
+        let own = Area { min: range.min.clone(), max: range.max.clone(), key: key.clone() };
+        let larger = self.areas.iter().filter(|area| area.max > range.max).cloned();
+        std::iter::once(own).chain(larger).collect()
+    }
+}
+
+static NO_KEY: Key = Key::new();
+
+/// Where a path leads in one partition, from where the page begins.
+fn places<'a>(
+    reader: &Reader<'_>,
+    path: &'a Path,
+    start: &'a StreamStart,
+    partition: &'a Partition,
+) -> Vec<Place<'a>> {
+    // Entries are ordered inside one partition; where the last page stopped holds for the partition it was in, and
+    // for what that has been split into since.
+    let resumed = match start.areas.first() {
+        None => &start.key,
+        Some(current) if partition.range.max <= current.min => return Vec::new(),
+        Some(_) => {
+            start.areas.iter().find(|area| area.covers(&partition.range)).map_or(&NO_KEY, |area| &area.key)
+        }
+    };
+    match path {
+        Path::Entries(candidate) => {
+            let ranges = candidate.ranges_in(partition).map(|range| KeyRange {
+                start: range.start.clone().max(resumed.clone()),
+                end: range.end.clone(),
+            });
+            let composite = candidate.composite.as_deref();
+            ranges.map(|range| Place::entries(partition, range, Direction::Forward, composite)).collect()
+        }
+        Path::Set(candidate) => vec![Place::set(partition, candidate, resumed)],
+        Path::Points(points) => vec![Place::points(partition, points, resumed)],
+        Path::Items | Path::Sequence(_) => {
+            let ranges = reader.item_ranges(partition, resumed).into_iter();
+            ranges.map(|range| Place::items(partition, range, reader.rows_wanted)).collect()
+        }
+    }
+}

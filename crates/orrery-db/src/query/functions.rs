@@ -1,0 +1,63 @@
+//! User-defined functions in queries.
+
+use orrery_model::{Error, Result, Value};
+use orrery_query::EvalError;
+use orrery_query::ast::Query;
+use orrery_query::context::UdfCaller;
+use orrery_script::{FunctionError, Functions, Limits};
+
+use super::Queries;
+use super::checks::functions_of;
+use super::feed::run_blocking;
+use crate::catalog::{Container, ScriptKind};
+use crate::failure::script_failure;
+
+/// What the functions of one page of a query may hold.
+const MEMORY_BYTES: usize = 32 << 20;
+
+/// The functions that one page of a query calls, compiled.
+#[derive(Debug)]
+pub(crate) struct QueryFunctions(Functions);
+
+impl QueryFunctions {
+    /// Compiles the functions that the query names, if it names any.
+    pub(crate) fn of(
+        database: &Queries,
+        container: &Container,
+        query: &Query,
+        now_ms: i64,
+    ) -> Result<Option<Self>> {
+        let names = functions_of(query);
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let scripts = database.catalog.snapshot().scripts(container.rid);
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let script = scripts.get(ScriptKind::Function, &name).ok().filter(|script| *script.id == *name);
+            let script = script.cloned().ok_or_else(|| {
+                Error::bad_request(format!(
+                    "The user-defined function 'udf.{name}' does not exist in the container."
+                ))
+            })?;
+            found.push(script);
+        }
+        let limits =
+            Limits { memory_bytes: MEMORY_BYTES, ..Limits::for_time(database.options.script_time_max) };
+        let sources = found.iter().map(|script| (&*script.id, &*script.body));
+        // Compiling runs a script's text, which may do anything for as long as it is let.
+        let made = run_blocking(|| Functions::new(sources, &limits, now_ms, database.env.random_u64()));
+        made.map(|functions| Some(Self(functions))).map_err(script_failure)
+    }
+}
+
+impl UdfCaller for QueryFunctions {
+    fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>, EvalError> {
+        self.0.call(name, arguments).map_err(|error| match error {
+            FunctionError::Failed(text) => EvalError::UdfFailed(format!(
+                "Encountered exception while executing user-defined function. Exception = {text}"
+            )),
+            FunctionError::TimedOut => EvalError::UdfTimedOut,
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! Query plans for clients that merge partitions by themselves.
+
+use orrery_model::{Error, Result, Value};
+use orrery_query::Program;
+use orrery_query::ast::Query;
+use orrery_query::plan::{Features, Plan, PlanRequest, plan_query_where};
+
+use orrery_metering::cost;
+
+use super::Queries;
+use super::request::{QueryRequest, computed_properties, invalid_query, policies};
+use crate::catalog::Container;
+use crate::partition::Trace;
+
+const NOT_MERGEABLE: &str = "Queries over a FROM subquery with DISTINCT, GROUP BY or aggregates over the whole container cannot be merged by clients. Send the query without a plan, or restrict it to one partition key.";
+
+impl Queries {
+    /// The plan of a query, for a client with these features, or one that can do everything.
+    pub fn plan_query(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        request: &QueryRequest,
+        supported_features: Option<&str>,
+    ) -> Result<Value> {
+        let container = self.item_container(trace, database, container, None)?;
+        trace.add(cost::metadata_read());
+        let query = request.query()?;
+        // The same checks as running it: an order that no index serves is refused here already.
+        let program = request.program(&query, &container.definition)?;
+        let features = supported_features.map_or(Features::ALL, Features::parse);
+        let plan = plan_in(&container, &query, request, features)?;
+        let single_key = plan.ranges.len() == 1 && plan.ranges[0].min == plan.ranges[0].max;
+        if program.collects_over_container() && !single_key && container.partitions.len() > 1 {
+            // Clients would add up what each range gives, which is not the answer.
+            return Err(Error::bad_request(NOT_MERGEABLE));
+        }
+        Ok(plan.to_value())
+    }
+}
+
+/// The plan of a query in this container.
+pub(super) fn plan_in(
+    container: &Container,
+    query: &Query,
+    request: &QueryRequest,
+    features: Features,
+) -> Result<Plan> {
+    let plan_request = PlanRequest {
+        parameters: &request.parameters,
+        definition: Some(&container.definition.partition_key),
+        policies: &policies(&container.definition),
+        computed: &computed_properties(&container.definition)?,
+        features,
+    };
+    let restrict =
+        |program: &Program| crate::query::synthetic_routing::restriction(container, program).restriction;
+    plan_query_where(query, plan_request, restrict).map_err(|errors| match errors.as_slice() {
+        [] => Error::internal("a plan failed without an error"),
+        errors => invalid_query(errors),
+    })
+}

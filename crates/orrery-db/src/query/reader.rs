@@ -1,0 +1,386 @@
+//! Fetching the items of a query, batch by batch, along one of its access paths.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use orrery_model::Result;
+use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
+use orrery_storage::{Direction, Entry, Key, KeyRange, ReadPage, ReadRequest, Scan, Want};
+
+use orrery_model::session::SessionToken;
+
+use super::Queries;
+use super::access::{Candidate, Sequence};
+use crate::catalog::{Container, Partition};
+use crate::items::point::has_key;
+use crate::layout::document::decode;
+use crate::layout::stored::StoredItem;
+use crate::layout::{index_entry, keys};
+use crate::partition::{Overlay, Trace};
+
+/// Items or entries fetched from the store at once; between two fetches other requests get their turn.
+const FETCH_ENTRIES: usize = 256;
+/// Items that a set of entries may name before going through everything is the better way.
+const SET_ITEMS_MAX: usize = 200_000;
+
+/// Where the time of a page went, in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Timing {
+    index: AtomicU64,
+    load: AtomicU64,
+    /// Index entries that were read.
+    entries: AtomicU64,
+}
+
+impl Timing {
+    fn add(counter: &AtomicU64, since: Instant) {
+        let spent = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        counter.fetch_add(spent, Ordering::Relaxed);
+    }
+
+    /// Takes over what was counted elsewhere.
+    pub(super) fn join(&self, other: &Self) {
+        for (own, other) in
+            [(&self.index, &other.index), (&self.load, &other.load), (&self.entries, &other.entries)]
+        {
+            own.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn index_time(&self) -> Duration {
+        Duration::from_nanos(self.index.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn load_time(&self) -> Duration {
+        Duration::from_nanos(self.load.load(Ordering::Relaxed))
+    }
+
+    /// Items looked for by their keys: what the index would tell must be found out too.
+    pub(crate) fn count_looked_up(&self, keys: usize) {
+        self.entries.fetch_add(keys as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn entries_read(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+}
+
+/// What a query needs to read a container.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    pub database: &'a Queries,
+    pub container: &'a Container,
+    pub session: Option<&'a SessionToken>,
+    /// The keys that can match, sorted and disjoint.
+    pub windows: &'a [EpkRange],
+    /// The one key that is meant, where other keys may share its place.
+    pub only: Option<&'a PartitionKey>,
+    pub timing: &'a Timing,
+    /// How many rows a page has at most.
+    pub rows_wanted: usize,
+    /// What a script sees, if one asks.
+    pub overlay: Option<&'a Overlay>,
+}
+
+/// An item on its way into the pipeline.
+pub(crate) struct Found {
+    pub item: StoredItem,
+    /// Where a later page goes on: the key of the item, or of its index entry.
+    pub mark: Key,
+    /// Items with the same sort values share this; empty if the access path has no order.
+    pub run: Vec<u8>,
+}
+
+/// How many items or entries the next fetch asks for: few at first, because few may be wanted.
+pub(crate) struct Fetch(usize);
+
+impl Default for Fetch {
+    fn default() -> Self {
+        Self(FETCH_ENTRIES / 8)
+    }
+}
+
+impl Fetch {
+    /// For items that nothing else is known of: as many as a page of rows if all of them match, and one to see
+    /// whether another page follows.
+    pub(crate) fn of_rows(rows: usize) -> Self {
+        Self(rows.saturating_add(1).clamp(FETCH_ENTRIES / 8, FETCH_ENTRIES / 2))
+    }
+
+    /// For looking at the first entry.
+    pub(crate) fn one() -> Self {
+        Self(1)
+    }
+
+    pub(crate) fn next(&mut self) -> usize {
+        let count = self.0;
+        self.0 = (count * 2).min(FETCH_ENTRIES);
+        count
+    }
+}
+
+/// What the consumer says after each item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    GoOn,
+    Stop,
+}
+
+impl Reader<'_> {
+    pub(crate) fn partitions(&self) -> Vec<Partition> {
+        let any = |partition: &&Partition| self.windows.iter().any(|window| partition.range.overlaps(window));
+        self.container.partitions.iter().filter(any).cloned().collect()
+    }
+
+    pub(super) fn contains(&self, effective: &EffectiveKey) -> bool {
+        let after = self.windows.partition_point(|window| window.min <= *effective);
+        after > 0 && self.windows[after - 1].contains(effective)
+    }
+
+    /// Whether the item at this key is one of those that the query is about.
+    pub(super) fn contains_item(&self, item_key: &[u8]) -> bool {
+        match self.windows {
+            [window] if window.is_full() => true,
+            _ => keys::parse_item(item_key).is_some_and(|(effective, _)| self.contains(&effective)),
+        }
+    }
+
+    fn shows(&self, item_key: &[u8], item: &StoredItem) -> bool {
+        self.database.is_visible_at(self.container, item_key, item)
+            && self.only.is_none_or(|key| has_key(self.container, key, item))
+    }
+
+    async fn read_any(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        request: ReadRequest,
+    ) -> Result<ReadPage> {
+        match self.overlay {
+            Some(overlay) => overlay.read(request).await,
+            None => self.database.read_partition(trace, partition, self.session, request).await,
+        }
+    }
+
+    /// Reads items.
+    pub(super) async fn read(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        request: ReadRequest,
+    ) -> Result<ReadPage> {
+        let started = Instant::now();
+        let page = self.read_any(trace, partition, request).await?;
+        Timing::add(&self.timing.load, started);
+        Ok(page)
+    }
+
+    /// Reads the keys of index entries.
+    async fn read_index(&self, trace: &mut Trace, partition: &Partition, scan: Scan) -> Result<ReadPage> {
+        let started = Instant::now();
+        let scan = ReadRequest::Scan(Scan { want: Want::Keys, ..scan });
+        let page = self.read_any(trace, partition, scan).await?;
+        Timing::add(&self.timing.index, started);
+        self.timing.entries.fetch_add(page.entries.len() as u64, Ordering::Relaxed);
+        Ok(page)
+    }
+
+    /// The ranges of item keys in a partition, from `start` on.
+    pub(crate) fn item_ranges(&self, partition: &Partition, start: &Key) -> Vec<KeyRange> {
+        let windows = self.windows.iter().filter_map(|window| partition.range.intersect(window));
+        let ranges = windows.map(|window| {
+            let mut range = keys::items_in(&window);
+            range.start = range.start.max(start.clone());
+            range
+        });
+        ranges.filter(|range| !range.is_empty()).collect()
+    }
+
+    /// One fetch of items in key order. The range is moved on; an empty range means it is exhausted.
+    pub(crate) async fn fetch_items(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        range: &mut KeyRange,
+        count: usize,
+    ) -> Result<Vec<Found>> {
+        let scan = Scan::forward(range.clone(), count);
+        let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+        advance(range, &page, Direction::Forward);
+        let mut found = Vec::with_capacity(page.entries.len());
+        for entry in page.entries {
+            let item = decode(&entry.value)?;
+            if self.shows(&entry.key, &item) {
+                found.push(Found { item, mark: entry.key, run: Vec::new() });
+            }
+        }
+        Ok(found)
+    }
+
+    /// One fetch of items by their index entries, in the order of the index.
+    pub(crate) async fn fetch_entries(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        range: &mut KeyRange,
+        direction: Direction,
+        composite: Option<&[bool]>,
+        count: usize,
+    ) -> Result<Vec<Found>> {
+        let scan = Scan { direction, ..Scan::forward(range.clone(), count) };
+        let page = self.read_index(trace, partition, scan).await?;
+        advance(range, &page, direction);
+        let mut places = Vec::with_capacity(page.entries.len());
+        for Entry { key: mark, .. } in page.entries {
+            let parsed = match composite {
+                None => index_entry::parse_entry(&mark).map(|(value, item)| (value.to_vec(), item)),
+                Some(descending) => index_entry::parse_composite_entry(&mark, descending)
+                    .map(|(at, item)| (mark[..at].to_vec(), item)),
+            };
+            let Some((run, item_key)) = parsed else { continue };
+            if self.contains_item(&item_key) {
+                places.push((mark, run, item_key));
+            }
+        }
+        let item_keys = places.iter().map(|(_, _, key)| key.clone()).collect();
+        let items = self.load(trace, partition, item_keys).await?;
+        let found = places
+            .into_iter()
+            .zip(items)
+            .filter_map(|((mark, run, _), item)| Some(Found { item: item?, mark, run }));
+        Ok(found.collect())
+    }
+
+    /// The items at these keys that readers may see.
+    pub(crate) async fn load(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        item_keys: Vec<Key>,
+    ) -> Result<Vec<Option<StoredItem>>> {
+        if item_keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let page = self.read(trace, partition, ReadRequest::Get(item_keys.clone())).await?;
+        let mut items = Vec::with_capacity(item_keys.len());
+        for (key, value) in item_keys.iter().zip(page.values) {
+            let item = value.map(|value| decode(&value)).transpose()?;
+            items.push(item.filter(|item| self.shows(key, item)));
+        }
+        Ok(items)
+    }
+
+    /// The keys of all items that a candidate names in a partition, each once and in order, or `None` if there
+    /// are too many to hold.
+    pub(crate) async fn item_set(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        candidate: &Candidate,
+    ) -> Result<Option<BTreeSet<Key>>> {
+        let mut set = BTreeSet::new();
+        for range in candidate.ranges_in(partition) {
+            let mut range = range.clone();
+            while !range.is_empty() {
+                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 4);
+                let page = self.read_index(trace, partition, scan).await?;
+                advance(&mut range, &page, Direction::Forward);
+                for item_key in page.entries.iter().filter_map(|entry| candidate.item_of(&entry.key)) {
+                    if self.contains_item(&item_key) {
+                        set.insert(item_key);
+                    }
+                }
+                if set.len() > SET_ITEMS_MAX {
+                    return Ok(None);
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(Some(set))
+    }
+
+    /// Counts the entries of a candidate without looking at items.
+    pub(crate) async fn count_entries(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        candidate: &Candidate,
+    ) -> Result<u64> {
+        let mut count = 0;
+        for range in candidate.ranges_in(partition) {
+            let mut range = range.clone();
+            while !range.is_empty() {
+                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
+                let page = self.read_index(trace, partition, scan).await?;
+                advance(&mut range, &page, Direction::Forward);
+                let inside = page.entries.iter().filter(|entry| {
+                    candidate.item_of(&entry.key).is_some_and(|item_key| self.contains_item(&item_key))
+                });
+                count += inside.count() as u64;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(count)
+    }
+
+    /// How many entries a candidate has in a partition, counting only up to `count_max`.
+    pub(crate) async fn probe(
+        &self,
+        trace: &mut Trace,
+        partition: &Partition,
+        candidate: &Candidate,
+        count_max: usize,
+    ) -> Result<usize> {
+        let mut count = 0;
+        for range in candidate.ranges_in(partition).filter(|range| !range.is_empty()) {
+            let scan = Scan::forward(range.clone(), count_max - count);
+            count += self.read_index(trace, partition, scan).await?.entries.len();
+            if count >= count_max {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// How many items there are, without looking at them.
+    pub(crate) async fn count_items(&self, trace: &mut Trace, partition: &Partition) -> Result<u64> {
+        let mut count = 0;
+        for mut range in self.item_ranges(partition, &Key::new()) {
+            while !range.is_empty() {
+                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
+                let page = self.read_index(trace, partition, scan).await?;
+                advance(&mut range, &page, Direction::Forward);
+                count += page.entries.len() as u64;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// Moves a range behind what a page has returned.
+pub(super) fn advance(range: &mut KeyRange, page: &ReadPage, direction: Direction) {
+    match (page.entries.last(), direction) {
+        (Some(last), Direction::Forward) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
+        (Some(last), Direction::Backward) if page.more => range.end = Some(last.key.clone()),
+        _ => range.end = Some(range.start.clone()),
+    }
+}
+
+/// The part of a sequence that is left after a resume point with this encoded value.
+pub(crate) fn sequence_from(sequence: &Sequence, encoded: Option<&[u8]>) -> KeyRange {
+    let mut range = sequence.range.clone();
+    let Some(encoded) = encoded else { return range };
+    let run = KeyRange::prefix(encoded);
+    match sequence.direction {
+        Direction::Forward => range.start = range.start.max(run.start),
+        Direction::Backward => {
+            range.end = match (range.end, run.end) {
+                (Some(end), Some(run_end)) => Some(end.min(run_end)),
+                (end, run_end) => end.or(run_end),
+            };
+        }
+    }
+    range
+}

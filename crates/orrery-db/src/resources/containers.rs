@@ -1,0 +1,452 @@
+//! Containers and their partition key ranges.
+
+use std::sync::Arc;
+
+use orrery_model::container::ContainerDefinition;
+use orrery_model::offer::Throughput;
+use orrery_model::partition_key::EpkRange;
+use orrery_model::rid::{ChildKind, ChildRid, ContainerRid, DatabaseRid};
+use orrery_model::{Error, ErrorKind, Object, Result, Value};
+
+use orrery_metering::cost;
+use orrery_storage::{Lsn, PartitionRef, ReadRequest, Scan};
+
+use super::Resources;
+use super::databases::{add_offer, check_account_size, check_etag};
+use super::encryption_keys::check_policy_keys;
+use super::metadata::MetadataReply;
+use crate::catalog::{
+    Catalog, Change, Container, DatabaseEntry, IndexState, OfferOwner, Partition, SYNTHETIC_KEY,
+    SyntheticPolicy, already_exists,
+};
+use crate::failure::store_failure;
+use crate::layout::document::parse_object;
+use crate::layout::keys;
+use crate::layout::page_request::PageRequest;
+use crate::layout::statistics::Statistics;
+use crate::partition::Trace;
+use crate::query::MetadataPage;
+use crate::query::checks::check_computed_properties;
+
+/// What a container gets that neither names a throughput nor shares its database's.
+const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(orrery_model::offer::DEFAULT_THROUGHPUT);
+/// Containers without throughput of their own in a database that has one.
+const SHARED_CONTAINERS_MAX: usize = 25;
+const SCAN_ENTRIES: usize = 1000;
+/// Where a new partition stands: its first write is number 2, as in the service. The SDKs' suites count on it
+/// where they read a feed up to a number (`changeFeedQueryCompleteAfterEndLSN` of the Java SDK).
+const FIRST_LSN: Lsn = 1;
+
+/// The partition key ranges of a container that a client does not know yet.
+#[derive(Debug)]
+pub enum RangesPage {
+    /// Nothing new since the client's etag.
+    NotModified {
+        etag: String,
+    },
+    Changed {
+        etag: String,
+        owner_rid: String,
+        ranges: Vec<Value>,
+    },
+}
+
+/// Items and bytes of a container or a partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    pub items: u64,
+    pub bytes: u64,
+}
+
+impl Resources {
+    pub async fn create_container(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        body: &[u8],
+        throughput: Option<Throughput>,
+    ) -> Result<MetadataReply> {
+        let body = with_policy_lifted(parse_object(body)?);
+        trace.add(cost::metadata_write());
+        let catalog = self.catalog.snapshot();
+        // Keys that are missing are reported before what else is wrong with the policy.
+        if let Ok(owner) = catalog.database(database) {
+            check_policy_keys(owner, &body)?;
+        }
+        let definition = ContainerDefinition::create(&body)?;
+        check_what_is_done(&definition)?;
+        let synthetic = SyntheticPolicy::of(&definition, true)?;
+        let owner = catalog.database(database)?;
+        check_can_create(owner, &definition)?;
+        let shares = throughput.is_none() && catalog.offer_of(OfferOwner::Database(owner.rid)).is_some();
+        let own_throughput = throughput.or((!shares).then_some(DEFAULT_THROUGHPUT));
+        let count = self.options.partitions_at_creation;
+        let count = count.unwrap_or_else(|| own_throughput.unwrap_or(DEFAULT_THROUGHPUT).partition_count());
+        let ranges = definition.partition_key.even_ranges(count);
+        // The partitions are made before anybody can see the container; a stop in between leaves orphans that
+        // the next start removes.
+        let keeps_versions = definition.change_feed_retention_minutes.filter(|minutes| *minutes > 0);
+        let keeps_versions = keeps_versions.or(self.options.change_feed_retention_minutes);
+        let keeps_versions = keeps_versions.is_some_and(|minutes| minutes > 0);
+        // The mark is a write of its own, after which the partition is at its first number too.
+        let before = if keeps_versions { FIRST_LSN - 1 } else { FIRST_LSN };
+        let stores = self.new_partitions(ranges.len(), before).await?;
+        if keeps_versions {
+            for partition in &stores {
+                self.record_from_the_start(*partition).await?;
+            }
+        }
+        let random = self.env.random_u64();
+        let limit = self.options.account_resources_max;
+        let reply = self.catalog.change(|change| {
+            let owner = Arc::clone(change.catalog.database(database)?);
+            check_can_create(&owner, &definition)?;
+            check_account_size(&change.catalog, limit)?;
+            if shares {
+                check_shared_containers(&change.catalog, &owner)?;
+            }
+            let rid = unused_rid(&owner, random);
+            let container =
+                Container { synthetic, ..new_container(change, &owner, rid, definition, ranges, &stores) };
+            let reply = container_reply(&container, true);
+            change.put_container(container);
+            if let Some(throughput) = own_throughput {
+                add_offer(change, OfferOwner::Container(rid), throughput, random);
+            }
+            Ok(reply)
+        });
+        let reply = reply.await;
+        if reply.is_err() {
+            for partition in stores {
+                self.store.destroy(partition.id).await.map_err(store_failure)?;
+            }
+        }
+        reply
+    }
+
+    async fn new_partitions(&self, count: usize, lsn: Lsn) -> Result<Vec<PartitionRef>> {
+        let mut chosen = self.catalog.choose_numbers(count, Vec::new()).await?;
+        let numbers = self.catalog.change(|change| {
+            let partitions: Vec<PartitionRef> =
+                (0..count).map(|_| change.new_partition(&mut chosen)).collect();
+            change.put_account();
+            Ok(partitions)
+        });
+        let partitions = numbers.await?;
+        for partition in &partitions {
+            self.store.create(partition.id, lsn).await.map_err(store_failure)?;
+        }
+        Ok(partitions)
+    }
+
+    pub fn read_container(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        container: &str,
+    ) -> Result<MetadataReply> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let container = catalog.database(database)?.container(container)?;
+        trace.at(container);
+        Ok(container_reply(container, false))
+    }
+
+    pub fn list_containers(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        page: &PageRequest,
+    ) -> Result<MetadataPage> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let database = catalog.database(database).map_err(owner_missing)?;
+        let containers = database.containers.iter().map(|(name, container)| (&**name, container.to_value()));
+        self.metadata_page("colls", database.rid.to_string(), page, containers)
+    }
+
+    pub async fn replace_container(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        body: &[u8],
+        if_match: Option<&str>,
+    ) -> Result<MetadataReply> {
+        let body = with_policy_lifted(parse_object(body)?);
+        trace.add(cost::metadata_write());
+        let (reply, to_verify, rerecorded) = self
+            .catalog
+            .change(|change| {
+                let current = Arc::clone(change.catalog.database(database)?.container(container)?);
+                check_etag(if_match, current.stamp)?;
+                if current.repartition.is_some() {
+                    return Err(crate::catalog::is_locked());
+                }
+                let definition = current.definition.replace(&body)?;
+                check_what_is_done(&definition)?;
+                let mut index = current.index.with_policy(&definition.indexing);
+                let mut synthetic = SyntheticPolicy::of(&definition, false)?;
+                let is_same = |policy: &Arc<SyntheticPolicy>, own: &Arc<SyntheticPolicy>| {
+                    policy.definition == own.definition
+                };
+                let mut to_verify = None;
+                match (&synthetic, &current.synthetic) {
+                    (Some(new), Some(own)) if own.routes && is_same(new, own) => {
+                        synthetic = Some(Arc::clone(own));
+                    }
+                    (Some(_), _) => {
+                        // Writes that have not seen the policy are told to look again.
+                        index.version += 1;
+                        to_verify = Some(Arc::clone(&current));
+                    }
+                    (None, _) => {}
+                }
+                let container = Container {
+                    definition,
+                    stamp: change.stamp,
+                    index,
+                    synthetic,
+                    ..Container::clone(&current)
+                };
+                let keeps_other_versions = container.definition.change_feed_retention_minutes
+                    != current.definition.change_feed_retention_minutes;
+                let reply = container_reply(&container, false);
+                let rid = container.rid;
+                change.put_container(container);
+                Ok((reply, to_verify, keeps_other_versions.then_some(rid)))
+            })
+            .await?;
+        if let Some(rid) = rerecorded {
+            self.unsettle_history(rid);
+            self.set_recording(rid).await?;
+        }
+        if let Some(before) = to_verify {
+            self.verify_policy(before.rid, &before).await?;
+        }
+        // A changed indexing policy is worked on at once.
+        let catalog = self.catalog.snapshot();
+        let building =
+            catalog.container(database, container).is_ok_and(|container| container.index.building.is_some());
+        if building || rerecorded.is_some() {
+            self.wake_maintenance();
+        }
+        Ok(reply)
+    }
+
+    pub async fn delete_container(
+        self: &Arc<Self>,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        if_match: Option<&str>,
+    ) -> Result<()> {
+        trace.add(cost::metadata_write());
+        let partitions = self
+            .catalog
+            .change(|change| {
+                let container = Arc::clone(change.catalog.database(database)?.container(container)?);
+                check_etag(if_match, container.stamp)?;
+                let offer = change
+                    .catalog
+                    .offer_of(OfferOwner::Container(container.rid))
+                    .map(|offer| offer.document.rid);
+                if let Some(rid) = offer {
+                    change.remove_offer(rid);
+                }
+                change.remove_container(&container);
+                Ok(container.partitions.iter().map(|partition| partition.store.id).collect())
+            })
+            .await?;
+        self.destroy_partitions(partitions);
+        Ok(())
+    }
+
+    /// The partition key ranges that appeared after the client's etag.
+    pub fn list_ranges(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        if_none_match: Option<&str>,
+    ) -> Result<RangesPage> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let container = catalog.container(database, container)?;
+        trace.at(container);
+        let etag = format!("\"{}\"", container.routing_version);
+        let known = if_none_match.and_then(|etag| etag.trim_matches('"').parse::<u64>().ok());
+        if known == Some(container.routing_version) {
+            return Ok(RangesPage::NotModified { etag });
+        }
+        // An etag of another life of the container says nothing: everything is new then.
+        let known = known.filter(|known| *known < container.routing_version).unwrap_or(0);
+        let share = throughput_fraction(container);
+        let new = container.partitions.iter().filter(|partition| partition.since > known);
+        let ranges = new.map(|partition| range_value(container, partition, share)).collect();
+        Ok(RangesPage::Changed { etag, owner_rid: container.rid.to_string(), ranges })
+    }
+
+    /// Items and bytes, from the counters of the logical partitions.
+    pub async fn container_usage(&self, database: &str, container: &str) -> Result<Vec<(u32, Usage)>> {
+        let mut attempt = 0;
+        loop {
+            let catalog = self.catalog.snapshot();
+            match self.usages(catalog.container(database, container)?).await {
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn usages(&self, container: &Container) -> Result<Vec<(u32, Usage)>> {
+        let mut usages = Vec::with_capacity(container.partitions.len());
+        for partition in &container.partitions {
+            usages.push((partition.range_id, self.measure(partition, |_, _| ()).await?));
+        }
+        Ok(usages)
+    }
+
+    /// Adds the counters of a partition's logical partitions up, showing each with its key as JSON.
+    pub(crate) async fn measure(
+        &self,
+        partition: &Partition,
+        mut show: impl FnMut(&str, Usage),
+    ) -> Result<Usage> {
+        let mut sum = Usage::default();
+        let mut range = keys::statistics_in(&partition.range);
+        loop {
+            let scan = Scan::forward(range.clone(), SCAN_ENTRIES);
+            let page =
+                self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            for entry in &page.entries {
+                let Some(statistics) = Statistics::decode(&entry.value) else { continue };
+                let usage = Usage { items: statistics.items, bytes: statistics.bytes };
+                sum.items += usage.items;
+                sum.bytes += usage.bytes;
+                show(Statistics::key_text(&entry.value).unwrap_or_default(), usage);
+            }
+            match page.entries.last() {
+                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
+                _ => return Ok(sum),
+            }
+        }
+    }
+}
+
+/// Python's client builds the definition itself and passes only known settings on, but what is in the partition
+/// key's definition it sends as it is: the policy may be there.
+fn with_policy_lifted(mut body: Value) -> Value {
+    let Some(object) = body.as_object_mut() else { return body };
+    let inner = object.get_mut("partitionKey").and_then(Value::as_object_mut);
+    if let Some(policy) = inner.and_then(|key| key.remove(SYNTHETIC_KEY))
+        && !object.contains(SYNTHETIC_KEY)
+    {
+        object.set(SYNTHETIC_KEY, policy);
+    }
+    body
+}
+
+/// Refuses settings that are valid but would have no effect here, and computed properties that cannot work.
+fn check_what_is_done(definition: &ContainerDefinition) -> Result<()> {
+    if definition.ttl_property_path.is_some() {
+        return Err(Error::not_implemented(
+            "Lifetimes by another property (ttlPropertyPath) are not supported. Items may carry 'ttl'.",
+        ));
+    }
+    check_computed_properties(definition)
+}
+
+fn check_can_create(database: &DatabaseEntry, definition: &ContainerDefinition) -> Result<()> {
+    if database.containers.contains_key(definition.id.as_str()) { Err(already_exists()) } else { Ok(()) }
+}
+
+fn check_shared_containers(catalog: &Catalog, database: &DatabaseEntry) -> Result<()> {
+    let without_own = database
+        .containers
+        .values()
+        .filter(|container| catalog.offer_of(OfferOwner::Container(container.rid)).is_none());
+    if without_own.count() < SHARED_CONTAINERS_MAX {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::QuotaExceeded,
+        format!(
+            "A database with shared throughput holds at most {SHARED_CONTAINERS_MAX} containers without throughput of their own."
+        ),
+    ))
+}
+
+fn new_container(
+    change: &Change,
+    database: &DatabaseEntry,
+    rid: ContainerRid,
+    definition: ContainerDefinition,
+    ranges: Vec<EpkRange>,
+    stores: &[PartitionRef],
+) -> Container {
+    let index = IndexState::new(definition.indexing.clone());
+    let partitions = (0u32..).zip(ranges).zip(stores).map(|((range_id, range), store)| Partition {
+        range_id,
+        range,
+        store: *store,
+        parents: Vec::new(),
+        numberings: 1,
+        since: 1,
+        timestamp: change.stamp.timestamp,
+    });
+    Container {
+        former: Vec::new(),
+        rid,
+        database_id: database.id.clone(),
+        definition,
+        stamp: change.stamp,
+        partitions: partitions.collect(),
+        routing_version: 1,
+        index,
+        reshaping: None,
+        synthetic: None,
+        repartition: None,
+        repartitioned: None,
+    }
+}
+
+fn unused_rid(database: &DatabaseEntry, random: u64) -> ContainerRid {
+    let owner: DatabaseRid = database.rid;
+    let candidates = (0u32..).map(|step| {
+        let number = u32::try_from(random & 0x7FFF_FFFF).expect("31 bits are left");
+        ContainerRid::new(owner, number.wrapping_add(step))
+    });
+    let taken = |rid: &ContainerRid| database.containers.values().any(|container| container.rid == *rid);
+    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than containers")
+}
+
+fn container_reply(container: &Container, created: bool) -> MetadataReply {
+    MetadataReply { value: container.to_value(), etag: container.stamp.etag().to_string(), created }
+}
+
+fn owner_missing(_: Error) -> Error {
+    Error::new(ErrorKind::OwnerNotFound, "Owner resource does not exist")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a container has few partitions")]
+fn throughput_fraction(container: &Container) -> f64 {
+    1.0 / container.partitions.len().max(1) as f64
+}
+
+fn range_value(container: &Container, partition: &Partition, share: f64) -> Value {
+    let rid = ChildRid::new(container.rid, ChildKind::PartitionKeyRange, u64::from(partition.range_id) + 1);
+    let mut object = Object::new();
+    object.set("_rid", Value::from(rid.to_string()));
+    object.set("id", Value::from(partition.range_id.to_string()));
+    let etag = orrery_model::etag::Etag::new(partition.since, partition.timestamp);
+    object.set("_etag", Value::from(etag.to_string()));
+    object.set("minInclusive", Value::from(partition.range.min.to_string()));
+    object.set("maxExclusive", Value::from(partition.range.max.to_string()));
+    object.set("ridPrefix", Value::from(i64::from(partition.range_id) + 1));
+    object.set("_self", Value::from(rid.self_link()));
+    object.set("throughputFraction", Value::from(share));
+    object.set("status", Value::from("online"));
+    let parents = partition.parents.iter().map(|parent| Value::from(parent.to_string())).collect::<Vec<_>>();
+    object.set("parents", Value::from(parents));
+    object.set("ownedArchivalPKRangeIds", Value::from(Vec::new()));
+    object.set("_ts", Value::from(partition.timestamp));
+    object.into()
+}

@@ -1,0 +1,149 @@
+//! Databases.
+
+use std::sync::Arc;
+
+use orrery_model::ids::ResourceName;
+use orrery_model::offer::Throughput;
+use orrery_model::rid::{DatabaseRid, Rid};
+use orrery_model::{Error, ErrorKind, Result};
+
+use orrery_metering::cost;
+
+use super::Resources;
+use super::metadata::MetadataReply;
+use crate::catalog::{Catalog, Change, DatabaseEntry, OfferOwner, already_exists};
+use crate::layout::document::parse_object;
+use crate::layout::page_request::PageRequest;
+use crate::partition::Trace;
+use crate::query::MetadataPage;
+
+impl Resources {
+    pub async fn create_database(
+        &self,
+        trace: &mut Trace,
+        body: &[u8],
+        throughput: Option<Throughput>,
+    ) -> Result<MetadataReply> {
+        let body = parse_object(body)?;
+        let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
+        trace.add(cost::metadata_write());
+        let limit = self.options.account_resources_max;
+        let random = self.env.random_u64();
+        self.catalog
+            .change(|change| {
+                if change.catalog.databases().any(|database| *database.id == *name.as_str()) {
+                    return Err(already_exists());
+                }
+                check_account_size(&change.catalog, limit)?;
+                let rid = unused_rid(&change.catalog, random);
+                let database = DatabaseEntry::new(rid, name.as_str(), change.stamp);
+                let reply = database_reply(&database, true);
+                change.put_database(database);
+                if let Some(throughput) = throughput {
+                    add_offer(change, OfferOwner::Database(rid), throughput, random);
+                }
+                Ok(reply)
+            })
+            .await
+    }
+
+    pub fn read_database(&self, trace: &mut Trace, database: &str) -> Result<MetadataReply> {
+        trace.add(cost::metadata_read());
+        Ok(database_reply(self.catalog.snapshot().database(database)?, false))
+    }
+
+    pub fn list_databases(&self, trace: &mut Trace, page: &PageRequest) -> Result<MetadataPage> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let databases = catalog.databases().map(|database| (&*database.id, database.to_value()));
+        self.metadata_page("dbs", String::new(), page, databases)
+    }
+
+    /// Deletes the database and all that is in it.
+    pub async fn delete_database(
+        self: &Arc<Self>,
+        trace: &mut Trace,
+        database: &str,
+        if_match: Option<&str>,
+    ) -> Result<()> {
+        trace.add(cost::metadata_write());
+        let partitions = self
+            .catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                check_etag(if_match, database.stamp)?;
+                let containers = database.containers.values();
+                let owners = containers.clone().map(|container| OfferOwner::Container(container.rid));
+                for owner in owners.chain([OfferOwner::Database(database.rid)]) {
+                    if let Some(rid) = change.catalog.offer_of(owner).map(|offer| offer.document.rid) {
+                        change.remove_offer(rid);
+                    }
+                }
+                let partitions = containers.flat_map(|container| &container.partitions).map(|p| p.store.id);
+                let partitions = partitions.collect();
+                change.remove_database(&database);
+                Ok(partitions)
+            })
+            .await?;
+        self.destroy_partitions(partitions);
+        Ok(())
+    }
+}
+
+fn database_reply(database: &DatabaseEntry, created: bool) -> MetadataReply {
+    MetadataReply { value: database.to_value(), etag: database.stamp.etag().to_string(), created }
+}
+
+/// Refuses a change of something that has changed since the client read it.
+pub(crate) fn check_etag(if_match: Option<&str>, stamp: crate::catalog::Stamp) -> Result<()> {
+    match if_match {
+        Some(wanted) if wanted != "*" && !stamp.etag().matches(wanted) => {
+            Err(crate::items::transaction::precondition_failed())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Databases and containers are counted together, as the service's limit has it.
+pub(crate) fn check_account_size(catalog: &Catalog, limit: usize) -> Result<()> {
+    if catalog.databases().count() + catalog.containers().count() < limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::QuotaExceeded,
+        format!("The account has reached its limit of {limit} databases and containers."),
+    ))
+}
+
+/// A RID that no database has. Random, so that a new life of an in-memory server never repeats the RIDs that
+/// clients still hold from the last one. Some numbers would make texts that look like other things in a path.
+fn unused_rid(catalog: &Catalog, random: u64) -> DatabaseRid {
+    let candidates =
+        (0..).map(|step: u64| random.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 32);
+    let rids = candidates.map(|number| DatabaseRid(u32::try_from(number).expect("32 bits are left")));
+    let free =
+        |rid: &DatabaseRid| catalog.database_by_rid(*rid).is_none() && Rid::parse(&rid.to_string()).is_some();
+    rids.into_iter().find(free).expect("there are more RIDs than databases")
+}
+
+pub(crate) fn add_offer(change: &mut Change, owner: OfferOwner, throughput: Throughput, random: u64) {
+    let rids = (0..).map(|step: u64| {
+        let number = random.wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(step) >> 8 & 0x00FF_FFFF;
+        orrery_model::rid::OfferRid::new(u32::try_from(number).expect("24 bits are left"))
+    });
+    let rid = rids.into_iter().find(|rid| !change.catalog.offers.contains_key(rid));
+    let (resource, owner_rid) = match owner {
+        OfferOwner::Database(rid) => (rid.self_link(), rid.to_string()),
+        OfferOwner::Container(rid) => (rid.self_link(), rid.to_string()),
+    };
+    let document = orrery_model::offer::Offer {
+        rid: rid.expect("there are more RIDs than offers"),
+        resource,
+        owner_rid,
+        throughput,
+        highest_ever: throughput.maximum(),
+        storage_kb_max: 0,
+        replaced_seconds: None,
+    };
+    change.put_offer(crate::catalog::Offer { document, owner, stamp: change.stamp, pending: false });
+}

@@ -1,0 +1,127 @@
+//! Client encryption keys of a database. They are never deleted for themselves: data encrypted with them would be
+//! lost.
+
+use std::sync::Arc;
+
+use orrery_model::encryption_key::ClientEncryptionKey;
+use orrery_model::rid::ClientEncryptionKeyRid;
+use orrery_model::{Error, ErrorKind, Result, Value};
+
+use orrery_metering::cost;
+
+use super::Resources;
+use super::databases::check_etag;
+use super::metadata::MetadataReply;
+use crate::catalog::{DatabaseEntry, EncryptionKey, already_exists};
+use crate::layout::document::parse_object;
+use crate::layout::page_request::PageRequest;
+use crate::partition::Trace;
+use crate::query::MetadataPage;
+
+/// Keys in one database; few are ever needed.
+const KEYS_MAX: usize = 1000;
+
+impl Resources {
+    pub async fn create_encryption_key(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        body: &[u8],
+    ) -> Result<MetadataReply> {
+        let key = ClientEncryptionKey::parse(&parse_object(body)?)?;
+        trace.add(cost::metadata_write());
+        let random = self.env.random_u64();
+        self.catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                if database.encryption_keys.contains_key(key.id.as_str()) {
+                    return Err(already_exists());
+                }
+                if database.encryption_keys.len() >= KEYS_MAX {
+                    return Err(Error::new(
+                        ErrorKind::QuotaExceeded,
+                        format!("A database holds at most {KEYS_MAX} client encryption keys."),
+                    ));
+                }
+                let key = EncryptionKey { rid: unused_rid(&database, random), key, stamp: change.stamp };
+                let reply = reply(&key, true);
+                change.put_encryption_key(&database.id, key);
+                Ok(reply)
+            })
+            .await
+    }
+
+    pub fn read_encryption_key(
+        &self,
+        trace: &mut Trace,
+        (database, key): (&str, &str),
+    ) -> Result<MetadataReply> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        Ok(reply(catalog.database(database)?.encryption_key(key)?, false))
+    }
+
+    pub fn list_encryption_keys(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        page: &PageRequest,
+    ) -> Result<MetadataPage> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let database = catalog.database(database)?;
+        let keys = database.encryption_keys.iter().map(|(name, key)| (&**name, key.to_value()));
+        self.metadata_page("clientencryptionkeys", database.rid.to_string(), page, keys)
+    }
+
+    /// Replaces a key: it was wrapped anew.
+    pub async fn replace_encryption_key(
+        &self,
+        trace: &mut Trace,
+        (database, key): (&str, &str),
+        body: &[u8],
+        if_match: Option<&str>,
+    ) -> Result<MetadataReply> {
+        let new = ClientEncryptionKey::parse(&parse_object(body)?)?;
+        trace.add(cost::metadata_write());
+        self.catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                let current = database.encryption_key(key)?;
+                check_etag(if_match, current.stamp)?;
+                if new.id != current.key.id {
+                    return Err(Error::bad_request("The id of a client encryption key cannot be changed."));
+                }
+                let key = EncryptionKey { rid: current.rid, key: new, stamp: change.stamp };
+                let reply = reply(&key, false);
+                change.put_encryption_key(&database.id, key);
+                Ok(reply)
+            })
+            .await
+    }
+}
+
+/// Checks that the keys which a container's encryption policy names are there.
+pub(crate) fn check_policy_keys(database: &DatabaseEntry, container: &Value) -> Result<()> {
+    let policy = container.get("clientEncryptionPolicy");
+    let paths = policy.and_then(|policy| policy.get("includedPaths")).and_then(Value::as_array);
+    let named = paths.unwrap_or_default().iter();
+    let named = named.filter_map(|path| path.get("clientEncryptionKeyId").and_then(Value::as_str));
+    let mut missing: Vec<&str> = named.filter(|id| !database.encryption_keys.contains_key(*id)).collect();
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::bad_request(format!("ClientEncryptionKey with id '[{}]' does not exist.", missing.join(","))))
+}
+
+fn reply(key: &EncryptionKey, created: bool) -> MetadataReply {
+    MetadataReply { value: key.to_value(), etag: key.stamp.etag().to_string(), created }
+}
+
+fn unused_rid(database: &DatabaseEntry, random: u64) -> ClientEncryptionKeyRid {
+    let first = u32::try_from(random & 0xFFFF_FFFF).expect("32 bits are left");
+    let candidates = (0u32..).map(|step| ClientEncryptionKeyRid::new(database.rid, first.wrapping_add(step)));
+    let taken = |rid: &ClientEncryptionKeyRid| database.encryption_keys.values().any(|key| key.rid == *rid);
+    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than keys")
+}

@@ -1,0 +1,44 @@
+//! Resources: databases, containers, users, permissions, offers, encryption keys, scripts, and what is said about them.
+//!
+//! Every change is one change of the catalog, durable before it is answered.
+//!
+//! What may live here: reading and changing what the catalog records. Work that takes long and is resumed after a
+//! restart is in `lifecycle`.
+
+mod containers;
+mod databases;
+mod encryption_keys;
+mod metadata;
+mod offers;
+mod permissions;
+mod recordings;
+mod resource_token;
+mod scripts;
+mod synthetic;
+mod users;
+
+use std::sync::Arc;
+
+use crate::scripts::Scripts;
+
+pub use containers::RangesPage;
+pub(crate) use containers::Usage;
+pub use metadata::MetadataReply;
+pub use offers::OfferReply;
+pub use permissions::PermissionReply;
+pub use recordings::{RECORDED_REQUESTS_MAX, Recordings};
+pub use resource_token::{Access, Grant, Wish};
+
+/// Everything that runs, with the resources that describe it.
+pub struct Resources {
+    pub(crate) running: Arc<Scripts>,
+    pub(crate) recordings: Recordings,
+}
+
+layer!(Resources { running: Scripts });
+
+impl Resources {
+    pub(crate) fn new(running: Arc<Scripts>) -> Self {
+        Self { running, recordings: Recordings::default() }
+    }
+}

@@ -1,0 +1,163 @@
+//! Offers: the throughput that a database or a container has been given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery_model::offer::{Migration, Throughput};
+use orrery_model::rid::OfferRid;
+use orrery_model::{Error, ErrorKind, Result, Value};
+
+use orrery_metering::cost;
+
+use super::Resources;
+use super::databases::check_etag;
+use super::metadata::MetadataReply;
+use crate::catalog::{Catalog, Offer, OfferOwner, not_found};
+use crate::layout::document::parse_object;
+use crate::layout::page_request::PageRequest;
+use crate::partition::Trace;
+use crate::query::MetadataPage;
+
+/// An offer with what its response headers say.
+#[derive(Clone, Debug)]
+pub struct OfferReply {
+    pub reply: MetadataReply,
+    /// The lowest throughput that a replace would accept.
+    pub minimum: u32,
+    /// Partitions are still being split for the last replace.
+    pub pending: bool,
+}
+
+impl Resources {
+    pub fn read_offer(&self, trace: &mut Trace, rid: &str) -> Result<OfferReply> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let offer = find(&catalog, rid)?;
+        Ok(self.offer_reply(&catalog, offer))
+    }
+
+    pub fn list_offers(&self, trace: &mut Trace, page: &PageRequest) -> Result<MetadataPage> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let mut offers: Vec<(String, Value)> = catalog
+            .offers
+            .values()
+            .map(|offer| (offer.document.rid.to_string(), self.offer_value(&catalog, offer)))
+            .collect();
+        offers.sort_by(|a, b| a.0.cmp(&b.0));
+        let offers = offers.iter().map(|(rid, value)| (rid.as_str(), value.clone()));
+        self.metadata_page("offers", String::new(), page, offers)
+    }
+
+    pub async fn replace_offer(
+        &self,
+        trace: &mut Trace,
+        rid: &str,
+        body: &[u8],
+        migration: Option<Migration>,
+        if_match: Option<&str>,
+    ) -> Result<OfferReply> {
+        let body = parse_object(body)?;
+        trace.add(cost::metadata_write());
+        let share_max = self.partition_throughput_max();
+        let replaced = self
+            .catalog
+            .change(|change| {
+                let current = Arc::clone(find(&change.catalog, rid)?);
+                check_etag(if_match, current.stamp)?;
+                if current.pending {
+                    return Err(Error::new(
+                        ErrorKind::Locked,
+                        "The offer is being replaced already. Please retry when that has finished.",
+                    ));
+                }
+                let sharing = shared_containers(&change.catalog, current.owner);
+                let throughput = current.document.parse_replacement(&body, migration, sharing)?;
+                let pending = needs_more_partitions(&change.catalog, current.owner, throughput, share_max);
+                let mut offer = Offer { stamp: change.stamp, pending, ..Offer::clone(&current) };
+                offer.document.set_throughput(throughput, change.stamp.timestamp);
+                let reply = self.offer_reply(&change.catalog, &offer);
+                change.put_offer(offer);
+                Ok(reply)
+            })
+            .await?;
+        if replaced.pending {
+            self.wake_maintenance();
+        }
+        Ok(replaced)
+    }
+
+    /// Waits until partitions have followed a replaced offer, or so long, and answers the offer as it is then.
+    pub async fn wait_for_offer(&self, rid: &str, longest: Duration) -> Result<OfferReply> {
+        let deadline = tokio::time::Instant::now() + longest;
+        loop {
+            let catalog = self.catalog.snapshot();
+            let offer = find(&catalog, rid)?;
+            if !offer.pending || tokio::time::Instant::now() >= deadline {
+                return Ok(self.offer_reply(&catalog, offer));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn find<'a>(catalog: &'a Catalog, rid: &str) -> Result<&'a Arc<Offer>> {
+    OfferRid::parse(rid).and_then(|rid| catalog.offers.get(&rid)).ok_or_else(not_found)
+}
+
+/// Whether the container's partitions would each get more than one may have.
+fn needs_more_partitions(
+    catalog: &Catalog,
+    owner: OfferOwner,
+    throughput: Throughput,
+    share_max: u32,
+) -> bool {
+    let OfferOwner::Container(rid) = owner else { return false };
+    let parts = catalog.container_by_rid(rid).map_or(1, |container| container.partitions.len().max(1));
+    throughput.maximum().div_ceil(u32::try_from(parts).unwrap_or(u32::MAX)) > share_max
+}
+
+/// How many containers live on a database's offer: they raise its minimum.
+fn shared_containers(catalog: &Catalog, owner: OfferOwner) -> Option<u32> {
+    let OfferOwner::Database(rid) = owner else { return None };
+    let database = catalog.database_by_rid(rid)?;
+    let sharing = database.containers.values();
+    let sharing =
+        sharing.filter(|container| catalog.offer_of(OfferOwner::Container(container.rid)).is_none());
+    u32::try_from(sharing.count()).ok()
+}
+
+impl Resources {
+    fn offer_reply(&self, catalog: &Catalog, offer: &Offer) -> OfferReply {
+        let value = self.offer_value(catalog, offer);
+        let reply = MetadataReply { value, etag: offer.stamp.etag().to_string(), created: false };
+        let minimum = offer.document.minimum(shared_containers(catalog, offer.owner));
+        OfferReply { reply, minimum, pending: offer.pending }
+    }
+
+    fn offer_value(&self, catalog: &Catalog, offer: &Offer) -> Value {
+        let throughput = offer.document.throughput;
+        let current = self.scaled_throughput(catalog, offer.owner, throughput.idle(), throughput.maximum());
+        let mut value = offer.document.to_value(current);
+        if offer.pending
+            && let Some(content) = value.as_object_mut().and_then(|offer| offer.get_mut("content"))
+            && let Some(content) = content.as_object_mut()
+        {
+            // Where the Python client's tests look for it; elsewhere it is a header.
+            content.set("isOfferReplacePending", Value::from(true));
+        }
+        if let Some(object) = value.as_object_mut() {
+            let rid = offer.document.rid;
+            offer.stamp.add_system_properties(object, &rid.to_string(), &rid.self_link());
+        }
+        value
+    }
+}
+
+impl Resources {
+    /// The throughput that a container has of its own, if it has.
+    pub fn container_throughput(&self, container: &crate::Container) -> Option<Throughput> {
+        let catalog = self.catalog.snapshot();
+        catalog.offer_of(OfferOwner::Container(container.rid)).map(|offer| offer.document.throughput)
+    }
+}

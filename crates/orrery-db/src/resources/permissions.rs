@@ -1,0 +1,236 @@
+//! Permissions: what a user may do, and the resource tokens that prove it.
+
+use std::sync::Arc;
+
+use orrery_model::ids::{ResourceName, missing_properties};
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::rid::PermissionRid;
+use orrery_model::{Error, Object, Result, Value};
+
+use orrery_metering::cost;
+
+use super::databases::check_etag;
+use super::metadata::MetadataReply;
+use super::{Resources, resource_token};
+use crate::catalog::{Permission, PermissionMode, User, already_exists};
+use crate::layout::document::parse_object;
+use crate::layout::page_request::PageRequest;
+use crate::partition::Trace;
+use crate::query::MetadataPage;
+
+const TOKEN_SECONDS_DEFAULT: i64 = 3600;
+const TOKEN_SECONDS: std::ops::RangeInclusive<i64> = 10..=86_400;
+
+/// A permission with a fresh token.
+pub type PermissionReply = MetadataReply;
+
+impl Resources {
+    pub async fn create_permission(
+        &self,
+        trace: &mut Trace,
+        (database, user): (&str, &str),
+        body: &[u8],
+        upsert: bool,
+        token_seconds: Option<i64>,
+    ) -> Result<PermissionReply> {
+        let wanted = Wanted::parse(body)?;
+        let token_seconds = check_token_seconds(token_seconds)?;
+        trace.add(cost::metadata_write());
+        let random = self.env.random_u64();
+        let (permission, created) = self
+            .catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                let mut user = User::clone(database.user(user)?);
+                let existing = user.permissions.get(wanted.id.as_str());
+                if existing.is_some() && !upsert {
+                    return Err(already_exists());
+                }
+                let created = existing.is_none();
+                let rid = existing.map_or(PermissionRid::new(user.rid, random), |existing| existing.rid);
+                wanted.check_resource_is_free(&user)?;
+                let permission = Arc::new(wanted.permission(rid, change.stamp));
+                user.permissions.insert(permission.id.clone(), Arc::clone(&permission));
+                change.put_user(&database.id, user);
+                Ok((permission, created))
+            })
+            .await?;
+        Ok(self.permission_reply(&permission, created, token_seconds))
+    }
+
+    pub fn read_permission(
+        &self,
+        trace: &mut Trace,
+        (database, user, permission): (&str, &str, &str),
+        token_seconds: Option<i64>,
+    ) -> Result<PermissionReply> {
+        let token_seconds = check_token_seconds(token_seconds)?;
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let permission = catalog.database(database)?.user(user)?.permission(permission)?;
+        Ok(self.permission_reply(permission, false, token_seconds))
+    }
+
+    pub fn list_permissions(
+        &self,
+        trace: &mut Trace,
+        (database, user): (&str, &str),
+        page: &PageRequest,
+        token_seconds: Option<i64>,
+    ) -> Result<MetadataPage> {
+        let token_seconds = check_token_seconds(token_seconds)?;
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let user = catalog.database(database)?.user(user)?;
+        let permissions = user.permissions.iter().map(|(name, permission)| {
+            (&**name, self.permission_reply(permission, false, token_seconds).value)
+        });
+        self.metadata_page("permissions", user.rid.to_string(), page, permissions)
+    }
+
+    pub async fn replace_permission(
+        &self,
+        trace: &mut Trace,
+        (database, user, permission): (&str, &str, &str),
+        body: &[u8],
+        if_match: Option<&str>,
+        token_seconds: Option<i64>,
+    ) -> Result<PermissionReply> {
+        let wanted = Wanted::parse(body)?;
+        let token_seconds = check_token_seconds(token_seconds)?;
+        trace.add(cost::metadata_write());
+        let permission = self
+            .catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                let mut user = User::clone(database.user(user)?);
+                let current = Arc::clone(user.permission(permission)?);
+                check_etag(if_match, current.stamp)?;
+                user.permissions.remove(&current.id);
+                if user.permissions.contains_key(wanted.id.as_str()) {
+                    return Err(already_exists());
+                }
+                wanted.check_resource_is_free(&user)?;
+                let permission = Arc::new(wanted.permission(current.rid, change.stamp));
+                user.permissions.insert(permission.id.clone(), Arc::clone(&permission));
+                change.put_user(&database.id, user);
+                Ok(permission)
+            })
+            .await?;
+        Ok(self.permission_reply(&permission, false, token_seconds))
+    }
+
+    pub async fn delete_permission(
+        &self,
+        trace: &mut Trace,
+        (database, user, permission): (&str, &str, &str),
+        if_match: Option<&str>,
+    ) -> Result<()> {
+        trace.add(cost::metadata_write());
+        self.catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                let mut user = User::clone(database.user(user)?);
+                let current = Arc::clone(user.permission(permission)?);
+                check_etag(if_match, current.stamp)?;
+                user.permissions.remove(&current.id);
+                change.put_user(&database.id, user);
+                Ok(())
+            })
+            .await
+    }
+
+    fn permission_reply(
+        &self,
+        permission: &Permission,
+        created: bool,
+        token_seconds: i64,
+    ) -> PermissionReply {
+        let expires = self.env.now_seconds().saturating_add(token_seconds);
+        let token =
+            resource_token::issue(&self.catalog.snapshot(), permission, expires, self.env.random_u64());
+        let mut object = Object::new();
+        object.set("id", Value::from(&*permission.id));
+        object.set("permissionMode", Value::from(&*permission.mode_text));
+        object.set("resource", Value::from(&*permission.resource));
+        if let Some(key) = &permission.partition_key {
+            object.set("resourcePartitionKey", key.to_value());
+        }
+        let rid = permission.rid;
+        permission.stamp.add_system_properties(&mut object, &rid.to_string(), &rid.self_link());
+        object.set("_token", Value::from(token));
+        MetadataReply { value: object.into(), etag: permission.stamp.etag().to_string(), created }
+    }
+}
+
+/// A permission as a client asks for it.
+struct Wanted {
+    id: ResourceName,
+    mode: PermissionMode,
+    mode_text: String,
+    resource: String,
+    partition_key: Option<PartitionKey>,
+}
+
+impl Wanted {
+    fn parse(body: &[u8]) -> Result<Self> {
+        let body = parse_object(body)?;
+        let object = body.as_object().expect("it is an object");
+        let mode_text = body.get("permissionMode").and_then(Value::as_str);
+        let mode_text = mode_text.ok_or_else(|| missing_properties(&["permissionMode"]))?;
+        let mode = PermissionMode::parse(mode_text)
+            .ok_or_else(|| Error::bad_request("The permissionMode must be 'All' or 'Read'."))?;
+        let resource =
+            body.get("resource").and_then(Value::as_str).ok_or_else(|| missing_properties(&["resource"]))?;
+        if resource_token::Target::parse(resource).is_none() {
+            return Err(Error::bad_request(format!(
+                "The resource '{resource}' of the permission must be the link of a container, or of an item, stored procedure, trigger or function in one."
+            )));
+        }
+        let partition_key = match body.get("resourcePartitionKey") {
+            None | Some(Value::Null) => None,
+            Some(key) => Some(PartitionKey::parse_header(key.to_json().as_bytes())?),
+        };
+        Ok(Self {
+            id: ResourceName::from_body(object)?,
+            mode,
+            mode_text: mode_text.to_owned(),
+            resource: resource.to_owned(),
+            partition_key,
+        })
+    }
+
+    fn permission(self, rid: PermissionRid, stamp: crate::catalog::Stamp) -> Permission {
+        Permission {
+            rid,
+            id: self.id.as_str().into(),
+            mode: self.mode,
+            mode_text: self.mode_text.into(),
+            resource: self.resource.into(),
+            partition_key: self.partition_key,
+            stamp,
+        }
+    }
+
+    /// A user has at most one permission on a resource and key.
+    fn check_resource_is_free(&self, user: &User) -> Result<()> {
+        let taken = user.permissions.values().any(|other| {
+            *other.id != *self.id.as_str()
+                && other.resource.trim_matches('/') == self.resource.trim_matches('/')
+                && other.partition_key == self.partition_key
+        });
+        if taken { Err(already_exists()) } else { Ok(()) }
+    }
+}
+
+fn check_token_seconds(seconds: Option<i64>) -> Result<i64> {
+    match seconds {
+        None => Ok(TOKEN_SECONDS_DEFAULT),
+        Some(seconds) if TOKEN_SECONDS.contains(&seconds) => Ok(seconds),
+        Some(seconds) => Err(Error::bad_request(format!(
+            "One of the input values is invalid. The token's validity must be between {} and {} seconds, not {seconds}.",
+            TOKEN_SECONDS.start(),
+            TOKEN_SECONDS.end()
+        ))),
+    }
+}

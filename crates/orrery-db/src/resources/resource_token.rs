@@ -1,0 +1,355 @@
+//! Resource tokens: signed, scoped, expiring proofs of one permission.
+//!
+//! `type=resource&ver=1&sig=<payload>;<signature>;` where the payload is base64url JSON with the permission's
+//! RID, link, mode, key and expiry, and the signature HMAC-SHA256 over it with the account's secret. Clients never
+//! look inside.
+//!
+//! The signature proves that the token was issued; whether it still holds is looked up in the catalog at every use.
+//! Permission and container are named by RIDs, which are never given out twice, so a token ends with its permission,
+//! its user, its database or its container, and does not revive when another one gets the name. A permission that was
+//! replaced allows what both the token and the replacement allow.
+//!
+//! What a request needs is a [`Wish`], decided from method, path and headers; [`Database::check_grant`] is the whole
+//! table of which grants cover which wishes. Everything that it does not name is refused.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use orrery_model::partition_key::{KeyPart, PartitionKey};
+use orrery_model::rid::{ContainerRid, ItemRid, PermissionRid};
+use orrery_model::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use super::Resources;
+use crate::catalog::{Catalog, Container, Permission, PermissionMode, ScriptKind};
+
+#[derive(Serialize, Deserialize)]
+struct Payload {
+    permission: String,
+    /// The container as it was when the token was issued; without one the token grants nothing.
+    container: Option<String>,
+    resource: String,
+    all: bool,
+    key: Option<String>,
+    expires: i64,
+    /// Makes every token different, so that a leaked one can be told apart.
+    nonce: u64,
+}
+
+/// What a valid token allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    target: Target,
+    container: ContainerRid,
+    may_write: bool,
+    partition_key: Option<PartitionKey>,
+}
+
+/// The container, and perhaps the one resource in it, that a link names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub database: String,
+    pub container: String,
+    pub child: Option<Child>,
+}
+
+/// A resource inside a container, by its kind and its name or RID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Child {
+    Item(String),
+    Script(ScriptKind, String),
+}
+
+impl Target {
+    /// Reads `dbs/…/colls/…[/docs/…]`, by names or RIDs, with or without slashes at the ends. The resource inside may
+    /// be an item or a script; nothing else in a container can be granted.
+    pub(crate) fn parse(link: &str) -> Option<Self> {
+        let segments: Vec<&str> = link.split('/').filter(|segment| !segment.is_empty()).collect();
+        let (database, container, child) = match segments[..] {
+            ["dbs", database, "colls", container] => (database, container, None),
+            ["dbs", database, "colls", container, kind, id] => {
+                let scripts = [ScriptKind::StoredProcedure, ScriptKind::Trigger, ScriptKind::Function];
+                let script = scripts.into_iter().find(|script| script.keyword() == kind);
+                let child = match script {
+                    Some(script) => Child::Script(script, id.to_owned()),
+                    None if kind == "docs" => Child::Item(id.to_owned()),
+                    None => return None,
+                };
+                (database, container, Some(child))
+            }
+            _ => return None,
+        };
+        Some(Self { database: database.to_owned(), container: container.to_owned(), child })
+    }
+}
+
+/// What a request wants to do, where, and with which partition key.
+#[derive(Clone, Debug)]
+pub struct Access<'a> {
+    pub database: &'a str,
+    pub container: &'a str,
+    pub wish: Wish<'a>,
+    /// The key that the request is limited to by its header.
+    pub partition_key: Option<&'a PartitionKey>,
+}
+
+/// What a request wants of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish<'a> {
+    /// Read what every client needs to route its requests: the definition and the ranges.
+    Routing,
+    /// Plan a query, which reads no items.
+    Plan,
+    /// Anything else about the container itself: replace or delete it, read how large it and its keys are.
+    Container {
+        writes: bool,
+    },
+    /// A request to the feed of items: create, upsert, list, query, batch, change feed, delete by key.
+    Items {
+        writes: bool,
+    },
+    /// One item, by its id or RID.
+    Item {
+        id: &'a str,
+        writes: bool,
+    },
+    /// The feed of scripts of one kind, or a script by its name or RID.
+    Scripts {
+        writes: bool,
+    },
+    Script {
+        kind: ScriptKind,
+        id: &'a str,
+        writes: bool,
+    },
+    /// Run a stored procedure.
+    Execute {
+        id: &'a str,
+    },
+    /// Conflicts between regions.
+    Conflicts {
+        writes: bool,
+    },
+}
+
+impl Wish<'_> {
+    fn writes(self) -> bool {
+        match self {
+            Self::Routing | Self::Plan => false,
+            // A procedure may write, whatever it does this time.
+            Self::Execute { .. } => true,
+            Self::Container { writes }
+            | Self::Items { writes }
+            | Self::Item { writes, .. }
+            | Self::Scripts { writes }
+            | Self::Script { writes, .. }
+            | Self::Conflicts { writes } => writes,
+        }
+    }
+}
+
+/// A new token for the permission.
+pub(crate) fn issue(catalog: &Catalog, permission: &Permission, expires: i64, nonce: u64) -> String {
+    let target = Target::parse(&permission.resource);
+    let container = target.and_then(|target| {
+        catalog.container(&target.database, &target.container).ok().map(|container| container.rid.to_string())
+    });
+    let payload = Payload {
+        permission: permission.rid.to_string(),
+        container,
+        resource: permission.resource.to_string(),
+        all: permission.mode == PermissionMode::All,
+        key: permission.partition_key.as_ref().map(PartitionKey::to_json),
+        expires,
+        nonce,
+    };
+    let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&payload).expect("it is plain data"));
+    let signature = URL_SAFE_NO_PAD.encode(mac(&catalog.secret, &payload).finalize().into_bytes());
+    format!("type=resource&ver=1&sig={payload};{signature};")
+}
+
+fn mac(secret: &[u8; 32], payload: &str) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    mac.update(b"resource-token\0");
+    mac.update(payload.as_bytes());
+    mac
+}
+
+impl Resources {
+    /// Checks the signature part of a resource token, and that what it was issued for is still there.
+    pub async fn open_resource_token(&self, signature_part: &str) -> Result<Grant> {
+        let payload = self.verified_payload(signature_part)?;
+        if payload.expires <= self.env.now_seconds() {
+            return Err(Error::new(
+                ErrorKind::Forbidden,
+                "The authorization token is not valid at the current time: the resource token has expired.",
+            ));
+        }
+        match current_grant(&self.catalog.snapshot(), &payload) {
+            // Another server of the same store may have just created the permission.
+            Err(_) => {
+                self.look_at_catalog_again().await;
+                current_grant(&self.catalog.snapshot(), &payload)
+            }
+            grant => grant,
+        }
+    }
+
+    fn verified_payload(&self, signature_part: &str) -> Result<Payload> {
+        let refused = || {
+            Error::new(
+                ErrorKind::Unauthorized,
+                "The input authorization token is not a valid resource token.",
+            )
+        };
+        let (payload, signature) =
+            signature_part.trim_end_matches(';').split_once(';').ok_or_else(refused)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| refused())?;
+        let secret = self.catalog.snapshot().secret;
+        mac(&secret, payload).verify_slice(&signature).map_err(|_| refused())?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| refused())?;
+        serde_json::from_slice(&payload).map_err(|_| refused())
+    }
+
+    /// Refuses what the grant does not cover.
+    pub fn check_grant(&self, grant: &Grant, access: &Access<'_>) -> Result<()> {
+        let catalog = self.catalog.snapshot();
+        let granted = catalog.container(&grant.target.database, &grant.target.container);
+        let wanted = catalog.container(access.database, access.container);
+        let (Ok(granted), Ok(wanted)) = (granted, wanted) else {
+            return Err(insufficient("The token is for another resource."));
+        };
+        if granted.rid != grant.container {
+            return Err(insufficient("The container that the token was issued for is gone."));
+        }
+        if wanted.rid != granted.rid {
+            return Err(insufficient("The token is for another container."));
+        }
+        if access.wish.writes() && !grant.may_write {
+            return Err(insufficient("The token only allows reading."));
+        }
+        match &grant.target.child {
+            None => covers_container(grant, access, wanted),
+            Some(Child::Item(id)) => covers_item(grant, id, access, wanted),
+            Some(Child::Script(kind, id)) => covers_script(&catalog, grant, (*kind, id), access, wanted),
+        }
+    }
+}
+
+/// A token for a container: all in it or, with a key, the items of the key.
+fn covers_container(grant: &Grant, access: &Access<'_>, container: &Container) -> Result<()> {
+    let Some(allowed) = &grant.partition_key else { return Ok(()) };
+    match access.wish {
+        Wish::Routing => Ok(()),
+        // Some clients plan without a key and query with it.
+        Wish::Plan if access.partition_key.is_none() => Ok(()),
+        Wish::Plan | Wish::Items { .. } | Wish::Item { .. } | Wish::Execute { .. } => {
+            covers_key(allowed, access, container)
+        }
+        Wish::Container { .. } | Wish::Scripts { .. } | Wish::Script { .. } | Wish::Conflicts { .. } => {
+            Err(insufficient("The token is for the items of a partition key, not for the container."))
+        }
+    }
+}
+
+/// A token for an item: that item, and what is needed to find its partition.
+fn covers_item(grant: &Grant, granted: &str, access: &Access<'_>, container: &Container) -> Result<()> {
+    match access.wish {
+        Wish::Routing => Ok(()),
+        Wish::Item { id, .. }
+            if item_of(&grant.target.database, granted, container)
+                == item_of(access.database, id, container) =>
+        {
+            match &grant.partition_key {
+                None => Ok(()),
+                Some(allowed) => covers_key(allowed, access, container),
+            }
+        }
+        _ => Err(insufficient("The token is for another item.")),
+    }
+}
+
+/// A token for a script: that script. One that is limited to a partition key only runs it, on that key.
+fn covers_script(
+    catalog: &Catalog,
+    grant: &Grant,
+    (kind, granted): (ScriptKind, &str),
+    access: &Access<'_>,
+    container: &Container,
+) -> Result<()> {
+    let scripts = catalog.scripts(container.rid);
+    let is_granted = |wanted_kind: ScriptKind, id: &str| {
+        let rid = |id| scripts.get(kind, id).ok().map(|script| script.rid);
+        wanted_kind == kind && rid(id).is_some() && rid(id) == rid(granted)
+    };
+    match access.wish {
+        // Running one needs the partition of its key.
+        Wish::Routing if kind == ScriptKind::StoredProcedure => Ok(()),
+        Wish::Execute { id } if is_granted(ScriptKind::StoredProcedure, id) => match &grant.partition_key {
+            None => Ok(()),
+            Some(allowed) => covers_key(allowed, access, container),
+        },
+        Wish::Script { kind, id, .. } if grant.partition_key.is_none() && is_granted(kind, id) => Ok(()),
+        _ => Err(insufficient("The token is for another script.")),
+    }
+}
+
+/// The request must be limited to the key that is granted or, if keys are hierarchical, to one below it.
+fn covers_key(allowed: &PartitionKey, access: &Access<'_>, container: &Container) -> Result<()> {
+    // Where the container makes keys, an undefined part of a request's key stands for whatever the item has.
+    if container.synthetic.is_some() && (allowed.0.is_empty() || allowed.0.contains(&KeyPart::Undefined)) {
+        return Err(insufficient("The token's partition key is undefined, but this container makes keys."));
+    }
+    match access.partition_key {
+        Some(key) if key.starts_with(allowed) => Ok(()),
+        _ => Err(insufficient("The token is for another partition key.")),
+    }
+}
+
+/// An item as a path names it. A name that looks like a RID is not the item with this RID.
+#[derive(PartialEq, Eq)]
+enum ItemName<'a> {
+    Id(&'a str),
+    Rid(ItemRid),
+}
+
+fn item_of<'a>(database: &str, item: &'a str, container: &Container) -> ItemName<'a> {
+    let by_rid = database == container.rid.database().to_string();
+    let rid = ItemRid::parse(item).filter(|rid| by_rid && rid.container == container.rid);
+    rid.map_or(ItemName::Id(item), ItemName::Rid)
+}
+
+/// What the token allows and the permission still does.
+fn current_grant(catalog: &Catalog, payload: &Payload) -> Result<Grant> {
+    let revoked = || insufficient("The permission that the token was issued for is gone or was replaced.");
+    let rid = PermissionRid::parse(&payload.permission).ok_or_else(revoked)?;
+    let database = catalog.database_by_rid(rid.user.database()).ok_or_else(revoked)?;
+    let user = database.users.values().find(|user| user.rid == rid.user).ok_or_else(revoked)?;
+    let permission =
+        user.permissions.values().find(|permission| permission.rid == rid).ok_or_else(revoked)?;
+    if *permission.resource != *payload.resource {
+        return Err(revoked());
+    }
+    let container = payload.container.as_deref().and_then(ContainerRid::parse).ok_or_else(revoked)?;
+    let token_key =
+        payload.key.as_deref().map(|text| PartitionKey::parse_header(text.as_bytes())).transpose();
+    let token_key = token_key.map_err(|_| revoked())?;
+    let partition_key = match (token_key, permission.partition_key.clone()) {
+        (Some(token), Some(now)) if token.starts_with(&now) => Some(token),
+        (Some(token), Some(now)) if now.starts_with(&token) => Some(now),
+        (Some(_), Some(_)) => return Err(revoked()),
+        (token, now) => token.or(now),
+    };
+    Ok(Grant {
+        target: Target::parse(&payload.resource).ok_or_else(revoked)?,
+        container,
+        may_write: payload.all && permission.mode == PermissionMode::All,
+        partition_key,
+    })
+}
+
+fn insufficient(reason: &str) -> Error {
+    let text = "Insufficient permissions provided in the authorization header for the corresponding request.";
+    Error::new(ErrorKind::Forbidden, format!("{text} {reason}"))
+}

@@ -1,0 +1,225 @@
+//! Stored procedures, triggers and functions as resources of a container.
+//!
+//! Their text is stored as it is sent: whether it is JavaScript shows when it runs, as in the service (its clients'
+//! suites store texts that are not).
+
+use std::sync::Arc;
+
+use orrery_model::ids::{ResourceName, missing_properties};
+use orrery_model::rid::ChildRid;
+use orrery_model::{Error, ErrorKind, Result, Value};
+
+use orrery_metering::cost;
+
+use super::Resources;
+use super::databases::check_etag;
+use super::metadata::MetadataReply;
+use crate::catalog::{Container, ContainerScripts, Script, ScriptKind, Stamp, TriggerTerms, already_exists};
+use crate::layout::document::parse_object;
+use crate::layout::page_request::PageRequest;
+use crate::partition::Trace;
+use crate::query::MetadataPage;
+
+/// Bytes of a script's text. Escaped in its record it must fit a value of the store.
+const BODY_BYTES_MAX: usize = 512 * 1024;
+
+impl Resources {
+    /// Creates a script or, if asked to upsert, replaces the one there is.
+    pub async fn create_script(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        kind: ScriptKind,
+        body: &[u8],
+        upsert: bool,
+    ) -> Result<MetadataReply> {
+        let container = self.item_container(trace, database, container, None)?;
+        let wanted = Wanted::parse(kind, body)?;
+        trace.add(cost::metadata_write());
+        let random = self.env.random_u64();
+        self.catalog
+            .change(|change| {
+                still_there(&change.catalog, &container)?;
+                let scripts = change.catalog.scripts(container.rid);
+                let existing = scripts.get(kind, wanted.id.as_str()).ok().cloned();
+                let rid = match &existing {
+                    Some(_) if !upsert => return Err(already_exists()),
+                    Some(existing) => existing.rid,
+                    None => {
+                        check_count(&scripts, kind)?;
+                        unused_rid(&scripts, &container, kind, random)
+                    }
+                };
+                let script = wanted.script(rid, kind, change.stamp);
+                let reply = reply(&script, existing.is_none());
+                change.put_script(script);
+                Ok(reply)
+            })
+            .await
+    }
+
+    pub fn read_script(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        kind: ScriptKind,
+        id: &str,
+    ) -> Result<MetadataReply> {
+        let container = self.item_container(trace, database, container, None)?;
+        trace.add(cost::metadata_read());
+        let scripts = self.catalog.snapshot().scripts(container.rid);
+        Ok(reply(scripts.get(kind, id)?, false))
+    }
+
+    pub fn list_scripts(
+        &self,
+        trace: &mut Trace,
+        (database, container): (&str, &str),
+        kind: ScriptKind,
+        page: &PageRequest,
+    ) -> Result<MetadataPage> {
+        let container = self.item_container(trace, database, container, None)?;
+        trace.add(cost::metadata_read());
+        let scripts = self.catalog.snapshot().scripts(container.rid);
+        let rows = scripts.of_kind(kind).map(|script| (&*script.id, script.to_value()));
+        self.metadata_page(kind.keyword(), container.rid.to_string(), page, rows)
+    }
+
+    /// Replaces a script, which may get another name.
+    pub async fn replace_script(
+        &self,
+        trace: &mut Trace,
+        (database, container, id): (&str, &str, &str),
+        kind: ScriptKind,
+        body: &[u8],
+        if_match: Option<&str>,
+    ) -> Result<MetadataReply> {
+        let container = self.item_container(trace, database, container, None)?;
+        let wanted = Wanted::parse(kind, body)?;
+        trace.add(cost::metadata_write());
+        self.catalog
+            .change(|change| {
+                still_there(&change.catalog, &container)?;
+                let scripts = change.catalog.scripts(container.rid);
+                let current = scripts.get(kind, id)?;
+                check_etag(if_match, current.stamp)?;
+                if *current.id != *wanted.id.as_str() {
+                    if scripts.get(kind, wanted.id.as_str()).is_ok() {
+                        return Err(already_exists());
+                    }
+                    change.remove_script(current);
+                }
+                let script = wanted.script(current.rid, kind, change.stamp);
+                let reply = reply(&script, false);
+                change.put_script(script);
+                Ok(reply)
+            })
+            .await
+    }
+
+    pub async fn delete_script(
+        &self,
+        trace: &mut Trace,
+        (database, container, id): (&str, &str, &str),
+        kind: ScriptKind,
+        if_match: Option<&str>,
+    ) -> Result<()> {
+        let container = self.item_container(trace, database, container, None)?;
+        trace.add(cost::metadata_write());
+        self.catalog
+            .change(|change| {
+                still_there(&change.catalog, &container)?;
+                let scripts = change.catalog.scripts(container.rid);
+                let current = scripts.get(kind, id)?;
+                check_etag(if_match, current.stamp)?;
+                change.remove_script(current);
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// A change must not bring the scripts of a container back that has just been deleted.
+fn still_there(catalog: &crate::Catalog, container: &Arc<Container>) -> Result<()> {
+    let found = catalog.container_by_rid(container.rid);
+    found.map(|_| ()).ok_or_else(|| Error::new(ErrorKind::OwnerNotFound, "Owner resource does not exist"))
+}
+
+fn check_count(scripts: &ContainerScripts, kind: ScriptKind) -> Result<()> {
+    if scripts.of_kind(kind).count() < kind.count_max() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::QuotaExceeded,
+        format!(
+            "The container has {} {} already, which is the most it may have.",
+            kind.count_max(),
+            kind.keyword()
+        ),
+    ))
+}
+
+fn unused_rid(scripts: &ContainerScripts, container: &Container, kind: ScriptKind, random: u64) -> ChildRid {
+    let candidates = (0u64..).map(|step| {
+        let ordinal = (random >> 32).wrapping_add(step) & 0xFFFF_FFFF;
+        ChildRid::new(container.rid, kind.child_kind(), ordinal.max(1))
+    });
+    let taken = |rid: &ChildRid| scripts.of_kind(kind).any(|script| script.rid == *rid);
+    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than scripts")
+}
+
+fn reply(script: &Script, created: bool) -> MetadataReply {
+    MetadataReply { value: script.to_value(), etag: script.stamp.etag().to_string(), created }
+}
+
+/// A script as a client asks for it.
+struct Wanted {
+    id: ResourceName,
+    body: String,
+    trigger: Option<TriggerTerms>,
+}
+
+impl Wanted {
+    fn parse(kind: ScriptKind, body: &[u8]) -> Result<Self> {
+        let value = parse_object(body)?;
+        let id = ResourceName::from_body(value.as_object().expect("it is an object"))?;
+        let text = |name: &'static str| match value.get(name) {
+            Some(Value::String(text)) => Ok(&**text),
+            _ => Err(missing_properties(&[name])),
+        };
+        let source = text("body")?;
+        if source.trim().is_empty() {
+            return Err(Error::new(
+                ErrorKind::Script { substatus: u16::MAX },
+                "Encountered exception while compiling Javascript. The script is empty.",
+            ));
+        }
+        if source.len() > BODY_BYTES_MAX {
+            return Err(Error::new(ErrorKind::TooLarge, "Request size is too large"));
+        }
+        let trigger = match kind {
+            ScriptKind::Trigger => {
+                let (time, operation) = (text("triggerType")?, text("triggerOperation")?);
+                let terms = TriggerTerms::parse(time, operation).ok_or_else(|| {
+                    Error::bad_request(format!(
+                        "The input content is invalid because a trigger's type must be 'Pre' or 'Post' and its operation one of 'All', 'Create', 'Update', 'Replace', 'Upsert' and 'Delete', not '{time}' and '{operation}'."
+                    ))
+                })?;
+                Some(terms)
+            }
+            _ => None,
+        };
+        Ok(Self { id, body: source.to_owned(), trigger })
+    }
+
+    fn script(self, rid: ChildRid, kind: ScriptKind, stamp: Stamp) -> Script {
+        Script {
+            rid,
+            kind,
+            id: self.id.as_str().into(),
+            body: self.body.into(),
+            trigger: self.trigger,
+            stamp,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Setting, replacing and taking away a container's policy.
+//!
+//! A policy on a container that holds items is first enforced on writes and only then used for queries: the
+//! partitions learn a new index version, so that no write that has not seen the policy can slip past, and all
+//! items are looked at. An item that does not follow the policy makes it fail, and the container is as before.
+
+use std::sync::Arc;
+
+use orrery_model::rid::ContainerRid;
+use orrery_model::{Error, Result, Value};
+use orrery_storage::{ReadRequest, Scan};
+
+use super::Resources;
+use super::metadata::MetadataReply;
+use crate::catalog::{Container, SYNTHETIC_KEY, SyntheticPolicy, existing};
+use crate::failure::store_failure;
+use crate::layout::document::{decode, parse_object};
+use crate::layout::keys;
+
+const ITEMS_AT_ONCE: usize = 256;
+
+impl Resources {
+    /// Gives the container a policy, or takes it away, leaving the rest of its definition as it is.
+    pub async fn set_synthetic_key(
+        &self,
+        (database, container): (&str, &str),
+        policy: Option<&Value>,
+    ) -> Result<MetadataReply> {
+        let catalog = self.catalog.snapshot();
+        let current = catalog.container(database, container)?;
+        let mut body = current.definition.to_value();
+        let object = body.as_object_mut().ok_or_else(|| Error::internal("a definition is no object"))?;
+        object.set(SYNTHETIC_KEY, policy.cloned().unwrap_or(Value::Null));
+        self.replace_container(
+            &mut crate::Trace::default(),
+            (database, container),
+            body.to_json().as_bytes(),
+            None,
+        )
+        .await
+    }
+
+    /// Whether queries are sent by the container's policy; nothing if it has none.
+    pub fn synthetic_key(&self, database: &str, container: &str) -> Result<Option<Arc<SyntheticPolicy>>> {
+        Ok(self.catalog.snapshot().container(database, container)?.synthetic.clone())
+    }
+
+    /// Looks at all items after the policy was set, and lets it route or puts the container back.
+    pub(crate) async fn verify_policy(&self, rid: ContainerRid, before: &Container) -> Result<()> {
+        // Partitions must not become others under the search.
+        let reshaping = self.lock_reshaping().await?;
+        let verified = self.all_items_follow(rid).await;
+        reshaping.release().await;
+        let policy = existing(&self.catalog.snapshot(), rid)?.synthetic.clone();
+        self.catalog
+            .change(|change| {
+                let current = Arc::clone(existing(&change.catalog, rid)?);
+                // Another change of the policy meanwhile verifies for itself.
+                if current.synthetic != policy {
+                    return Ok(());
+                }
+                let container = match &verified {
+                    Ok(()) => {
+                        let synthetic = SyntheticPolicy::of(&current.definition, true)?;
+                        Container { synthetic, ..Container::clone(&current) }
+                    }
+                    Err(_) => Container {
+                        definition: before.definition.clone(),
+                        synthetic: before.synthetic.clone(),
+                        stamp: change.stamp,
+                        index: current.index.with_policy(&before.definition.indexing),
+                        ..Container::clone(&current)
+                    },
+                };
+                change.put_container(container);
+                Ok(())
+            })
+            .await?;
+        verified
+    }
+
+    async fn all_items_follow(&self, rid: ContainerRid) -> Result<()> {
+        let catalog = self.catalog.snapshot();
+        let container = existing(&catalog, rid)?;
+        let Some(policy) = &container.synthetic else { return Ok(()) };
+        self.fence_writers(container).await?;
+        for partition in &container.partitions {
+            let mut range = keys::items_in(&partition.range);
+            loop {
+                let scan = ReadRequest::Scan(Scan::forward(range.clone(), ITEMS_AT_ONCE));
+                let page = self.store.read(partition.store, scan).await.map_err(store_failure)?;
+                for entry in &page.entries {
+                    let item = decode(&entry.value)?;
+                    let value = parse_object(&item.body)?;
+                    let key = container.definition.partition_key.extract(&value)?;
+                    policy.check(&value, &key).map_err(|error| {
+                        let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
+                        Error::bad_request(format!(
+                            "The container holds an item that does not follow the definition, '{id}': {} Copy the items into a container with the new key instead (orrery containers repartition).",
+                            error.message
+                        ))
+                    })?;
+                }
+                match page.entries.last() {
+                    Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
+                    _ => break,
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+}

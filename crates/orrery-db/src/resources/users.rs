@@ -1,0 +1,134 @@
+//! Users of a database: names that hold permissions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use orrery_model::Result;
+use orrery_model::ids::ResourceName;
+use orrery_model::rid::UserRid;
+
+use orrery_metering::cost;
+
+use super::Resources;
+use super::databases::check_etag;
+use super::metadata::MetadataReply;
+use crate::catalog::{Change, DatabaseEntry, User, already_exists};
+use crate::layout::document::parse_object;
+use crate::layout::page_request::PageRequest;
+use crate::partition::Trace;
+use crate::query::MetadataPage;
+
+impl Resources {
+    /// Creates a user or, if asked to upsert, leaves the one there is.
+    pub async fn create_user(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        body: &[u8],
+        upsert: bool,
+    ) -> Result<MetadataReply> {
+        let body = parse_object(body)?;
+        let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
+        trace.add(cost::metadata_write());
+        let random = self.env.random_u64();
+        self.catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                match database.users.get(name.as_str()) {
+                    Some(_) if !upsert => Err(already_exists()),
+                    Some(user) => {
+                        let user = User { stamp: change.stamp, ..User::clone(user) };
+                        Ok(put(change, &database, user, false))
+                    }
+                    None => {
+                        let user = User {
+                            rid: unused_rid(&database, random),
+                            id: name.as_str().into(),
+                            stamp: change.stamp,
+                            permissions: BTreeMap::new(),
+                        };
+                        Ok(put(change, &database, user, true))
+                    }
+                }
+            })
+            .await
+    }
+
+    pub fn read_user(&self, trace: &mut Trace, database: &str, user: &str) -> Result<MetadataReply> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        Ok(reply(catalog.database(database)?.user(user)?, false))
+    }
+
+    pub fn list_users(&self, trace: &mut Trace, database: &str, page: &PageRequest) -> Result<MetadataPage> {
+        trace.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        let database = catalog.database(database)?;
+        let users = database.users.iter().map(|(name, user)| (&**name, user.to_value()));
+        self.metadata_page("users", database.rid.to_string(), page, users)
+    }
+
+    /// Replaces a user: it may get another name and keeps its permissions.
+    pub async fn replace_user(
+        &self,
+        trace: &mut Trace,
+        (database, user): (&str, &str),
+        body: &[u8],
+        if_match: Option<&str>,
+    ) -> Result<MetadataReply> {
+        let body = parse_object(body)?;
+        let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
+        trace.add(cost::metadata_write());
+        self.catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                let current = Arc::clone(database.user(user)?);
+                check_etag(if_match, current.stamp)?;
+                if *current.id != *name.as_str() {
+                    if database.users.contains_key(name.as_str()) {
+                        return Err(already_exists());
+                    }
+                    change.remove_user(&database.id, &current);
+                }
+                let user = User { id: name.as_str().into(), stamp: change.stamp, ..User::clone(&current) };
+                Ok(put(change, &database, user, false))
+            })
+            .await
+    }
+
+    pub async fn delete_user(
+        &self,
+        trace: &mut Trace,
+        (database, user): (&str, &str),
+        if_match: Option<&str>,
+    ) -> Result<()> {
+        trace.add(cost::metadata_write());
+        self.catalog
+            .change(|change| {
+                let database = Arc::clone(change.catalog.database(database)?);
+                let user = database.user(user)?;
+                check_etag(if_match, user.stamp)?;
+                change.remove_user(&database.id, user);
+                Ok(())
+            })
+            .await
+    }
+}
+
+fn put(change: &mut Change, database: &DatabaseEntry, user: User, created: bool) -> MetadataReply {
+    let reply = reply(&user, created);
+    change.put_user(&database.id, user);
+    reply
+}
+
+fn reply(user: &User, created: bool) -> MetadataReply {
+    MetadataReply { value: user.to_value(), etag: user.stamp.etag().to_string(), created }
+}
+
+fn unused_rid(database: &DatabaseEntry, random: u64) -> UserRid {
+    let first = u32::try_from(random & 0x7FFF_FFFF).expect("31 bits are left");
+    let candidates =
+        (0u32..).map(|step| UserRid::new(database.rid, first.wrapping_add(step) & 0x7FFF_FFFF | 1));
+    let taken = |rid: &UserRid| database.users.values().any(|user| user.rid == *rid);
+    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than users")
+}

@@ -1,0 +1,134 @@
+//! The places where scripts run: so many threads, never more.
+//!
+//! A script that was stopped because its time was over will be stopped again, more likely than not. If its calls took
+//! every place, all other scripts would wait for one limit of time after the other. So for a minute its calls get a few of
+//! the places only. A thread that cannot be stopped keeps its place until it ends.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orrery_model::rid::ContainerRid;
+use orrery_model::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How long a script that was stopped is taken for slow.
+const SLOW_FOR: Duration = Duration::from_mins(1);
+/// Slow scripts that are remembered; those that were stopped longest ago are forgotten first.
+const SLOW_MAX: usize = 1000;
+/// How long a script waits for a place.
+const WAIT_MAX: Duration = Duration::from_mins(1);
+
+#[derive(Debug)]
+pub(crate) struct ScriptSlots {
+    all: Arc<Semaphore>,
+    /// Those of all places that slow scripts may have.
+    slow: Arc<Semaphore>,
+    stopped: Mutex<HashMap<ScriptText, Instant>>,
+}
+
+/// A script of a container, by the hash of its text: another text under the same name is another script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ScriptText(u64);
+
+impl ScriptText {
+    pub(super) fn of(container: ContainerRid, source: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (container.to_string(), source).hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// A thread for a script, until it is dropped.
+pub(super) struct Slot {
+    _place: OwnedSemaphorePermit,
+    _slow: Option<OwnedSemaphorePermit>,
+}
+
+impl ScriptSlots {
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(count)),
+            slow: Arc::new(Semaphore::new((count / 4).max(1))),
+            stopped: Mutex::default(),
+        }
+    }
+
+    /// Waits for a place.
+    pub(super) async fn enter(&self, script: ScriptText) -> Result<Slot> {
+        tokio::time::timeout(WAIT_MAX, self.wait(script)).await.unwrap_or_else(|_| Err(too_many()))
+    }
+
+    async fn wait(&self, script: ScriptText) -> Result<Slot> {
+        let acquire = async |places: &Arc<Semaphore>| {
+            let permit = Arc::clone(places).acquire_owned().await;
+            permit.map_err(|_| Error::internal("Scripts are no longer run."))
+        };
+        let place = acquire(&self.all).await?;
+        // Asked only now, because other calls may have been stopped while this one waited.
+        if !self.is_slow(script) {
+            return Ok(Slot { _place: place, _slow: None });
+        }
+        drop(place);
+        let slow = acquire(&self.slow).await?;
+        Ok(Slot { _place: acquire(&self.all).await?, _slow: Some(slow) })
+    }
+
+    fn is_slow(&self, script: ScriptText) -> bool {
+        self.stopped.lock().get(&script).is_some_and(|stopped| stopped.elapsed() < SLOW_FOR)
+    }
+
+    /// Notes that a script was stopped because its time was over.
+    pub(super) fn was_stopped(&self, script: ScriptText) {
+        let mut stopped = self.stopped.lock();
+        if stopped.len() >= SLOW_MAX && !stopped.contains_key(&script) {
+            stopped.retain(|_, at| at.elapsed() < SLOW_FOR);
+            let oldest = stopped.iter().min_by_key(|(_, at)| **at).map(|(script, _)| *script);
+            if let Some(oldest) = oldest.filter(|_| stopped.len() >= SLOW_MAX) {
+                stopped.remove(&oldest);
+            }
+        }
+        stopped.insert(script, Instant::now());
+    }
+}
+
+fn too_many() -> Error {
+    Error::new(
+        ErrorKind::TooManyRequests { retry_after_ms: 1000 },
+        "Too many scripts are running. Please retry after the given time.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn slow_scripts_leave_places_to_others() {
+        let places = ScriptSlots::new(8);
+        let (slow, other) = (ScriptText(1), ScriptText(2));
+        places.was_stopped(slow);
+        let held = [places.enter(slow).await.unwrap(), places.enter(slow).await.unwrap()];
+        let mut third = Box::pin(places.enter(slow));
+        assert!((&mut third).now_or_never().is_none());
+        let others: Vec<Slot> =
+            futures_util::future::try_join_all((0..6).map(|_| places.enter(other))).await.unwrap();
+        drop(held);
+        third.await.unwrap();
+        drop(others);
+    }
+
+    #[test]
+    fn few_are_remembered() {
+        let places = ScriptSlots::new(8);
+        for script in 0..=SLOW_MAX as u64 {
+            places.was_stopped(ScriptText(script));
+        }
+        assert_eq!(places.stopped.lock().len(), SLOW_MAX);
+        assert!(places.is_slow(ScriptText(SLOW_MAX as u64)));
+    }
+}

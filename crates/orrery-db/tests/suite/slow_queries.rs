@@ -1,0 +1,134 @@
+//! Queries that would take minutes: they end with their page's time or their client, pay for what they did, and leave
+//! room for others.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use orrery_db::{Cancellation, ItemOptions, QueryOptions, QueryRequest, Trace};
+use orrery_model::{Charge, ErrorKind, Result};
+
+use crate::common::{BY_PK, CONTAINER, DATABASE, World};
+
+/// Without the arrays, which would take longest to index.
+const POLICY: &str =
+    r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/n/*"}]}"#;
+
+/// True for every item, after looking for each element of its array among all of them.
+const QUADRATIC: &str = "SELECT VALUE c.id FROM c WHERE (SELECT VALUE COUNT(1) FROM x IN c.n WHERE ARRAY_CONTAINS(c.n, -x - 1)) = 0";
+const COUNTED: &str = "SELECT VALUE COUNT(1) FROM c JOIN x IN c.n WHERE ARRAY_CONTAINS(c.n, -x - 1)";
+
+async fn put(world: &World, container: &str, id: &str, numbers: usize) {
+    let numbers: Vec<String> = (0..numbers).map(|number| number.to_string()).collect();
+    let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"a","n":[{}]}}"#, numbers.join(",")));
+    let at = (DATABASE, container);
+    let mut trace = Trace::default();
+    world.database.create_item(&mut trace, at, &ItemOptions::default(), &body).await.unwrap();
+}
+
+async fn world() -> World {
+    let world = World::memory().await;
+    world.create_container(&format!("{BY_PK},{POLICY}")).await;
+    world.create_named("other", &format!("{BY_PK},{POLICY}"), None).await.unwrap();
+    world
+}
+
+/// The rows and the continuation of a page, and what it cost.
+async fn page(
+    world: &World,
+    container: &str,
+    text: &str,
+    options: &QueryOptions,
+) -> (Result<(String, Option<String>)>, Charge) {
+    let request = QueryRequest { text: text.to_owned(), parameters: Vec::new(), resume_filter: None };
+    let options = QueryOptions { cross_partition: true, ..options.clone() };
+    let mut trace = Trace::default();
+    let page = world.database.query_items(&mut trace, (DATABASE, container), &options, &request).await;
+    let page = page.map(|page| (String::from_utf8(page.rows).unwrap(), page.continuation));
+    (page, trace.charge)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_ends_with_its_time_and_the_next_one_goes_on() {
+    let world = world().await;
+    for (id, numbers) in [("1", 3), ("2", 30), ("3", 200_000), ("4", 3)] {
+        put(&world, CONTAINER, id, numbers).await;
+    }
+    let started = Instant::now();
+    let mut options = QueryOptions::default();
+    let (first, charge) = page(&world, CONTAINER, QUADRATIC, &options).await;
+    let (rows, continuation) = first.unwrap();
+    assert_eq!(rows, r#""1","2""#);
+    assert!(continuation.is_some());
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    // How much was done in the time depends on the machine; it is more than the base charge.
+    assert!(charge > Charge::from_hundredths(500), "{charge}");
+    // The next page has nothing but the item that takes too long.
+    let started = Instant::now();
+    options.page.continuation = continuation;
+    let (second, charge) = page(&world, CONTAINER, QUADRATIC, &options).await;
+    assert_eq!(second.unwrap_err().kind, ErrorKind::Timeout);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    // How much was done in the time depends on the machine; it is more than the base charge.
+    assert!(charge > Charge::from_hundredths(500), "{charge}");
+    // The same query over ordinary items costs what it always did.
+    put(&world, "other", "1", 30).await;
+    let (page, charge) = page(&world, "other", QUADRATIC, &QueryOptions::default()).await;
+    assert_eq!(page.unwrap().0, r#""1""#);
+    assert!(charge < Charge::from_hundredths(300), "{charge}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_ends_when_its_client_leaves() {
+    let world = world().await;
+    put(&world, CONTAINER, "1", 200_000).await;
+    let text = "a".repeat(1_500_000);
+    let body = Bytes::from(format!(r#"{{"id":"2","pk":"a","s":"{text}","n":[]}}"#));
+    let at = (DATABASE, CONTAINER);
+    let created = world.database.create_item(&mut Trace::default(), at, &ItemOptions::default(), &body).await;
+    created.unwrap();
+    for text in [COUNTED, "SELECT VALUE COUNT(1) FROM c WHERE RegexMatch(c.s, '(?=a*b)x')"] {
+        let cancellation = Cancellation::default();
+        let options = QueryOptions { cancellation: Some(cancellation.clone()), ..QueryOptions::default() };
+        let leave = async move {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            cancellation.cancel();
+            Instant::now()
+        };
+        // The query keeps its thread busy, so whoever leaves needs another one.
+        let leave = tokio::spawn(leave);
+        let (outcome, charge) = page(&world, CONTAINER, text, &options).await;
+        assert_eq!(outcome.unwrap_err().kind, ErrorKind::Timeout, "{text}");
+        let left = leave.await.unwrap();
+        assert!(left.elapsed() < Duration::from_secs(5), "{text}: {:?}", left.elapsed());
+        assert!(charge > Charge::from_hundredths(500), "{text}: {charge}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn slow_queries_of_one_container_leave_room_for_another() {
+    let world = std::sync::Arc::new(world().await);
+    put(&world, CONTAINER, "1", 200_000).await;
+    for number in 0..20 {
+        put(&world, "other", &number.to_string(), 5).await;
+    }
+    let cancellation = Cancellation::default();
+    let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let slow: Vec<_> = (0..processors * 3)
+        .map(|_| {
+            let (world, cancellation) = (std::sync::Arc::clone(&world), cancellation.clone());
+            tokio::spawn(async move {
+                let options = QueryOptions { cancellation: Some(cancellation), ..QueryOptions::default() };
+                page(&world, CONTAINER, COUNTED, &options).await.0
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let started = Instant::now();
+    let (outcome, _) = page(&world, "other", COUNTED, &QueryOptions::default()).await;
+    assert_eq!(outcome.unwrap().0, "0");
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    cancellation.cancel();
+    for query in slow {
+        assert_eq!(query.await.unwrap().unwrap_err().kind, ErrorKind::Timeout);
+    }
+}

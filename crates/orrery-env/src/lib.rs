@@ -1,0 +1,20 @@
+//! Time, randomness and tasks: everything a seed must be able to replay.
+//!
+//! No other crate asks the operating system for these; `clippy.toml` bans the direct calls and names the replacement.
+//!
+//! * [`Env`] is what the database is given: the calendar clock that drives lifetimes and budgets, and random bytes.
+//!   [`SystemEnv`] is the real one, [`MovableClock`] a clock that an operator or a test moves, [`SeededEnv`] replays.
+//! * [`monotonic`] measures durations and deadlines.
+//! * [`task`] starts threads and tasks, each with a name.
+//!
+//! Left out: sleeping and timeouts. They belong to the Tokio runtime, which tests can pause.
+
+mod env;
+pub mod monotonic;
+mod seeded;
+mod system;
+pub mod task;
+
+pub use env::Env;
+pub use seeded::SeededEnv;
+pub use system::{ClockReading, MovableClock, SystemEnv};

@@ -1,0 +1,59 @@
+//! The clock that measures durations and deadlines. It never goes back.
+//!
+//! Normally it is the system's. A test may stop it and move it by hand: then the whole process sees only that time, so
+//! that deadlines pass when the test says, not when the machine is slow.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+static STOPPED: AtomicBool = AtomicBool::new(false);
+static MOVED_NANOS: AtomicU64 = AtomicU64::new(0);
+static ORIGIN: OnceLock<Instant> = OnceLock::new();
+
+/// The present moment.
+pub fn now() -> Instant {
+    if STOPPED.load(Ordering::Relaxed) {
+        return *ORIGIN.get_or_init(Instant::now) + Duration::from_nanos(MOVED_NANOS.load(Ordering::Acquire));
+    }
+    Instant::now()
+}
+
+/// How long ago a moment was.
+pub fn elapsed(since: Instant) -> Duration {
+    now().saturating_duration_since(since)
+}
+
+/// Stops the clock for the whole process; from then on only [`advance`] moves it. For tests that have their process to
+/// themselves.
+pub fn stop() {
+    let moment = now();
+    let origin = *ORIGIN.get_or_init(|| moment);
+    let since = u64::try_from(moment.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX);
+    MOVED_NANOS.fetch_max(since, Ordering::AcqRel);
+    STOPPED.store(true, Ordering::Release);
+}
+
+/// Moves a stopped clock on.
+pub fn advance(time: Duration) {
+    assert!(STOPPED.load(Ordering::Acquire), "only a stopped clock can be moved");
+    MOVED_NANOS.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_clock_moves_by_hand_and_never_back() {
+        let before = now();
+        stop();
+        let stopped = now();
+        assert!(stopped >= before);
+        assert_eq!(now(), stopped);
+        advance(Duration::from_secs(30));
+        assert_eq!(elapsed(stopped), Duration::from_secs(30));
+        stop();
+        assert_eq!(elapsed(stopped), Duration::from_secs(30));
+    }
+}

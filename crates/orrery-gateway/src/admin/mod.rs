@@ -1,0 +1,215 @@
+//! Our own surface under `/_orrery`, out of the way of the wire protocol: health, metrics, the certificate, partitions.
+//!
+//! Health and the certificate are open, metrics too on loopback. Everything else is signed with an account key
+//! like any request, and answers JSON.
+
+mod controls;
+mod explain;
+mod health;
+mod partition_metrics;
+mod recordings;
+mod synthetic;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::Full;
+use orrery_db::{Database, ThrottleCause, ThrottleEvent};
+use orrery_model::value::Value;
+use orrery_model::{Error, Object, Result};
+
+use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
+use crate::faults::Faults;
+use crate::options::GatewayOptions;
+use crate::path::Path;
+use crate::refusal::Refusal;
+use crate::reply::{Common, Reply};
+use crate::transport::{BodyError, ConnectionInfo};
+
+/// Whether a path is part of this surface.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path.starts_with("/_orrery") || path.starts_with("/_explorer") || path == "/alive" || path == "/ready"
+}
+
+/// Answers a request below `/_orrery/` or `/_explorer/`.
+pub(crate) async fn answer<F>(
+    parts: &Parts,
+    connection: &ConnectionInfo,
+    database: &Arc<Database>,
+    options: &GatewayOptions,
+    faults: &Faults,
+    body: F,
+) -> Response<Full<Bytes>>
+where
+    F: AsyncFnOnce() -> std::result::Result<Bytes, BodyError>,
+{
+    let path = parts.uri.path().trim_end_matches('/');
+    let reads = parts.method == Method::GET || parts.method == Method::HEAD;
+    match path {
+        "/alive" if reads => text(StatusCode::OK, "application/json", "{\"status\":\"alive\"}\n"),
+        "/_orrery/health" | "/ready" if reads => health::health(database),
+        "/_orrery/metrics" if reads && connection.peer.ip().is_loopback() => {
+            text(StatusCode::OK, METRICS_TYPE, metrics_text(database, options).await)
+        }
+        "/_explorer/emulator.pem" if reads => match &options.certificate_pem {
+            Some(pem) => text(StatusCode::OK, "application/x-pem-file", pem.clone()),
+            None => text(StatusCode::NOT_FOUND, "text/plain", "This server has no certificate.\n"),
+        },
+        "/_explorer" | "/_explorer/index.html" if reads => {
+            text(StatusCode::NOT_FOUND, "text/plain", "This build has no explorer page.\n")
+        }
+        _ => signed(parts, path, database, options, faults, body).await,
+    }
+}
+
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Requests that need an account key.
+async fn signed<F>(
+    parts: &Parts,
+    path: &str,
+    database: &Arc<Database>,
+    options: &GatewayOptions,
+    faults: &Faults,
+    body: F,
+) -> Response<Full<Bytes>>
+where
+    F: AsyncFnOnce() -> std::result::Result<Bytes, BodyError>,
+{
+    let started = std::time::Instant::now();
+    let activity_id = database.env().guid();
+    let outcome = async {
+        let now = options.signing_seconds(database);
+        let principal = authenticate(&SignedRequest::of(parts), &options.keys, options.auth, now)?;
+        match principal {
+            Principal::Master => {}
+            Principal::ReadOnly if parts.method == Method::GET || path.starts_with("/_orrery/explain") => {}
+            Principal::ReadOnly => return Err(AuthFailure::ReadOnlyKey.into()),
+            Principal::Aad | Principal::ResourceToken(_) => {
+                return Err(AuthFailure::ResourceTokenRights.into());
+            }
+        }
+        let body = body().await.map_err(|error| Error::bad_request(error.to_string()))?;
+        let query = parts.uri.query().unwrap_or_default();
+        if path == "/_orrery/faults" || path.starts_with("/_orrery/faults/") {
+            let is_allowed = options.clock.is_some();
+            return controls::faults(database, faults, is_allowed, &parts.method, path, &body)
+                .map_err(Refusal::from);
+        }
+        route(database, options, &parts.method, path, query, &body).await.map_err(Refusal::from)
+    };
+    let reply = match outcome.await {
+        Ok(reply) => reply,
+        Err(Refusal::Auth(failure)) => Reply::auth_failure(&failure, &activity_id),
+        Err(Refusal::Error(error)) => Reply::error(&error, &activity_id, path),
+    };
+    let trace = orrery_db::Trace::default();
+    reply.finish(&Common {
+        activity_id: &activity_id,
+        version: "2018-12-31",
+        trace: &trace,
+        path: &Path::Unknown,
+        elapsed: started.elapsed(),
+    })
+}
+
+async fn route(
+    database: &Arc<Database>,
+    options: &GatewayOptions,
+    method: &Method,
+    path: &str,
+    query: &str,
+    body: &[u8],
+) -> Result<Reply> {
+    match (method, path) {
+        (&Method::GET, "/_orrery/metrics") => {
+            let mut reply = Reply::json(StatusCode::OK, metrics_text(database, options).await);
+            reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
+            Ok(reply)
+        }
+        (&Method::GET, "/_orrery/partitions") => list_partitions(database, query).await,
+        (&Method::POST, "/_orrery/partitions/split") => controls::split(database, body).await,
+        (&Method::POST, "/_orrery/partitions/merge") => controls::merge(database, body).await,
+        (&Method::POST, "/_orrery/explain-charge") => controls::explain_charge(database, body).await,
+        (&Method::GET | &Method::POST, "/_orrery/clock") => {
+            controls::clock(database, options.clock.as_ref(), method, body)
+        }
+        (&Method::GET | &Method::POST, "/_orrery/explain") => {
+            explain::explain(database, method, query, body).await
+        }
+        (&Method::GET, "/_orrery/synthetic") => synthetic::show(database, query),
+        (&Method::POST, "/_orrery/synthetic") => synthetic::set(database, body).await,
+        (&Method::GET, "/_orrery/repartition") => synthetic::repartition_status(database, query),
+        (&Method::POST, "/_orrery/repartition") => synthetic::repartition(database, body).await,
+        (&Method::POST, "/_orrery/repartition/abort") => synthetic::abort(database, body).await,
+        (&Method::GET, "/_orrery/throttles") => {
+            let events: Vec<Value> = database.throttle_events().iter().map(throttle_value).collect();
+            Ok(Reply::json(StatusCode::OK, Value::from(events).to_json()))
+        }
+        _ if path.starts_with("/_orrery/recordings") => {
+            recordings::route(database, method, path, query, body)
+        }
+        _ => Err(Error::new(orrery_model::ErrorKind::NotFound, "There is nothing here.")),
+    }
+}
+
+/// All containers with their partitions, or the one named by `?database=…&container=…`.
+async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply> {
+    let argument = |name: &str| {
+        let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        pair.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned())
+    };
+    let views = match (argument("database"), argument("container")) {
+        (Some(name), Some(container)) => vec![database.container_view(&name, &container).await?],
+        (None, None) => database.partition_views().await?,
+        _ => return Err(Error::bad_request("Name both the database and the container, or neither.")),
+    };
+    let views: Vec<Value> = views.iter().map(orrery_db::ContainerView::to_value).collect();
+    Ok(Reply::json(StatusCode::OK, Value::from(views).to_json()))
+}
+
+/// The server's own metrics, and those of its partitions before the end mark.
+async fn metrics_text(database: &Arc<Database>, options: &GatewayOptions) -> String {
+    let own = options.metrics.encode();
+    let head = own.strip_suffix("# EOF\n").unwrap_or(&own);
+    format!(
+        "{head}{}{}# EOF\n",
+        health::store_series(database),
+        partition_metrics::series(&database.partition_loads().await)
+    )
+}
+
+fn throttle_value(event: &ThrottleEvent) -> Value {
+    let mut object = Object::new();
+    object.set("atMs", Value::from(event.at_ms));
+    if let Some(container) = &event.container {
+        object.set("container", Value::from(container.as_str()));
+        object.set("partition", Value::from(event.range_id.to_string()));
+    }
+    if let Some(key) = &event.key {
+        object.set("partitionKey", Value::from(key.as_str()));
+    }
+    let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+    object.set("keySharePercent", number(event.key_share_percent));
+    object.set("budgetPerSecond", number(event.budget_per_second));
+    let cause = match event.cause {
+        ThrottleCause::Budget => "the partition's budget for the second was spent".to_owned(),
+        ThrottleCause::Priority => "the rest of the second was kept for high priority".to_owned(),
+        ThrottleCause::Metadata => "the account's budget for metadata was spent".to_owned(),
+        ThrottleCause::Bucket(number) => format!("the part of throughput bucket {number} was spent"),
+    };
+    object.set("cause", Value::from(cause.as_str()));
+    object.set("retryAfterMs", number(u64::from(event.retry_after_ms)));
+    object.set("wouldPassAtMs", Value::from(event.at_ms.saturating_add(event.retry_after_ms.into())));
+    object.into()
+}
+
+fn text(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

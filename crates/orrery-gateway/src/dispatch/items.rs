@@ -1,0 +1,573 @@
+//! Requests about items.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::StatusCode;
+use orrery_db::{
+    BatchKind, BatchOperation, BatchOutcome, BatchResult, Cancellation, ChangeMode, ChangeRequest,
+    ChangeStart, Database, Effect, FeedScope, GoneRanges, ItemOptions, ItemReply, QueryOptions, QueryPage,
+    QueryRequest, Trace, Triggers,
+};
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::session::SessionToken;
+use orrery_model::value::write_json_string;
+use orrery_model::{Error, ErrorKind, Result};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::{BODY_BYTES_MAX, Call};
+use crate::headers;
+use crate::operation::{Verb, method_not_allowed};
+use crate::path::ContainerPath;
+use crate::reply::Reply;
+use crate::wire::batch_json::{self, ParsedOperation};
+use crate::wire::binary_json;
+use crate::wire::hybrid_row::{self, ResultRow, RowOperation};
+use crate::wire::status::wire_status;
+
+const BATCH_OPERATIONS_MAX: usize = 1000;
+
+impl Call<'_> {
+    pub(super) async fn items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        match self.verb {
+            Verb::Create => {
+                let options = self.item_options()?;
+                let item = self.database.create_item(trace, at.pair(), &options, &self.item_text()?).await?;
+                Ok(self.item_reply(&item))
+            }
+            Verb::Upsert => {
+                let options = self.item_options()?;
+                let item = self.database.upsert_item(trace, at.pair(), &options, &self.item_text()?).await?;
+                Ok(self.item_reply(&item))
+            }
+            Verb::Batch => self.batch(trace, at).await,
+            Verb::List => self.list_items(trace, at).await,
+            Verb::Query => self.query_items(trace, at).await,
+            Verb::PlanQuery => self.plan_query(trace, at),
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    pub(super) async fn item(&self, trace: &mut Trace, at: &ContainerPath, id: &str) -> Result<Reply> {
+        let options = self.item_options()?;
+        let place = (at.database.as_str(), at.container.as_str(), id);
+        let item = match self.verb {
+            Verb::Read => self.database.read_item(trace, place, &options).await?,
+            Verb::Replace => self.database.replace_item(trace, place, &options, &self.item_text()?).await?,
+            Verb::Patch => self.database.patch_item(trace, place, &options, &self.item_text()?).await?,
+            Verb::Delete => self.database.delete_item(trace, place, &options).await?,
+            _ => return Err(method_not_allowed()),
+        };
+        Ok(self.item_reply(&item))
+    }
+
+    pub(super) async fn partition_key_delete(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        if self.verb != Verb::Execute {
+            return Err(method_not_allowed());
+        }
+        self.database.delete_by_partition_key(trace, at.pair(), &self.item_options()?).await?;
+        Ok(Reply::new(StatusCode::OK))
+    }
+
+    pub(super) fn item_options(&self) -> Result<ItemOptions> {
+        self.check_item_headers()?;
+        let headers = &self.parts.headers;
+        Ok(ItemOptions {
+            partition_key: headers::partition_key(headers)?,
+            session: self.session()?,
+            if_match: headers::owned(headers, "if-match"),
+            if_none_match: headers::owned(headers, "if-none-match"),
+            intended_rid: headers::owned(headers, headers::INTENDED_RID),
+            triggers: self.triggers(),
+        })
+    }
+
+    fn session(&self) -> Result<Option<SessionToken>> {
+        self.consistency.session_of(&self.parts.headers)
+    }
+
+    /// The scripts that are to run around a write.
+    fn triggers(&self) -> Option<Triggers> {
+        let named = |name| headers::owned(&self.parts.headers, name);
+        let (pre, post) = (named(headers::PRE_TRIGGER), named(headers::POST_TRIGGER));
+        let any = pre.is_some() || post.is_some();
+        any.then(|| Triggers { pre, post, headers: self.script_headers() })
+    }
+
+    /// Headers that would change the outcome must not be passed over.
+    fn check_item_headers(&self) -> Result<()> {
+        let check = |name, allowed: &[&str]| match self.header(name) {
+            Some(text) if !allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) => {
+                Err(headers::invalid(name, text))
+            }
+            _ => Ok(()),
+        };
+        check(headers::INDEXING_DIRECTIVE, &["Include", "Exclude", "Default"])?;
+        check(headers::PRIORITY_LEVEL, &["High", "Low"])
+    }
+
+    /// The body as JSON text, whichever way it came.
+    fn item_text(&self) -> Result<Bytes> {
+        json_text(&self.body)
+    }
+
+    /// Whether the client wants the item back after a write.
+    fn wants_content(&self) -> bool {
+        match self.header(headers::CONTENT_RESPONSE) {
+            Some(text) => !text.eq_ignore_ascii_case("false"),
+            None => !self.header("prefer").is_some_and(|text| text.eq_ignore_ascii_case("return=minimal")),
+        }
+    }
+
+    fn item_reply(&self, item: &ItemReply) -> Reply {
+        let (status, content) = match item.effect {
+            Effect::Created => (StatusCode::CREATED, self.wants_content()),
+            Effect::Replaced => (StatusCode::OK, self.wants_content()),
+            Effect::Read => (StatusCode::OK, true),
+            Effect::NotModified => (StatusCode::NOT_MODIFIED, false),
+            Effect::Deleted => return Reply::new(StatusCode::NO_CONTENT),
+        };
+        let reply = if content { Reply::json(status, item.document()) } else { Reply::new(status) };
+        reply.with_etag(&item.etag)
+    }
+
+    pub(super) fn scope(&self) -> Result<FeedScope> {
+        let headers = &self.parts.headers;
+        Ok(FeedScope {
+            partition_key: headers::partition_key(headers)?,
+            range_id: headers::range_id(headers)?,
+            window: headers::window(headers)?,
+            gone_ranges: GoneRanges::Refused,
+        })
+    }
+
+    async fn list_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        if let Some(feed) = self.header("a-im") {
+            return self.change_feed(trace, at, feed).await;
+        }
+        let session = self.session()?;
+        let page = self.page()?;
+        let intended = self.header(headers::INTENDED_RID);
+        let scope = self.scope()?;
+        let feed =
+            self.database.read_items(trace, at.pair(), intended, &scope, session.as_ref(), &page).await?;
+        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+        Ok(Reply::rows(&rid, "Documents", &feed.documents, feed.count, feed.continuation.as_deref()))
+    }
+
+    async fn change_feed(&self, trace: &mut Trace, at: &ContainerPath, feed: &str) -> Result<Reply> {
+        let mode = match feed.to_ascii_lowercase().as_str() {
+            "incremental feed" => ChangeMode::LatestVersions,
+            "full-fidelity feed" | "incremental full-fidelity feed" => ChangeMode::AllVersions,
+            _ => return Err(headers::invalid("a-im", feed)),
+        };
+        let start = match self.header("if-none-match") {
+            None => ChangeStart::Beginning,
+            Some("*") => ChangeStart::Now,
+            Some(etag) => {
+                let position = etag.trim_matches('"').parse();
+                ChangeStart::After(position.map_err(|_| headers::invalid("if-none-match", etag))?)
+            }
+        };
+        let modified_since = match self.header("if-modified-since") {
+            None => None,
+            Some(text) => {
+                // One client writes the zone as UTC.
+                let date = text.replace("UTC", "GMT");
+                let seconds = crate::auth::parse_date(date.as_bytes());
+                Some(seconds.ok_or_else(|| headers::invalid("if-modified-since", text))?)
+            }
+        };
+        let request = ChangeRequest {
+            mode,
+            scope: self.scope()?,
+            start,
+            modified_since,
+            session: self.session()?,
+            page: self.page()?,
+            envelope: self.header(headers::CHANGE_FEED_FORMAT).is_some(),
+        };
+        let page = self
+            .database
+            .read_changes(trace, at.pair(), self.header(headers::INTENDED_RID), &request)
+            .await?;
+        if page.count == 0 {
+            return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&page.etag));
+        }
+        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+        Ok(Reply::rows(&rid, "Documents", &page.documents, page.count, None).with_etag(&page.etag))
+    }
+
+    async fn query_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let headers = &self.parts.headers;
+        let token_kb =
+            headers::number(headers, headers::TOKEN_LIMIT)?.and_then(|limit| usize::try_from(limit).ok());
+        let page = self.page()?;
+        let follows = self.cross_partition_queries.follows(self.header("user-agent"));
+        let mut scope = self.scope()?;
+        scope.gone_ranges = match (follows, &page.continuation) {
+            (false, _) => GoneRanges::Refused,
+            (true, None) => GoneRanges::RefusedIfLast,
+            (true, Some(_)) => GoneRanges::Served,
+        };
+        let options = QueryOptions {
+            client_merge: self.cross_partition_queries.client_merge(follows),
+            intended_rid: headers::owned(headers, headers::INTENDED_RID),
+            session: self.session()?,
+            scope,
+            page,
+            cross_partition: headers::flag(headers, headers::ENABLE_CROSS_PARTITION),
+            token_bytes_max: token_kb.map(|limit| limit.saturating_mul(1024)),
+            index_metrics: headers::flag(headers, headers::POPULATE_INDEX_METRICS)
+                || headers::flag(headers, headers::POPULATE_INDEX_METRICS_V2),
+            advice: headers::flag(headers, headers::POPULATE_QUERY_ADVICE),
+            ..QueryOptions::default()
+        };
+        let page = match watched_query(self.database, trace, at, options, self.query()?).await {
+            Err(error) if error.kind == ErrorKind::CrossPartitionQuery => {
+                let plan = self.database.plan_query(trace, at.pair(), &self.query()?, None)?;
+                return Ok(Reply::not_served(&error, &plan, self.activity_id));
+            }
+            page => page?,
+        };
+        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+        let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
+        let mut reply = reply;
+        if headers::flag(headers, headers::POPULATE_QUERY_METRICS) {
+            reply = reply.with("x-ms-documentdb-query-metrics", page.metrics.to_header());
+        }
+        reply = self.with_query_hints(reply, &page);
+        // One range was asked and has answered everything, or several have: the client need not plan.
+        if headers::flag(headers, headers::OPTIMISTIC_DIRECT) {
+            reply = reply.with("x-ms-cosmos-query-requiresdistribution", "false");
+        }
+        if !page.is_sorted {
+            return Ok(reply);
+        }
+        Ok(reply.with(
+            "x-ms-cosmos-query-execution-info",
+            "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}",
+        ))
+    }
+
+    /// Which indexes were used, and advice, where the client asks for them.
+    fn with_query_hints(&self, reply: Reply, page: &QueryPage) -> Reply {
+        let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let reply = match &page.index_metrics {
+            None => reply,
+            Some(metrics) => {
+                let text = metrics.to_json();
+                // The newer header wins where a client sends both.
+                let is_newer = headers::flag(&self.parts.headers, headers::POPULATE_INDEX_METRICS_V2);
+                let coded = if is_newer { escape(&text) } else { STANDARD.encode(text) };
+                reply.with("x-ms-cosmos-index-utilization", coded)
+            }
+        };
+        if page.advice.is_empty() {
+            return reply;
+        }
+        let entry =
+            |(id, function): &(&str, &str)| format!("{{\"Id\":\"{id}\",\"Params\":[\"{function}\"]}}");
+        let entries: Vec<String> = page.advice.iter().map(entry).collect();
+        reply.with("x-ms-cosmos-query-advice", escape(&format!("[{}]", entries.join(","))))
+    }
+
+    /// The query in the body; old clients send its bare text.
+    pub(crate) fn query(&self) -> Result<QueryRequest> {
+        let content_type = self.header("content-type").unwrap_or_default();
+        if content_type.to_ascii_lowercase().starts_with("application/sql") {
+            QueryRequest::from_text(&self.body)
+        } else {
+            QueryRequest::parse(&self.body)
+        }
+    }
+
+    fn plan_query(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let features = self.header(headers::QUERY_FEATURES).unwrap_or_default();
+        let plan = self.database.plan_query(trace, at.pair(), &self.query()?, Some(features))?;
+        Ok(Reply::json(StatusCode::OK, plan.to_json()))
+    }
+
+    /// The operations of a bulk request, each of which stands for itself; none if the request is a transaction.
+    pub(crate) fn bulk_operations(&self) -> Option<Vec<BatchOperation>> {
+        let has_key = headers::partition_key(&self.parts.headers).ok()?.is_some();
+        if self.is_atomic(has_key) {
+            return None;
+        }
+        Some(self.batch_operations().ok()?.into_iter().map(|parsed| parsed.operation).collect())
+    }
+
+    fn batch_operations(&self) -> Result<Vec<ParsedOperation>> {
+        if hybrid_row::is_hybrid_row(&self.body) {
+            parse_rows(&self.body)
+        } else {
+            batch_json::parse(&json_text(&self.body)?)
+        }
+    }
+
+    /// Whether a batch is a transaction. Clients that do not say send the key of a transaction in the header.
+    fn is_atomic(&self, has_key: bool) -> bool {
+        match self.header(headers::BATCH_ATOMIC) {
+            Some(_) => headers::flag(&self.parts.headers, headers::BATCH_ATOMIC),
+            None => has_key,
+        }
+    }
+
+    async fn batch(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let options = self.item_options()?;
+        let is_row = hybrid_row::is_hybrid_row(&self.body);
+        let parsed = self.batch_operations()?;
+        let minimal: Vec<bool> = parsed.iter().map(|operation| operation.minimal).collect();
+        let operations: Vec<BatchOperation> = parsed.into_iter().map(|parsed| parsed.operation).collect();
+        let results = if self.is_atomic(options.partition_key.is_some()) {
+            self.database.execute_batch(trace, at.pair(), &options, &operations).await?
+        } else {
+            let goes_on = self
+                .header(headers::BATCH_CONTINUE)
+                .is_none_or(|_| headers::flag(&self.parts.headers, headers::BATCH_CONTINUE));
+            self.database.execute_bulk(trace, at.pair(), &options, &operations, goes_on).await?
+        };
+        let mut results = results;
+        if self.consistency.level_of(&self.parts.headers)?.reads_cost_double() {
+            for result in &mut results {
+                if matches!(&result.outcome, BatchOutcome::Done(item) if item.effect == Effect::Read) {
+                    trace.add(result.charge);
+                    result.charge += result.charge;
+                }
+            }
+        }
+        let wants_content = self.wants_content();
+        let rows: Vec<WireResult> = results
+            .iter()
+            .zip(&minimal)
+            .map(|(result, minimal)| WireResult::new(result, wants_content && !minimal))
+            .collect();
+        let failed = rows.iter().any(|row| row.status >= 400);
+        let status = if failed { StatusCode::MULTI_STATUS } else { StatusCode::OK };
+        if is_row {
+            let mut reply = Reply::new(status);
+            reply.body = hybrid_row::encode_results(rows.iter().map(WireResult::row)).into();
+            return Ok(reply.with("content-type", "application/octet-stream"));
+        }
+        let mut body = String::with_capacity(256 * rows.len());
+        body.push('[');
+        for (at, row) in rows.iter().enumerate() {
+            if at > 0 {
+                body.push(',');
+            }
+            row.write_json(&mut body);
+        }
+        body.push(']');
+        Ok(Reply::json(status, body))
+    }
+}
+
+/// Runs a query in a task of its own. Evaluating it may keep its thread busy, and whoever serves the connection must
+/// notice meanwhile that the client leaves: then the query is told to end, and pays for what it did.
+async fn watched_query(
+    database: &Arc<Database>,
+    trace: &mut Trace,
+    at: &ContainerPath,
+    mut options: QueryOptions,
+    request: QueryRequest,
+) -> Result<QueryPage> {
+    /// Ends the query when it is dropped.
+    struct Leaving(Cancellation);
+
+    impl Drop for Leaving {
+        fn drop(&mut self) {
+            self.0.cancel();
+        }
+    }
+
+    let leaving = Leaving(Cancellation::default());
+    let cancellation = leaving.0.clone();
+    options.cancellation = Some(cancellation.clone());
+    let (database, at, mut own) = (Arc::clone(database), at.clone(), std::mem::take(trace));
+    let task = orrery_env::task::spawn("query", async move {
+        let outcome = tokio::select! {
+            biased;
+            outcome = database.query_items(&mut own, at.pair(), &options, &request) => Some(outcome),
+            () = cancellation.cancelled() => None,
+        };
+        if cancellation.is_cancelled() {
+            database.settle(&own);
+        }
+        (own, outcome)
+    });
+    let (own, outcome) = match task.await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => return Err(Error::internal(format!("The query was ended: {error}."))),
+    };
+    *trace = own;
+    outcome.unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "The query was given up.")))
+}
+
+fn json_text(body: &Bytes) -> Result<Bytes> {
+    if !binary_json::is_binary(body) {
+        return Ok(body.clone());
+    }
+    let text = binary_json::decode(body, BODY_BYTES_MAX).map_err(|error| match error {
+        binary_json::BinaryJsonError::TooLarge(_) => {
+            Error::new(ErrorKind::TooLarge, "Request size is too large")
+        }
+        error => Error::bad_request(format!(
+            "The input content is invalid because its binary JSON cannot be read: {error}."
+        )),
+    })?;
+    Ok(Bytes::from(text))
+}
+
+fn parse_rows(body: &Bytes) -> Result<Vec<ParsedOperation>> {
+    let rows = hybrid_row::decode_batch(body, BATCH_OPERATIONS_MAX).map_err(|error| {
+        Error::bad_request(format!("The input content is invalid because the batch cannot be read: {error}."))
+    })?;
+    rows.into_iter()
+        .map(|row| {
+            // Passing it over would let an item live on that its writer believes to end.
+            if row.time_to_live_seconds.is_some() {
+                return Err(Error::not_implemented(
+                    "A lifetime beside the item in a batch is not supported. Items may carry 'ttl'.",
+                ));
+            }
+            let partition_key = row.partition_key.map(|text| PartitionKey::parse_header(text.as_bytes()));
+            let resource_body = row.resource_body.map(|bytes| json_text(&body.slice_ref(bytes)));
+            Ok(ParsedOperation {
+                operation: BatchOperation {
+                    kind: match row.operation {
+                        RowOperation::Create => BatchKind::Create,
+                        RowOperation::Upsert => BatchKind::Upsert,
+                        RowOperation::Read => BatchKind::Read,
+                        RowOperation::Replace => BatchKind::Replace,
+                        RowOperation::Delete => BatchKind::Delete,
+                        RowOperation::Patch => BatchKind::Patch,
+                    },
+                    id: row.id.map(str::to_owned),
+                    body: resource_body.transpose()?,
+                    if_match: row.if_match.map(str::to_owned),
+                    if_none_match: row.if_none_match.map(str::to_owned),
+                    partition_key: partition_key.transpose()?,
+                },
+                minimal: row.minimal_return,
+            })
+        })
+        .collect()
+}
+
+/// One operation's result in terms of the wire.
+struct WireResult {
+    status: u16,
+    substatus: u16,
+    etag: Option<String>,
+    body: Option<Bytes>,
+    charge: f64,
+    retry_after_ms: Option<u32>,
+    message: Option<String>,
+}
+
+impl WireResult {
+    fn new(result: &BatchResult, wants_content: bool) -> Self {
+        let mut row = Self {
+            status: 424,
+            substatus: 0,
+            etag: None,
+            body: None,
+            charge: result.charge.as_f64(),
+            retry_after_ms: None,
+            message: None,
+        };
+        match &result.outcome {
+            BatchOutcome::FailedDependency => {}
+            BatchOutcome::Failed(error) => {
+                let wire = wire_status(error.kind);
+                (row.status, row.substatus) = (wire.status, wire.substatus);
+                row.message = Some(error.message.clone());
+                if let ErrorKind::TooManyRequests { retry_after_ms } = error.kind {
+                    row.retry_after_ms = Some(retry_after_ms);
+                }
+            }
+            BatchOutcome::Done(item) => {
+                let (status, content) = match item.effect {
+                    Effect::Created => (201, wants_content),
+                    Effect::Replaced => (200, wants_content),
+                    Effect::Read => (200, true),
+                    Effect::NotModified => (304, false),
+                    Effect::Deleted => (204, false),
+                };
+                row.status = status;
+                if item.effect != Effect::Deleted {
+                    row.etag = Some(item.etag.clone());
+                }
+                row.body = content.then(|| item.document());
+            }
+        }
+        row
+    }
+
+    fn row(&self) -> ResultRow<'_> {
+        ResultRow {
+            status: self.status,
+            substatus: self.substatus,
+            etag: self.etag.as_deref(),
+            resource_body: self.body.as_deref(),
+            retry_after_ms: self.retry_after_ms,
+            request_charge: Some(self.charge),
+        }
+    }
+
+    fn write_json(&self, out: &mut String) {
+        use std::fmt::Write;
+        let mut write = |arguments: std::fmt::Arguments<'_>| {
+            out.write_fmt(arguments).expect("a String accepts every write");
+        };
+        write(format_args!("{{\"statusCode\":{},\"requestCharge\":{}", self.status, self.charge));
+        if self.substatus != 0 {
+            write(format_args!(",\"subStatusCode\":{}", self.substatus));
+        }
+        if let Some(retry_after_ms) = self.retry_after_ms {
+            write(format_args!(",\"retryAfterMilliseconds\":{retry_after_ms}"));
+        }
+        for (name, text) in [("eTag", &self.etag), ("message", &self.message)] {
+            if let Some(text) = text {
+                out.push_str(",\"");
+                out.push_str(name);
+                out.push_str("\":");
+                write_json_string(text, out);
+            }
+        }
+        if let Some(body) = &self.body {
+            out.push_str(",\"resourceBody\":");
+            out.push_str(std::str::from_utf8(body).unwrap_or("null"));
+        }
+        out.push('}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One create of `{"id":"a","pk":"x"}` (the first vector of the batch rows) with a sparse int32 field behind it.
+    fn batch_with(path_token: u8, number: i32) -> Bytes {
+        let mut row = vec![0x81, 0x70, 0x54, 0xE1, 0x7F, 0x43, 0, 0, 0, 0, 2, 0, 0, 0];
+        let item = br#"{"id":"a","pk":"x"}"#;
+        row.push(u8::try_from(item.len()).unwrap());
+        row.extend_from_slice(item);
+        row.extend_from_slice(&[7, path_token]);
+        row.extend_from_slice(&number.to_le_bytes());
+        let mut stream = vec![0x81, 0xF0, 0xD8, 0xFF, 0x7F, 1, 10, 0, 0, 0, 0x81, 0xF1, 0xD8, 0xFF, 0x7F];
+        stream.extend_from_slice(&u32::try_from(row.len()).unwrap().to_le_bytes());
+        stream.extend_from_slice(&crc32fast::hash(&row).to_le_bytes());
+        stream.extend_from_slice(&row);
+        stream.into()
+    }
+
+    #[test]
+    fn a_lifetime_beside_the_item_is_refused() {
+        let refused = parse_rows(&batch_with(11, 60)).err().unwrap();
+        assert_eq!(refused.kind, ErrorKind::NotImplemented, "{refused}");
+    }
+}

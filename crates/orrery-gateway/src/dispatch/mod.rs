@@ -1,0 +1,45 @@
+//! From a request that may pass to the verb of the database that answers it.
+//!
+//! What may live here: reading what a verb needs out of headers and body, and writing its outcome as a reply. Nothing is
+//! decided here that the database decides.
+
+mod items;
+mod resources;
+mod scripts;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use orrery_db::Database;
+
+use crate::consistency::AccountConsistency;
+use crate::headers;
+use crate::operation::Verb;
+use crate::options::CrossPartitionQueries;
+use crate::path::Path;
+use crate::transport::ConnectionInfo;
+
+/// The largest request body: an item, or a whole batch.
+pub(crate) const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// A request whose caller is known and whose body is read.
+pub(crate) struct Call<'a> {
+    pub database: &'a Arc<Database>,
+    pub parts: &'a Parts,
+    pub verb: Verb,
+    pub path: &'a Path,
+    pub body: Bytes,
+    pub connection: ConnectionInfo,
+    pub cross_partition_queries: CrossPartitionQueries,
+    pub activity_id: &'a str,
+    pub consistency: AccountConsistency,
+}
+
+/// Scheme and host as the client named them: HTTP/2 has the host in the URL, HTTP/1.1 in a header.
+pub(crate) fn origin(parts: &Parts, connection: &ConnectionInfo) -> Option<String> {
+    let host = parts.uri.authority().map(http::uri::Authority::as_str);
+    let host = host.or_else(|| headers::non_empty(&parts.headers, "host"))?;
+    let scheme = if connection.tls { "https" } else { "http" };
+    Some(format!("{scheme}://{host}"))
+}

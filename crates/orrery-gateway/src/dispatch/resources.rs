@@ -1,0 +1,388 @@
+//! Requests about everything but items: the account, databases, containers, ranges, offers, users, permissions.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use orrery_db::{MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Trace};
+use orrery_model::offer::{Migration, Throughput};
+use orrery_model::{Error, Result, Value};
+
+use super::Call;
+use super::scripts::SCRIPT_QUOTA;
+use crate::operation::{Verb, method_not_allowed};
+use crate::path::{ContainerPath, Path};
+use crate::reply::Reply;
+use crate::{account, headers};
+
+/// How long a replaced offer waits for its partitions before it is answered as pending. Small containers split in
+/// less, and their clients need not ask again: some do so only every half minute.
+const OFFER_WAIT_MAX: Duration = Duration::from_secs(2);
+
+impl Call<'_> {
+    /// Sends the request to what it names.
+    pub(crate) async fn dispatch(&self, trace: &mut Trace) -> Result<Reply> {
+        match self.path {
+            Path::Account => self.account(),
+            Path::Databases => self.databases(trace).await,
+            Path::Database(id) => self.database(trace, id).await,
+            Path::Containers(database) => self.containers(trace, database).await,
+            Path::Container(at) => self.container(trace, at).await,
+            Path::Items(at) => self.items(trace, at).await,
+            Path::Item(at, id) => self.item(trace, at, id).await,
+            Path::PartitionKeyDelete(at) => self.partition_key_delete(trace, at).await,
+            Path::Ranges(at) => self.ranges(trace, at),
+            Path::Users(database) => self.users(trace, database).await,
+            Path::User(database, user) => self.user(trace, database, user).await,
+            Path::Permissions(database, user) => self.permissions(trace, database, user).await,
+            Path::Permission(database, user, permission) => {
+                self.permission(trace, database, user, permission).await
+            }
+            Path::Offers => self.offers(trace),
+            Path::Offer(rid) => self.offer(trace, rid).await,
+            Path::Conflicts(at) => self.conflicts(trace, at),
+            Path::Conflict(at, _) => self.conflict(at),
+            Path::Scripts(at, kind) => self.scripts(trace, at, *kind).await,
+            Path::Script(at, kind, id) => self.script(trace, at, *kind, id).await,
+            Path::EncryptionKeys(database) => self.encryption_keys(trace, database).await,
+            Path::EncryptionKey(database, key) => self.encryption_key(trace, (database, key)).await,
+            Path::Addresses => Err(Error::not_implemented(
+                "Direct mode is not supported. Please connect in gateway mode: ConnectionMode.Gateway in .NET, gatewayMode() in Java.",
+            )),
+            Path::Malformed | Path::Unknown => Err(method_not_allowed()),
+        }
+    }
+
+    pub(super) fn page(&self) -> Result<PageRequest> {
+        Ok(PageRequest {
+            items_max: headers::number(&self.parts.headers, headers::MAX_ITEM_COUNT)?,
+            continuation: headers::owned(&self.parts.headers, headers::CONTINUATION),
+        })
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        headers::non_empty(&self.parts.headers, name)
+    }
+
+    pub(super) fn if_match(&self) -> Option<&str> {
+        self.header("if-match")
+    }
+
+    fn throughput(&self) -> Result<Option<Throughput>> {
+        Throughput::from_headers(
+            self.header(headers::OFFER_THROUGHPUT),
+            self.header(headers::OFFER_AUTOSCALE),
+        )
+    }
+
+    /// A whole feed or, for a query, the rows it selects from the whole feed.
+    pub(super) fn feed(
+        &self,
+        property: &str,
+        list: impl FnOnce(&PageRequest) -> Result<MetadataPage>,
+    ) -> Result<Reply> {
+        match self.verb {
+            Verb::List => Ok(Reply::feed(property, &list(&self.page()?)?)),
+            Verb::Query => {
+                let everything = PageRequest { items_max: Some(-1), continuation: None };
+                let all = list(&everything)?;
+                let page = self.database.query_metadata(all, &self.query()?, &self.page()?)?;
+                Ok(Reply::feed(property, &page))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn account(&self) -> Result<Reply> {
+        if self.verb != Verb::Read {
+            return Err(method_not_allowed());
+        }
+        let origin = super::origin(self.parts, &self.connection);
+        let origin = origin.ok_or_else(|| Error::bad_request("The request has no Host header."))?;
+        let document = account::document(&format!("{origin}/"), self.consistency);
+        Ok(Reply::json(StatusCode::OK, document.to_json()))
+    }
+
+    async fn databases(&self, trace: &mut Trace) -> Result<Reply> {
+        match self.verb {
+            Verb::Create => {
+                let created = self.database.create_database(trace, &self.body, self.throughput()?).await?;
+                Ok(Reply::metadata(&created))
+            }
+            _ => self.feed("Databases", |page| self.database.list_databases(trace, page)),
+        }
+    }
+
+    async fn database(&self, trace: &mut Trace, id: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => Ok(Reply::metadata(&self.database.read_database(trace, id)?)),
+            Verb::Delete => {
+                self.database.delete_database(trace, id, self.if_match()).await?;
+                Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    async fn containers(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Create => {
+                let throughput = self.throughput()?;
+                let created = self.database.create_container(trace, database, &self.body, throughput).await?;
+                Ok(Reply::metadata(&created))
+            }
+            _ => {
+                self.feed("DocumentCollections", |page| self.database.list_containers(trace, database, page))
+            }
+        }
+    }
+
+    async fn container(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => self.read_container(trace, at).await,
+            Verb::Replace => {
+                let replaced =
+                    self.database.replace_container(trace, at.pair(), &self.body, self.if_match()).await?;
+                Ok(Reply::metadata(&replaced))
+            }
+            Verb::Delete => {
+                self.database.delete_container(trace, at.pair(), self.if_match()).await?;
+                Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    async fn read_container(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let mut container = self.database.read_container(trace, &at.database, &at.container)?;
+        let wants_quota = headers::flag(&self.parts.headers, headers::POPULATE_QUOTA);
+        let wants_statistics = headers::flag(&self.parts.headers, headers::POPULATE_STATISTICS);
+        if !wants_quota && !wants_statistics {
+            return Ok(Reply::metadata(&container));
+        }
+        if wants_statistics && let Some(object) = container.value.as_object_mut() {
+            let view = self.database.container_view(&at.database, &at.container).await?;
+            let statistics = view.partitions.iter().map(statistics_row).collect::<Vec<_>>();
+            object.set("statistics", Value::from(statistics));
+        }
+        let reply = Reply::metadata(&container);
+        if !wants_quota {
+            return Ok(reply);
+        }
+        let usages = self.database.container_usage(&at.database, &at.container).await?;
+        let bytes = kilobytes(usages.iter().map(|(_, usage)| usage.bytes).sum());
+        let items: u64 = usages.iter().map(|(_, usage)| usage.items).sum();
+        let scripts = self.script_usage(at)?;
+        Ok(reply
+            .with("x-ms-resource-quota", format!("documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;{SCRIPT_QUOTA}"))
+            .with("x-ms-resource-usage", format!("documentSize=0;documentsSize={bytes};documentsCount={items};collectionSize={bytes};{scripts}"))
+            // No word of lazy indexing, which no container has: clients' tests look for its absence.
+            .with("x-ms-documentdb-collection-index-transformation-progress", self.index_progress(at)?))
+    }
+
+    fn index_progress(&self, at: &ContainerPath) -> Result<u8> {
+        let catalog = self.database.catalog();
+        Ok(self.database.index_progress(catalog.container(&at.database, &at.container)?))
+    }
+
+    fn ranges(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        if self.verb != Verb::List {
+            return Err(method_not_allowed());
+        }
+        match self.database.list_ranges(trace, at.pair(), self.header("if-none-match"))? {
+            RangesPage::NotModified { etag } => Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&etag)),
+            RangesPage::Changed { etag, owner_rid, ranges } => {
+                let page = MetadataPage { owner_rid, resources: ranges, continuation: None };
+                Ok(Reply::feed("PartitionKeyRanges", &page).with_etag(&etag))
+            }
+        }
+    }
+
+    async fn users(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Create | Verb::Upsert => {
+                let upsert = self.verb == Verb::Upsert;
+                Ok(Reply::metadata(&self.database.create_user(trace, database, &self.body, upsert).await?))
+            }
+            _ => self.feed("Users", |page| self.database.list_users(trace, database, page)),
+        }
+    }
+
+    async fn user(&self, trace: &mut Trace, database: &str, user: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => Ok(Reply::metadata(&self.database.read_user(trace, database, user)?)),
+            Verb::Replace => {
+                let at = (database, user);
+                let replaced = self.database.replace_user(trace, at, &self.body, self.if_match()).await?;
+                Ok(Reply::metadata(&replaced))
+            }
+            Verb::Delete => {
+                self.database.delete_user(trace, (database, user), self.if_match()).await?;
+                Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    async fn encryption_keys(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Create => {
+                let created = self.database.create_encryption_key(trace, database, &self.body).await?;
+                Ok(Reply::metadata(&created))
+            }
+            _ => self.feed("ClientEncryptionKeys", |page| {
+                self.database.list_encryption_keys(trace, database, page)
+            }),
+        }
+    }
+
+    async fn encryption_key(&self, trace: &mut Trace, at: (&str, &str)) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => {
+                let key = self.database.read_encryption_key(trace, at)?;
+                // Clients whose wrapping key was revoked ask in this way whether it has been wrapped anew.
+                if self.header("if-none-match") == Some(&key.etag) {
+                    return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&key.etag));
+                }
+                Ok(Reply::metadata(&key))
+            }
+            Verb::Replace => {
+                let if_match = self.if_match();
+                let replaced = self.database.replace_encryption_key(trace, at, &self.body, if_match).await?;
+                Ok(Reply::metadata(&replaced))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn token_seconds(&self) -> Result<Option<i64>> {
+        headers::number(&self.parts.headers, headers::TOKEN_SECONDS)
+    }
+
+    async fn permissions(&self, trace: &mut Trace, database: &str, user: &str) -> Result<Reply> {
+        let (at, seconds) = ((database, user), self.token_seconds()?);
+        match self.verb {
+            Verb::Create | Verb::Upsert => {
+                let upsert = self.verb == Verb::Upsert;
+                let created = self.database.create_permission(trace, at, &self.body, upsert, seconds).await?;
+                Ok(Reply::metadata(&created))
+            }
+            _ => self.feed("Permissions", |page| self.database.list_permissions(trace, at, page, seconds)),
+        }
+    }
+
+    async fn permission(
+        &self,
+        trace: &mut Trace,
+        database: &str,
+        user: &str,
+        permission: &str,
+    ) -> Result<Reply> {
+        let (at, seconds) = ((database, user, permission), self.token_seconds()?);
+        match self.verb {
+            Verb::Read => Ok(Reply::metadata(&self.database.read_permission(trace, at, seconds)?)),
+            Verb::Replace => {
+                let if_match = self.if_match();
+                let replaced =
+                    self.database.replace_permission(trace, at, &self.body, if_match, seconds).await?;
+                Ok(Reply::metadata(&replaced))
+            }
+            Verb::Delete => {
+                self.database.delete_permission(trace, at, self.if_match()).await?;
+                Ok(Reply::new(StatusCode::NO_CONTENT))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn offers(&self, trace: &mut Trace) -> Result<Reply> {
+        self.feed("Offers", |page| self.database.list_offers(trace, page))
+    }
+
+    async fn offer(&self, trace: &mut Trace, rid: &str) -> Result<Reply> {
+        match self.verb {
+            Verb::Read => Ok(offer_reply(&self.database.read_offer(trace, rid)?)),
+            Verb::Replace => {
+                let to_autoscale = headers::flag(&self.parts.headers, headers::MIGRATE_TO_AUTOSCALE);
+                let to_manual = headers::flag(&self.parts.headers, headers::MIGRATE_TO_MANUAL);
+                let migration = match (to_autoscale, to_manual) {
+                    (true, true) => {
+                        return Err(Error::bad_request(
+                            "An offer cannot be migrated to autoscale and to manual throughput at once.",
+                        ));
+                    }
+                    (true, false) => Some(Migration::ToAutoscale),
+                    (false, true) => Some(Migration::ToManual),
+                    (false, false) => None,
+                };
+                let if_match = self.if_match();
+                let mut offer =
+                    self.database.replace_offer(trace, rid, &self.body, migration, if_match).await?;
+                if offer.pending {
+                    offer = self.database.wait_for_offer(rid, OFFER_WAIT_MAX).await?;
+                }
+                let mut reply = offer_reply(&offer);
+                if offer.pending {
+                    reply.status = StatusCode::ACCEPTED;
+                }
+                Ok(reply)
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    /// Conflicts arise only between regions that both accept writes; here there is one.
+    fn conflicts(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+        let container = self.database.read_container(trace, &at.database, &at.container)?;
+        let owner_rid = container.value.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let sent = &self.parts.headers;
+        let is_scoped = headers::flag(sent, headers::ENABLE_CROSS_PARTITION)
+            || headers::partition_key(sent)?.is_some()
+            || headers::range_id(sent)?.is_some();
+        match self.verb {
+            Verb::Query if !is_scoped => Err(Error::bad_request(
+                "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+            )),
+            Verb::List | Verb::Query => {
+                Ok(Reply::feed("Conflicts", &MetadataPage { owner_rid, ..MetadataPage::default() }))
+            }
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn conflict(&self, at: &ContainerPath) -> Result<Reply> {
+        self.database.catalog().container(&at.database, &at.container)?;
+        match self.verb {
+            Verb::Read | Verb::Delete => Err(Error::new(
+                orrery_model::ErrorKind::NotFound,
+                "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found",
+            )),
+            _ => Err(method_not_allowed()),
+        }
+    }
+}
+
+fn offer_reply(offer: &OfferReply) -> Reply {
+    Reply::metadata(&offer.reply)
+        .with("x-ms-cosmos-min-throughput", offer.minimum)
+        .with("x-ms-offer-replace-pending", if offer.pending { "True" } else { "False" })
+}
+
+/// A partition with its largest keys.
+fn statistics_row(partition: &PartitionView) -> Value {
+    let keys = partition.largest.iter().filter_map(|large| {
+        let mut row = orrery_model::Object::new();
+        row.set("partitionKey", orrery_model::value::parse(large.key.as_bytes()).ok()?);
+        row.set("sizeInKB", Value::from(kilobytes(large.bytes)));
+        Some(Value::from(row))
+    });
+    let mut row = orrery_model::Object::new();
+    row.set("id", Value::from(partition.range_id.to_string()));
+    row.set("sizeInKB", Value::from(kilobytes(partition.bytes)));
+    row.set("documentCount", Value::from(i64::try_from(partition.items).unwrap_or(i64::MAX)));
+    row.set("partitionKeys", Value::from(keys.collect::<Vec<_>>()));
+    row.into()
+}
+
+fn kilobytes(bytes: u64) -> i64 {
+    i64::try_from(bytes.div_ceil(1024)).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,466 @@
+//! Keeps web pages out that the server did not send itself.
+//!
+//! A browser on this machine can reach a loopback port, and so can every page that it shows. Two doors are closed.
+//! *DNS rebinding*: a page at `evil.example` lets its name resolve to loopback, and the browser takes the server for
+//! the page's own. Such requests carry the page's name in `Host`, so a loopback listener answers only to names of
+//! loopback and those it was told. *Cross-origin requests*: the browser sends them, whatever it lets the page see of
+//! the answer. It says so in `Origin` and `Sec-Fetch-Site`, and they are refused unless the page's origin is allowed;
+//! then the answers carry what browsers ask for (CORS).
+//!
+//! Clients that are no browsers send neither header and are never affected by the second part.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::header::{HOST, HeaderName, ORIGIN, VARY};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method};
+
+use crate::auth::AuthFailure;
+
+/// How long a browser may remember what it was allowed, in seconds.
+const PREFLIGHT_SECONDS: &str = "600";
+/// Of a name in a message; longer ones are cut.
+const SHOWN_CHARACTERS_MAX: usize = 100;
+
+/// Under which names the server answers, and to which web pages.
+#[derive(Clone, Debug, Default)]
+pub struct HostPolicy {
+    /// Whether names of loopback and those in `hosts` are the only ones.
+    is_limited: bool,
+    hosts: Vec<HostPattern>,
+    origins: Vec<String>,
+}
+
+/// A name that is no host, or an origin that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidHost(String);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HostPattern {
+    name: NamePattern,
+    /// None = any.
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NamePattern {
+    Any,
+    Exactly(String),
+    /// `*.example.com`: what ends with it, the dot included.
+    Below(String),
+}
+
+impl HostPolicy {
+    /// On loopback only names of loopback and the given ones are answered. Elsewhere every name is, unless some are
+    /// given: then those and the names of loopback.
+    pub fn new(listens_on: IpAddr, hosts: &[String], origins: &[String]) -> Result<Self, InvalidHost> {
+        let hosts = hosts.iter().map(|text| HostPattern::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let origins = origins.iter().map(|text| parse_origin(text)).collect::<Result<Vec<_>, _>>()?;
+        let is_loopback = listens_on.to_canonical().is_loopback();
+        Ok(Self { is_limited: is_loopback || !hosts.is_empty(), hosts, origins })
+    }
+
+    /// Refuses requests under a foreign name, and those of foreign web pages.
+    pub(crate) fn check(&self, parts: &Parts) -> Result<(), AuthFailure> {
+        if self.is_limited {
+            let in_url = parts.uri.authority().map(Authority::as_str);
+            let in_headers = parts.headers.get_all(HOST).into_iter();
+            let named = in_url.map(str::as_bytes).into_iter().chain(in_headers.map(HeaderValue::as_bytes));
+            for host in named {
+                if !self.accepts_host(host) {
+                    return Err(AuthFailure::HostNotAllowed { host: shown(host) });
+                }
+            }
+        }
+        let foreign = |origin: &[u8]| Err(AuthFailure::OriginNotAllowed { origin: shown(origin) });
+        match parts.headers.get(ORIGIN) {
+            Some(origin) if is_own_origin(origin, parts) || self.allows_origin(origin) => Ok(()),
+            Some(origin) => foreign(origin.as_bytes()),
+            None => match parts.headers.get(FETCH_SITE).map(HeaderValue::as_bytes) {
+                // Older browsers, and whatever is no browser; typed by the user; sent by a page of ours.
+                None | Some(b"none" | b"same-origin") => Ok(()),
+                Some(_) if is_visit(parts) => Ok(()),
+                Some(_) => foreign(b"another site"),
+            },
+        }
+    }
+
+    /// Whether a browser asks if a page of an allowed origin may send its request.
+    pub(crate) fn is_preflight(&self, parts: &Parts) -> bool {
+        let allows = |origin| self.allows_origin(origin);
+        parts.method == Method::OPTIONS
+            && parts.headers.contains_key(REQUEST_METHOD)
+            && parts.headers.get(ORIGIN).is_some_and(allows)
+    }
+
+    /// Tells it that the page may.
+    pub(crate) fn answer_preflight(&self, asked: &HeaderMap, answered: &mut HeaderMap) {
+        let echoes = [
+            (REQUEST_METHOD, "access-control-allow-methods"),
+            (REQUEST_HEADERS, "access-control-allow-headers"),
+        ];
+        for (wanted, allowed) in echoes {
+            if let Some(value) = asked.get(wanted) {
+                answered.insert(allowed, value.clone());
+            }
+        }
+        answered.insert("access-control-max-age", HeaderValue::from_static(PREFLIGHT_SECONDS));
+        self.mark(asked, answered);
+    }
+
+    /// Lets a page of an allowed origin see the answer to its request.
+    pub(crate) fn mark(&self, asked: &HeaderMap, answered: &mut HeaderMap) {
+        if self.origins.is_empty() {
+            return;
+        }
+        answered.insert(VARY, HeaderValue::from_static("origin"));
+        let Some(origin) = asked.get(ORIGIN).filter(|origin| self.allows_origin(origin)) else { return };
+        let names: Vec<&str> = answered.keys().map(HeaderName::as_str).collect();
+        let exposed = HeaderValue::from_str(&names.join(", "));
+        answered.insert("access-control-allow-origin", origin.clone());
+        if let Ok(exposed) = exposed {
+            answered.insert("access-control-expose-headers", exposed);
+        }
+    }
+
+    fn accepts_host(&self, host: &[u8]) -> bool {
+        let Some((name, port)) = std::str::from_utf8(host).ok().and_then(split_host) else { return false };
+        is_loopback_name(&name) || self.hosts.iter().any(|pattern| pattern.covers(&name, port))
+    }
+
+    fn allows_origin(&self, origin: &HeaderValue) -> bool {
+        let origin = origin.to_str().ok().and_then(|text| parse_origin(text).ok());
+        origin.is_some_and(|origin| self.origins.contains(&origin))
+    }
+}
+
+const FETCH_SITE: &str = "sec-fetch-site";
+const REQUEST_METHOD: &str = "access-control-request-method";
+const REQUEST_HEADERS: &str = "access-control-request-headers";
+
+/// Following a link to a page of ours: nobody else sees what comes back, and nothing is changed by it.
+fn is_visit(parts: &Parts) -> bool {
+    let is = |name: &str, value: &[u8]| parts.headers.get(name).is_some_and(|sent| sent.as_bytes() == value);
+    parts.method == Method::GET
+        && parts.uri.path().starts_with("/_explorer")
+        && is("sec-fetch-mode", b"navigate")
+        && is("sec-fetch-dest", b"document")
+}
+
+/// Whether the origin is the server under the name that the request uses. The scheme is not compared: a proxy may have
+/// taken TLS off.
+fn is_own_origin(origin: &HeaderValue, parts: &Parts) -> bool {
+    let Some((scheme, page)) = origin.to_str().ok().and_then(|text| text.split_once("://")) else {
+        return false;
+    };
+    let host = parts.uri.authority().map(Authority::as_str);
+    let host = host.or_else(|| parts.headers.get(HOST)?.to_str().ok());
+    let default = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
+    let with_port = |text: &str| split_host(text).map(|(name, port)| (name, port.unwrap_or(default)));
+    with_port(page).is_some_and(|page| host.and_then(with_port) == Some(page))
+}
+
+/// A host without its port, in lower case and without a final dot.
+fn split_host(text: &str) -> Option<(String, Option<u16>)> {
+    let authority: Authority = text.parse().ok()?;
+    if authority.as_str().contains('@') {
+        return None;
+    }
+    let name = authority.host();
+    let rest = authority.as_str().strip_prefix(name)?;
+    let port = match rest.strip_prefix(':') {
+        None | Some("") => None,
+        Some(port) => Some(port.parse().ok()?),
+    };
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    (!name.is_empty()).then_some((name, port))
+}
+
+fn is_loopback_name(name: &str) -> bool {
+    if name == "localhost" || name.ends_with(".localhost") {
+        return true;
+    }
+    if let Some(address) = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        return address.parse::<Ipv6Addr>().is_ok_and(|address| address.to_canonical().is_loopback());
+    }
+    name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl HostPattern {
+    fn parse(text: &str) -> Result<Self, InvalidHost> {
+        let invalid = || {
+            InvalidHost(format!(
+                "\"{text}\" is not a host name: give a name or address like db.example.com, *.example.com or \
+                 db.example.com:8081, or * for any"
+            ))
+        };
+        let text = text.trim();
+        if text == "*" {
+            return Ok(Self { name: NamePattern::Any, port: None });
+        }
+        let (below, rest) = text.strip_prefix('*').map_or((false, text), |rest| (true, rest));
+        // An IPv6 address may come without its brackets.
+        let bracketed = rest.parse::<Ipv6Addr>().map(|address| format!("[{address}]"));
+        let rest = bracketed.as_deref().unwrap_or(rest);
+        let named = if below { rest.strip_prefix('.').ok_or_else(invalid)? } else { rest };
+        let (name, port) = split_host(named).ok_or_else(invalid)?;
+        let is_legal = |name: &str| {
+            let name = name.trim_start_matches('[').trim_end_matches(']');
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte))
+        };
+        if !is_legal(&name) {
+            return Err(invalid());
+        }
+        let name = if below { NamePattern::Below(format!(".{name}")) } else { NamePattern::Exactly(name) };
+        Ok(Self { name, port })
+    }
+
+    fn covers(&self, name: &str, port: Option<u16>) -> bool {
+        let is_named = match &self.name {
+            NamePattern::Any => true,
+            NamePattern::Exactly(own) => own == name,
+            NamePattern::Below(end) => name.len() > end.len() && name.ends_with(end.as_str()),
+        };
+        is_named && self.port.is_none_or(|own| port == Some(own))
+    }
+}
+
+/// An origin as browsers send it: scheme, host and a port unless it is the scheme's own.
+fn parse_origin(text: &str) -> Result<String, InvalidHost> {
+    let invalid =
+        || InvalidHost(format!("\"{text}\" is not an origin: give one like https://app.example.com:3000"));
+    let (scheme, rest) = text.trim().trim_end_matches('/').split_once("://").ok_or_else(invalid)?;
+    let scheme = scheme.to_ascii_lowercase();
+    let (name, port) = split_host(rest).ok_or_else(invalid)?;
+    let default = match scheme.as_str() {
+        "https" => 443,
+        "http" => 80,
+        _ => return Err(invalid()),
+    };
+    Ok(match port.filter(|port| *port != default) {
+        Some(port) => format!("{scheme}://{name}:{port}"),
+        None => format!("{scheme}://{name}"),
+    })
+}
+
+/// What a client sent, fit for a message.
+fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.chars().filter(|letter| !letter.is_control()).take(SHOWN_CHARACTERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const EVERYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+    fn policy(address: IpAddr, hosts: &[&str], origins: &[&str]) -> HostPolicy {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        HostPolicy::new(address, &owned(hosts), &owned(origins)).unwrap()
+    }
+
+    fn request(method: &str, url: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = http::Request::builder().method(method).uri(url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn accepts(policy: &HostPolicy, host: &str) -> bool {
+        let by_header = policy.check(&request("GET", "/", &[("host", host)])).is_ok();
+        // HTTP/2 has it in the URL.
+        if let Ok(parts) = http::Uri::builder().scheme("https").authority(host).path_and_query("/").build() {
+            let mut h2 = request("GET", "/", &[]);
+            h2.uri = parts;
+            assert_eq!(policy.check(&h2).is_ok(), by_header, "{host}");
+        }
+        by_header
+    }
+
+    #[test]
+    fn loopback_listeners_answer_to_loopback_names() {
+        let policy = policy(LOOPBACK, &[], &[]);
+        for host in [
+            "localhost",
+            "localhost:8081",
+            "LOCALHOST:1",
+            "localhost.",
+            "orders.localhost:8081",
+            "127.0.0.1",
+            "127.0.0.1:8081",
+            "127.9.9.9:80",
+            "[::1]",
+            "[::1]:8081",
+            "[::ffff:127.0.0.1]:8081",
+        ] {
+            assert!(accepts(&policy, host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8081",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "notlocalhost",
+            "xlocalhost:8081",
+            "128.0.0.1",
+            "0.0.0.0:8081",
+            "[::]",
+            "[::2]:8081",
+            "host.docker.internal:8081",
+            "localhost@evil.example",
+            "evil.example@localhost",
+            "127.1",
+            "2130706433",
+            "localhost:99999",
+            "",
+            " ",
+        ] {
+            assert!(!accepts(&policy, host), "{host}");
+        }
+        // Whoever names no host is no browser.
+        assert!(policy.check(&request("GET", "/", &[])).is_ok());
+        // Every name that is sent counts.
+        let two = request("GET", "/", &[("host", "localhost"), ("host", "evil.example")]);
+        assert!(policy.check(&two).is_err());
+        let both = request("GET", "http://localhost/", &[("host", "evil.example")]);
+        assert!(policy.check(&both).is_err());
+        let refused = policy.check(&request("GET", "/", &[("host", "host.docker.internal:8081")]));
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("--allowed-hosts") && message.contains("host.docker.internal"), "{message}");
+    }
+
+    #[test]
+    fn more_hosts_can_be_allowed() {
+        let policy_of = |hosts: &[&str]| policy(LOOPBACK, hosts, &[]);
+        let named =
+            policy_of(&["host.docker.internal", "Db.example.com:8081", "*.test", "10.0.0.7", "fe80::1"]);
+        for (host, expected) in [
+            ("host.docker.internal:8081", true),
+            ("HOST.docker.internal", true),
+            ("db.example.com:8081", true),
+            ("db.example.com", false),
+            ("db.example.com:8082", false),
+            ("x.test", true),
+            ("x.y.test:1", true),
+            ("test", false),
+            (".test", false),
+            ("xtest", false),
+            ("10.0.0.7:8081", true),
+            ("[fe80::1]:8081", true),
+            ("localhost", true),
+            ("evil.example", false),
+        ] {
+            assert_eq!(accepts(&named, host), expected, "{host}");
+        }
+        assert!(accepts(&policy_of(&["*"]), "evil.example"));
+        for bad in ["", "a b", "*x", "*.", "http://x", "x/y", "x:y", "a@b", "a,b"] {
+            assert!(HostPolicy::new(LOOPBACK, &[bad.to_owned()], &[]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn other_listeners_answer_to_every_name_unless_some_are_given() {
+        let open = policy(EVERYWHERE, &[], &[]);
+        assert!(accepts(&open, "db.example.com") && accepts(&open, "10.1.2.3:8081"));
+        let limited = policy(EVERYWHERE, &["db.example.com"], &[]);
+        assert!(accepts(&limited, "db.example.com") && accepts(&limited, "localhost:8081"));
+        assert!(!accepts(&limited, "evil.example"));
+        let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
+        assert!(!accepts(&policy(mapped, &[], &[]), "evil.example"));
+    }
+
+    #[test]
+    fn only_pages_of_the_server_itself_may_ask() {
+        let closed = policy(LOOPBACK, &[], &[]);
+        let check = |headers: &[(&str, &str)]| {
+            let mut all = vec![("host", "localhost:8081")];
+            all.extend(headers);
+            closed.check(&request("GET", "/dbs", &all)).is_ok()
+        };
+        for (headers, expected) in [
+            (&[][..], true),
+            (&[("origin", "http://localhost:8081")], true),
+            (&[("origin", "https://localhost:8081")], true),
+            (&[("origin", "https://LOCALHOST:8081"), ("sec-fetch-site", "same-origin")], true),
+            (&[("origin", "http://localhost:3000")], false),
+            (&[("origin", "http://localhost")], false),
+            (&[("origin", "http://127.0.0.1:8081")], false),
+            (&[("origin", "https://evil.example")], false),
+            (&[("origin", "null")], false),
+            (&[("origin", "")], false),
+            (&[("sec-fetch-site", "none")], true),
+            (&[("sec-fetch-site", "same-origin")], true),
+            (&[("sec-fetch-site", "same-site")], false),
+            (&[("sec-fetch-site", "cross-site")], false),
+            (&[("sec-fetch-site", "whatever")], false),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "navigate"),
+                    ("sec-fetch-dest", "document"),
+                ],
+                false,
+            ),
+        ] {
+            assert_eq!(check(headers), expected, "{headers:?}");
+        }
+        // Links to the page work; frames and forms do not.
+        let visit = |method: &str, dest: &str| {
+            let headers = [
+                ("host", "localhost:8081"),
+                ("sec-fetch-site", "cross-site"),
+                ("sec-fetch-mode", "navigate"),
+                ("sec-fetch-dest", dest),
+            ];
+            closed.check(&request(method, "/_explorer/", &headers)).is_ok()
+        };
+        assert!(visit("GET", "document"));
+        assert!(!visit("GET", "iframe") && !visit("POST", "document"));
+        // HTTP/2, and a port that browsers leave out.
+        let mut own = request("GET", "https://db.example.com/", &[("origin", "https://db.example.com")]);
+        let open = policy(EVERYWHERE, &[], &[]);
+        assert!(open.check(&own).is_ok());
+        own.headers.insert(ORIGIN, HeaderValue::from_static("https://db.example.com:8443"));
+        assert!(open.check(&own).is_err());
+    }
+
+    #[test]
+    fn allowed_origins_get_what_browsers_ask_for() {
+        let policy = policy(LOOPBACK, &[], &["https://App.example.com:443/", "http://localhost:3000"]);
+        let ask = |origin: &str| {
+            let headers = [
+                ("host", "localhost:8081"),
+                ("origin", origin),
+                ("sec-fetch-site", "cross-site"),
+                ("access-control-request-method", "PUT"),
+                ("access-control-request-headers", "authorization, x-ms-date"),
+            ];
+            request("OPTIONS", "/dbs", &headers)
+        };
+        for origin in ["https://app.example.com", "http://localhost:3000"] {
+            let asked = ask(origin);
+            assert!(policy.check(&asked).is_ok(), "{origin}");
+            assert!(policy.is_preflight(&asked), "{origin}");
+            let mut answered = HeaderMap::new();
+            policy.answer_preflight(&asked.headers, &mut answered);
+            assert_eq!(answered["access-control-allow-origin"], origin);
+            assert_eq!(answered["access-control-allow-methods"], "PUT");
+            assert_eq!(answered["access-control-allow-headers"], "authorization, x-ms-date");
+        }
+        for origin in
+            ["http://app.example.com", "https://app.example.com:3000", "http://localhost:3001", "null"]
+        {
+            let asked = ask(origin);
+            assert!(policy.check(&asked).is_err(), "{origin}");
+            assert!(!policy.is_preflight(&asked), "{origin}");
+        }
+        for bad in ["", "*", "null", "app.example.com", "ftp://x", "https://"] {
+            assert!(HostPolicy::new(LOOPBACK, &[], &[bad.to_owned()]).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the gateway needs besides the database.
+
+use std::sync::Arc;
+
+use orrery_db::{ClientMerge, Database, MovableClock, SystemEnv};
+use orrery_env::Env;
+
+use crate::auth::{AccountKeys, AuthOptions};
+use crate::consistency::AccountConsistency;
+use crate::hosts::HostPolicy;
+use crate::memory::MemoryBudget;
+use crate::metrics::Metrics;
+
+/// What the gateway needs besides the database.
+pub struct GatewayOptions {
+    pub keys: AccountKeys,
+    pub auth: AuthOptions,
+    pub metrics: Arc<Metrics>,
+    /// The server's certificate, for download.
+    pub certificate_pem: Option<String>,
+    /// What the account promises its readers.
+    pub consistency: AccountConsistency,
+    /// A clock that operators may move; only for tests.
+    pub clock: Option<Arc<MovableClock>>,
+    pub cross_partition_queries: CrossPartitionQueries,
+    /// Under which names the server answers, and to which web pages.
+    pub hosts: HostPolicy,
+    /// What all requests may use of the memory together.
+    pub memory: MemoryBudget,
+}
+
+/// Who merges the rows of queries over several keys that are sorted, grouped, counted or cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrossPartitionQueries {
+    /// The server, for everybody.
+    Merge,
+    /// The server; but clients that are known to ask for a plan are told to, where their merge is sure to be right.
+    #[default]
+    Auto,
+    /// The client, always, as with the service.
+    Plan,
+}
+
+impl CrossPartitionQueries {
+    /// Whether a client is known to plan and merge when it is told to, and to need no more than that. The Python
+    /// client is: its tests expect it to have asked for the ranges by then.
+    pub(crate) fn follows(self, user_agent: Option<&str>) -> bool {
+        self == Self::Auto && user_agent.is_some_and(|agent| agent.starts_with("azsdk-python-cosmos"))
+    }
+
+    pub(crate) fn client_merge(self, follows: bool) -> ClientMerge {
+        match self {
+            Self::Plan => ClientMerge::Always,
+            Self::Auto if follows => ClientMerge::WhereSure,
+            Self::Auto | Self::Merge => ClientMerge::Never,
+        }
+    }
+}
+
+impl GatewayOptions {
+    /// The time that dates of signatures are compared with: clients do not follow a clock that was moved.
+    pub(crate) fn signing_seconds(&self, database: &Database) -> i64 {
+        if self.clock.is_some() { SystemEnv.now_seconds() } else { database.env().now_seconds() }
+    }
+}

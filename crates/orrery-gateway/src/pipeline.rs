@@ -1,0 +1,300 @@
+//! One request, end to end, as a list of named steps.
+//!
+//! 1. Web pages that may not ask are refused (`hosts`); our own surface goes to `admin`.
+//! 2. What is asked is decided once, from method, path and headers (`operation`).
+//! 3. Who asks is authenticated, and whether they may is looked up (`auth`, `rights`). A refusal costs nothing further.
+//! 4. The body is read, within the budget of memory that all requests share (`memory`).
+//! 5. A fault that an operator has injected may strike (`faults`).
+//! 6. The database does it (`dispatch`), and the request is noted if its container's workload is recorded (`recorder`).
+//! 7. The charge is settled, the request is counted, and the answer gets the headers that every answer has (`reply`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use orrery_db::{Database, Trace};
+use orrery_env::monotonic;
+use orrery_model::{Error, ErrorKind};
+
+use crate::consistency::ConsistencyLevel;
+use crate::dispatch::{BODY_BYTES_MAX, Call, origin};
+use crate::faults::{FAULT_HEADER, Faults, Struck};
+use crate::operation::Verb;
+use crate::options::GatewayOptions;
+use crate::path::Path;
+use crate::refusal::Refusal;
+use crate::reply::{Common, Reply};
+use crate::transport::{BodyError, ConnectionInfo, Handler, HangUp, discard_body, read_body};
+use crate::{admin, headers, memory, recorder, rights};
+
+/// A client must have sent its body within this time.
+const BODY_TIME_MAX: Duration = Duration::from_mins(1);
+
+/// The version of the protocol that a client speaks which names none.
+const DEFAULT_VERSION: &str = "2018-12-31";
+
+/// Answers requests.
+pub struct Gateway {
+    database: Arc<Database>,
+    options: GatewayOptions,
+    faults: Faults,
+}
+
+/// A request on its way, and what its answer needs whether it succeeds or fails.
+struct Exchange {
+    parts: Parts,
+    connection: ConnectionInfo,
+    path: Path,
+    activity_id: String,
+    started: Instant,
+    /// Once it is decided.
+    verb: Option<Verb>,
+    trace: Trace,
+    /// The injected fault that has hit the request.
+    struck: Option<Struck>,
+}
+
+impl Gateway {
+    pub fn new(database: Arc<Database>, options: GatewayOptions) -> Self {
+        Self { database, options, faults: Faults::default() }
+    }
+
+    /// Answers one request, unless a web page sent it that may not.
+    async fn answer<F>(&self, parts: Parts, connection: ConnectionInfo, body: F) -> Response<Full<Bytes>>
+    where
+        F: AsyncFnOnce() -> Result<Bytes, BodyError>,
+    {
+        let hosts = &self.options.hosts;
+        if let Err(failure) = hosts.check(&parts) {
+            tracing::warn!(%failure, "a request was refused");
+            let activity_id = self.database.env().guid();
+            return self.answer_page(&parts, &activity_id, Reply::auth_failure(&failure, &activity_id));
+        }
+        if hosts.is_preflight(&parts) {
+            let activity_id = self.database.env().guid();
+            let mut response = self.answer_page(&parts, &activity_id, Reply::new(StatusCode::NO_CONTENT));
+            hosts.answer_preflight(&parts.headers, response.headers_mut());
+            return response;
+        }
+        if !parts.headers.contains_key(http::header::ORIGIN) {
+            return self.answer_accepted(parts, connection, body).await;
+        }
+        let asked = parts.headers.clone();
+        let mut response = self.answer_accepted(parts, connection, body).await;
+        hosts.mark(&asked, response.headers_mut());
+        response
+    }
+
+    /// An answer that needs neither the database nor the caller's rights.
+    fn answer_page(&self, parts: &Parts, activity_id: &str, mut reply: Reply) -> Response<Full<Bytes>> {
+        if parts.method == Method::HEAD {
+            reply.body = Bytes::new();
+        }
+        let path = Path::of(&parts.uri);
+        let (trace, elapsed) = (Trace::default(), Duration::ZERO);
+        let version = headers::text(&parts.headers, headers::VERSION).unwrap_or(DEFAULT_VERSION);
+        self.options.metrics.request(path.kind(), "unknown", reply.status.as_u16(), elapsed, trace.charge);
+        reply.finish(&Common { activity_id, version, trace: &trace, path: &path, elapsed })
+    }
+
+    /// `body` gives the request's bytes when they are wanted.
+    async fn answer_accepted<F>(
+        &self,
+        parts: Parts,
+        connection: ConnectionInfo,
+        body: F,
+    ) -> Response<Full<Bytes>>
+    where
+        F: AsyncFnOnce() -> Result<Bytes, BodyError>,
+    {
+        if admin::is_ours(parts.uri.path()) {
+            return admin::answer(&parts, &connection, &self.database, &self.options, &self.faults, body)
+                .await;
+        }
+        let mut exchange = self.begin(parts, connection);
+        let outcome = self.run(&mut exchange, body).await;
+        let reply = self.reply(&exchange, outcome);
+        self.finish(exchange, reply)
+    }
+
+    fn begin(&self, parts: Parts, connection: ConnectionInfo) -> Exchange {
+        let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
+        Exchange {
+            started: monotonic::now(),
+            path: Path::of(&parts.uri),
+            activity_id: activity_id.unwrap_or_else(|| self.database.env().guid()),
+            verb: None,
+            trace: Trace::for_request(headers::priority(&parts.headers), None),
+            struck: None,
+            parts,
+            connection,
+        }
+    }
+
+    /// The steps that may refuse, fail or succeed.
+    async fn run<F>(&self, exchange: &mut Exchange, body: F) -> Result<Reply, Refusal>
+    where
+        F: AsyncFnOnce() -> Result<Bytes, BodyError>,
+    {
+        let verb = Verb::decide(&exchange.parts.method, &exchange.path, &exchange.parts.headers)?;
+        exchange.verb = Some(verb);
+        rights::authorize(&self.database, &self.options, &exchange.parts, verb, &exchange.path).await?;
+        exchange.trace.bucket = headers::throughput_bucket(&exchange.parts.headers)?;
+        if exchange.path.is_metadata() {
+            self.database.admit_metadata(&mut exchange.trace)?;
+        }
+        let body = body().await.map_err(body_failure)?;
+        let working = self.options.memory.hold_work(verb, body.len()).await?;
+        let instead = self.strike(exchange, verb).await;
+        let after_work = exchange.struck.as_ref().is_some_and(|struck| struck.after_work);
+        if !after_work && let Some(reply) = instead {
+            return Ok(reply);
+        }
+        let reply = self.dispatch(exchange, verb, body).await?;
+        drop(working);
+        // What was done stays done; only the answer is lost.
+        Ok(instead.unwrap_or(reply))
+    }
+
+    /// Lets an injected fault hit the request; answers what the client gets instead of the true answer.
+    async fn strike(&self, exchange: &mut Exchange, verb: Verb) -> Option<Reply> {
+        let struck = self.faults.strike(&self.database, verb, &exchange.path, &exchange.parts.headers)?;
+        if let Some(latency) = struck.latency {
+            tokio::time::sleep(latency).await;
+        }
+        let instead = struck.reply(&exchange.activity_id, exchange.parts.uri.path());
+        exchange.struck = Some(struck);
+        instead
+    }
+
+    /// Has the database do it, and notes it where that is wanted.
+    async fn dispatch(&self, exchange: &mut Exchange, verb: Verb, body: Bytes) -> Result<Reply, Error> {
+        let Exchange { parts, path, trace, .. } = exchange;
+        let consistency = self.options.consistency;
+        let call = Call {
+            database: &self.database,
+            parts,
+            verb,
+            path,
+            body,
+            connection: exchange.connection,
+            cross_partition_queries: self.options.cross_partition_queries,
+            activity_id: &exchange.activity_id,
+            consistency,
+        };
+        let noted = recorder::shape(&call);
+        let reply = call.dispatch(trace).await;
+        let reads_items =
+            !verb.writes() && verb != Verb::PlanQuery && matches!(path, Path::Items(_) | Path::Item(..));
+        let level = consistency.level_of(&parts.headers);
+        if reads_items && level.is_ok_and(ConsistencyLevel::reads_cost_double) {
+            trace.add(trace.charge);
+        }
+        if let Some(noted) = noted {
+            recorder::note(noted, &self.database, trace, &reply);
+        }
+        reply
+    }
+
+    /// The outcome as the client sees it.
+    #[expect(clippy::unused_self, reason = "a step like the others")]
+    fn reply(&self, exchange: &Exchange, outcome: Result<Reply, Refusal>) -> Reply {
+        let (activity_id, path) = (exchange.activity_id.as_str(), exchange.parts.uri.path());
+        match outcome {
+            Ok(reply) => reply,
+            Err(Refusal::Auth(failure)) => Reply::auth_failure(&failure, activity_id),
+            Err(Refusal::Error(error)) => {
+                if error.kind == ErrorKind::Internal {
+                    tracing::error!(activity_id, %error, "internal error (this is a bug)");
+                }
+                Reply::error(&error, activity_id, path)
+            }
+        }
+    }
+
+    /// Settles the charge, counts the request, and adds what every answer has.
+    fn finish(&self, exchange: Exchange, mut reply: Reply) -> Response<Full<Bytes>> {
+        let Exchange { parts, connection, path, activity_id, started, verb, trace, struck } = exchange;
+        if let Some(struck) = &struck {
+            reply = reply.with(FAULT_HEADER, &struck.id);
+        }
+        if parts.method == Method::HEAD {
+            reply.body = Bytes::new();
+        }
+        self.database.settle(&trace);
+        let (status, elapsed) = (reply.status.as_u16(), monotonic::elapsed(started));
+        let operation = verb.map_or("unknown", Verb::name);
+        self.options.metrics.request(path.kind(), operation, status, elapsed, trace.charge);
+        tracing::debug!(activity_id, operation, resource = path.kind(), status, charge = %trace.charge, "answered");
+        // Absolute, with the address that the client used.
+        if let Some(origin) = origin(&parts, &connection).filter(|_| parts.uri.path().is_ascii()) {
+            reply = reply.with("content-location", format_args!("{origin}{}", parts.uri.path()));
+        }
+        let version = headers::text(&parts.headers, headers::VERSION).unwrap_or(DEFAULT_VERSION);
+        let mut response =
+            reply.finish(&Common { activity_id: &activity_id, version, trace: &trace, path: &path, elapsed });
+        if struck.is_some_and(|struck| struck.drops_connection) {
+            response.extensions_mut().insert(HangUp);
+        }
+        response
+    }
+}
+
+impl Handler for Gateway {
+    async fn handle(&self, request: Request<Incoming>, connection: ConnectionInfo) -> Response<Full<Bytes>> {
+        let (parts, incoming) = request.into_parts();
+        let announced = announced_bytes(&parts);
+        // Held until the request is answered.
+        let mut held = None;
+        let body = async || {
+            let Ok(part) = self.options.memory.hold_body(announced).await else {
+                discard_body(incoming, BODY_TIME_MAX).await;
+                return Err(BodyError::NoMemory);
+            };
+            held = Some(part);
+            read_body(incoming, BODY_BYTES_MAX, BODY_TIME_MAX).await
+        };
+        self.answer(parts, connection, body).await
+    }
+
+    /// With an activity id, like every other answer.
+    fn after_panic(&self) -> Response<Full<Bytes>> {
+        let activity_id = self.database.env().guid();
+        tracing::error!(activity_id, "answered after a panic");
+        let error = Error::internal("The request failed because of an internal error.");
+        let reply = Reply::error(&error, &activity_id, "");
+        let (trace, path) = (Trace::default(), Path::Unknown);
+        let common = Common {
+            activity_id: &activity_id,
+            version: DEFAULT_VERSION,
+            trace: &trace,
+            path: &path,
+            elapsed: Duration::ZERO,
+        };
+        reply.finish(&common)
+    }
+}
+
+/// The length of a body as far as it is known before it is read.
+fn announced_bytes(parts: &Parts) -> u64 {
+    let length = headers::text(&parts.headers, "content-length").and_then(|text| text.parse::<u64>().ok());
+    let may_have_body =
+        parts.method != Method::GET && parts.method != Method::HEAD && parts.method != Method::DELETE;
+    let unknown = if may_have_body { BODY_BYTES_MAX as u64 } else { 0 };
+    length.map_or(unknown, |length| length.min(BODY_BYTES_MAX as u64))
+}
+
+fn body_failure(failure: BodyError) -> Error {
+    match failure {
+        BodyError::TooLarge => Error::new(ErrorKind::TooLarge, "Request size is too large"),
+        BodyError::NoMemory => memory::no_memory(),
+        BodyError::TimedOut => Error::new(ErrorKind::Timeout, "The request body did not arrive in time."),
+        BodyError::Broken(detail) => {
+            Error::bad_request(format!("The request body could not be read: {detail}."))
+        }
+    }
+}

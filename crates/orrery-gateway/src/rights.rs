@@ -1,0 +1,93 @@
+//! Who asks, and whether they may: what each kind of credential allows.
+
+use http::request::Parts;
+use orrery_db::{Access, Database, ScriptKind, Wish};
+
+use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
+use crate::headers;
+use crate::operation::Verb;
+use crate::options::GatewayOptions;
+use crate::path::Path;
+use crate::refusal::Refusal;
+
+/// Who asks, and whether they may.
+pub(crate) async fn authorize(
+    database: &Database,
+    options: &GatewayOptions,
+    parts: &Parts,
+    verb: Verb,
+    path: &Path,
+) -> Result<(), Refusal> {
+    let now = options.signing_seconds(database);
+    let signed = SignedRequest::of(parts);
+    match authenticate(&signed, &options.keys, options.auth, now)? {
+        Principal::ReadOnly if verb.writes() || has_tokens(path) => Err(AuthFailure::ReadOnlyKey.into()),
+        Principal::Aad if verb.writes() && !is_data(verb, path) => Err(AuthFailure::AadOperation.into()),
+        Principal::Master | Principal::ReadOnly | Principal::Aad => Ok(()),
+        Principal::ResourceToken(signature) => {
+            let grant = database.open_resource_token(&signature).await?;
+            if *path == Path::Account {
+                return Ok(());
+            }
+            let wish = wish(verb, path, &parts.headers).ok_or(AuthFailure::ResourceTokenRights)?;
+            let at = path.container().ok_or(AuthFailure::ResourceTokenRights)?;
+            let key = headers::partition_key(&parts.headers)?;
+            let access = Access {
+                database: &at.database,
+                container: &at.container,
+                wish,
+                partition_key: key.as_ref(),
+            };
+            Ok(database.check_grant(&grant, &access)?)
+        }
+    }
+}
+
+/// What read-only keys may not even read: whoever has a token of a permission can write with it.
+fn has_tokens(path: &Path) -> bool {
+    matches!(path, Path::Permissions(..) | Path::Permission(..))
+}
+
+/// What the holder of a resource token wants; none if no resource token ever allows it.
+fn wish<'a>(verb: Verb, path: &'a Path, sent: &http::HeaderMap) -> Option<Wish<'a>> {
+    let writes = verb.writes();
+    Some(match path {
+        Path::Container(_) => {
+            // These tell how much lies under which key.
+            let sizes = [headers::POPULATE_QUOTA, headers::POPULATE_STATISTICS];
+            let wants_sizes = sizes.into_iter().any(|name| headers::flag(sent, name));
+            if verb == Verb::Read && !wants_sizes { Wish::Routing } else { Wish::Container { writes } }
+        }
+        Path::Ranges(_) if verb == Verb::List => Wish::Routing,
+        Path::Ranges(_) => Wish::Container { writes },
+        Path::Items(_) if verb == Verb::PlanQuery => Wish::Plan,
+        Path::Items(_) => Wish::Items { writes },
+        Path::PartitionKeyDelete(_) => Wish::Items { writes: true },
+        Path::Item(_, id) => Wish::Item { id, writes },
+        Path::Scripts(..) => Wish::Scripts { writes },
+        Path::Script(_, ScriptKind::StoredProcedure, id) if verb == Verb::Execute => Wish::Execute { id },
+        Path::Script(_, kind, id) => Wish::Script { kind: *kind, id, writes },
+        Path::Conflicts(_) | Path::Conflict(..) => Wish::Conflicts { writes },
+        Path::Account
+        | Path::Databases
+        | Path::Database(_)
+        | Path::Containers(_)
+        | Path::Users(_)
+        | Path::User(..)
+        | Path::Permissions(..)
+        | Path::Permission(..)
+        | Path::EncryptionKeys(_)
+        | Path::EncryptionKey(..)
+        | Path::Offers
+        | Path::Offer(_)
+        | Path::Addresses
+        | Path::Malformed
+        | Path::Unknown => return None,
+    })
+}
+
+/// What Entra tokens may change: items, and what scripts do to them.
+fn is_data(verb: Verb, path: &Path) -> bool {
+    matches!(path, Path::Items(_) | Path::Item(..) | Path::PartitionKeyDelete(_))
+        || verb == Verb::Execute && matches!(path, Path::Script(..))
+}

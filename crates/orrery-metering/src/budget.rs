@@ -1,0 +1,257 @@
+//! The budget of one physical partition, in hundredths of a request unit.
+//!
+//! Time is cut into seconds. A request is admitted while the second's use is below its limit, and may then
+//! overshoot; the overshoot is owed to the following seconds, so that what is delivered over time is what was
+//! provisioned. What a second leaves unused goes into a bank of up to 300 seconds' worth, from which a partition
+//! with less than 3,000 units may burst up to that rate.
+
+use orrery_model::Charge;
+use parking_lot::Mutex;
+
+/// The rate up to which a partition may burst.
+const BURST_PER_SECOND: u64 = 3_000 * 100;
+/// How many seconds of unused throughput are kept.
+const BANK_SECONDS: u64 = 300;
+
+/// How important a request is. When a second's budget runs short, low priority waits first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    #[default]
+    High,
+    Low,
+}
+
+/// A second's budget is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttled {
+    pub retry_after_ms: u32,
+}
+
+/// What a partition may do in a second, and what it has done.
+#[derive(Debug, Default)]
+pub struct Budget {
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// Per second. 0 = there is no limit.
+    rate: u64,
+    /// Seconds of unused throughput that are kept.
+    bank_seconds: u64,
+    /// The second that is counted; none before the first request, from which on what is left is banked.
+    second: Option<i64>,
+    /// Used in this second, what earlier seconds owe included.
+    used: u64,
+    used_by_high: u64,
+    /// High priority had to wait in this second.
+    high_refused: bool,
+    /// Kept free of low priority: what high priority used in the last second, or all if that was not enough.
+    reserved: u64,
+    bank: u64,
+}
+
+impl Budget {
+    /// Sets the rate, in request units per second. The bank shrinks with it.
+    pub fn set_rate(&self, units_per_second: u64) {
+        let mut state = self.state.lock();
+        state.rate = units_per_second.saturating_mul(100);
+        state.bank_seconds = BANK_SECONDS;
+        state.bank = state.bank.min(state.rate.saturating_mul(BANK_SECONDS));
+    }
+
+    /// As if nothing had been asked for a long time.
+    pub fn fill_bank(&self) {
+        let mut state = self.state.lock();
+        state.bank = state.rate.saturating_mul(state.bank_seconds);
+    }
+
+    /// Sets a rate in hundredths of a unit per second, above which there is no burst.
+    pub fn set_hard_rate(&self, hundredths_per_second: u64) {
+        let mut state = self.state.lock();
+        state.rate = hundredths_per_second;
+        (state.bank_seconds, state.bank) = (0, 0);
+    }
+
+    /// Lets a request pass, or tells when the next one would.
+    pub fn admit(&self, now_ms: i64, priority: Priority) -> Result<(), Throttled> {
+        let mut state = self.state.lock();
+        state.roll(now_ms.div_euclid(1000));
+        if state.rate == 0 {
+            return Ok(());
+        }
+        let limit = state.limit();
+        let used = match priority {
+            Priority::High => state.used,
+            Priority::Low => state.used + state.reserved.saturating_sub(state.used_by_high),
+        };
+        if used < limit {
+            return Ok(());
+        }
+        state.high_refused |= priority == Priority::High;
+        // The second must end, and whole seconds more for what it owes them.
+        let owed = state.used.saturating_sub(state.rate).saturating_sub(state.bank);
+        let rest_ms = (now_ms.div_euclid(1000) + 1) * 1000 - now_ms;
+        let more_ms = owed / state.rate * 1000;
+        let retry_after_ms = u64::try_from(rest_ms.max(1)).unwrap_or(1) + more_ms;
+        Err(Throttled { retry_after_ms: u32::try_from(retry_after_ms).unwrap_or(u32::MAX) })
+    }
+
+    /// Whether nobody can pass in this second.
+    pub fn is_spent(&self, now_ms: i64) -> bool {
+        let mut state = self.state.lock();
+        state.roll(now_ms.div_euclid(1000));
+        state.rate > 0 && state.used >= state.limit()
+    }
+
+    /// Counts what an admitted request has cost.
+    pub fn settle(&self, now_ms: i64, charge: Charge, priority: Priority) {
+        let mut state = self.state.lock();
+        state.roll(now_ms.div_euclid(1000));
+        state.used += charge.hundredths();
+        if priority == Priority::High {
+            state.used_by_high += charge.hundredths();
+        }
+        debug_assert!(state.used_by_high <= state.used, "high priority is a part of all use");
+    }
+
+    /// What is in the bank.
+    pub fn banked(&self) -> Charge {
+        Charge::from_hundredths(self.state.lock().bank)
+    }
+}
+
+impl State {
+    /// What this second may use: the rate, or more while there is something in the bank.
+    fn limit(&self) -> u64 {
+        self.rate.max((self.rate + self.bank).min(BURST_PER_SECOND))
+    }
+
+    /// Closes the seconds that have passed.
+    fn roll(&mut self, second: i64) {
+        let before = *self.second.get_or_insert(second);
+        let passed = u64::try_from(second.saturating_sub(before)).unwrap_or(0);
+        if passed == 0 {
+            return;
+        }
+        let over = self.used.saturating_sub(self.rate);
+        let from_bank = over.min(self.bank);
+        let owed = over - from_bank;
+        let unused = self.rate.saturating_sub(self.used);
+        let idle = self.rate.saturating_mul(passed - 1);
+        let bank = (self.bank - from_bank).saturating_add(unused).saturating_add(idle.saturating_sub(owed));
+        self.bank = bank.min(self.rate.saturating_mul(self.bank_seconds));
+        debug_assert!(from_bank <= self.used && owed <= over, "what is taken from the bank was used");
+        self.used = owed.saturating_sub(idle);
+        self.reserved = match passed {
+            1 if self.high_refused => self.limit(),
+            1 => self.used_by_high.min(self.rate),
+            _ => 0,
+        };
+        self.used_by_high = 0;
+        self.high_refused = false;
+        self.second = Some(second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COST: Charge = Charge::from_hundredths(1000);
+
+    /// Sends requests of ten units at this many per second, each again when it was told to, and counts the
+    /// units delivered.
+    fn deliver(budget: &Budget, from_ms: i64, seconds: i64, per_second: i64, priority: Priority) -> u64 {
+        let mut delivered = 0;
+        for at in 0..seconds * per_second {
+            let now_ms = from_ms + at * 1000 / per_second;
+            if budget.admit(now_ms, priority).is_ok() {
+                budget.settle(now_ms, COST, priority);
+                delivered += 10;
+            }
+        }
+        delivered
+    }
+
+    fn fresh(rate: u64, now_ms: i64) -> Budget {
+        let budget = Budget::default();
+        budget.admit(now_ms, Priority::High).unwrap();
+        budget.set_rate(rate);
+        budget
+    }
+
+    #[test]
+    fn sustained_overload_delivers_the_budget() {
+        for rate in [405u64, 1000, 3333, 9999] {
+            let budget = fresh(rate, 1_000_000);
+            let per_second = i64::try_from(rate).unwrap();
+            let delivered = deliver(&budget, 1_000_000, 60, per_second, Priority::High);
+            let provisioned = rate * 60;
+            assert!(
+                delivered * 100 >= provisioned * 95 && delivered * 100 <= provisioned * 105,
+                "{rate}: {delivered}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_idle_partition_may_burst_until_its_bank_is_empty() {
+        let budget = fresh(400, 0);
+        // 300 seconds and more of doing nothing bank 300 seconds' worth.
+        assert_eq!(deliver(&budget, 400_000, 1, 1000, Priority::High), 3000);
+        assert!(budget.banked().hundredths() <= 120_000 * 100);
+        let delivered = deliver(&budget, 401_000, 60, 1000, Priority::High);
+        assert!((120_000 + 60 * 400 - 4000..=120_000 + 61 * 400).contains(&delivered), "{delivered}");
+        // Then only the rate is left.
+        let delivered = deliver(&budget, 461_000, 10, 1000, Priority::High);
+        assert!(delivered <= 4400, "{delivered}");
+        let large = fresh(5000, 0);
+        assert_eq!(deliver(&large, 400_000, 1, 2000, Priority::High), 5000);
+    }
+
+    #[test]
+    fn low_priority_waits_first() {
+        let budget = fresh(400, 0);
+        let (mut high, mut low) = (0, 0);
+        for step in 0..10_000i64 {
+            let now_ms = step * 2;
+            for (priority, delivered) in [(Priority::Low, &mut low), (Priority::High, &mut high)] {
+                if budget.admit(now_ms, priority).is_ok() {
+                    budget.settle(now_ms, COST, priority);
+                    *delivered += 10;
+                }
+            }
+        }
+        assert!(high > low * 10, "{high} {low}");
+    }
+
+    #[test]
+    fn the_delay_is_true() {
+        let budget = fresh(100, 0);
+        // One large request overshoots by three seconds and a half.
+        budget.admit(200, Priority::High).unwrap();
+        budget.settle(200, Charge::from_hundredths(45_000), Priority::High);
+        let Throttled { retry_after_ms } = budget.admit(300, Priority::High).unwrap_err();
+        let again = 300 + i64::from(retry_after_ms);
+        assert!(budget.admit(again - 1, Priority::High).is_err());
+        budget.admit(again, Priority::High).unwrap();
+    }
+
+    #[test]
+    fn a_hard_rate_has_no_burst() {
+        let budget = fresh(400, 0);
+        budget.set_hard_rate(100 * 100);
+        assert_eq!(deliver(&budget, 400_000, 1, 1000, Priority::High), 100);
+        assert_eq!(budget.banked(), Charge::ZERO);
+    }
+
+    #[test]
+    fn without_a_rate_there_is_no_limit() {
+        let budget = Budget::default();
+        for _ in 0..100 {
+            budget.admit(0, Priority::Low).unwrap();
+            budget.settle(0, Charge::from_hundredths(1_000_000), Priority::Low);
+        }
+    }
+}

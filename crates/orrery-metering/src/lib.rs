@@ -1,0 +1,9 @@
+//! Request units: what an operation costs ([`cost`]) and what a partition may spend in a second ([`Budget`]).
+//!
+//! Pure: the time is an argument, so the same requests at the same moments give the same charges and the same
+//! throttling, in the server, in the advisor's forecasts and in the simulator.
+
+mod budget;
+pub mod cost;
+
+pub use budget::{Budget, Priority, Throttled};

@@ -1,0 +1,280 @@
+//! What an ORDER BY sorts by: paths of the document, a vector distance, or the one row of an aggregate.
+//!
+//! The service sorts by index, so an expression must lead to a path once FROM subqueries are looked through:
+//! in `FROM (SELECT c.a AS q FROM c) s ORDER BY s.q` the order is that of `c.a`.
+
+use crate::ast::{
+    BinaryOperator, Collection, Expr, ExprKind, From, Literal, Query, Selection, Source, Step, column_names,
+};
+use crate::check::{aggregate_of, has_aggregate, is_grouped, source_alias};
+use crate::error::{Code, QueryError};
+use crate::parameters::Parameters;
+use orrery_model::{Number, Value};
+
+/// How a query is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OrderKind {
+    /// Not at all, or by a rank.
+    None,
+    /// By paths of the document.
+    Paths,
+    /// By the distance between a path and a vector.
+    Vector,
+    /// By a full-text score.
+    Score,
+    /// There is one row at most, so any expression will do.
+    OneRow,
+    Unsupported,
+}
+
+pub(super) fn check(query: &Query, parameters: Option<&Parameters>, errors: &mut Vec<QueryError>) {
+    if kind(query, parameters) == OrderKind::Unsupported {
+        errors.push(QueryError::new(
+            Code::Number(2206),
+            None,
+            "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.",
+        ));
+    }
+}
+
+/// How an outermost query is ordered. Parameters that are not known are taken to fit.
+pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind {
+    let (Some(order_by), Some(from)) = (&query.order_by, &query.from) else {
+        return OrderKind::None;
+    };
+    if order_by.rank {
+        return OrderKind::None;
+    }
+    let scope = Scope::of(from);
+    let is_path = |expr: &Expr| matches!(scope.form(expr), Form::Path);
+    if order_by.items.iter().all(|item| is_path(&item.expr)) {
+        return OrderKind::Paths;
+    }
+    if let [item] = &order_by.items[..]
+        && let ExprKind::Call(call) = &item.expr.kind
+        && !call.udf
+    {
+        let named = |name: &str| call.name.text.eq_ignore_ascii_case(name);
+        let vector = named("VECTORDISTANCE") || named("_VECTORSCORE");
+        let served = match &call.arguments[..] {
+            [a, b, ..] if vector => {
+                (is_path(a) && is_vector(b, parameters)) || (is_vector(a, parameters) && is_path(b))
+            }
+            [text, ..] => named("_FULLTEXTSCORE") && is_path(text),
+            [] => false,
+        };
+        if served {
+            return if vector { OrderKind::Vector } else { OrderKind::Score };
+        }
+    }
+    if gives_one_row(query) {
+        let one_row_source = |source: &Source| match &source.collection {
+            Collection::Subquery(inner) => inner.from.is_some() && gives_one_row(inner),
+            Collection::Path { .. } => false,
+        };
+        let missing = order_by.items.iter().any(|item| matches!(scope.form(&item.expr), Form::Nothing));
+        if missing && query.filter.is_some() && from.sources.iter().any(one_row_source) {
+            return OrderKind::Unsupported;
+        }
+        let before = is_grouped(query) && sorts_input(query) && !missing;
+        return if before { OrderKind::Paths } else { OrderKind::OneRow };
+    }
+    OrderKind::Unsupported
+}
+
+/// Whether all that a query is ordered by are properties of its input, so that rows can be put in order before they
+/// are aggregated.
+pub(super) fn sorts_input(query: &Query) -> bool {
+    let (Some(order_by), Some(from)) = (&query.order_by, &query.from) else {
+        return false;
+    };
+    let scope = Scope::of(from);
+    order_by.items.iter().all(|item| match scope.form(&item.expr) {
+        Form::Path | Form::Missing | Form::Nothing => true,
+        Form::Object(_) => matches!(item.expr.kind, ExprKind::Identifier(_)),
+        _ => false,
+    })
+}
+
+/// Whether an expression is a property that no row has.
+pub(super) fn is_missing(query: &Query, expr: &Expr) -> bool {
+    query.from.as_ref().is_some_and(|from| matches!(Scope::of(from).form(expr), Form::Nothing))
+}
+
+fn is_vector(expr: &Expr, parameters: Option<&Parameters>) -> bool {
+    match &expr.kind {
+        ExprKind::Array(items) => items.iter().all(is_constant),
+        ExprKind::Parameter(name) => parameters.is_none_or(|parameters| {
+            let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
+            matches!(found, Some((_, Value::Array(_))))
+        }),
+        _ => false,
+    }
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Identifier(_) | ExprKind::Subquery { .. } => false,
+        ExprKind::Call(call) if call.udf => false,
+        _ => expr.children().into_iter().all(is_constant),
+    }
+}
+
+/// Whether all rows are aggregated into one, here or in the only source.
+fn gives_one_row(query: &Query) -> bool {
+    if is_grouped(query) && query.group_by.is_empty() {
+        return true;
+    }
+    let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
+    !sources.is_empty()
+        && query.filter.is_none()
+        && sources.iter().all(|source| match &source.collection {
+            Collection::Subquery(inner) => !source.iterate && inner.from.is_some() && gives_one_row(inner),
+            Collection::Path { .. } => false,
+        })
+}
+
+/// What is known of an expression's shape.
+#[derive(Clone)]
+enum Form {
+    /// A path of the document, or an element of an array in it.
+    Path,
+    Object(Vec<(String, Form)>),
+    Array(Vec<Form>),
+    Scalar,
+    /// A property that is not there.
+    Missing,
+    /// A property of what has none.
+    Nothing,
+    Other,
+}
+
+impl Form {
+    fn member(self, name: &str) -> Form {
+        match self {
+            Form::Path => Form::Path,
+            Form::Object(members) => {
+                let found = members.into_iter().find(|(known, _)| known == name);
+                found.map_or(Form::Missing, |(_, form)| form)
+            }
+            Form::Other => Form::Other,
+            Form::Scalar | Form::Nothing => Form::Nothing,
+            _ => Form::Missing,
+        }
+    }
+
+    fn element(self, number: Number) -> Form {
+        match self {
+            Form::Path => Form::Path,
+            Form::Array(mut items) => {
+                let place = usize::try_from(number.as_i64().unwrap_or(-1)).unwrap_or(usize::MAX);
+                if place < items.len() { items.swap_remove(place) } else { Form::Missing }
+            }
+            Form::Other => Form::Other,
+            Form::Scalar | Form::Nothing => Form::Nothing,
+            _ => Form::Missing,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Scope<'q> {
+    names: Vec<(&'q str, Form)>,
+    root: Option<&'q str>,
+}
+
+impl<'q> Scope<'q> {
+    fn of(from: &'q From) -> Self {
+        let mut scope = Self::default();
+        from.sources.iter().for_each(|source| scope.bind(source));
+        scope
+    }
+
+    fn bind(&mut self, source: &'q Source) {
+        let mut form = match &source.collection {
+            Collection::Path { root, steps } => {
+                let mut form = self.named(&root.text).unwrap_or(Form::Path);
+                for step in steps {
+                    form = match step {
+                        Step::Name(name) | Step::Quoted(name) => form.member(&name.text),
+                        Step::Index(number) => form.element(*number),
+                    };
+                }
+                form
+            }
+            Collection::Subquery(query) => self.projection(query),
+        };
+        if source.iterate && !matches!(form, Form::Path) {
+            form = Form::Other;
+        }
+        if let Some(alias) = source_alias(source) {
+            let whole = matches!(&source.collection, Collection::Path { steps, .. } if steps.is_empty());
+            if self.names.is_empty() && whole && !source.iterate {
+                self.root = Some(alias);
+            }
+            self.names.push((alias, form));
+        }
+    }
+
+    /// Whether the expression is the document itself, which is never undefined.
+    fn is_root(&self, expr: &Expr) -> bool {
+        matches!(&expr.kind, ExprKind::Identifier(name) if self.root == Some(&**name))
+    }
+
+    fn named(&self, name: &str) -> Option<Form> {
+        self.names.iter().rev().find(|(known, _)| *known == name).map(|(_, form)| form.clone())
+    }
+
+    /// The form of a subquery's rows.
+    fn projection(&mut self, query: &'q Query) -> Form {
+        let before = self.names.len();
+        for source in query.from.iter().flat_map(|from| &from.sources) {
+            self.bind(source);
+        }
+        let form = match &query.select.selection {
+            Selection::Star(_) => self.names.last().map_or(Form::Other, |(_, form)| form.clone()),
+            Selection::Value(expr) => self.form(expr),
+            Selection::List(items) => {
+                let names = column_names(items);
+                Form::Object(
+                    names.into_iter().zip(items).map(|(n, item)| (n, self.form(&item.expr))).collect(),
+                )
+            }
+        };
+        self.names.truncate(before);
+        form
+    }
+
+    fn form(&self, expr: &Expr) -> Form {
+        match &expr.kind {
+            ExprKind::Identifier(name) => self.named(name).unwrap_or(Form::Other),
+            ExprKind::Member { base, name, .. } => self.form(base).member(&name.text),
+            ExprKind::Index { base, index } => match (&index.kind, self.form(base)) {
+                (ExprKind::Literal(Literal::Number(number)), base) => base.element(*number),
+                (ExprKind::Parameter(_), Form::Path) => Form::Path,
+                _ => Form::Other,
+            },
+            ExprKind::Object(members) => Form::Object(
+                members.iter().map(|(name, value)| (name.text.to_string(), self.form(value))).collect(),
+            ),
+            ExprKind::Binary { operator: BinaryOperator::Coalesce, left, .. } if self.is_root(left) => {
+                self.form(left)
+            }
+            // A count and its like have no properties.
+            ExprKind::Call(call) if aggregate_of(call).is_some() => Form::Scalar,
+            ExprKind::Array(items) => Form::Array(items.iter().map(|item| self.form(item)).collect()),
+            ExprKind::Subquery { kind: crate::ast::SubqueryKind::Scalar, query } if !has_clauses(query) => {
+                match &query.select.selection {
+                    Selection::Value(value) if !has_aggregate(value) => self.form(value),
+                    _ => Form::Other,
+                }
+            }
+            _ => Form::Other,
+        }
+    }
+}
+
+/// Whether a subquery does more than select.
+fn has_clauses(query: &Query) -> bool {
+    query.from.is_some() || query.filter.is_some() || !query.group_by.is_empty()
+}

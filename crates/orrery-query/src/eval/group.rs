@@ -1,0 +1,147 @@
+//! Groups of rows and their aggregates.
+
+use std::collections::HashMap;
+
+use orrery_model::Value;
+
+use crate::aggregate::{Accumulator, CellMeter};
+use crate::ast::Direction;
+use crate::context::Context;
+use crate::error::EvalError;
+use crate::eval::{self, Env, project};
+use crate::operand::{Operand, borrowed};
+use crate::order;
+use crate::program::{Grouping, Projection};
+
+/// The groups seen so far, in the order of their first row.
+#[derive(Debug)]
+pub(crate) struct GroupTable {
+    places: HashMap<u128, Vec<usize>>,
+    groups: Vec<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    keys: Vec<Option<Value>>,
+    accumulators: Vec<Accumulator>,
+}
+
+impl GroupTable {
+    pub(crate) fn new(grouping: &Grouping) -> Self {
+        let mut table = Self { places: HashMap::new(), groups: Vec::new() };
+        if grouping.keys.is_empty() {
+            // Aggregates without GROUP BY give one row even over nothing.
+            table.groups.push(Group { keys: Vec::new(), accumulators: start(grouping) });
+        }
+        table
+    }
+
+    /// Adds the row bound in `env` to its group.
+    pub(crate) fn add(
+        &mut self,
+        grouping: &Grouping,
+        env: Env<'_>,
+        context: &Context<'_>,
+        meter: &mut CellMeter,
+    ) -> Result<(), EvalError> {
+        let place = self.place(grouping, env, context, meter)?;
+        let group = &mut self.groups[place];
+        for ((_, argument), accumulator) in grouping.aggregates.iter().zip(&mut group.accumulators) {
+            let input = eval::evaluate(argument, env, context)?;
+            meter.add(accumulator.add(input.as_deref()))?;
+        }
+        Ok(())
+    }
+
+    fn place(
+        &mut self,
+        grouping: &Grouping,
+        env: Env<'_>,
+        context: &Context<'_>,
+        meter: &mut CellMeter,
+    ) -> Result<usize, EvalError> {
+        if grouping.keys.is_empty() {
+            return Ok(0);
+        }
+        let mut keys: Vec<Operand<'_>> = Vec::with_capacity(grouping.keys.len());
+        for key in &grouping.keys {
+            keys.push(eval::evaluate(key, env, context)?);
+        }
+        let hash = order::hash_operands(keys.iter().map(Option::as_deref));
+        let places = self.places.entry(hash).or_default();
+        let same =
+            |group: &Group| group.keys.iter().zip(&keys).all(|(known, key)| known.as_ref() == key.as_deref());
+        if let Some(place) = places.iter().find(|&&place| same(&self.groups[place])) {
+            return Ok(*place);
+        }
+        let keys: Vec<Option<Value>> = keys.into_iter().map(crate::operand::into_value).collect();
+        let cells: usize = keys.iter().flatten().map(order::cells).sum();
+        meter.add(cells + grouping.aggregates.len() + 1)?;
+        places.push(self.groups.len());
+        self.groups.push(Group { keys, accumulators: start(grouping) });
+        Ok(self.groups.len() - 1)
+    }
+
+    /// Projects every group; `take` returns false to stop.
+    pub(crate) fn finish(
+        self,
+        grouping: &Grouping,
+        projection: &Projection,
+        env: Env<'_>,
+        context: &Context<'_>,
+        take: &mut dyn FnMut(Option<Value>) -> Result<bool, EvalError>,
+    ) -> Result<(), EvalError> {
+        let finished = self.groups.into_iter().map(|group| {
+            let results = group.accumulators.into_iter().map(Accumulator::finish);
+            group.keys.into_iter().chain(results).collect::<Vec<Option<Value>>>()
+        });
+        let groups: Vec<Vec<Option<Value>>> = finished.collect();
+        for place in sorted(grouping, &groups, env, context)? {
+            let operands = operands(&groups[place]);
+            let bound = Env::bind(&env, &grouping.slots, &operands);
+            if !take(project(projection, bound, context)?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn operands(values: &[Option<Value>]) -> Vec<Operand<'_>> {
+    values.iter().map(|value| value.as_ref().and_then(borrowed)).collect()
+}
+
+/// The places of the groups in the order they are wanted in; those that sort alike keep theirs.
+fn sorted(
+    grouping: &Grouping,
+    groups: &[Vec<Option<Value>>],
+    env: Env<'_>,
+    context: &Context<'_>,
+) -> Result<Vec<usize>, EvalError> {
+    let mut places: Vec<usize> = (0..groups.len()).collect();
+    if grouping.order.is_empty() {
+        return Ok(places);
+    }
+    let mut keys = Vec::with_capacity(groups.len());
+    for values in groups {
+        let operands = operands(values);
+        let bound = Env::bind(&env, &grouping.slots, &operands);
+        let mut key = Vec::with_capacity(grouping.order.len());
+        for (node, _) in &grouping.order {
+            key.push(crate::operand::into_value(eval::evaluate(node, bound, context)?));
+        }
+        keys.push(key);
+    }
+    places.sort_by(|a, b| {
+        let each = keys[*a].iter().zip(&keys[*b]).zip(&grouping.order).map(|((a, b), (_, direction))| {
+            let ordering = order::compare(a.as_ref(), b.as_ref());
+            if *direction == Direction::Descending { ordering.reverse() } else { ordering }
+        });
+        each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+    });
+    Ok(places)
+}
+
+fn start(grouping: &Grouping) -> Vec<Accumulator> {
+    grouping.aggregates.iter().map(|(aggregate, _)| aggregate.start()).collect()
+}

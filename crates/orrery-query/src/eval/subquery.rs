@@ -1,0 +1,173 @@
+//! Runs a block inside another: the rows of its sources, its groups, and the subquery operators.
+
+use orrery_model::Value;
+
+use crate::aggregate::{CellMeter, DistinctValues};
+use crate::ast::SubqueryKind;
+use crate::context::Context;
+use crate::error::EvalError;
+use crate::eval::group::GroupTable;
+use crate::eval::{self, Env, for_each_row, is_true, project, projects};
+use crate::limits;
+use crate::operand::{Operand, borrowed};
+use crate::program::{Block, Node, Source, SourceRows};
+
+/// Called for each row; false stops.
+type Visit<'v> = dyn FnMut(Env<'_>) -> Result<bool, EvalError> + 'v;
+
+pub(crate) fn evaluate(
+    kind: SubqueryKind,
+    block: &Block,
+    env: Env<'_>,
+    context: &Context<'_>,
+) -> Result<Option<Value>, EvalError> {
+    match kind {
+        SubqueryKind::Exists => exists(block, env, context).map(|found| Some(found.into())),
+        SubqueryKind::All => all(block, env, context).map(|holds| Some(holds.into())),
+        SubqueryKind::Array => rows(block, env, context).map(|rows| Some(rows.into())),
+        SubqueryKind::Scalar => {
+            let mut rows = rows_at_most(block, env, context, 2)?.into_iter();
+            let first = rows.next();
+            if rows.next().is_some() {
+                return Err(EvalError::ScalarCardinality);
+            }
+            Ok(first)
+        }
+        SubqueryKind::First => Ok(rows_at_most(block, env, context, 1)?.into_iter().next()),
+        SubqueryKind::Last => Ok(rows(block, env, context)?.pop()),
+    }
+}
+
+fn exists(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<bool, EvalError> {
+    if block.grouping.is_some() {
+        return Ok(!rows_at_most(block, env, context, 1)?.is_empty());
+    }
+    let mut found = false;
+    for_each_match(block, env, context, &mut |env| {
+        found = projects(&block.projection, env, context)?;
+        Ok(!found)
+    })?;
+    Ok(found)
+}
+
+/// True unless the filter is false for some row: `NOT EXISTS` with the filter negated.
+fn all(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<bool, EvalError> {
+    let Some(filter) = &block.filter else {
+        return Ok(true);
+    };
+    let mut holds = true;
+    bind(&block.sources, env, context, &mut |env| {
+        let failed = matches!(eval::evaluate(filter, env, context)?.as_deref(), Some(Value::Bool(false)));
+        holds = !failed;
+        Ok(holds)
+    })?;
+    Ok(holds)
+}
+
+/// All rows of a block.
+pub(crate) fn rows(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<Vec<Value>, EvalError> {
+    rows_at_most(block, env, context, usize::MAX)
+}
+
+fn rows_at_most(
+    block: &Block,
+    env: Env<'_>,
+    context: &Context<'_>,
+    count_max: usize,
+) -> Result<Vec<Value>, EvalError> {
+    let mut rows = Vec::new();
+    let mut seen = DistinctValues::default();
+    let mut take = |row: Option<Value>| -> Result<bool, EvalError> {
+        if let Some(row) = row
+            && (!block.distinct || seen.insert(&row))
+        {
+            rows.push(row);
+            if rows.len() > limits::SUBQUERY_ROWS_MAX {
+                return Err(EvalError::StateTooLarge { limit: limits::SUBQUERY_ROWS_MAX });
+            }
+        }
+        Ok(rows.len() < count_max)
+    };
+    if let Some(grouping) = &block.grouping {
+        let mut table = GroupTable::new(grouping);
+        let mut meter = CellMeter::default();
+        for_each_match(block, env, context, &mut |env| {
+            table.add(grouping, env, context, &mut meter)?;
+            Ok(true)
+        })?;
+        table.finish(grouping, &block.projection, env, context, &mut take)?;
+    } else {
+        for_each_match(block, env, context, &mut |env| take(project(&block.projection, env, context)?))?;
+    }
+    Ok(rows)
+}
+
+/// Visits the rows that the sources give and the filter keeps.
+pub(crate) fn for_each_match(
+    block: &Block,
+    env: Env<'_>,
+    context: &Context<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<bool, EvalError> {
+    for_each_filtered(block, block.filter.as_ref(), env, context, visit)
+}
+
+/// Visits the rows that the sources give and this filter keeps.
+pub(crate) fn for_each_filtered(
+    block: &Block,
+    filter: Option<&Node>,
+    env: Env<'_>,
+    context: &Context<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<bool, EvalError> {
+    bind(&block.sources, env, context, &mut |env| {
+        context.spend()?;
+        match filter {
+            Some(filter) if !is_true(filter, env, context)? => Ok(true),
+            _ => visit(env),
+        }
+    })
+}
+
+/// Binds the sources one after the other, visiting every combination.
+pub(crate) fn bind(
+    sources: &[Source],
+    env: Env<'_>,
+    context: &Context<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<bool, EvalError> {
+    let Some((source, rest)) = sources.split_first() else {
+        return visit(env);
+    };
+    match &source.rows {
+        SourceRows::Value(node) => {
+            let operand = eval::evaluate(node, env, context)?;
+            bind_rows(source, operand, rest, env, context, visit)
+        }
+        SourceRows::Subquery(block) => {
+            for row in &rows(block, env, context)? {
+                if !bind_rows(source, borrowed(row), rest, env, context, visit)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+    }
+}
+
+/// Binds the rows of one source, then the sources after it.
+pub(crate) fn bind_rows(
+    source: &Source,
+    operand: Operand<'_>,
+    rest: &[Source],
+    env: Env<'_>,
+    context: &Context<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<bool, EvalError> {
+    for_each_row(operand, source.iterate, &mut |row| {
+        context.spend()?;
+        let values = [row];
+        let slots = [source.slot];
+        bind(rest, Env::bind(&env, &slots, &values), context, visit)
+    })
+}

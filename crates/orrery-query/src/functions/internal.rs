@@ -1,0 +1,91 @@
+//! Functions that the service plans but does not document.
+//!
+//! A query that uses one is accepted, because the service accepts it, and fails with a clear error as soon as the
+//! function would have to be evaluated: what it computes is not known.
+
+use super::{Function, IndexUse};
+use crate::error::EvalError;
+
+macro_rules! undocumented {
+    ($name:literal, $arity:expr) => {
+        Function {
+            name: $name,
+            arity: $arity,
+            body: |_, _| {
+                let message = concat!(
+                    "The function ",
+                    $name,
+                    " is not documented by the service and cannot be evaluated here."
+                );
+                Err(EvalError::Message(message.to_owned()))
+            },
+            index: IndexUse::None,
+        }
+    };
+}
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    undocumented!("HASH", 1..=3),
+    undocumented!("REGEXEXTRACT", 2..=4),
+    undocumented!("REGEXEXTRACTALL", 2..=4),
+    undocumented!("REGEXREPLACE", 3..=4),
+    undocumented!("REGEXREPLACEALL", 3..=4),
+    undocumented!("_COMPARE_BSON_BINARYDATA", 2..=2),
+    undocumented!("_COMPARE_OBJECTS", 2..=2),
+    undocumented!("_OBJECTTOARRAY", 1..=1),
+    undocumented!("_PROXY_PROJECTION", 3..=4),
+    undocumented!("_REGEX_MATCH", 2..=4),
+    undocumented!("_ST_DISTANCE", 2..=2),
+    undocumented!("_ST_INTERSECTS", 2..=2),
+    undocumented!("_ST_WITHIN", 2..=2),
+    undocumented!("_TRY_ARRAY_CONTAINS", 2..=3),
+];
+
+/// Other spellings of functions, which the service accepts too.
+pub(super) static SPELLINGS: &[(&str, &str)] = &[
+    ("ARRAYAVG", "ARRAY_AVG"),
+    ("ARRAYCONCAT", "ARRAY_CONCAT"),
+    ("ARRAYCONTAINS", "ARRAY_CONTAINS"),
+    ("ARRAYCONTAINSALL", "ARRAY_CONTAINS_ALL"),
+    ("ARRAYCONTAINSANY", "ARRAY_CONTAINS_ANY"),
+    ("ARRAYLENGTH", "ARRAY_LENGTH"),
+    ("ARRAYMAX", "ARRAY_MAX"),
+    ("ARRAYMEDIAN", "ARRAY_MEDIAN"),
+    ("ARRAYMIN", "ARRAY_MIN"),
+    ("ARRAYSLICE", "ARRAY_SLICE"),
+    ("ARRAYSUM", "ARRAY_SUM"),
+    ("CONTAINSALLCI", "CONTAINS_ALL_CI"),
+    ("CONTAINSALLCS", "CONTAINS_ALL_CS"),
+    ("CONTAINSANYCI", "CONTAINS_ANY_CI"),
+    ("CONTAINSANYCS", "CONTAINS_ANY_CS"),
+    ("FULLTEXT_CONTAINS", "FULLTEXTCONTAINS"),
+    ("INDEXOF", "INDEX_OF"),
+    ("ISARRAY", "IS_ARRAY"),
+    ("ISBOOL", "IS_BOOL"),
+    ("ISBOOLEAN", "IS_BOOL"),
+    ("ISDATETIME", "IS_DATETIME"),
+    ("ISDEFINED", "IS_DEFINED"),
+    ("ISFINITENUMBER", "IS_FINITE_NUMBER"),
+    ("ISINTEGER", "IS_INTEGER"),
+    ("ISNULL", "IS_NULL"),
+    ("ISNUMBER", "IS_NUMBER"),
+    ("ISOBJECT", "IS_OBJECT"),
+    ("ISPRIMITIVE", "IS_PRIMITIVE"),
+    ("ISSTRING", "IS_STRING"),
+    ("IS_BOOLEAN", "IS_BOOL"),
+    ("SET_DIFFERENCE", "SETDIFFERENCE"),
+    ("SET_EQUAL", "SETEQUAL"),
+    ("SET_INTERSECT", "SETINTERSECT"),
+    ("SET_UNION", "SETUNION"),
+    ("STRING_EQUALS", "STRINGEQUALS"),
+    ("STRING_JOIN", "STRINGJOIN"),
+    ("STRING_SPLIT", "STRINGSPLIT"),
+    ("STRING_TO_ARRAY", "STRINGTOARRAY"),
+    ("STRING_TO_BOOLEAN", "STRINGTOBOOLEAN"),
+    ("STRING_TO_NULL", "STRINGTONULL"),
+    ("STRING_TO_NUMBER", "STRINGTONUMBER"),
+    ("STRING_TO_OBJECT", "STRINGTOOBJECT"),
+    ("TO_STRING", "TOSTRING"),
+    // The score that a plan's component queries ask for.
+    ("_VECTORSCORE", "VECTORDISTANCE"),
+];

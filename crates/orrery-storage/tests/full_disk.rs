@@ -1,0 +1,165 @@
+//! A disk that fills up, on a real, small file system. Skipped with a message where mounting one is not permitted.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use orrery_storage::{
+    CommitError, Decision, Embedded, EmbeddedOptions, Health, Key, Lsn, Op, PartitionId, PartitionRef,
+    PartitionStore, ReadRequest, StoreError, View, WriteSet, commit,
+};
+
+const PARTITION: PartitionRef = PartitionRef { id: PartitionId(1), epoch: 0 };
+const DISK_MB: u32 = 32;
+const FILLER_BYTES: usize = 12 << 20;
+
+/// An in-memory file system that is unmounted when the test ends.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let size = format!("size={DISK_MB}m");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(directory.path()).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(directory)),
+            _ => {
+                eprintln!("skipped: cannot mount a file system here");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Command::new("umount").arg(self.path()).status().ok();
+    }
+}
+
+struct Put(u32);
+
+impl Op for Put {
+    type Out = ();
+    fn id(&self) -> u128 {
+        0
+    }
+    fn reads(&self, _: &mut Vec<Key>) {}
+    fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
+        let mut writes = WriteSet::default();
+        writes.put(key(self.0), value(self.0));
+        Decision::Write(writes, ())
+    }
+}
+
+struct Delete(u32);
+
+impl Op for Delete {
+    type Out = ();
+    fn id(&self) -> u128 {
+        0
+    }
+    fn reads(&self, _: &mut Vec<Key>) {}
+    fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
+        let mut writes = WriteSet::default();
+        writes.delete(key(self.0));
+        writes.put(b"counter".to_vec(), Bytes::from_static(b"1"));
+        Decision::Write(writes, ())
+    }
+}
+
+fn key(number: u32) -> Key {
+    number.to_be_bytes().to_vec()
+}
+
+/// An incompressible value.
+fn value(number: u32) -> Bytes {
+    let mut state = u64::from(number) + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..8192).map(|_| next()).collect::<Vec<u8>>().into()
+}
+
+fn sizes(reserve: u64) -> EmbeddedOptions {
+    EmbeddedOptions {
+        memtable_bytes: 1 << 20,
+        table_bytes: 1 << 20,
+        disk_reserve_bytes: reserve,
+        ..EmbeddedOptions::default()
+    }
+}
+
+async fn check_all_there(store: &Embedded, count: u32) {
+    for number in 0..count {
+        let page = store.read(PARTITION, ReadRequest::Get(vec![key(number)])).await.unwrap();
+        assert_eq!(page.values, [Some(value(number))], "entry {number}");
+    }
+}
+
+/// Writes until the store refuses; returns the number of acknowledged writes.
+async fn fill(store: &Embedded, from: u32) -> u32 {
+    for number in from.. {
+        match commit(store, PARTITION, Put(number)).await {
+            Ok(_) => {}
+            Err(CommitError::Full(_)) => return number,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    unreachable!("the disk is finite")
+}
+
+async fn fill_and_free_the_disk(reserve: u64) {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let filler = disk.path().join("filler");
+    fs::write(&filler, vec![1; FILLER_BYTES]).unwrap();
+    let path = disk.path().join("data");
+    let store = Embedded::open(&path, sizes(reserve)).unwrap();
+    store.create(PARTITION.id, 0).await.unwrap();
+    let written = fill(&store, 0).await;
+    assert!(written > 100, "only {written} were accepted");
+    let Health::Impaired(reason) = store.health() else { panic!("{:?}", store.health()) };
+    assert!(!reason.is_empty());
+    assert!(matches!(store.create(PartitionId(2), 0).await, Err(StoreError::Full(_))));
+    check_all_there(&store, written).await;
+    let deleted = commit(&store, PARTITION, Delete(written - 1)).await;
+    // Without a reserve there may be no space even for removals.
+    assert!(deleted.is_ok() || (reserve == 0 && matches!(deleted, Err(CommitError::Full(_)))), "{deleted:?}");
+    // Once there is space again, writes resume by themselves.
+    fs::remove_file(&filler).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while store.health() != Health::Ready {
+        assert!(Instant::now() < deadline, "{:?}", store.health());
+        tokio::task::yield_now().await;
+    }
+    let all = fill(&store, written - 1).await;
+    assert!(all > written);
+    // A clean shutdown with a full disk loses nothing.
+    let closed = tokio::time::timeout(Duration::from_secs(20), store.close()).await;
+    closed.expect("closing hangs").unwrap();
+    drop(store);
+    let store = Embedded::open(&path, sizes(reserve)).unwrap();
+    check_all_there(&store, all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_rejects_growth_and_recovers() {
+    fill_and_free_the_disk(4 << 20).await;
+}
+
+/// Without a reserve a failing write detects the full disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_without_a_reserve_loses_nothing() {
+    fill_and_free_the_disk(0).await;
+}

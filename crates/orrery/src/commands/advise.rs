@@ -1,0 +1,334 @@
+//! `orrery advise`: measures candidate partition keys on data and a workload, and ranks them.
+//!
+//! This file finds the data (a file, a container, an example) and the workload, and streams the items into the
+//! advisor. The measurements and the reports are in `orrery-advisor`.
+
+use std::io::{BufRead, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use orrery_advisor::datasets::DataSet;
+use orrery_advisor::planner::{PlanInput, plan};
+use orrery_advisor::{AdviceError, Advisor, Config, Limits, report};
+use orrery_db::cost;
+use orrery_env::SystemEnv;
+use orrery_model::Value;
+
+use crate::client::{ContainerPath, EndpointArguments, Lane, PageOutcome, block_on};
+use crate::failure::Failure;
+use crate::io::{Output, ReportOutput, decompress, open_input, print, read_text, unreadable};
+
+/// Longer than any item may be.
+const LINE_BYTES_MAX: u64 = 8 << 20;
+/// A workload file may be this long.
+const WORKLOAD_BYTES_MAX: u64 = 256 << 20;
+/// Items requested per page.
+const PAGE_ITEMS: u32 = 1000;
+/// Items generated for an example.
+const EXAMPLE_ITEMS: u64 = 50_000;
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AdviseArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<AdviseCommand>,
+
+    #[command(flatten)]
+    pub(crate) run: AdviseRunArguments,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum AdviseCommand {
+    /// Find the number of suffixes a key should have, for given write and read rates.
+    Suffix(SuffixArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct AdviseRunArguments {
+    /// Items as JSON lines, plain or gzip; - is standard input. Without a file, --container is read.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// The database of the container to read.
+    #[arg(long, short, value_name = "ID", env = "ORRERY_DATABASE", requires = "container")]
+    database: Option<String>,
+
+    /// The container to read, on any endpoint that speaks the protocol.
+    #[arg(long, short, value_name = "ID", env = "ORRERY_CONTAINER", requires = "database")]
+    container: Option<String>,
+
+    /// Sample data with its own workload: telemetry, tenants, orders or vehicles.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "workload"])]
+    example: Option<String>,
+
+    /// The workload: a file of operations with rates, or a recording by `orrery record`.
+    #[arg(long, short, value_name = "FILE")]
+    workload: Option<PathBuf>,
+
+    /// Provisioned request units per second. [default: the workload's, or 10000]
+    #[arg(long, value_name = "NUMBER")]
+    throughput: Option<u32>,
+
+    /// Physical partitions. [default: as the throughput requires]
+    #[arg(long, value_name = "NUMBER")]
+    partitions: Option<u32>,
+
+    /// The container's current key, its levels separated by commas. Known with --container.
+    #[arg(long, value_name = "PATHS", value_delimiter = ',')]
+    current_key: Vec<String>,
+
+    /// Also measure this candidate: a path, two or three separated by commas for a hierarchy, or a synthetic key
+    /// definition in JSON. Can be repeated.
+    #[arg(long, value_name = "KEY")]
+    candidate: Vec<String>,
+
+    /// Measure only the given candidates.
+    #[arg(long, requires = "candidate")]
+    only: bool,
+
+    /// Maximum number of candidates to measure.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    candidates_max: usize,
+
+    /// The property that holds an item's write time. [default: the most likely one]
+    #[arg(long, value_name = "PATH")]
+    time_path: Option<String>,
+
+    /// The total number of items, if the data is a sample.
+    #[arg(long, value_name = "NUMBER")]
+    items_total: Option<f64>,
+
+    /// Read at most this many items.
+    #[arg(long, value_name = "NUMBER")]
+    items_max: Option<u64>,
+
+    /// Random seed: the same seed and data give the same report.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// Output format.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportOutput::Text)]
+    output: ReportOutput,
+
+    #[command(flatten)]
+    server: EndpointArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct SuffixArguments {
+    /// Items written per second.
+    #[arg(long, value_name = "RATE")]
+    writes: f64,
+
+    /// Reads per second that specify the suffix's source property.
+    #[arg(long, value_name = "RATE", default_value_t = 0.0)]
+    known_reads: f64,
+
+    /// Reads per second that must query every suffix.
+    #[arg(long, value_name = "RATE", default_value_t = 0.0)]
+    reads: f64,
+
+    /// Reads are for recent items, rather than spread over all of them.
+    #[arg(long)]
+    reads_recent: bool,
+
+    /// Rows returned by a read of every suffix.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    rows: u64,
+
+    /// Size of an item.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    item_bytes: usize,
+
+    /// Index terms per item: its number of scalars if everything is indexed.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    index_terms: usize,
+
+    /// Provisioned request units per second, which determine the number of partitions.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
+    throughput: u32,
+
+    /// Physical partitions. [default: as the throughput requires]
+    #[arg(long, value_name = "NUMBER")]
+    partitions: Option<u32>,
+
+    /// Output format.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
+    output: Output,
+}
+
+pub(super) fn run(arguments: &AdviseArguments, output: &mut impl Write) -> Result<(), Failure> {
+    let text = match &arguments.command {
+        Some(AdviseCommand::Suffix(suffix)) => plan_suffixes(suffix)?,
+        None => advise(&arguments.run)?,
+    };
+    print(output, &text)
+}
+
+fn advise(arguments: &AdviseRunArguments) -> Result<String, Failure> {
+    let example = match arguments.example.as_deref() {
+        None => None,
+        Some(name) => Some(DataSet::parse(name).ok_or_else(|| {
+            Failure::usage(format!(
+                "unknown example `{name}`: expected telemetry, tenants, orders or vehicles"
+            ))
+        })?),
+    };
+    let workload = match (&arguments.workload, example) {
+        (Some(path), _) => Some(read_text(path, WORKLOAD_BYTES_MAX)?),
+        (None, Some(set)) => Some(set.workload()),
+        (None, None) => None,
+    };
+    let mut config = Config {
+        limits: Limits {
+            throughput: arguments.throughput.unwrap_or(10_000).max(1),
+            partitions: arguments.partitions,
+            ..Limits::default()
+        },
+        throughput_is_given: arguments.throughput.is_some(),
+        current: arguments.current_key.iter().map(|path| path.trim().to_owned()).collect(),
+        candidates: arguments.candidate.clone(),
+        only_given: arguments.only,
+        candidates_max: arguments.candidates_max.clamp(1, 200),
+        time_path: arguments.time_path.clone(),
+        items_total: arguments.items_total,
+        seed: arguments.seed,
+        ..Config::default()
+    };
+    let advisor = match (example, &arguments.file, &arguments.database, &arguments.container) {
+        (Some(set), ..) => {
+            let mut advisor = Advisor::new(config, workload.as_deref()).map_err(refused)?;
+            let count = arguments.items_max.unwrap_or(EXAMPLE_ITEMS);
+            for item in set.items(count, arguments.seed) {
+                advisor.add(item.as_bytes()).map_err(refused)?;
+            }
+            advisor
+        }
+        (None, Some(file), ..) => {
+            let mut advisor = Advisor::new(config, workload.as_deref()).map_err(refused)?;
+            read_lines(file, arguments.items_max, &mut advisor)?;
+            advisor
+        }
+        (None, None, Some(database), Some(container)) => {
+            let container = ContainerPath::new(database, container);
+            block_on(read_container(arguments, &container, &mut config, workload.as_deref()))?
+        }
+        _ => {
+            return Err(Failure::usage(
+                "no data: name a file of JSON lines, a --database and --container, or an --example",
+            ));
+        }
+    };
+    let report = advisor.finish().map_err(refused)?;
+    Ok(match arguments.output {
+        ReportOutput::Text => report::text(&report),
+        ReportOutput::Json => report::json(&report).to_string() + "\n",
+        ReportOutput::Html => report::html(&report),
+    })
+}
+
+fn refused(error: AdviceError) -> Failure {
+    match error {
+        AdviceError::Item { .. } | AdviceError::NoItems => Failure::refused(error),
+        AdviceError::Candidate { .. } | AdviceError::Workload(_) => Failure::usage(error),
+    }
+}
+
+fn read_lines(path: &Path, items_max: Option<u64>, advisor: &mut Advisor) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| unreadable(path, &error);
+    let mut reader = decompress(open_input(path)?.0).map_err(failed)?;
+    let mut line = Vec::new();
+    let mut count = 0;
+    while items_max.is_none_or(|items_max| count < items_max) {
+        line.clear();
+        if (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(failed)? == 0 {
+            break;
+        }
+        let item = line.trim_ascii();
+        if !item.is_empty() {
+            advisor.add(item).map_err(refused)?;
+            count += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the items of a container page by page, following splits.
+async fn read_container(
+    arguments: &AdviseRunArguments,
+    container: &ContainerPath,
+    config: &mut Config,
+    workload: Option<&str>,
+) -> Result<Advisor, Failure> {
+    let client = arguments.server.connect()?;
+    let env = SystemEnv;
+    let definition = client.read_container(&env, container).await?;
+    let definition =
+        definition.ok_or_else(|| Failure::refused(format!("there is no container {container}")))?;
+    let definition = definition.json().unwrap_or_default();
+    if config.current.is_empty() {
+        let paths = definition.get("partitionKey").and_then(|key| key.get("paths")).and_then(Value::as_array);
+        config.current = paths.unwrap_or(&[]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    }
+    let mut advisor = Advisor::new(config.clone(), workload).map_err(refused)?;
+    let mut items_left = arguments.items_max.unwrap_or(u64::MAX);
+    let mut ranges = client.read_ranges(&env, container).await?;
+    let mut lanes = Lane::whole().cut(&ranges);
+    while let Some((mut lane, range)) = lanes.pop() {
+        match client.read_page(&env, container, &lane, &range, PAGE_ITEMS).await? {
+            PageOutcome::RangeGone => {
+                ranges = client.read_ranges(&env, container).await?;
+                lanes.extend(lane.cut(&ranges));
+            }
+            PageOutcome::Page(page) => {
+                for item in &page.items {
+                    if items_left == 0 {
+                        return Ok(advisor);
+                    }
+                    advisor.add(item.get().as_bytes()).map_err(refused)?;
+                    items_left -= 1;
+                }
+                if page.continuation.is_some() {
+                    lane.continuation = page.continuation;
+                    lanes.push((lane, range));
+                }
+            }
+        }
+    }
+    Ok(advisor)
+}
+
+fn plan_suffixes(arguments: &SuffixArguments) -> Result<String, Failure> {
+    let rates = [arguments.writes, arguments.known_reads, arguments.reads];
+    if rates.iter().any(|rate| !rate.is_finite() || !(0.0..=1e8).contains(rate)) {
+        return Err(Failure::usage("rates must be between 0 and 100 million per second"));
+    }
+    let limits = Limits {
+        throughput: arguments.throughput.max(1),
+        partitions: arguments.partitions,
+        ..Limits::default()
+    };
+    let bytes = arguments.rows.saturating_mul(arguments.item_bytes as u64);
+    let work = cost::QueryWork {
+        partitions: 1,
+        index_entries: arguments.rows,
+        items: arguments.rows,
+        item_bytes: bytes,
+        output_bytes: bytes,
+    };
+    let first = cost::query(&cost::QueryWork { partitions: 1, ..Default::default() }).as_f64();
+    let read = cost::query(&work).as_f64();
+    let input = PlanInput {
+        partitions: limits.partition_count(),
+        write_units: arguments.writes * cost::create(arguments.item_bytes, arguments.index_terms).as_f64(),
+        known_units: arguments.known_reads * read,
+        all_reads: arguments.reads,
+        all_read_units: read - first,
+        reads_are_spread: !arguments.reads_recent,
+    };
+    let plan = plan(&input);
+    Ok(match arguments.output {
+        Output::Text => report::plan_text(&input, &plan),
+        Output::Json => report::plan_json(&input, &plan).to_string() + "\n",
+    })
+}

@@ -1,0 +1,315 @@
+//! `orrery import`: from a file or standard input into a container.
+//!
+//! One thread reads and prepares records in chunks, a few ahead; the writer batches and sends them.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use orrery_model::partition_key::PartitionKeyDefinition;
+use orrery_model::{Object, Value};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::client::{Client, ContainerArguments, ContainerPath, EndpointArguments};
+use crate::failure::Failure;
+use crate::io::{input_name, print};
+use crate::transfer::input::{CsvArguments, Input, InputFormat};
+use crate::transfer::progress::{self, ExpectedTotal};
+use crate::transfer::{
+    BATCH_WAIT_MAX, BatchLimits, Checkpoint, FailedRecord, IdRule, ItemWriter, Outcome, PaceOptions,
+    PendingItem, PreparedItem, ProvisionedThroughput, RemoteContainer, Summary, Tracker, WriteOptions,
+    prepare, run_on_threads, supervise,
+};
+
+/// The most records of a chunk.
+const CHUNK_RECORDS_MAX: usize = 500;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Chunks read ahead of the writer.
+const CHUNKS_AHEAD: usize = 4;
+
+#[derive(Args)]
+pub(crate) struct ImportArguments {
+    /// The file to read, plain or gzip; - is standard input.
+    #[arg(default_value = "-")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    container: ContainerArguments,
+
+    /// Input format.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = InputFormat::Auto)]
+    format: InputFormat,
+
+    /// Take the id from this property, a string or a number.
+    #[arg(long, value_name = "PROPERTY", conflicts_with = "generate_ids")]
+    id_from: Option<String>,
+
+    /// Generate missing ids from position and content; the same in every run.
+    #[arg(long)]
+    generate_ids: bool,
+
+    #[command(flatten)]
+    csv: CsvArguments,
+
+    #[command(flatten)]
+    create: CreateArguments,
+
+    #[command(flatten)]
+    write: WriteOptions,
+
+    #[command(flatten)]
+    pace: PaceOptions,
+
+    #[command(flatten)]
+    server: EndpointArguments,
+}
+
+/// The container to create if it does not exist.
+#[derive(Args)]
+pub(crate) struct CreateArguments {
+    /// Create the database and the container if they do not exist.
+    #[arg(long, help_heading = "Container")]
+    create: bool,
+
+    /// The partition key of a created container, such as /customer. Up to three, separated by commas, make a
+    /// hierarchical key.
+    #[arg(long, value_name = "PATH", value_delimiter = ',', requires = "create", help_heading = "Container")]
+    partition_key: Vec<String>,
+
+    /// The throughput of a created container, in request units per second.
+    #[arg(long, value_name = "NUMBER", help_heading = "Container")]
+    throughput: Option<u32>,
+}
+
+pub(super) fn run(arguments: &ImportArguments, output: &mut impl Write) -> Result<(), Failure> {
+    run_on_threads(import(arguments, output))
+}
+
+async fn import(arguments: &ImportArguments, output: &mut impl Write) -> Result<(), Failure> {
+    let client = Arc::new(arguments.server.connect()?.limited_to(arguments.pace.request_units));
+    let outcome = Arc::new(Outcome::new(arguments.write.failures.as_deref())?);
+    let opened = Input::open(&arguments.file, arguments.format, &arguments.csv)?;
+    let path = arguments.container.path();
+    let container = open_container(arguments, &client, &path).await?;
+    let (checkpoint, records_done) = open_checkpoint(arguments, &client, &container, opened.bytes)?;
+    outcome.skipped.store(records_done, Ordering::Relaxed);
+
+    let tracker = Arc::new(Tracker::new());
+    tracker.add(0, records_done);
+    let settle = {
+        let tracker = Arc::clone(&tracker);
+        Arc::new(move |ticket| tracker.settle(ticket))
+    };
+    let limits = BatchLimits { batch_items: arguments.write.batch, concurrency: arguments.pace.concurrency };
+    let writer = ItemWriter::open(Arc::clone(&client), &path, Arc::clone(&outcome), settle, &limits).await?;
+    let total = match opened.bytes {
+        Some(length) => ExpectedTotal::Bytes(length, Arc::clone(&opened.bytes_read)),
+        None => ExpectedTotal::Unknown,
+    };
+    let shown = progress::show(arguments.pace.quiet, Arc::clone(&outcome), Arc::clone(&client), total);
+    let chunks = read_ahead(opened, container.key.clone(), id_rule(arguments), records_done);
+    let save = || match &checkpoint {
+        Some(checkpoint) => checkpoint.save(state(&tracker)),
+        None => Ok(()),
+    };
+    let work = write_chunks(chunks, writer, &outcome, &tracker);
+    let read = supervise(&outcome, work, shown, save).await;
+
+    let why = outcome.take_reason().or_else(|| {
+        let error = read.as_ref().err()?;
+        Some(Failure::refused(format!("{}: {error}", input_name(&arguments.file))))
+    });
+    let complete = read.is_ok() && !outcome.is_stopped();
+    match &checkpoint {
+        Some(checkpoint) if complete => checkpoint.remove()?,
+        Some(checkpoint) => checkpoint.save(state(&tracker))?,
+        None => {}
+    }
+    let summary = Summary {
+        verb: "Imported",
+        what: format!("into {path}"),
+        complete,
+        checkpoint: arguments.pace.checkpoint.as_ref(),
+        clients: &[&client],
+        error: why.as_ref().and_then(|failure| failure.message.as_deref()),
+    };
+    print(output, &summary.write(&outcome, arguments.pace.output))?;
+    if let Some(failure) = why {
+        return Err(failure);
+    }
+    if complete && outcome.failed.load(Ordering::Relaxed) == 0 {
+        Ok(())
+    } else {
+        Err(Failure::already_reported())
+    }
+}
+
+/// The container to write to; created if the arguments ask for it.
+async fn open_container(
+    arguments: &ImportArguments,
+    client: &Client,
+    path: &ContainerPath,
+) -> Result<RemoteContainer, Failure> {
+    if !arguments.create.create {
+        return RemoteContainer::find(client, path).await?.ok_or_else(|| {
+            Failure::refused(format!(
+                "there is no container {path} at {}: pass --create to create it",
+                client.account().endpoint()
+            ))
+        });
+    }
+    if let Some(container) = RemoteContainer::find(client, path).await? {
+        return Ok(container);
+    }
+    let paths: Vec<&str> = arguments.create.partition_key.iter().map(String::as_str).collect();
+    if paths.is_empty() {
+        return Err(Failure::usage("--create needs --partition-key for the new container"));
+    }
+    let key = PartitionKeyDefinition::with_paths(&paths).map_err(|error| Failure::usage(error.message))?;
+    let mut definition = Object::new();
+    definition.set("partitionKey", key.to_value());
+    let throughput = arguments.create.throughput.map(|units| ProvisionedThroughput::Manual(units.into()));
+    RemoteContainer::create(client, path, definition, throughput).await
+}
+
+fn id_rule(arguments: &ImportArguments) -> IdRule {
+    match &arguments.id_from {
+        Some(property) => IdRule::FromProperty(property.clone()),
+        None if arguments.generate_ids => IdRule::Generate,
+        None => IdRule::Required,
+    }
+}
+
+fn open_checkpoint(
+    arguments: &ImportArguments,
+    client: &Client,
+    container: &RemoteContainer,
+    bytes: Option<u64>,
+) -> Result<(Option<Checkpoint>, u64), Failure> {
+    let Some(path) = &arguments.pace.checkpoint else { return Ok((None, 0)) };
+    let mut identity = Object::new();
+    identity.set("operation", Value::from("import"));
+    identity.set("source", Value::from(input_name(&arguments.file)));
+    if let Some(bytes) = bytes {
+        identity.set("bytes", Value::from(i64::try_from(bytes).unwrap_or(i64::MAX)));
+    }
+    identity.set("endpoint", Value::from(client.account().endpoint()));
+    identity.set("container", Value::from(container.path.to_string()));
+    identity.set("rid", Value::from(container.rid.as_str()));
+    let (checkpoint, state) = Checkpoint::open(path, identity.into())?;
+    let records = state.as_ref().and_then(|state| state.get("records")).and_then(Value::as_i64).unwrap_or(0);
+    Ok((Some(checkpoint), u64::try_from(records).unwrap_or(0)))
+}
+
+fn state(tracker: &Tracker<u64>) -> Value {
+    let records = tracker.reached().first().copied().unwrap_or(0);
+    let mut state = Object::new();
+    state.set("records", Value::from(i64::try_from(records).unwrap_or(i64::MAX)));
+    state.into()
+}
+
+/// Consecutive records.
+struct RecordChunk {
+    /// The number of the last one; the first of the input is 1.
+    last: u64,
+    records: Vec<Result<PreparedItem, (String, Vec<u8>)>>,
+}
+
+/// Reads and prepares records on a thread of its own. The first `skip` records are already imported.
+fn read_ahead(
+    input: Input,
+    key: PartitionKeyDefinition,
+    rule: IdRule,
+    skip: u64,
+) -> mpsc::Receiver<std::io::Result<RecordChunk>> {
+    let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let mut number = 0;
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        for record in input.records {
+            number += 1;
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => {
+                    if !records.is_empty() {
+                        sender.blocking_send(Ok(RecordChunk { last: number - 1, records })).ok();
+                    }
+                    sender.blocking_send(Err(error)).ok();
+                    return;
+                }
+            };
+            if number <= skip {
+                continue;
+            }
+            bytes += record.as_ref().map_or(0, Vec::len);
+            records.push(match record {
+                Ok(text) => prepare(&key, &rule, number, text),
+                Err(reason) => Err((reason, Vec::new())),
+            });
+            if records.len() >= CHUNK_RECORDS_MAX || bytes >= CHUNK_BYTES_MAX {
+                let chunk = RecordChunk { last: number, records: std::mem::take(&mut records) };
+                bytes = 0;
+                // The receiver is dropped when the import stops.
+                if sender.blocking_send(Ok(chunk)).is_err() {
+                    return;
+                }
+            }
+        }
+        if !records.is_empty() {
+            sender.blocking_send(Ok(RecordChunk { last: number, records })).ok();
+        }
+    });
+    receiver
+}
+
+/// Writes chunks until the input ends or the transfer is stopped.
+async fn write_chunks(
+    mut chunks: mpsc::Receiver<std::io::Result<RecordChunk>>,
+    mut writer: ItemWriter,
+    outcome: &Outcome,
+    tracker: &Tracker<u64>,
+) -> std::io::Result<()> {
+    let mut result = Ok(());
+    while !outcome.is_stopped() {
+        let chunk = tokio::select! {
+            chunk = timeout(BATCH_WAIT_MAX, chunks.recv()) => chunk,
+            () = outcome.until_stopped() => break,
+        };
+        let chunk = match chunk {
+            Err(_) => {
+                writer.flush().await;
+                continue;
+            }
+            Ok(None) => break,
+            Ok(Some(Err(error))) => {
+                result = Err(error);
+                break;
+            }
+            Ok(Some(Ok(chunk))) => chunk,
+        };
+        let ticket = tracker.begin(0, chunk.records.len(), chunk.last);
+        let first = chunk.last + 1 - chunk.records.len() as u64;
+        for (record, prepared) in (first..).zip(chunk.records) {
+            match prepared {
+                Ok(prepared) => writer.write(PendingItem { ticket, record, prepared }).await,
+                Err((reason, text)) => {
+                    let item = (!text.is_empty()).then_some(text.as_slice());
+                    let record = record.to_string();
+                    outcome.fail(&FailedRecord {
+                        status: 0,
+                        substatus: 0,
+                        reason: &reason,
+                        record: &record,
+                        item,
+                    });
+                    tracker.settle(ticket);
+                }
+            }
+        }
+    }
+    writer.finish().await;
+    result
+}

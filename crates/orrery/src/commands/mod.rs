@@ -1,0 +1,146 @@
+//! The commands: one file per verb, with its arguments beside its code.
+//!
+//! What lives here: parsing of arguments, the order of steps of a command, and the text it prints. What does not: the
+//! server (`serve`), the protocol (`client`) and moving items (`transfer`), which several commands share.
+
+mod advise;
+mod containers;
+mod copy;
+mod export;
+mod faults;
+mod import;
+mod key;
+mod partitions;
+mod query;
+mod record;
+mod serve;
+mod simulate;
+mod store;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// A partitioned JSON document database that speaks the wire protocol of Azure Cosmos DB for NoSQL.
+#[derive(Parser)]
+#[command(
+    name = "orrery",
+    version,
+    about,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a database until interrupted.
+    ///
+    /// HTTP, HTTPS and HTTP/2 share one port. On a loopback address the emulator's well-known key is accepted, so
+    /// that SDKs connect without any setup. On any other address a key is generated on first start and stored with
+    /// the data.
+    ///
+    /// Every option can be set on the command line, in its environment variable, or in the configuration file (under
+    /// the same name, without the leading dashes), in this order of precedence.
+    #[command(
+        after_help = "The variable ORRERY_LOG sets what is logged to standard error, for example debug or \
+                      warn,orrery_gateway=debug. SIGTERM and Ctrl-C let requests finish; a second signal stops at once."
+    )]
+    Serve(Box<serve::ServeArguments>),
+    /// Import items from a file or standard input into a container.
+    ///
+    /// Reads JSON lines, a JSON array or CSV, plain or gzip, as a stream, and upserts every item. Items that cannot
+    /// be written are counted by reason and appended to the --failures file; the exit code is then 1.
+    Import(Box<import::ImportArguments>),
+    /// Export all items of a container as JSON lines.
+    Export(Box<export::ExportArguments>),
+    /// Copy containers and their items between two accounts: the service, an emulator, or Orrery.
+    ///
+    /// Missing containers are created with the definition and throughput of the originals. Items are upserted. Writes
+    /// to the source during the copy may be missed.
+    Copy(Box<copy::CopyArguments>),
+    /// Measure candidate partition keys on data and a workload, and rank them with reasons.
+    ///
+    /// Candidates (properties, concatenations, suffixes, hierarchies) are measured by placing the items and requests
+    /// with the real hash on the partitions that the throughput gives. Memory stays bounded for any input.
+    Advise(Box<advise::AdviseArguments>),
+    /// Record the requests to a container of a running server, as a workload for `orrery advise`.
+    #[command(arg_required_else_help = true)]
+    Record {
+        #[command(subcommand)]
+        command: record::RecordCommand,
+    },
+    /// Simulate a container over a year from a scenario: partitions, splits, throttling and cost.
+    ///
+    /// Nothing is stored. Uses the advisor's model at any scale; the same seed gives the same result.
+    Simulate(simulate::SimulateArguments),
+    /// Work with partition keys.
+    #[command(arg_required_else_help = true)]
+    Key {
+        #[command(subcommand)]
+        command: key::KeyCommand,
+    },
+    /// Manage synthetic keys and repartitioning.
+    #[command(arg_required_else_help = true)]
+    Containers {
+        #[command(subcommand)]
+        command: containers::ContainersCommand,
+    },
+    /// Inspect, split and merge the physical partitions of a running server.
+    #[command(arg_required_else_help = true)]
+    Partitions {
+        #[command(subcommand)]
+        command: partitions::PartitionsCommand,
+    },
+    /// Manage a store on PostgreSQL, and move data between stores.
+    #[command(arg_required_else_help = true)]
+    Store {
+        #[command(subcommand)]
+        command: store::StoreCommand,
+    },
+    /// Inject faults into a running server, to test how an application handles them.
+    ///
+    /// Needs a server started with --test-controls. GET, POST and DELETE of /_orrery/faults do the same. Responses
+    /// affected by a rule carry its id in the header x-orrery-fault.
+    #[command(arg_required_else_help = true)]
+    Faults {
+        #[command(subcommand)]
+        command: faults::FaultsCommand,
+    },
+    /// Inspect query plans and execution.
+    #[command(arg_required_else_help = true)]
+    Query {
+        #[command(subcommand)]
+        command: query::QueryCommand,
+    },
+}
+
+/// Runs the command that the command line asks for.
+pub(crate) fn run() -> Result<(), Failure> {
+    // Clap prints help and usage errors itself and exits with code 0 or 2.
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let stdout = &mut std::io::stdout();
+    match cli.command {
+        Command::Serve(arguments) => {
+            let matches = matches.subcommand_matches("serve").expect("the command is serve");
+            serve::run(&arguments, matches)
+        }
+        Command::Import(arguments) => import::run(&arguments, stdout),
+        Command::Export(arguments) => export::run(&arguments, stdout),
+        Command::Copy(arguments) => copy::run(&arguments, stdout),
+        Command::Advise(arguments) => advise::run(&arguments, stdout),
+        Command::Record { command } => record::run(&command, stdout),
+        Command::Simulate(arguments) => simulate::run(&arguments, stdout),
+        Command::Key { command } => key::run(&command, stdout),
+        Command::Containers { command } => containers::run(&command, stdout),
+        Command::Partitions { command } => partitions::run(&command, stdout),
+        Command::Store { command } => store::run(&command, stdout),
+        Command::Faults { command } => faults::run(&command, stdout),
+        Command::Query { command } => query::run(&command, stdout),
+    }
+}

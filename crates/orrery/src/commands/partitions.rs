@@ -1,0 +1,216 @@
+//! `orrery partitions`: inspects, splits and merges the physical partitions of a running server.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use clap::Subcommand;
+use orrery_gateway::auth::print_date;
+use orrery_model::Value;
+
+use crate::client::{ContainerArguments, ServerArguments, container_query};
+use crate::failure::Failure;
+use crate::io::{plain, print};
+
+#[derive(Subcommand)]
+pub(crate) enum PartitionsCommand {
+    /// List the partitions of all containers, or of one: ranges, sizes, throughput and load.
+    List {
+        /// The database.
+        #[arg(long, short, value_name = "ID", env = "ORRERY_DATABASE", requires = "container")]
+        database: Option<String>,
+
+        /// The container.
+        #[arg(long, short, value_name = "ID", env = "ORRERY_CONTAINER", requires = "database")]
+        container: Option<String>,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Show a container's partitions with their hottest and largest keys, and its last throttled requests.
+    Show {
+        #[command(flatten)]
+        container: ContainerArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Split a partition at the middle of its data, online.
+    Split {
+        /// The partition's number.
+        partition: u32,
+
+        #[command(flatten)]
+        container: ContainerArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Merge two adjacent partitions, online.
+    Merge {
+        /// The partitions' numbers.
+        #[arg(num_args = 2, value_names = ["FIRST", "SECOND"])]
+        partitions: Vec<u32>,
+
+        #[command(flatten)]
+        container: ContainerArguments,
+
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+}
+
+pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Result<(), Failure> {
+    let text = match command {
+        PartitionsCommand::List { database, container, server } => {
+            let query = database.as_deref().zip(container.as_deref());
+            let query = query.map(|(database, container)| container_query(database, container));
+            let views = server.get("/_orrery/partitions", query.as_deref())?;
+            server.output.render(&views, || match views.as_array().unwrap_or(&[]) {
+                [] => "There are no containers.\n".to_owned(),
+                views => views.iter().map(table).collect(),
+            })
+        }
+        PartitionsCommand::Show { container, server } => show(container, server)?,
+        PartitionsCommand::Split { partition, container, server } => {
+            let mut body = container.body();
+            body.set("partition", Value::from(partition.to_string()));
+            let answer = server.post("/_orrery/partitions/split", body)?;
+            server.output.render(&answer, || {
+                let children = answer.get("children").and_then(Value::as_array).unwrap_or(&[]);
+                let children: Vec<String> = children.iter().map(plain).collect();
+                format!("Split partition {partition} into {}.\n", children.join(" and "))
+            })
+        }
+        PartitionsCommand::Merge { partitions, container, server } => {
+            let mut body = container.body();
+            let ids = partitions.iter().map(|partition| Value::from(partition.to_string()));
+            body.set("partitions", ids.collect::<Vec<_>>().into());
+            let answer = server.post("/_orrery/partitions/merge", body)?;
+            server.output.render(&answer, || {
+                let ids: Vec<String> = partitions.iter().map(u32::to_string).collect();
+                let child = answer.get("child").map(plain).unwrap_or_default();
+                format!("Merged partitions {} into {child}.\n", ids.join(" and "))
+            })
+        }
+    };
+    print(output, &text)
+}
+
+/// One container in detail. Its throttled requests come from another page and are joined in here.
+fn show(container: &ContainerArguments, server: &ServerArguments) -> Result<String, Failure> {
+    let views = server.get("/_orrery/partitions", Some(&container.query()))?;
+    let throttles = server.get("/_orrery/throttles", None)?;
+    let view = views.as_array().and_then(|views| views.first()).cloned().unwrap_or(Value::Null);
+    let path = view.get("container").cloned();
+    let throttles: Vec<Value> = throttles
+        .as_array()
+        .unwrap_or(&[])
+        .iter()
+        .filter(|event| event.get("container") == path.as_ref())
+        .cloned()
+        .collect();
+    let mut whole = view.clone();
+    if let Some(object) = whole.as_object_mut() {
+        object.set("throttles", throttles.clone().into());
+    }
+    Ok(server.output.render(&whole, || {
+        let mut text = table(&view);
+        let partitions = view.get("partitions").and_then(Value::as_array).unwrap_or(&[]);
+        for partition in partitions {
+            let id = partition.get("id").map(plain).unwrap_or_default();
+            for (title, name, figure, unit) in [
+                ("Hottest", "hottestKeys", "requestUnits", "RU"),
+                ("Largest", "largestKeys", "bytes", "bytes"),
+            ] {
+                let keys = partition.get(name).and_then(Value::as_array).unwrap_or(&[]);
+                if keys.is_empty() {
+                    continue;
+                }
+                line(&mut text, format_args!("{title} keys of partition {id}:"));
+                for key in keys {
+                    let member = |name: &str| key.get(name).map(plain).unwrap_or_default();
+                    line(
+                        &mut text,
+                        format_args!("  {:>12} {unit}  {}", member(figure), member("partitionKey")),
+                    );
+                }
+            }
+        }
+        if !throttles.is_empty() {
+            line(&mut text, format_args!("Last throttled requests:"));
+        }
+        for event in throttles.iter().take(10) {
+            let member = |name: &str| event.get(name).map(plain).unwrap_or_default();
+            line(
+                &mut text,
+                format_args!(
+                    "  {}: partition {}, key {} with {} % of its load, {}; {} RU/s provisioned, retry after {} ms",
+                    print_date(event.get("atMs").and_then(Value::as_i64).unwrap_or(0).div_euclid(1000)),
+                    member("partition"),
+                    event.get("partitionKey").map_or_else(|| "unknown".to_owned(), plain),
+                    member("keySharePercent"),
+                    member("cause"),
+                    member("budgetPerSecond"),
+                    member("retryAfterMs"),
+                ),
+            );
+        }
+        text
+    }))
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    text.write_fmt(arguments).expect("a String accepts every write");
+    text.push('\n');
+}
+
+/// The partitions of one container as a table.
+fn table(view: &Value) -> String {
+    const COLUMNS: [(&str, &str); 8] = [
+        ("PARTITION", "id"),
+        ("FROM", "min"),
+        ("TO", "max"),
+        ("ITEMS", "items"),
+        ("BYTES", "bytes"),
+        ("RU/S", "requestUnitsPerSecond"),
+        ("USED", "usedPerSecondLastMinute"),
+        ("THROTTLED", "throttled"),
+    ];
+    let partitions = view.get("partitions").and_then(Value::as_array).unwrap_or(&[]);
+    let mut rows: Vec<Vec<String>> = vec![COLUMNS.iter().map(|(title, _)| (*title).to_owned()).collect()];
+    for partition in partitions {
+        let cell = |name: &str| match partition.get(name) {
+            Some(value @ Value::Number(_)) if name == "usedPerSecondLastMinute" => {
+                format!("{:.1}", value.to_json().parse::<f64>().unwrap_or(0.0))
+            }
+            // Bounds of hierarchical keys are long; their prefixes tell them apart.
+            Some(Value::String(text)) if text.len() > 34 => format!("{}…", &text[..32]),
+            value => value.map(plain).unwrap_or_default(),
+        };
+        rows.push(COLUMNS.iter().map(|(_, name)| cell(name)).collect());
+    }
+    let widths: Vec<usize> = (0..COLUMNS.len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    let changing = match view.get("partitionsChanging").and_then(Value::as_bool) {
+        Some(true) => ", split or merge in progress",
+        _ => "",
+    };
+    let throughput = match view.get("throughput") {
+        Some(throughput) => format!("{} RU/s", throughput.to_json()),
+        None => "shared throughput".to_owned(),
+    };
+    let path = view.get("container").map(plain).unwrap_or_default();
+    line(&mut text, format_args!("{path} ({throughput}{changing})"));
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            let numeric = column >= 3;
+            let padding = " ".repeat(width - cell.chars().count());
+            if numeric { format!("{padding}{cell}") } else { format!("{cell}{padding}") }
+        });
+        let row = cells.collect::<Vec<_>>().join("  ");
+        line(&mut text, format_args!("  {}", row.trim_end()));
+    }
+    text
+}

@@ -1,0 +1,33 @@
+//! `orrery query`: how a query is planned and how a server executes it. Nothing here changes data.
+
+mod explain;
+mod plan;
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+#[derive(Subcommand)]
+pub(crate) enum QueryCommand {
+    /// Print query plans as clients get them.
+    ///
+    /// Reads one JSON object per line from standard input:
+    /// {"query":"SELECT …","parameters":[{"name":"@p","value":1}],"pk":[…],"pkKind":"Hash"}. All but the query are
+    /// optional. pk lists the partition key paths, pkKind is Hash, MultiHash or Range, and features may list what the
+    /// client supports, as in the request header. Writes one line for each: the plan, or
+    /// {"errors":[{"code":"SC1001","start":0,"end":1,"message":"…"}]}; the exit code is then 1.
+    Plan,
+    /// Show how a running server executes a query: the index it uses, the alternatives, estimated and actual numbers.
+    ///
+    /// Executes one page of the query. POST /_orrery/explain does the same.
+    Explain(Box<explain::ExplainArguments>),
+}
+
+pub(super) fn run(command: &QueryCommand, output: &mut impl Write) -> Result<(), Failure> {
+    match command {
+        QueryCommand::Plan => plan::run(&mut std::io::stdin().lock(), output),
+        QueryCommand::Explain(arguments) => explain::run(arguments, output),
+    }
+}

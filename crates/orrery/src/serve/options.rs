@@ -1,0 +1,342 @@
+//! The options of `orrery serve`, listed once.
+//!
+//! [`ServeOptions`] is parsed from the command line and the environment by clap and from the configuration file by serde.
+//! What the three sources say is combined in [`OptionSources`], where a flag wins over a variable and a variable over the
+//! file. Nothing here has a default: those, and the checks, are in `settings`, because a default given to clap would win
+//! over the file.
+
+use std::any::TypeId;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::builder::BoolishValueParser;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, FromArgMatches, ValueEnum};
+use serde::{Deserialize, Deserializer};
+
+use crate::failure::Failure;
+
+/// Every option of `orrery serve`, once. From a field follow the flag (`--cache-mb`), the environment variable
+/// (`ORRERY_CACHE_MB`) and the key in the configuration file (`cache-mb`); all are optional in each.
+#[derive(Args, Clone, Default, Deserialize)]
+#[command(mut_args = complete)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ServeOptions {
+    /// The address to listen on: address and port, or a port on 127.0.0.1. Port 0 picks a free one.
+    /// [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+
+    /// The data directory; created if it does not exist. [default: orrery in the user's data directory, such as
+    /// ~/.local/share/orrery]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Keep everything in memory; discarded on exit.
+    #[arg(long)]
+    pub(crate) in_memory: Option<bool>,
+
+    /// Store the data in PostgreSQL, which several servers can share:
+    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full. Besides the parameters of libpq there are
+    /// schema (default orrery) and pool_max (connections, default 16).
+    #[arg(long, value_name = "URL", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+
+    /// Seed data to load on start: DIRECTORY/<database>/<container>.jsonl (or .jsonl.gz, .ndjson, .csv), with the
+    /// container's definition beside it in <container>.json (without one it is partitioned by /id). A file is loaded
+    /// again on a later start only if it has changed.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) seed: Option<PathBuf>,
+
+    /// When a write is synced to disk: `always` before it is acknowledged, `relaxed:MS` at most that many
+    /// milliseconds later. [default: always]
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) durability: Option<String>,
+
+    /// Size of the block cache for data read from disk. [default: 64]
+    #[arg(long, value_name = "MB")]
+    pub(crate) cache_mb: Option<u64>,
+
+    /// Space to keep free on the disk of the data directory, at most an eighth of it. With less free space only deletes
+    /// are accepted; the server recovers by itself once there is space again. [default: 64]
+    #[arg(long, value_name = "MB")]
+    pub(crate) disk_reserve_mb: Option<u64>,
+
+    /// The account key: base64 of 64 bytes. Prefer the variable or a file: other users of this machine can see
+    /// command lines.
+    #[arg(long, value_name = "BASE64", hide_env_values = true, help_heading = "Keys")]
+    pub(crate) key: Option<String>,
+
+    /// A file that holds the account key.
+    #[arg(long, value_name = "FILE", help_heading = "Keys")]
+    pub(crate) key_file: Option<PathBuf>,
+
+    /// A second key with the same rights, for rotating keys without downtime.
+    #[arg(long, value_name = "BASE64", hide_env_values = true, help_heading = "Keys")]
+    pub(crate) secondary_key: Option<String>,
+
+    /// A read-only key. Can be repeated or a list separated by commas.
+    #[arg(long, value_name = "BASE64", hide_env_values = true, value_delimiter = ',', help_heading = "Keys")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) read_only_key: Option<Vec<String>>,
+
+    /// Accept the emulator's well-known key on any address. Anyone who can reach the port then has full access.
+    #[arg(long, help_heading = "Keys")]
+    pub(crate) allow_well_known_key: Option<bool>,
+
+    /// Accept signatures of any date, for clients whose clocks drift.
+    #[arg(long, help_heading = "Keys")]
+    pub(crate) no_clock_check: Option<bool>,
+
+    /// The TLS certificate in PEM form, with its chain. [default: generated and stored with the data]
+    #[arg(long, value_name = "FILE", help_heading = "Network")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// The private key of the certificate.
+    #[arg(long, value_name = "FILE", help_heading = "Network")]
+    pub(crate) cert_key: Option<PathBuf>,
+
+    /// An additional name or address for the generated certificate. Can be repeated or a list separated by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Network")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) cert_name: Option<Vec<String>>,
+
+    /// Serve plain HTTP only.
+    #[arg(long, help_heading = "Network")]
+    pub(crate) no_tls: Option<bool>,
+
+    /// A host name to accept besides localhost, *.localhost and loopback addresses; * accepts any. Can be repeated or a
+    /// list separated by commas, with a port or a leading *. (*.example.com). On addresses other than loopback every
+    /// name is accepted unless some are given. Other names get 403, which protects local servers against DNS
+    /// rebinding by web pages.
+    #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = "Network")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) allowed_hosts: Option<Vec<String>>,
+
+    /// An origin whose web pages may send requests, such as https://app.example.com:3000, besides the server's own.
+    /// Can be repeated or a list separated by commas.
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', help_heading = "Network")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) allowed_origins: Option<Vec<String>>,
+
+    /// On a stop signal, wait this long for requests in flight, then close their connections. A second signal stops at
+    /// once. [default: 10]
+    #[arg(long, value_name = "SECONDS", help_heading = "Network")]
+    pub(crate) drain_seconds: Option<u32>,
+
+    /// Memory budget of all requests together, for bodies, items being written and pages being built. Requests beyond it
+    /// wait, then are throttled. Does not include the block cache. [default: a quarter of the memory]
+    #[arg(long, value_name = "MB", help_heading = "Network")]
+    pub(crate) memory_mb: Option<u64>,
+
+    /// Maximum number of open connections. [default: half of the process's limit of open files, at most 10000]
+    #[arg(long, value_name = "NUMBER", help_heading = "Network")]
+    pub(crate) connections_max: Option<usize>,
+
+    /// The account's default consistency level: strong, bounded-staleness, session, consistent-prefix or eventual.
+    /// Requests may relax it but not strengthen it. Reads are always current; those at the two strongest levels cost
+    /// twice as much. [default: session]
+    #[arg(long, value_name = "LEVEL", help_heading = "Account")]
+    pub(crate) default_consistency: Option<String>,
+
+    /// How many versions reads may lag behind under bounded staleness, at least 10, as reported in the account document.
+    /// [default: 100]
+    #[arg(long, value_name = "NUMBER", help_heading = "Account")]
+    pub(crate) max_staleness_prefix: Option<u32>,
+
+    /// How many seconds reads may lag behind under bounded staleness, 5 to 86400, as reported in the account document.
+    /// [default: 5]
+    #[arg(long, value_name = "SECONDS", help_heading = "Account")]
+    pub(crate) max_staleness_seconds: Option<u32>,
+
+    /// How long to retain every version and delete for the all-versions-and-deletes change feed, in containers without a
+    /// change feed policy. [default: only where a policy asks for it]
+    #[arg(long, value_name = "MINUTES", help_heading = "Account")]
+    pub(crate) change_feed_retention: Option<u32>,
+
+    /// Do not throttle requests beyond the provisioned throughput (429). Charges are reported either way.
+    #[arg(long, help_heading = "Limits")]
+    pub(crate) no_throttle: Option<bool>,
+
+    /// Scale the partition limits (50 GB and 10000 request units per second for a physical partition, 20 GB for a
+    /// logical one), so that tests can reach them: 0.001 makes them 50 MB, 400 RU/s (the minimum) and 20 MB.
+    /// [default: 1]
+    #[arg(long, value_name = "FACTOR", help_heading = "Limits")]
+    pub(crate) limits_scale: Option<f64>,
+
+    /// Size at which a physical partition splits, regardless of the scale.
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub(crate) partition_bytes_max: Option<u64>,
+
+    /// Maximum size of a logical partition, regardless of the scale.
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub(crate) logical_partition_bytes_max: Option<u64>,
+
+    /// Request units per second above which a physical partition splits, regardless of the scale.
+    #[arg(long, value_name = "NUMBER", help_heading = "Limits")]
+    pub(crate) partition_throughput_max: Option<u32>,
+
+    /// Number of physical partitions of every new container, regardless of its throughput.
+    #[arg(long, value_name = "NUMBER", help_heading = "Limits")]
+    pub(crate) partitions_at_creation: Option<u32>,
+
+    /// Who merges cross-partition queries that sort, group, aggregate or limit their rows: `merge` the server; `plan`
+    /// the client, as with the service (400 with sub-status 1004, then a plan); `auto` the server, except that the
+    /// Python client has to plan sorted queries whose filter fixes the type of the sorted property. [default: auto]
+    #[arg(long, value_enum, value_name = "WHO")]
+    pub(crate) cross_partition_queries: Option<CrossPartition>,
+
+    /// Allow tests to move the server's clock (/_orrery/clock) and to inject faults (/_orrery/faults). Not for
+    /// production.
+    #[arg(long, help_heading = "Limits")]
+    pub(crate) test_controls: Option<bool>,
+}
+
+/// Who merges cross-partition queries; see [`ServeOptions::cross_partition_queries`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CrossPartition {
+    Merge,
+    Auto,
+    Plan,
+}
+
+/// What follows from an option's name and type: its environment variable, and that a boolean is a switch which can be
+/// turned off again (`--no-tls=false`), because the variable or the file may have turned it on.
+fn complete(argument: Arg) -> Arg {
+    let is_switch = argument.get_value_parser().type_id() == TypeId::of::<bool>();
+    let variable = format!("ORRERY_{}", argument.get_id().as_str().to_uppercase());
+    // Clap keeps names for the life of the process. There are a few dozen, made once.
+    let argument = argument.env(&*variable.leak());
+    if is_switch {
+        argument
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_name("BOOL")
+            .value_parser(BoolishValueParser::new())
+    } else {
+        argument
+    }
+}
+
+/// A string in the file stands for a list of one.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(Some(match OneOrMany::deserialize(deserializer)? {
+        OneOrMany::One(text) => vec![text],
+        OneOrMany::Many(texts) => texts,
+    }))
+}
+
+/// What the command line, the environment and the configuration file say.
+///
+/// Most options only need `combined`. A few exclude each other (`--data` and `--in-memory`, `--key` and `--key-file`), and
+/// then the more specific source decides between them: an image can set a directory in its environment, and its user can
+/// still ask for `--in-memory`.
+pub(crate) struct OptionSources {
+    /// Flags, and environment variables where there is no flag.
+    pub(super) arguments: ServeOptions,
+    /// The configuration file.
+    pub(super) file: ServeOptions,
+    /// The arguments, and the file where there is no argument.
+    pub(super) combined: ServeOptions,
+    /// The options that were given as flags, by field name.
+    flags: Vec<String>,
+}
+
+impl OptionSources {
+    /// `matches` are those of the subcommand that `arguments` were parsed from.
+    pub(crate) fn gather(
+        arguments: &ServeOptions,
+        matches: &ArgMatches,
+        config: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let file = config.map(read_file).transpose()?.unwrap_or_default();
+        let mut combined = file.clone();
+        combined.update_from_arg_matches(matches).map_err(Failure::usage)?;
+        let is_flag = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let flags = matches.ids().map(clap::Id::as_str).filter(|id| is_flag(id)).map(str::to_owned).collect();
+        Ok(Self { arguments: arguments.clone(), file, combined, flags })
+    }
+
+    pub(super) fn is_flag(&self, field: &str) -> bool {
+        self.flags.iter().any(|flag| flag == field)
+    }
+}
+
+fn read_file(path: &Path) -> Result<ServeOptions, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!("the configuration file {} cannot be read: {error}", path.display()))
+    })?;
+    toml::from_str(&text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        // Further lines of the message only quote the file.
+        let message = error.message().lines().next().unwrap_or("it is not valid TOML");
+        Failure::usage(format!("the configuration file {}, line {line}: {message}", path.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command() -> clap::Command {
+        ServeOptions::augment_args(clap::Command::new("serve"))
+    }
+
+    #[test]
+    fn every_option_has_a_flag_a_variable_and_a_key_in_the_file() {
+        let command = command();
+        let mut count = 0;
+        for argument in command.get_arguments() {
+            count += 1;
+            let flag = argument.get_long().expect("every option is a flag");
+            let field = argument.get_id().as_str();
+            assert_eq!(flag, field.replace('_', "-"));
+            let variable = argument.get_env().expect("every option has a variable").to_str().unwrap();
+            assert_eq!(variable, format!("ORRERY_{}", field.to_uppercase()));
+            // A value of the wrong type is fine here, an unknown key is not.
+            if let Err(error) = toml::from_str::<ServeOptions>(&format!("{flag} = {{}}")) {
+                assert!(!error.message().contains("unknown field"), "{flag}: {error}");
+            }
+        }
+        assert!(count > 30, "{count}");
+    }
+
+    #[test]
+    fn switches_can_be_turned_off_again() {
+        for (arguments, expected) in [
+            (&["serve"][..], None),
+            (&["serve", "--no-tls"], Some(true)),
+            (&["serve", "--no-tls=false"], Some(false)),
+        ] {
+            let matches = command().mut_args(|argument| argument.env(None)).get_matches_from(arguments);
+            assert_eq!(ServeOptions::from_arg_matches(&matches).unwrap().no_tls, expected, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_win_over_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("orrery.toml");
+        fs::write(&file, "cache-mb = 1\nmemory-mb = 2\ncert-name = \"a\"\nallowed-hosts = [\"b\", \"c\"]\n")
+            .unwrap();
+        let command = command().mut_args(|argument| argument.env(None));
+        let matches = command.get_matches_from(["serve", "--cache-mb", "3", "--allowed-hosts", "d,e"]);
+        let arguments = ServeOptions::from_arg_matches(&matches).unwrap();
+        let sources = OptionSources::gather(&arguments, &matches, Some(&file)).ok().unwrap();
+        let ServeOptions { cache_mb, memory_mb, cert_name, allowed_hosts, .. } = sources.combined.clone();
+        assert_eq!((cache_mb, memory_mb), (Some(3), Some(2)));
+        assert_eq!(cert_name.unwrap(), ["a"]);
+        assert_eq!(allowed_hosts.unwrap(), ["d", "e"]);
+        assert!(sources.is_flag("cache_mb") && !sources.is_flag("memory_mb"));
+        assert_eq!(sources.file.cache_mb, Some(1));
+    }
+}

@@ -1,0 +1,442 @@
+//! What the server is asked to be: the options, checked and with defaults filled in. Plain data; nothing is opened here
+//! except key files.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use orrery_gateway::CrossPartitionQueries;
+use orrery_gateway::auth::MasterKey;
+use orrery_gateway::memory::default_budget_bytes;
+use orrery_gateway::{AccountConsistency, ConsistencyLevel};
+use orrery_storage::{Durability, PostgresOptions};
+
+use super::options::{CrossPartition, OptionSources};
+use crate::failure::Failure;
+
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
+const DEFAULT_CACHE_MB: u64 = 64;
+const DEFAULT_DISK_RESERVE_MB: u64 = 64;
+const DEFAULT_CONNECTIONS_MAX: usize = 10_000;
+const DEFAULT_DRAIN_SECONDS: u32 = 10;
+
+/// Everything that `serve` needs to know to start.
+pub(crate) struct Settings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) storage: StorageSettings,
+    /// The directory of seed data to load on start.
+    pub(crate) seed: Option<PathBuf>,
+    pub(crate) keys: KeySettings,
+    pub(crate) tls: TlsSettings,
+    pub(crate) connections_max: usize,
+    /// Host names to accept besides those of loopback.
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Origins of web pages that may send requests besides the server's own.
+    pub(crate) allowed_origins: Vec<String>,
+    /// How long requests in flight may take to finish when the server stops.
+    pub(crate) drain: Duration,
+    /// The memory budget of all requests together.
+    pub(crate) memory_bytes: u64,
+    pub(crate) check_clock: bool,
+    pub(crate) cross_partition_queries: CrossPartitionQueries,
+    pub(crate) limits: PartitionLimits,
+    pub(crate) consistency: AccountConsistency,
+    /// Whether tests may move the clock and inject faults.
+    pub(crate) test_controls: bool,
+}
+
+/// How large and how busy partitions may become.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartitionLimits {
+    pub(crate) throttle: bool,
+    /// Factor for the service's limits; 1 keeps them.
+    pub(crate) scale: f64,
+    pub(crate) partition_bytes_max: Option<u64>,
+    pub(crate) logical_partition_bytes_max: Option<u64>,
+    pub(crate) partition_throughput_max: Option<u32>,
+    pub(crate) partitions_at_creation: Option<u32>,
+    pub(crate) change_feed_retention_minutes: Option<u32>,
+}
+
+/// Where data is stored.
+pub(crate) enum StorageSettings {
+    Memory,
+    Directory { path: PathBuf, durability: Durability, cache_bytes: u64, disk_reserve_bytes: u64 },
+    Postgres(Box<PostgresOptions>),
+}
+
+impl StorageSettings {
+    /// The data directory, which also holds keys and certificates; none if the data is elsewhere.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Memory | Self::Postgres(_) => None,
+            Self::Directory { path, .. } => Some(path),
+        }
+    }
+}
+
+/// The keys given by the user.
+pub(crate) struct KeySettings {
+    pub(crate) primary: Option<MasterKey>,
+    pub(crate) secondary: Option<MasterKey>,
+    pub(crate) read_only: Vec<MasterKey>,
+    pub(crate) allow_well_known: bool,
+}
+
+/// Whether and with which certificate TLS is served.
+pub(crate) enum TlsSettings {
+    Off,
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+    /// A certificate of our own, with these names besides the usual ones.
+    Generated {
+        names: Vec<String>,
+    },
+}
+
+impl OptionSources {
+    /// Checks the options and fills in the defaults.
+    pub(crate) fn resolve(self) -> Result<Settings, Failure> {
+        let storage = self.storage()?;
+        let primary = self.primary_key()?;
+        let options = self.combined;
+        let limits = PartitionLimits {
+            throttle: !options.no_throttle.unwrap_or(false),
+            partition_bytes_max: at_least_one("partition-bytes-max", options.partition_bytes_max)?,
+            logical_partition_bytes_max: at_least_one(
+                "logical-partition-bytes-max",
+                options.logical_partition_bytes_max,
+            )?,
+            partition_throughput_max: at_least_one(
+                "partition-throughput-max",
+                options.partition_throughput_max,
+            )?,
+            scale: check_scale(options.limits_scale.unwrap_or(1.0))?,
+            partitions_at_creation: check_partitions(options.partitions_at_creation)?,
+            change_feed_retention_minutes: at_least_one(
+                "change-feed-retention",
+                options.change_feed_retention,
+            )?,
+        };
+        Ok(Settings {
+            listen: options.listen.map_or(Ok(DEFAULT_LISTEN), |text| parse_listen(&text))?,
+            storage,
+            seed: options.seed,
+            keys: KeySettings {
+                primary,
+                secondary: options.secondary_key.map(|text| parse_key("secondary-key", &text)).transpose()?,
+                read_only: options
+                    .read_only_key
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|text| parse_key("read-only-key", text))
+                    .collect::<Result<_, _>>()?,
+                allow_well_known: options.allow_well_known_key.unwrap_or(false),
+            },
+            tls: resolve_tls(
+                options.no_tls.unwrap_or(false),
+                options.cert,
+                options.cert_key,
+                options.cert_name.unwrap_or_default(),
+            )?,
+            connections_max: match options.connections_max {
+                Some(0) => return Err(Failure::usage("connections-max must be at least 1")),
+                Some(number) => number.min(1 << 20),
+                None => default_connections_max(),
+            },
+            allowed_hosts: options.allowed_hosts.unwrap_or_default(),
+            allowed_origins: options.allowed_origins.unwrap_or_default(),
+            drain: parse_drain(options.drain_seconds)?,
+            memory_bytes: options
+                .memory_mb
+                .map_or_else(default_budget_bytes, |megabytes| megabytes.saturating_mul(1 << 20)),
+            limits,
+            consistency: resolve_consistency(
+                options.default_consistency.as_deref(),
+                options.max_staleness_prefix,
+                options.max_staleness_seconds,
+            )?,
+            test_controls: options.test_controls.unwrap_or(false),
+            check_clock: !options.no_clock_check.unwrap_or(false),
+            cross_partition_queries: match options.cross_partition_queries {
+                Some(CrossPartition::Merge) => CrossPartitionQueries::Merge,
+                None | Some(CrossPartition::Auto) => CrossPartitionQueries::Auto,
+                Some(CrossPartition::Plan) => CrossPartitionQueries::Plan,
+            },
+        })
+    }
+
+    /// Memory, a directory or PostgreSQL: the most specific source that mentions any of them decides.
+    fn storage(&self) -> Result<StorageSettings, Failure> {
+        let arguments = |flags: bool| StorageChoice {
+            in_memory: self.arguments.in_memory.filter(|_| flags == self.is_flag("in_memory")),
+            data: self.arguments.data.as_ref().filter(|_| flags == self.is_flag("data")),
+            store: self.arguments.store.as_ref().filter(|_| flags == self.is_flag("store")),
+        };
+        let file = StorageChoice {
+            in_memory: self.file.in_memory,
+            data: self.file.data.as_ref(),
+            store: self.file.store.as_ref(),
+        };
+        let mut path = None;
+        for StorageChoice { in_memory, data, store } in [arguments(true), arguments(false), file] {
+            match (in_memory, data, store) {
+                (Some(true), Some(_), _) => {
+                    return Err(Failure::usage("data and in-memory exclude each other: leave one out"));
+                }
+                (Some(true), _, Some(_)) | (_, Some(_), Some(_)) => {
+                    return Err(Failure::usage("store excludes data and in-memory: leave one out"));
+                }
+                (Some(true), None, None) => return Ok(StorageSettings::Memory),
+                (_, None, Some(url)) => {
+                    let options = PostgresOptions::parse(url).map_err(Failure::usage)?;
+                    return Ok(StorageSettings::Postgres(Box::new(options)));
+                }
+                (_, Some(data), None) => {
+                    path = Some(data.clone());
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let path = match path {
+            Some(path) if path.as_os_str().is_empty() => {
+                return Err(Failure::usage("data is empty: expected the name of a directory"));
+            }
+            Some(path) => path,
+            None => default_directory()?,
+        };
+        let options = &self.combined;
+        Ok(StorageSettings::Directory {
+            path,
+            durability: options.durability.as_deref().map_or(Ok(Durability::Always), parse_durability)?,
+            cache_bytes: options.cache_mb.unwrap_or(DEFAULT_CACHE_MB).saturating_mul(1 << 20),
+            disk_reserve_bytes: options
+                .disk_reserve_mb
+                .unwrap_or(DEFAULT_DISK_RESERVE_MB)
+                .saturating_mul(1 << 20),
+        })
+    }
+
+    /// The account key, or the file that holds it. Arguments that give either override both of the file.
+    fn primary_key(&self) -> Result<Option<MasterKey>, Failure> {
+        let source = match (&self.arguments.key, &self.arguments.key_file) {
+            (None, None) => &self.file,
+            _ => &self.arguments,
+        };
+        match (&source.key, &source.key_file) {
+            (Some(_), Some(_)) => Err(Failure::usage("key and key-file exclude each other: leave one out")),
+            (Some(text), None) => parse_key("key", text).map(Some),
+            (None, Some(path)) => read_key_file(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// What one source says about where data is stored.
+struct StorageChoice<'a> {
+    in_memory: Option<bool>,
+    data: Option<&'a PathBuf>,
+    store: Option<&'a String>,
+}
+
+fn resolve_tls(
+    no_tls: bool,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    names: Vec<String>,
+) -> Result<TlsSettings, Failure> {
+    match (certificate, key) {
+        (None, None) if no_tls => Ok(TlsSettings::Off),
+        _ if no_tls => Err(Failure::usage("a certificate has no use with no-tls: leave one out")),
+        (Some(certificate), Some(key)) => Ok(TlsSettings::Files { certificate, key }),
+        (None, None) => Ok(TlsSettings::Generated { names }),
+        _ => Err(Failure::usage("cert and cert-key belong together: one of them is missing")),
+    }
+}
+
+fn resolve_consistency(
+    level: Option<&str>,
+    prefix: Option<u32>,
+    seconds: Option<u32>,
+) -> Result<AccountConsistency, Failure> {
+    let default = AccountConsistency::default();
+    let level = match level {
+        None => default.level,
+        Some(text) => ConsistencyLevel::parse(text).ok_or_else(|| {
+            Failure::usage(format!(
+                "default-consistency must be strong, bounded-staleness, session, consistent-prefix or eventual, but got `{text}`"
+            ))
+        })?,
+    };
+    if level != ConsistencyLevel::BoundedStaleness && (prefix.is_some() || seconds.is_some()) {
+        return Err(Failure::usage(
+            "max-staleness-prefix and max-staleness-seconds need the default consistency bounded-staleness",
+        ));
+    }
+    let max_staleness_prefix = prefix.unwrap_or(default.max_staleness_prefix);
+    let max_staleness_seconds = seconds.unwrap_or(default.max_staleness_seconds);
+    if max_staleness_prefix < 10 || max_staleness_prefix > i32::MAX.unsigned_abs() {
+        return Err(Failure::usage("max-staleness-prefix must be between 10 and 2147483647"));
+    }
+    if !(5..=86_400).contains(&max_staleness_seconds) {
+        return Err(Failure::usage("max-staleness-seconds must be between 5 and 86400"));
+    }
+    Ok(AccountConsistency { level, max_staleness_prefix, max_staleness_seconds })
+}
+
+fn at_least_one<N: PartialEq + From<u8>>(name: &str, number: Option<N>) -> Result<Option<N>, Failure> {
+    if number == Some(N::from(0)) {
+        return Err(Failure::usage(format!("{name} must be at least 1")));
+    }
+    Ok(number)
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, Failure> {
+    let text = text.trim();
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
+    let port = port.parse().map_err(|_| {
+        Failure::usage(format!(
+            "listen must be an address with a port, such as 127.0.0.1:8081, or a port, but got `{text}`"
+        ))
+    })?;
+    Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))
+}
+
+fn parse_drain(seconds: Option<u32>) -> Result<Duration, Failure> {
+    match seconds.unwrap_or(DEFAULT_DRAIN_SECONDS) {
+        seconds @ 0..=3600 => Ok(Duration::from_secs(seconds.into())),
+        _ => Err(Failure::usage("drain-seconds must be between 0 and 3600")),
+    }
+}
+
+fn parse_durability(text: &str) -> Result<Durability, Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "durability must be always or relaxed:MS, such as relaxed:100, but got `{text}`"
+        ))
+    };
+    match text.split_once(':') {
+        None if text == "always" => Ok(Durability::Always),
+        Some(("relaxed", milliseconds)) => match milliseconds.parse() {
+            Ok(interval_ms @ 1..=60_000) => Ok(Durability::Relaxed { interval_ms }),
+            Ok(_) => {
+                Err(Failure::usage("durability: the milliseconds of relaxed must be between 1 and 60000"))
+            }
+            Err(_) => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+/// The message names the option and never quotes the key.
+fn parse_key(option: &str, text: &str) -> Result<MasterKey, Failure> {
+    MasterKey::parse(text).map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
+
+fn read_key_file(path: &Path) -> Result<MasterKey, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!("the key file {} cannot be read: {error}", path.display()))
+    })?;
+    MasterKey::parse(&text)
+        .map_err(|error| Failure::usage(format!("the key file {}: {error}", path.display())))
+}
+
+/// The directory for a user's data by the conventions of this system.
+fn default_directory() -> Result<PathBuf, Failure> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = if cfg!(windows) {
+        variable("LOCALAPPDATA")
+    } else if cfg!(target_os = "macos") {
+        variable("HOME").map(|home| home.join("Library/Application Support"))
+    } else {
+        // The XDG specification says to ignore relative paths.
+        let xdg = variable("XDG_DATA_HOME").filter(|path| path.is_absolute());
+        xdg.or_else(|| variable("HOME").map(|home| home.join(".local/share")))
+    };
+    let base = base.ok_or_else(|| {
+        Failure::usage("there is no home directory to store data in: pass --data DIRECTORY or --in-memory")
+    })?;
+    Ok(base.join("orrery"))
+}
+
+fn check_scale(scale: f64) -> Result<f64, Failure> {
+    if scale.is_finite() && scale > 0.0 && scale <= 1000.0 {
+        return Ok(scale);
+    }
+    Err(Failure::usage(format!("limits-scale must be above 0 and at most 1000, but got {scale}")))
+}
+
+fn check_partitions(count: Option<u32>) -> Result<Option<u32>, Failure> {
+    match count {
+        Some(count) if !(1..=1000).contains(&count) => {
+            Err(Failure::usage(format!("partitions-at-creation must be between 1 and 1000, but got {count}")))
+        }
+        count => Ok(count),
+    }
+}
+
+/// Half of the files that this process may open, so that the store never runs out of them.
+fn default_connections_max() -> usize {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let open_files = limits.lines().find_map(|line| {
+        let soft = line.strip_prefix("Max open files")?.split_whitespace().next()?;
+        if soft == "unlimited" { Some(usize::MAX) } else { soft.parse().ok() }
+    });
+    (open_files.unwrap_or(1024) / 2).clamp(16, DEFAULT_CONNECTIONS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message<T>(result: Result<T, Failure>) -> String {
+        match result {
+            Ok(_) => panic!("it should fail"),
+            Err(failure) => {
+                assert_eq!(failure.exit_code, 2);
+                failure.message.unwrap()
+            }
+        }
+    }
+
+    #[test]
+    fn listen_accepts_addresses_and_ports() {
+        for (text, expected) in [
+            ("127.0.0.1:8081", "127.0.0.1:8081"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("[::1]:9000", "[::1]:9000"),
+            ("8082", "127.0.0.1:8082"),
+            (":8083", "127.0.0.1:8083"),
+            ("localhost:0", "127.0.0.1:0"),
+        ] {
+            assert_eq!(parse_listen(text).ok().unwrap().to_string(), expected);
+        }
+        for text in ["", "somewhere", "127.0.0.1", "127.0.0.1:99999", "::1"] {
+            assert!(message(parse_listen(text)).contains("listen"), "{text}");
+        }
+    }
+
+    #[test]
+    fn durability_has_two_forms() {
+        assert_eq!(parse_durability("always").ok(), Some(Durability::Always));
+        assert_eq!(parse_durability("relaxed:250").ok(), Some(Durability::Relaxed { interval_ms: 250 }));
+        for text in
+            ["", "never", "relaxed", "relaxed:", "relaxed:0", "relaxed:-1", "relaxed:x", "relaxed:60001"]
+        {
+            assert!(message(parse_durability(text)).contains("durability"), "{text}");
+        }
+    }
+
+    #[test]
+    fn key_errors_do_not_quote_the_key() {
+        let message = message(parse_key("key", "c2VjcmV0"));
+        assert!(message.starts_with("key: ") && !message.contains("c2VjcmV0"), "{message}");
+    }
+}

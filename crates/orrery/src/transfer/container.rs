@@ -1,0 +1,137 @@
+//! The container that a transfer reads or writes: its definition, its throughput, and how to create one.
+
+use orrery_env::SystemEnv;
+use orrery_model::partition_key::PartitionKeyDefinition;
+use orrery_model::{Object, Value};
+
+use crate::client::{Client, ContainerPath, Request, Response, path as url_path};
+use crate::failure::Failure;
+
+/// A container that exists on a server.
+pub(crate) struct RemoteContainer {
+    pub(crate) path: ContainerPath,
+    pub(crate) key: PartitionKeyDefinition,
+    pub(crate) rid: String,
+    /// As the server returned it, with system properties.
+    pub(crate) definition: Value,
+    /// The number of items, if the server reports it.
+    pub(crate) items: Option<u64>,
+}
+
+/// What the server adds to a container's definition.
+const SYSTEM_PROPERTIES: [&str; 9] =
+    ["_rid", "_self", "_etag", "_ts", "_docs", "_sprocs", "_triggers", "_udfs", "_conflicts"];
+
+impl RemoteContainer {
+    /// Looks a container up; none if it does not exist.
+    pub(crate) async fn find(client: &Client, path: &ContainerPath) -> Result<Option<Self>, Failure> {
+        let response = client.read_container(&SystemEnv, path).await?;
+        response.map(|response| Self::parse(path, &response)).transpose()
+    }
+
+    fn parse(path: &ContainerPath, response: &Response) -> Result<Self, Failure> {
+        let wrong = |what: &dyn std::fmt::Display| {
+            Failure::refused(format!("the definition of {path} cannot be parsed: {what}"))
+        };
+        let definition = response.json().ok_or_else(|| wrong(&"it is not valid JSON"))?;
+        let key = definition.get("partitionKey").ok_or_else(|| {
+            Failure::refused(format!("{path} has no partition key, which is not supported"))
+        })?;
+        let key = PartitionKeyDefinition::parse(key).map_err(|error| wrong(&error))?;
+        let usage = response.header("x-ms-resource-usage").unwrap_or_default();
+        let items = usage.split(';').find_map(|part| part.strip_prefix("documentsCount=")?.parse().ok());
+        let rid = definition.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Ok(Self { path: path.clone(), key, rid, definition, items })
+    }
+
+    /// Looks up a container that must exist.
+    pub(crate) async fn require(client: &Client, path: &ContainerPath) -> Result<Self, Failure> {
+        Self::find(client, path).await?.ok_or_else(|| {
+            Failure::refused(format!("there is no container {path} at {}", client.account().endpoint()))
+        })
+    }
+
+    /// Creates a container, and its database if it is missing. If someone else creates either first, theirs is used.
+    pub(crate) async fn create(
+        client: &Client,
+        path: &ContainerPath,
+        mut definition: Object,
+        throughput: Option<ProvisionedThroughput>,
+    ) -> Result<Self, Failure> {
+        let mut database = Object::new();
+        database.set("id", Value::from(path.database.as_str()));
+        let request = Request::post("/dbs", Value::from(database).to_json());
+        accepted_or_exists(client.send(&SystemEnv, &request).await?)?;
+        definition.set("id", Value::from(path.container.as_str()));
+        let mut request = Request::post(
+            url_path(&["dbs", &path.database, "colls"]),
+            Value::from(definition).to_exact_json(),
+        );
+        request = match throughput {
+            Some(ProvisionedThroughput::Manual(units)) => {
+                request.with("x-ms-offer-throughput", &units.to_string())
+            }
+            Some(ProvisionedThroughput::Autoscale(maximum)) => request
+                .with("x-ms-cosmos-offer-autopilot-settings", &format!("{{\"maxThroughput\":{maximum}}}")),
+            None => request,
+        };
+        accepted_or_exists(client.send(&SystemEnv, &request).await?)?;
+        Self::require(client, path).await
+    }
+
+    /// The definition without system properties, to create another container like this one.
+    pub(crate) fn user_definition(&self) -> Object {
+        let mut definition = self.definition.as_object().cloned().unwrap_or_default();
+        for name in SYSTEM_PROPERTIES {
+            definition.remove(name);
+        }
+        definition
+    }
+
+    /// The container's own throughput, if it has any.
+    pub(crate) async fn throughput(&self, client: &Client) -> Result<Option<ProvisionedThroughput>, Failure> {
+        let mut continuation: Option<String> = None;
+        loop {
+            let mut request = Request::get("/offers");
+            if let Some(token) = &continuation {
+                request = request.with("x-ms-continuation", token);
+            }
+            let response = client.send(&SystemEnv, &request).await?;
+            // Serverless accounts have no offers, and read-only keys may not read them.
+            if !response.is_success() {
+                return Ok(None);
+            }
+            let body = response.json().unwrap_or_default();
+            let offers = body.get("Offers").and_then(Value::as_array).unwrap_or(&[]);
+            let own = offers.iter().find(|offer| {
+                offer.get("offerResourceId").and_then(Value::as_str) == Some(self.rid.as_str())
+            });
+            if let Some(content) = own.and_then(|offer| offer.get("content")) {
+                let autoscale = content.get("offerAutopilotSettings");
+                let maximum = autoscale.and_then(|settings| settings.get("maxThroughput"));
+                if let Some(maximum) = maximum.and_then(Value::as_i64) {
+                    return Ok(Some(ProvisionedThroughput::Autoscale(maximum)));
+                }
+                let manual = content.get("offerThroughput").and_then(Value::as_i64);
+                return Ok(manual.map(ProvisionedThroughput::Manual));
+            }
+            continuation = response.continuation().map(str::to_owned);
+            if continuation.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// What a container was provisioned with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProvisionedThroughput {
+    /// Request units per second.
+    Manual(i64),
+    /// The most request units per second.
+    Autoscale(i64),
+}
+
+fn accepted_or_exists(response: Response) -> Result<(), Failure> {
+    if response.status == 409 { Ok(()) } else { response.accepted().map(|_| ()) }
+}
