@@ -18,7 +18,7 @@ use orrery_advisor::workload::OperationKind;
 use orrery_advisor::{Advisor, Config, Limits};
 use orrery_db::{
     BatchKind, BatchOperation, BatchOutcome, BatchResult, Database, FeedScope, ItemOptions, Options,
-    PageRequest, QueryOptions, QueryRequest, Trace,
+    PageRequest, QueryOptions, QueryRequest, Receipt,
 };
 use orrery_env::Env;
 use orrery_model::offer::Throughput;
@@ -67,20 +67,20 @@ impl Server {
         let clock = Arc::new(Clock { now_ms: AtomicI64::new(start_ms), random: AtomicU64::new(7) });
         let options = Options { throttle: true, sweep_interval_ms: 24 * 3_600_000, ..Options::default() };
         let database = Database::open(Arc::new(Memory::new()), clock.clone(), options).await.unwrap();
-        let mut trace = Trace::default();
-        database.create_database(&mut trace, br#"{"id":"db"}"#, None).await.unwrap();
+        let mut receipt = Receipt::default();
+        database.create_database(&mut receipt, br#"{"id":"db"}"#, None).await.unwrap();
         let body = format!(r#"{{"id":"items","partitionKey":{}}}"#, candidate.partition_key());
         let throughput = Some(Throughput::Manual(limits.throughput));
-        database.create_container(&mut trace, "db", body.as_bytes(), throughput).await.unwrap();
+        database.create_container(&mut receipt, "db", body.as_bytes(), throughput).await.unwrap();
         Self { clock, database }
     }
 
     /// Counts a finished request.
-    fn settle(&self, trace: &Trace, result: Result<(), orrery_model::Error>, measured: &mut Measured) {
-        self.database.settle(trace);
+    fn settle(&self, receipt: &Receipt, result: Result<(), orrery_model::Error>, measured: &mut Measured) {
+        self.database.settle(receipt);
         measured.requests += 1;
         match result {
-            Ok(()) => measured.delivered += trace.charge.as_f64(),
+            Ok(()) => measured.delivered += receipt.charge.as_f64(),
             Err(error) if matches!(error.kind, ErrorKind::TooManyRequests { .. }) => measured.throttled += 1,
             Err(error) => panic!("{error}"),
         }
@@ -114,9 +114,9 @@ async fn measure(
     let mut keys: HashMap<u64, PartitionKey> = HashMap::new();
     for (ordinal, body) in (0u64..).zip(bodies) {
         let (body, key) = keyed(candidate, body, ordinal);
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let options = ItemOptions { partition_key: Some(key.clone()), ..ItemOptions::default() };
-        server.database.create_item(&mut trace, PLACE, &options, &Bytes::from(body)).await.unwrap();
+        server.database.create_item(&mut receipt, PLACE, &options, &Bytes::from(body)).await.unwrap();
         keys.insert(ordinal, key);
     }
     let mut measured = Measured::default();
@@ -145,15 +145,15 @@ async fn run(
     let operation = &replay.operations[request.operation];
     let item = &replay.items[request.item];
     let body = &bodies[usize::try_from(item.ordinal).unwrap()];
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     match operation.kind {
         OperationKind::Create => {
             let mut new = of_now(body, analysis, replay, request);
             new["id"] = serde_json::Value::from(format!("new-{number}"));
             let (new, key) = keyed(candidate, &new.to_string(), number as u64 ^ 0xA11CE);
             let options = ItemOptions { partition_key: Some(key), ..ItemOptions::default() };
-            let result = server.database.create_item(&mut trace, PLACE, &options, &Bytes::from(new)).await;
-            server.settle(&trace, result.map(drop), measured);
+            let result = server.database.create_item(&mut receipt, PLACE, &options, &Bytes::from(new)).await;
+            server.settle(&receipt, result.map(drop), measured);
         }
         OperationKind::Read => {
             // The client reads the item by its key if it can determine the key; otherwise it searches by id.
@@ -166,8 +166,8 @@ async fn run(
             if matches!(candidate.visit(&analysis.paths, &known[..]), Visit::Keys(keys) if keys.len() == 1) {
                 let key = Some(keys[&item.ordinal].clone());
                 let options = ItemOptions { partition_key: key, ..ItemOptions::default() };
-                let result = server.database.read_item(&mut trace, (PLACE.0, PLACE.1, id), &options).await;
-                server.settle(&trace, result.map(drop), measured);
+                let result = server.database.read_item(&mut receipt, (PLACE.0, PLACE.1, id), &options).await;
+                server.settle(&receipt, result.map(drop), measured);
             } else {
                 let text = "SELECT * FROM c WHERE c.id = @id".to_owned();
                 let request = QueryRequest {
@@ -230,18 +230,18 @@ async fn run(
                 let options =
                     ItemOptions { partition_key: Some(batch[0].1.clone()), ..ItemOptions::default() };
                 let operations: Vec<_> = batch.into_iter().map(|(body, _)| creation(body)).collect();
-                let result = server.database.execute_batch(&mut trace, PLACE, &options, &operations).await;
+                let result = server.database.execute_batch(&mut receipt, PLACE, &options, &operations).await;
                 let done = |result: &BatchResult| matches!(result.outcome, BatchOutcome::Done(_));
                 assert!(result.as_ref().map_or(true, |results| results.iter().all(done)));
-                server.settle(&trace, result.map(drop), measured);
+                server.settle(&receipt, result.map(drop), measured);
                 return;
             }
             for (body, key) in batch {
-                let mut trace = Trace::default();
+                let mut receipt = Receipt::default();
                 let options = ItemOptions { partition_key: Some(key), ..ItemOptions::default() };
                 let result =
-                    server.database.create_item(&mut trace, PLACE, &options, &Bytes::from(body)).await;
-                server.settle(&trace, result.map(drop), measured);
+                    server.database.create_item(&mut receipt, PLACE, &options, &Bytes::from(body)).await;
+                server.settle(&receipt, result.map(drop), measured);
             }
         }
         _ => panic!("the data sets of this test have no {:?}", operation.kind),
@@ -281,9 +281,9 @@ fn of_now(
 async fn query(server: &Server, scope: FeedScope, request: &QueryRequest, measured: &mut Measured) {
     let page = PageRequest { items_max: Some(-1), continuation: None };
     let options = QueryOptions { scope, page, cross_partition: true, ..QueryOptions::default() };
-    let mut trace = Trace::default();
-    let result = server.database.query_items(&mut trace, PLACE, &options, request).await;
-    server.settle(&trace, result.map(drop), measured);
+    let mut receipt = Receipt::default();
+    let result = server.database.query_items(&mut receipt, PLACE, &options, request).await;
+    server.settle(&receipt, result.map(drop), measured);
 }
 
 /// Predicts and measures the named candidates of a data set, at a throughput that throttles bad ones.

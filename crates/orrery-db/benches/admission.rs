@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use orrery_db::{Database, Options, SystemEnv, Trace};
+use orrery_db::{Database, Options, Receipt, SystemEnv};
 use orrery_model::offer::Throughput;
 use orrery_storage::Memory;
 use rustix::time::{ClockId, clock_gettime};
@@ -24,14 +24,14 @@ fn admission(criterion: &mut Criterion) {
     let database = runtime.block_on(async {
         let options = Options { throttle: true, ..Options::default() };
         let database = Database::open(Arc::new(Memory::new()), Arc::new(SystemEnv), options).await.unwrap();
-        let mut trace = Trace::default();
-        database.create_database(&mut trace, br#"{"id":"db"}"#, None).await.unwrap();
+        let mut receipt = Receipt::default();
+        database.create_database(&mut receipt, br#"{"id":"db"}"#, None).await.unwrap();
         for number in 0..CONTAINERS {
             let body = format!(
                 r#"{{"id":"c{number}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}}}"#
             );
             let throughput = Some(Throughput::Manual(10_000));
-            database.create_container(&mut trace, "db", body.as_bytes(), throughput).await.unwrap();
+            database.create_container(&mut receipt, "db", body.as_bytes(), throughput).await.unwrap();
         }
         database
     });

@@ -79,7 +79,7 @@ pub(crate) fn script_failure(error: ScriptError) -> Error {
         ),
         ScriptError::Thrown { text, stack, number } => {
             let mut message = format!(
-                "Encountered exception while executing function. Exception = {text}\r\nStack trace: {text}"
+                "Encountered exception while executing function. Exception = {text}\r\nStack receipt: {text}"
             );
             if !stack.is_empty() {
                 message.push('\n');

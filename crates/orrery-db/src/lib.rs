@@ -55,7 +55,9 @@ pub use orrery_env::{ClockReading, MovableClock, SystemEnv};
 pub use orrery_metering::{Budget, Priority, Throttled, cost};
 pub use orrery_query::limits as query_limits;
 pub use orrery_storage::Health;
-pub use partition::{HotKey, Options, PartitionHeat, Served, ThrottleCause, ThrottleEvent, Trace};
+pub use partition::{
+    HotKey, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause, ThrottleEvent,
+};
 pub use query::{
     Cancellation, ClientMerge, Considered, MetadataPage, QueryMetrics, QueryOptions, QueryPage, QueryRequest,
     Routing,

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orrery_db::{Database, ItemOptions, Options, QueryOptions, QueryRequest, SystemEnv, Trace};
+use orrery_db::{Database, ItemOptions, Options, QueryOptions, QueryRequest, Receipt, SystemEnv};
 use orrery_model::Value;
 use orrery_model::partition_key::PartitionKey;
 use orrery_storage::{Embedded, EmbeddedOptions};
@@ -56,20 +56,20 @@ fn item(number: usize) -> String {
 
 async fn write(directory: &Path) -> Arc<Database> {
     let database = open(directory).await;
-    database.create_database(&mut Trace::default(), br#"{"id":"db"}"#, None).await.unwrap();
+    database.create_database(&mut Receipt::default(), br#"{"id":"db"}"#, None).await.unwrap();
     for (name, definition) in CONTAINERS {
-        database.create_container(&mut Trace::default(), "db", definition.as_bytes(), None).await.unwrap();
+        database.create_container(&mut Receipt::default(), "db", definition.as_bytes(), None).await.unwrap();
         for number in 0..ITEMS {
             let body = Bytes::from(item(number));
             database
-                .create_item(&mut Trace::default(), ("db", name), &ItemOptions::default(), &body)
+                .create_item(&mut Receipt::default(), ("db", name), &ItemOptions::default(), &body)
                 .await
                 .unwrap();
         }
     }
     let script = br#"{"id":"sum","body":"function sum(a, b) { return a + b }"}"#;
     let function = orrery_db::ScriptKind::Function;
-    database.create_script(&mut Trace::default(), ("db", "plain"), function, script, false).await.unwrap();
+    database.create_script(&mut Receipt::default(), ("db", "plain"), function, script, false).await.unwrap();
     let rid = database.catalog().container("db", "plain").unwrap().rid;
     database.split_partition(rid, 0).await.unwrap();
     database
@@ -84,8 +84,10 @@ async fn check(directory: &Path) {
         let count = |text: &str| QueryRequest::parse(format!(r#"{{"query":"{text}"}}"#).as_bytes()).unwrap();
         let ask = async |text: &str| {
             let request = count(text);
-            let page =
-                database.query_items(&mut Trace::default(), ("db", name), &options, &request).await.unwrap();
+            let page = database
+                .query_items(&mut Receipt::default(), ("db", name), &options, &request)
+                .await
+                .unwrap();
             String::from_utf8_lossy(&page.rows).into_owned()
         };
         assert_eq!(ask("SELECT VALUE COUNT(1) FROM c").await, ITEMS.to_string(), "{name}");
@@ -97,7 +99,7 @@ async fn check(directory: &Path) {
         let key = if name == "levels" { r#"["k6","i13"]"# } else { r#"["k6"]"# };
         let partition_key = Some(PartitionKey::parse_header(key.as_bytes()).unwrap());
         let at = ItemOptions { partition_key, ..ItemOptions::default() };
-        let read = database.read_item(&mut Trace::default(), ("db", name, "i13"), &at).await.unwrap();
+        let read = database.read_item(&mut Receipt::default(), ("db", name, "i13"), &at).await.unwrap();
         let read = orrery_model::value::parse(&read.document()).unwrap();
         let expected = orrery_model::value::parse(item(13).as_bytes()).unwrap();
         for (property, value) in expected.as_object().unwrap().iter() {
@@ -107,7 +109,7 @@ async fn check(directory: &Path) {
         // And it can be written.
         let body = Bytes::from(item(ITEMS));
         database
-            .create_item(&mut Trace::default(), ("db", name), &ItemOptions::default(), &body)
+            .create_item(&mut Receipt::default(), ("db", name), &ItemOptions::default(), &body)
             .await
             .unwrap();
     }
@@ -116,7 +118,7 @@ async fn check(directory: &Path) {
     assert_eq!(database.script_counts(&plain), (0, 0, 1));
     let twice = Bytes::from(item(5).replace("\"i5\"", "\"other\""));
     let refused =
-        database.create_item(&mut Trace::default(), ("db", "plain"), &ItemOptions::default(), &twice).await;
+        database.create_item(&mut Receipt::default(), ("db", "plain"), &ItemOptions::default(), &twice).await;
     assert_eq!(refused.unwrap_err().kind, orrery_model::ErrorKind::Conflict);
     database.close().await.unwrap();
 }

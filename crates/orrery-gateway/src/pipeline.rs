@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use orrery_db::{Database, Trace};
+use orrery_db::{Database, Receipt, RequestContext};
 use orrery_env::monotonic;
 use orrery_model::{Error, ErrorKind};
 
@@ -53,7 +53,7 @@ struct Exchange {
     started: Instant,
     /// Once it is decided.
     verb: Option<Verb>,
-    trace: Trace,
+    receipt: Receipt,
     /// The injected fault that has hit the request.
     struck: Option<Struck>,
 }
@@ -95,10 +95,10 @@ impl Gateway {
             reply.body = Bytes::new();
         }
         let path = Path::of(&parts.uri);
-        let (trace, elapsed) = (Trace::default(), Duration::ZERO);
+        let (receipt, elapsed) = (Receipt::default(), Duration::ZERO);
         let version = headers::text(&parts.headers, headers::VERSION).unwrap_or(DEFAULT_VERSION);
-        self.options.metrics.request(path.kind(), "unknown", reply.status.as_u16(), elapsed, trace.charge);
-        reply.finish(&Common { activity_id, version, trace: &trace, path: &path, elapsed })
+        self.options.metrics.request(path.kind(), "unknown", reply.status.as_u16(), elapsed, receipt.charge);
+        reply.finish(&Common { activity_id, version, receipt: &receipt, path: &path, elapsed })
     }
 
     /// `body` gives the request's bytes when they are wanted.
@@ -128,7 +128,7 @@ impl Gateway {
             path: Path::of(&parts.uri),
             activity_id: activity_id.unwrap_or_else(|| self.database.env().guid()),
             verb: None,
-            trace: Trace::for_request(headers::priority(&parts.headers), None),
+            receipt: Receipt::default(),
             struck: None,
             parts,
             connection,
@@ -143,9 +143,9 @@ impl Gateway {
         let verb = Verb::decide(&exchange.parts.method, &exchange.path, &exchange.parts.headers)?;
         exchange.verb = Some(verb);
         rights::authorize(&self.database, &self.options, &exchange.parts, verb, &exchange.path).await?;
-        exchange.trace.bucket = headers::throughput_bucket(&exchange.parts.headers)?;
+        exchange.receipt = Receipt::open(request_context(&exchange.parts.headers)?);
         if exchange.path.is_metadata() {
-            self.database.admit_metadata(&mut exchange.trace)?;
+            self.database.admit_metadata(&mut exchange.receipt)?;
         }
         let body = body().await.map_err(body_failure)?;
         let working = self.options.memory.hold_work(verb, body.len()).await?;
@@ -173,7 +173,7 @@ impl Gateway {
 
     /// Has the database do it, and notes it where that is wanted.
     async fn dispatch(&self, exchange: &mut Exchange, verb: Verb, body: Bytes) -> Result<Reply, Error> {
-        let Exchange { parts, path, trace, .. } = exchange;
+        let Exchange { parts, path, receipt, .. } = exchange;
         let consistency = self.options.consistency;
         let call = Call {
             database: &self.database,
@@ -187,15 +187,15 @@ impl Gateway {
             consistency,
         };
         let noted = recorder::shape(&call);
-        let reply = call.dispatch(trace).await;
+        let reply = call.dispatch(receipt).await;
         let reads_items =
             !verb.writes() && verb != Verb::PlanQuery && matches!(path, Path::Items(_) | Path::Item(..));
         let level = consistency.level_of(&parts.headers);
         if reads_items && level.is_ok_and(ConsistencyLevel::reads_cost_double) {
-            trace.add(trace.charge);
+            receipt.add(receipt.charge);
         }
         if let Some(noted) = noted {
-            recorder::note(noted, &self.database, trace, &reply);
+            recorder::note(noted, &self.database, receipt, &reply);
         }
         reply
     }
@@ -218,25 +218,30 @@ impl Gateway {
 
     /// Settles the charge, counts the request, and adds what every answer has.
     fn finish(&self, exchange: Exchange, mut reply: Reply) -> Response<Full<Bytes>> {
-        let Exchange { parts, connection, path, activity_id, started, verb, trace, struck } = exchange;
+        let Exchange { parts, connection, path, activity_id, started, verb, receipt, struck } = exchange;
         if let Some(struck) = &struck {
             reply = reply.with(FAULT_HEADER, &struck.id);
         }
         if parts.method == Method::HEAD {
             reply.body = Bytes::new();
         }
-        self.database.settle(&trace);
+        self.database.settle(&receipt);
         let (status, elapsed) = (reply.status.as_u16(), monotonic::elapsed(started));
         let operation = verb.map_or("unknown", Verb::name);
-        self.options.metrics.request(path.kind(), operation, status, elapsed, trace.charge);
-        tracing::debug!(activity_id, operation, resource = path.kind(), status, charge = %trace.charge, "answered");
+        self.options.metrics.request(path.kind(), operation, status, elapsed, receipt.charge);
+        tracing::debug!(activity_id, operation, resource = path.kind(), status, charge = %receipt.charge, "answered");
         // Absolute, with the address that the client used.
         if let Some(origin) = origin(&parts, &connection).filter(|_| parts.uri.path().is_ascii()) {
             reply = reply.with("content-location", format_args!("{origin}{}", parts.uri.path()));
         }
         let version = headers::text(&parts.headers, headers::VERSION).unwrap_or(DEFAULT_VERSION);
-        let mut response =
-            reply.finish(&Common { activity_id: &activity_id, version, trace: &trace, path: &path, elapsed });
+        let mut response = reply.finish(&Common {
+            activity_id: &activity_id,
+            version,
+            receipt: &receipt,
+            path: &path,
+            elapsed,
+        });
         if struck.is_some_and(|struck| struck.drops_connection) {
             response.extensions_mut().insert(HangUp);
         }
@@ -267,16 +272,22 @@ impl Handler for Gateway {
         tracing::error!(activity_id, "answered after a panic");
         let error = Error::internal("The request failed because of an internal error.");
         let reply = Reply::error(&error, &activity_id, "");
-        let (trace, path) = (Trace::default(), Path::Unknown);
+        let (receipt, path) = (Receipt::default(), Path::Unknown);
         let common = Common {
             activity_id: &activity_id,
             version: DEFAULT_VERSION,
-            trace: &trace,
+            receipt: &receipt,
             path: &path,
             elapsed: Duration::ZERO,
         };
         reply.finish(&common)
     }
+}
+
+/// What the request says about the budgets that pay for it.
+fn request_context(headers: &HeaderMap) -> Result<RequestContext, Error> {
+    let bucket = headers::throughput_bucket(headers)?;
+    Ok(RequestContext { priority: headers::priority(headers), bucket, ..RequestContext::default() })
 }
 
 /// The length of a body as far as it is known before it is read.

@@ -1,6 +1,6 @@
 //! What is noted of a request while its container's workload is being recorded.
 
-use orrery_db::{BatchKind, BatchOperation, Database, QueryRequest, Trace};
+use orrery_db::{BatchKind, BatchOperation, Database, QueryRequest, Receipt};
 use orrery_model::value::{self, Value};
 use orrery_model::{Charge, Object, Result};
 
@@ -120,9 +120,9 @@ fn is_first_range(call: &Call<'_>) -> bool {
 }
 
 /// Notes the request with its outcome.
-pub(crate) fn note(noted: Noted, database: &Database, trace: &Trace, outcome: &Result<Reply>) {
+pub(crate) fn note(noted: Noted, database: &Database, receipt: &Receipt, outcome: &Result<Reply>) {
     let Noted { database: name, container, mut shape, bulk } = noted;
-    if let Some(key) = trace.key.as_ref().and_then(|key| value::parse(key.as_bytes()).ok()) {
+    if let Some(key) = receipt.key.as_ref().and_then(|key| value::parse(key.as_bytes()).ok()) {
         shape.set("key", key);
     }
     let status = match outcome {
@@ -130,18 +130,18 @@ pub(crate) fn note(noted: Noted, database: &Database, trace: &Trace, outcome: &R
         Err(error) => wire_status(error.kind).status,
     };
     // A bulk request that cost nothing was refused whole, and comes again.
-    let status = if !bulk.is_empty() && trace.charge == Charge::ZERO { 429 } else { status };
+    let status = if !bulk.is_empty() && receipt.charge == Charge::ZERO { 429 } else { status };
     let count = bulk.len();
     for mut operation in bulk {
         operation.set("status", Value::from(i64::from(status)));
         #[expect(clippy::cast_precision_loss, reason = "at most a thousand operations")]
-        operation.set("charge", Value::from(trace.charge.as_f64() / count as f64));
+        operation.set("charge", Value::from(receipt.charge.as_f64() / count as f64));
         database.recordings().note(&name, &container, Value::from(operation).to_json());
     }
     if count > 0 {
         return;
     }
     shape.set("status", Value::from(i64::from(status)));
-    shape.set("charge", Value::from(trace.charge.as_f64()));
+    shape.set("charge", Value::from(receipt.charge.as_f64()));
     database.recordings().note(&name, &container, Value::from(shape).to_json());
 }

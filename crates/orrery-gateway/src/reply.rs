@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use orrery_db::{MetadataPage, MetadataReply, Trace};
+use orrery_db::{MetadataPage, MetadataReply, Receipt};
 use orrery_model::rid::DatabaseRid;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Value};
@@ -167,18 +167,18 @@ impl Reply {
     pub(crate) fn finish(mut self, common: &Common<'_>) -> Response<Full<Bytes>> {
         self = self
             .with(headers::ACTIVITY_ID, common.activity_id)
-            .with(headers::REQUEST_CHARGE, common.trace.charge)
+            .with(headers::REQUEST_CHARGE, common.receipt.charge)
             .with(headers::VERSION, common.version)
             .with("x-ms-request-duration-ms", in_milliseconds(common.elapsed))
             .with_constant("x-ms-gatewayversion", "version=2.14.0")
             .with_constant("x-ms-serviceversion", "version=2.14.0.0")
             .with_constant("x-ms-schemaversion", "1.19");
         self = with_owner(self, common);
-        if let Some(log) = &common.trace.script_log {
+        if let Some(log) = &common.receipt.script_log {
             let escaped = percent_encoding::utf8_percent_encode(log, NOT_IN_COMPONENTS).to_string();
             self = self.with(headers::SCRIPT_LOG, escaped);
         }
-        self = with_data_plane_headers(self, common.trace);
+        self = with_data_plane_headers(self, common.receipt);
         let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
@@ -198,7 +198,7 @@ fn in_milliseconds(time: Duration) -> impl Display {
 pub(crate) struct Common<'a> {
     pub activity_id: &'a str,
     pub version: &'a str,
-    pub trace: &'a Trace,
+    pub receipt: &'a Receipt,
     pub path: &'a Path,
     /// How long the answer took; the Rust client puts it into its diagnostics.
     pub elapsed: Duration,
@@ -207,7 +207,7 @@ pub(crate) struct Common<'a> {
 /// What owns the resource of the answer, by name and by RID. The Java client builds the names of resources from
 /// the owner's; several clients keep their sessions by its RID.
 fn with_owner(reply: Reply, common: &Common<'_>) -> Reply {
-    let container = common.trace.container.as_ref();
+    let container = common.receipt.container.as_ref();
     let (name, rid) = match (common.path, container) {
         (Path::Container(_), Some(container)) => {
             (format!("dbs/{}", container.database_id), Some(container.rid.database().to_string()))
@@ -238,10 +238,10 @@ fn with_owner(reply: Reply, common: &Common<'_>) -> Reply {
 }
 
 /// How far the partitions that served were: clients build their sessions from these.
-fn with_data_plane_headers(reply: Reply, trace: &Trace) -> Reply {
-    let (Some(token), Some(first)) = (trace.session_token(), trace.served.first()) else { return reply };
-    let lsn = trace.served.iter().map(|served| served.lsn).max().unwrap_or(first.lsn);
-    let item_lsn = trace.item_lsn.unwrap_or(lsn);
+fn with_data_plane_headers(reply: Reply, receipt: &Receipt) -> Reply {
+    let (Some(token), Some(first)) = (receipt.session_token(), receipt.served.first()) else { return reply };
+    let lsn = receipt.served.iter().map(|served| served.lsn).max().unwrap_or(first.lsn);
+    let item_lsn = receipt.item_lsn.unwrap_or(lsn);
     let mut reply = reply.with(headers::SESSION_TOKEN, token);
     let (lsn, item_lsn) = (HeaderValue::from(lsn), HeaderValue::from(item_lsn));
     for name in [

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use orrery_db::{Database, ItemOptions, Options, QueryOptions, QueryRequest, Trace};
+use orrery_db::{Database, ItemOptions, Options, QueryOptions, QueryRequest, Receipt};
 use orrery_env::Env;
 use orrery_model::ErrorKind;
 use orrery_model::offer::Throughput;
@@ -107,11 +107,11 @@ impl World {
             ..Options::default()
         };
         let database = Database::open(Arc::new(Memory::new()), env.clone(), options).await.unwrap();
-        let mut trace = Trace::default();
-        database.create_database(&mut trace, br#"{"id":"db"}"#, None).await.unwrap();
+        let mut receipt = Receipt::default();
+        database.create_database(&mut receipt, br#"{"id":"db"}"#, None).await.unwrap();
         let body = format!(r#"{{"id":"events",{members}}}"#);
         let throughput = Some(Throughput::Manual(THROUGHPUT));
-        database.create_container(&mut trace, "db", body.as_bytes(), throughput).await.unwrap();
+        database.create_container(&mut receipt, "db", body.as_bytes(), throughput).await.unwrap();
         Self { env, database }
     }
 
@@ -133,15 +133,15 @@ impl World {
                     second % 2 * 30,
                     number * 7919 % 5000
                 ));
-                let mut trace = Trace::default();
+                let mut receipt = Receipt::default();
                 let result =
-                    self.database.create_item(&mut trace, PLACE, &ItemOptions::default(), &body).await;
-                self.database.settle(&trace);
+                    self.database.create_item(&mut receipt, PLACE, &ItemOptions::default(), &body).await;
+                self.database.settle(&receipt);
                 match result {
                     Ok(_) => {
-                        delivered += trace.charge.as_f64();
-                        served.extend(trace.served.iter().map(|served| served.range_id));
-                        asked += trace.charge.as_f64();
+                        delivered += receipt.charge.as_f64();
+                        served.extend(receipt.served.iter().map(|served| served.range_id));
+                        asked += receipt.charge.as_f64();
                     }
                     Err(error) if matches!(error.kind, ErrorKind::TooManyRequests { .. }) => {
                         refused += 1;
@@ -169,12 +169,12 @@ impl World {
         let mut served = BTreeSet::new();
         loop {
             self.advance(3600);
-            let mut trace = Trace::default();
-            let page = self.database.query_items(&mut trace, PLACE, &options, &request).await.unwrap();
-            self.database.settle(&trace);
-            served.extend(trace.served.iter().map(|served| served.range_id));
+            let mut receipt = Receipt::default();
+            let page = self.database.query_items(&mut receipt, PLACE, &options, &request).await.unwrap();
+            self.database.settle(&receipt);
+            served.extend(receipt.served.iter().map(|served| served.range_id));
             read.items += page.count;
-            read.charge += trace.charge.as_f64();
+            read.charge += receipt.charge.as_f64();
             read.keys = page.routing.keys.map_or_else(|| "all".to_owned(), |keys| keys.to_string());
             options.page.continuation = page.continuation;
             if options.page.continuation.is_none() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orrery_db::{
-    Database, FeedScope, ItemOptions, PageRequest, QueryOptions, QueryPage, QueryRequest, Trace,
+    Database, FeedScope, ItemOptions, PageRequest, QueryOptions, QueryPage, QueryRequest, Receipt,
 };
 use orrery_model::Value;
 use orrery_model::partition_key::PartitionKey;
@@ -77,10 +77,10 @@ fn item(number: u64) -> String {
 
 /// Makes the container and fills it.
 pub async fn load(database: &Arc<Database>, count: u64) {
-    let mut trace = Trace::default();
-    database.create_database(&mut trace, br#"{"id":"bench"}"#, None).await.unwrap();
+    let mut receipt = Receipt::default();
+    database.create_database(&mut receipt, br#"{"id":"bench"}"#, None).await.unwrap();
     let body = br#"{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/hidden/?"},{"path":"/filler/?"}]}}"#;
-    database.create_container(&mut trace, "bench", body, None).await.unwrap();
+    database.create_container(&mut receipt, "bench", body, None).await.unwrap();
     let loaders: Vec<_> = (0..LOADERS)
         .map(|loader| {
             let database = Arc::clone(database);
@@ -88,7 +88,7 @@ pub async fn load(database: &Arc<Database>, count: u64) {
                 for number in (loader..count).step_by(usize::try_from(LOADERS).unwrap()) {
                     let body = Bytes::from(item(number));
                     let options = ItemOptions::default();
-                    database.create_item(&mut Trace::default(), PLACE, &options, &body).await.unwrap();
+                    database.create_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
                 }
             })
         })
@@ -118,7 +118,7 @@ pub async fn run(database: &Database, shape: &Shape, count: u64, number: u64) ->
     };
     let page = PageRequest { items_max: Some(-1), continuation: None };
     let options = QueryOptions { scope, page, cross_partition: true, ..QueryOptions::default() };
-    let page = database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
+    let page = database.query_items(&mut Receipt::default(), PLACE, &options, &request).await.unwrap();
     assert!(page.continuation.is_none(), "the whole result is in one page");
     page
 }

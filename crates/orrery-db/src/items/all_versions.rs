@@ -16,14 +16,14 @@ use super::point::has_key;
 use crate::catalog::{Container, Partition};
 use crate::layout::history::{Happened, Version};
 use crate::layout::keys;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 const FETCH_ENTRIES: usize = 128;
 
 impl Items {
     pub(super) async fn read_versions(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (container, partition): (&Container, &Partition),
         range: &EpkRange,
         request: &ChangeRequest,
@@ -33,7 +33,7 @@ impl Items {
         let start = match request.start {
             ChangeStart::After(lsn) if request.modified_since.is_none() => lsn,
             ChangeStart::Now if request.modified_since.is_none() => {
-                return self.now(trace, partition, request).await;
+                return self.now(receipt, partition, request).await;
             }
             _ => return Err(begins_too_early()),
         };
@@ -46,7 +46,7 @@ impl Items {
         let mut is_first = true;
         loop {
             let scan = ReadRequest::Scan(Scan::forward(left.clone(), FETCH_ENTRIES));
-            let read = self.read_partition(trace, partition, request.session.as_ref(), scan).await?;
+            let read = self.read_partition(receipt, partition, request.session.as_ref(), scan).await?;
             // Looked at after the log was read: what was trimmed before that cannot have been missed.
             match self.history_floor(partition).await? {
                 None => return Err(not_kept()),
@@ -54,7 +54,7 @@ impl Items {
                 // A long page ends where the log was still whole.
                 Some(floor) if floor > reached => {
                     out.etag = etag(reached);
-                    trace.add(cost::changes(out.count, out.documents.len()));
+                    receipt.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
                 Some(_) => {}
@@ -72,7 +72,7 @@ impl Items {
                 let is_full = out.count >= count_max || out.documents.len() >= PAGE_BYTES_MAX;
                 if is_full && lsn > reached {
                     out.etag = etag(reached);
-                    trace.add(cost::changes(out.count, out.documents.len()));
+                    receipt.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
                 reached = lsn;
@@ -88,7 +88,7 @@ impl Items {
                 _ => {
                     // Whoever saw this position saw every change up to it.
                     out.etag = etag(reached.max(read.lsn));
-                    trace.add(cost::changes(out.count, out.documents.len()));
+                    receipt.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
             }

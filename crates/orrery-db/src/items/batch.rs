@@ -18,7 +18,7 @@ use super::prepare::PreparedItem;
 use super::transaction::{Action, ActionKind, ActionResult};
 use super::{Items, key_mismatch, required_key};
 use crate::catalog::Container;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 const OPERATIONS_MAX: usize = 100;
 
@@ -63,14 +63,14 @@ impl Items {
     /// Runs the operations as one transaction. The results tell which one failed, if any did.
     pub async fn execute_batch(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         options: &ItemOptions,
         operations: &[BatchOperation],
     ) -> Result<Vec<BatchResult>> {
         check_count(operations)?;
         no_triggers(options)?;
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         let key = full_key(&container, options)?;
         let mut actions = Vec::with_capacity(operations.len());
         for (at, operation) in operations.iter().enumerate() {
@@ -83,7 +83,7 @@ impl Items {
                     // A refused operation costs as much as looking for an item that is not there.
                     let mut charges = vec![Charge::ZERO; at];
                     charges.push(cost::missing_item());
-                    trace.add(cost::missing_item());
+                    receipt.add(cost::missing_item());
                     return Ok(failed_at(at, operations.len(), &error, charges));
                 }
             }
@@ -93,13 +93,13 @@ impl Items {
             let partition = container.partition_of(&container.definition.partition_key.effective_key(&key));
             let nothing = ReadRequest::Get(Vec::new());
             // Any other failure, such as a split, the transaction meets and handles itself.
-            match self.read_partition(trace, partition, options.session.as_ref(), nothing).await {
+            match self.read_partition(receipt, partition, options.session.as_ref(), nothing).await {
                 Err(error) if error.kind == ErrorKind::ReadSessionNotAvailable => return Err(error),
                 _ => {}
             }
         }
-        let outcome = self.run_transaction(trace, &container, key, actions).await?;
-        trace.add(outcome.results.iter().map(|result| result.charge).sum());
+        let outcome = self.run_transaction(receipt, &container, key, actions).await?;
+        receipt.add(outcome.results.iter().map(|result| result.charge).sum());
         if outcome.failed {
             let at = outcome.results.len() - 1;
             let mut results = outcome.results;
@@ -116,7 +116,7 @@ impl Items {
     /// after the other, and those after the first that fails are left out.
     pub async fn execute_bulk(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         options: &ItemOptions,
         operations: &[BatchOperation],
@@ -124,13 +124,13 @@ impl Items {
     ) -> Result<Vec<BatchResult>> {
         check_count(operations)?;
         no_triggers(options)?;
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        let (priority, bucket) = (trace.priority, trace.bucket);
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
+        let context = receipt.context();
         let run = |operation| {
             let container = Arc::clone(&container);
             async move {
                 // Each operation is admitted and charged for itself.
-                let mut own = Trace { priority, bucket, ..Trace::default() };
+                let mut own = Receipt::open(context);
                 own.at(&container);
                 let result = self.run_one(&mut own, &container, options, operation).await;
                 own.add(result.as_ref().map_or(Charge::ZERO, |result| result.charge));
@@ -157,14 +157,14 @@ impl Items {
         for (own, result) in runs {
             for served in &own.served {
                 if let Ok(partition) = container.partition(served.range_id) {
-                    trace.served_by(partition, served.lsn);
+                    receipt.served_by(partition, served.lsn);
                 }
             }
             let result = result.unwrap_or_else(|error| BatchResult {
                 outcome: BatchOutcome::Failed(error),
                 charge: Charge::ZERO,
             });
-            trace.add(result.charge);
+            receipt.add(result.charge);
             results.push(result);
         }
         let undone = BatchResult { outcome: BatchOutcome::FailedDependency, charge: Charge::ZERO };
@@ -174,7 +174,7 @@ impl Items {
 
     async fn run_one(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         options: &ItemOptions,
         operation: &BatchOperation,
@@ -187,7 +187,7 @@ impl Items {
             return Err(key_mismatch());
         }
         let (key, action) = prepare(container, key, operation, self.env())?;
-        let outcome = self.run_transaction(trace, container, key, vec![action]).await?;
+        let outcome = self.run_transaction(receipt, container, key, vec![action]).await?;
         let result = outcome.results.into_iter().next().expect("one action has one result");
         Ok(batch_result(container, result))
     }

@@ -19,7 +19,7 @@ use crate::catalog::{Container, Partition};
 use crate::layout::document::decode;
 use crate::layout::keys;
 use crate::layout::page_request::PageRequest;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
 const PAGE_ITEMS_MAX: usize = 1000;
@@ -71,14 +71,14 @@ pub struct ChangePage {
 impl Items {
     pub async fn read_changes(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         at: (&str, &str),
         intended_rid: Option<&str>,
         request: &ChangeRequest,
     ) -> Result<ChangePage> {
         let mut attempt = 0;
         loop {
-            match self.read_changes_once(trace, at, intended_rid, request).await {
+            match self.read_changes_once(receipt, at, intended_rid, request).await {
                 // A client whose keys no longer lie in one partition must learn that now.
                 Err(error) if self.crosses_partitions(at, &request.scope) => return Err(error),
                 Err(error) if self.may_read_again(&error, at, &request.scope, &mut attempt).await => {}
@@ -95,22 +95,22 @@ impl Items {
 
     async fn read_changes_once(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         intended_rid: Option<&str>,
         request: &ChangeRequest,
     ) -> Result<ChangePage> {
         let count_max = request.page.count_max(100, PAGE_ITEMS_MAX)?;
-        let container = self.item_container(trace, database, container, intended_rid)?;
+        let container = self.item_container(receipt, database, container, intended_rid)?;
         let range = request.scope.range(&container)?;
         let partition = only_partition(&container, &range, &request.scope)?;
         if request.mode == ChangeMode::AllVersions {
-            return self.read_versions(trace, (&container, partition), &range, request, count_max).await;
+            return self.read_versions(receipt, (&container, partition), &range, request, count_max).await;
         }
         let start = match request.start {
             ChangeStart::Beginning => 0,
             ChangeStart::After(lsn) => lsn,
-            ChangeStart::Now => return self.now(trace, partition, request).await,
+            ChangeStart::Now => return self.now(receipt, partition, request).await,
         };
         let only = request.scope.partition_key.as_ref();
         let only = only.filter(|key| container.definition.partition_key.may_collide(key));
@@ -119,15 +119,15 @@ impl Items {
         let mut left = keys::feed_after(start);
         loop {
             let scan = ReadRequest::Scan(Scan::forward(left.clone(), FETCH_ENTRIES));
-            let changes = self.read_partition(trace, partition, request.session.as_ref(), scan).await?;
-            let items = self.changed_items(trace, partition, &changes).await?;
+            let changes = self.read_partition(receipt, partition, request.session.as_ref(), scan).await?;
+            let items = self.changed_items(receipt, partition, &changes).await?;
             for (entry, value) in changes.entries.iter().zip(items) {
                 let Some((lsn, position)) = keys::parse_feed(&entry.key) else { continue };
                 // A page ends only between transactions: the position says nothing about places inside of one.
                 let is_full = out.count >= count_max || out.documents.len() >= PAGE_BYTES_MAX;
                 if is_full && lsn > reached {
                     out.etag = etag(reached);
-                    trace.add(cost::changes(out.count, out.documents.len()));
+                    receipt.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
                 reached = lsn;
@@ -162,7 +162,7 @@ impl Items {
                 _ => {
                     // Whoever saw this position saw every change up to it.
                     out.etag = etag(reached.max(changes.lsn));
-                    trace.add(cost::changes(out.count, out.documents.len()));
+                    receipt.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
                 }
             }
@@ -172,24 +172,24 @@ impl Items {
     /// The end of the partition, to go on from.
     pub(super) async fn now(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         request: &ChangeRequest,
     ) -> Result<ChangePage> {
         let nothing = ReadRequest::Get(Vec::new());
-        let page = self.read_partition(trace, partition, request.session.as_ref(), nothing).await?;
-        trace.add(cost::changes(0, 0));
+        let page = self.read_partition(receipt, partition, request.session.as_ref(), nothing).await?;
+        receipt.add(cost::changes(0, 0));
         Ok(ChangePage { etag: etag(page.lsn), ..ChangePage::default() })
     }
 
     async fn changed_items(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         changes: &ReadPage,
     ) -> Result<Vec<Option<bytes::Bytes>>> {
         let item_keys: Vec<Key> = changes.entries.iter().map(|entry| entry.value.to_vec()).collect();
-        Ok(self.read_partition(trace, partition, None, ReadRequest::Get(item_keys)).await?.values)
+        Ok(self.read_partition(receipt, partition, None, ReadRequest::Get(item_keys)).await?.values)
     }
 }
 

@@ -9,7 +9,7 @@ use super::Items;
 use super::batch::{BatchOperation, prepare};
 use super::transaction::{ActionKind, Effect, ItemTransaction, TransactionOutcome};
 use crate::failure::commit_failure;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// A charge and what it is made of.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Items {
     ) -> Result<ChargeExplanation> {
         let mut attempt = 0;
         loop {
-            let container = self.item_container(&mut Trace::default(), database, container, None)?;
+            let container = self.item_container(&mut Receipt::default(), database, container, None)?;
             let definition = &container.definition.partition_key;
             let (key, action) = prepare(&container, operation.partition_key.as_ref(), operation, self.env())?;
             let patch_count = match &action.kind {

@@ -12,7 +12,7 @@ use crate::catalog::{Container, GoneRanges};
 use crate::layout::document::{decode, parse_object};
 use crate::layout::page_request::PageRequest;
 use crate::layout::{continuation, keys};
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Bytes of items in one page.
 const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -72,7 +72,7 @@ impl FeedScope {
 impl Items {
     pub async fn read_items(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         at: (&str, &str),
         intended_rid: Option<&str>,
         scope: &FeedScope,
@@ -81,7 +81,7 @@ impl Items {
     ) -> Result<FeedPage> {
         let mut attempt = 0;
         loop {
-            match self.read_items_once(trace, at, intended_rid, scope, session, page).await {
+            match self.read_items_once(receipt, at, intended_rid, scope, session, page).await {
                 Err(error) if self.may_read_again(&error, at, scope, &mut attempt).await => {}
                 result => return result,
             }
@@ -108,7 +108,7 @@ impl Items {
 
     async fn read_items_once(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         intended_rid: Option<&str>,
         scope: &FeedScope,
@@ -116,7 +116,7 @@ impl Items {
         page: &PageRequest,
     ) -> Result<FeedPage> {
         let count_max = page.count_max(100, PAGE_ITEMS_MAX)?;
-        let container = self.item_container(trace, database, container, intended_rid)?;
+        let container = self.item_container(receipt, database, container, intended_rid)?;
         let range = scope.range(&container)?;
         let only =
             scope.partition_key.as_ref().filter(|key| container.definition.partition_key.may_collide(key));
@@ -134,7 +134,7 @@ impl Items {
             keys_left.start = keys_left.start.max(start.clone());
             while !keys_left.is_empty() {
                 let scan = Scan::forward(keys_left.clone(), SCAN_ENTRIES_MAX.min(count_max - out.count + 1));
-                let read = self.read_partition(trace, partition, session, ReadRequest::Scan(scan)).await?;
+                let read = self.read_partition(receipt, partition, session, ReadRequest::Scan(scan)).await?;
                 for entry in &read.entries {
                     if out.count == count_max || out.documents.len() >= PAGE_BYTES_MAX {
                         let after: &Vec<u8> = last_key.as_ref().expect("a full page has a last item");
@@ -158,7 +158,7 @@ impl Items {
                     }
                     item.write_document(container.rid, &mut out.documents);
                     out.count += 1;
-                    trace.add(cost::point_read(item.body.len()));
+                    receipt.add(cost::point_read(item.body.len()));
                     last_key = Some(entry.key.clone());
                 }
                 match read.entries.last() {
@@ -167,8 +167,8 @@ impl Items {
                 }
             }
         }
-        if trace.charge == Charge::ZERO {
-            trace.add(cost::missing_item());
+        if receipt.charge == Charge::ZERO {
+            receipt.add(cost::missing_item());
         }
         Ok(out)
     }

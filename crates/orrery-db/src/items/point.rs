@@ -28,7 +28,7 @@ use crate::layout::document::{parse_json, parse_object};
 use crate::layout::keys;
 use crate::layout::stored::StoredItem;
 use crate::partition::ROUTING_ATTEMPTS;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// The triggers that a write names.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,7 @@ impl ItemReply {
 impl Items {
     pub async fn read_item(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container, item): (&str, &str, &str),
         options: &ItemOptions,
     ) -> Result<ItemReply> {
@@ -96,9 +96,9 @@ impl Items {
         let mut attempt = 0;
         loop {
             let container =
-                self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+                self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
             let key = full_key(&container, options)?;
-            let result = self.read_item_once(trace, &container, &key, (database, item), options).await;
+            let result = self.read_item_once(receipt, &container, &key, (database, item), options).await;
             match result {
                 Err(error) if self.may_route_again(&error, &mut attempt).await => {}
                 result => return result,
@@ -108,24 +108,24 @@ impl Items {
 
     async fn read_item_once(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         key: &PartitionKey,
         (database, item): (&str, &str),
         options: &ItemOptions,
     ) -> Result<ItemReply> {
-        trace.key.get_or_insert_with(|| key.to_json());
-        let id = self.item_id(trace, container, key, database, item).await?;
+        receipt.key.get_or_insert_with(|| key.to_json());
+        let id = self.item_id(receipt, container, key, database, item).await?;
         let effective = container.definition.partition_key.effective_key(key);
         let partition = container.partition_of(&effective);
         let request = ReadRequest::Get(vec![keys::item(&effective, id.as_str())]);
-        let page = self.read_partition(trace, partition, options.session.as_ref(), request).await?;
+        let page = self.read_partition(receipt, partition, options.session.as_ref(), request).await?;
         let item = page.values.into_iter().next().flatten().map(|bytes| decode(&bytes)).transpose()?;
         let visible = item.filter(|item| {
             self.is_visible(container, partition, &effective, item) && has_key(container, key, item)
         });
         let Some(item) = visible else {
-            trace.add(cost::missing_item());
+            receipt.add(cost::missing_item());
             return Err(item_not_found());
         };
         let wanted = options.if_none_match.as_deref();
@@ -135,14 +135,14 @@ impl Items {
         } else {
             (Effect::Read, cost::point_read(item.body.len()))
         };
-        trace.add(charge);
-        trace.item_lsn = Some(item.lsn);
+        receipt.add(charge);
+        receipt.item_lsn = Some(item.lsn);
         Ok(ItemReply::new(container.rid, ActionSuccess { effect, item }))
     }
 
     pub(crate) async fn write_item(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         key: PartitionKey,
         id: ItemId,
@@ -155,27 +155,27 @@ impl Items {
             if_match: options.if_match.clone(),
             if_none_match: options.if_none_match.clone(),
         };
-        let outcome = self.run_transaction(trace, container, key, vec![action]).await?;
+        let outcome = self.run_transaction(receipt, container, key, vec![action]).await?;
         let result: ActionResult = outcome.results.into_iter().next().expect("one action has one result");
-        trace.add(result.charge);
+        receipt.add(result.charge);
         result.outcome.map(|success| ItemReply::new(container.rid, success))
     }
 
     /// Commits actions on one logical partition, following it through splits.
     pub(crate) async fn run_transaction(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         partition_key: PartitionKey,
         actions: Vec<Action>,
     ) -> Result<TransactionOutcome> {
-        self.run_transaction_as(trace, container, partition_key, actions, None).await
+        self.run_transaction_as(receipt, container, partition_key, actions, None).await
     }
 
     /// The same, perhaps for a copy of an item of another container.
     pub(crate) async fn run_transaction_as(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         partition_key: PartitionKey,
         actions: Vec<Action>,
@@ -207,9 +207,9 @@ impl Items {
             }
             let partition = container.partition_of(&effective);
             self.gates.pass(container.rid, &effective).await;
-            if trace.container.is_some() {
-                trace.key.get_or_insert_with(|| partition_key.to_json());
-                self.admit(trace, &container, partition)?;
+            if receipt.container.is_some() {
+                receipt.key.get_or_insert_with(|| partition_key.to_json());
+                self.admit(receipt, &container, partition)?;
             }
             let transaction = ItemTransaction {
                 operation_id: u128::from(self.env.random_u64()) << 64 | u128::from(self.env.random_u64()),
@@ -225,7 +225,7 @@ impl Items {
             };
             match self.commit(partition, transaction.with_entries()).await {
                 Ok(committed) if !committed.out.stale => {
-                    trace.served_by(partition, committed.lsn);
+                    receipt.served_by(partition, committed.lsn);
                     return Ok(committed.out);
                 }
                 Ok(_) if attempt < ROUTING_ATTEMPTS => {
@@ -262,7 +262,7 @@ impl Items {
     /// The id behind the last segment of an item's path: an id, or a RID if the path is made of RIDs.
     pub(crate) async fn item_id(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         key: &PartitionKey,
         database: &str,
@@ -274,13 +274,13 @@ impl Items {
         };
         let effective = container.definition.partition_key.effective_key(key);
         let request = ReadRequest::Get(vec![keys::rid(rid.ordinal())]);
-        let page = self.read_of_key(trace, container, &effective, None, request).await?;
+        let page = self.read_of_key(receipt, container, &effective, None, request).await?;
         let place = page.values.into_iter().next().flatten();
         let id = place.as_ref().and_then(|place| id_at(place, &effective));
         if let Some(id) = id {
             ItemId::parse(id)
         } else {
-            trace.add(cost::missing_item());
+            receipt.add(cost::missing_item());
             Err(item_not_found())
         }
     }

@@ -26,7 +26,7 @@ use crate::failure::{commit_failure, store_failure};
 use crate::layout::document::{decode, parse_object};
 use crate::layout::keys;
 use crate::layout::statistics::Statistics;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Items removed in one transaction of the background work.
 const REMOVE_AT_ONCE: usize = 50;
@@ -123,14 +123,14 @@ impl Items {
     /// Deletes all items of the key. They are gone for every reader when this returns.
     pub async fn delete_by_partition_key(
         self: &Arc<Self>,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         options: &ItemOptions,
     ) -> Result<()> {
         let mut attempt = 0;
         loop {
             let container =
-                self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+                self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
             if container.repartition.is_some() {
                 return Err(crate::catalog::is_locked());
             }
@@ -149,8 +149,8 @@ impl Items {
             };
             match self.commit(partition, op).await.map_err(commit_failure) {
                 Ok(committed) => {
-                    trace.served_by(partition, committed.lsn);
-                    trace.add(cost::metadata_write());
+                    receipt.served_by(partition, committed.lsn);
+                    receipt.add(cost::metadata_write());
                     self.purges.insert(container.rid, effective.clone(), committed.lsn);
                     self.wake_maintenance();
                     // Other processes do not know of it, so it must be done when this returns.
@@ -285,8 +285,8 @@ impl Items {
         }
         let mut charge = Charge::ZERO;
         for (partition_key, actions) in by_key {
-            let mut trace = Trace::default();
-            let outcome = self.run_transaction(&mut trace, container, partition_key, actions).await?;
+            let mut receipt = Receipt::default();
+            let outcome = self.run_transaction(&mut receipt, container, partition_key, actions).await?;
             charge += outcome.results.iter().map(|result| result.charge).sum();
         }
         Ok(charge)

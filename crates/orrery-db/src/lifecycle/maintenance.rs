@@ -133,7 +133,7 @@ impl Lifecycle {
         outcome.0
     }
 
-    /// Entries are deleted here without a trace in the journal that splits follow, so none may be under way.
+    /// Entries are deleted here without an entry in the split log, so none may be under way.
     async fn remove_retired(&self, container: &Arc<Container>) -> Result<()> {
         let Some(no_split) = self.try_lock_reshaping().await? else { return Ok(()) };
         let catalog = self.catalog.snapshot();

@@ -13,7 +13,7 @@ use orrery_metering::{Budget, Priority, Throttled};
 
 use super::allowance::Allowances;
 use super::heat::{Events, Heat, PartitionHeat, ThrottleCause, ThrottleEvent};
-use super::{Partitions, Trace};
+use super::{Partitions, Receipt};
 use crate::catalog::{Catalog, Container, OfferOwner, Partition};
 
 /// Throughput buckets are numbered from 1 to this.
@@ -219,18 +219,18 @@ impl Partitions {
     /// Lets the request pass to this partition, once. Whoever exceeds the partition's budget must wait.
     pub(crate) fn admit(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Container,
         partition: &Partition,
     ) -> Result<()> {
-        if trace.admitted.iter().any(|admitted| admitted.partition == partition.store.id) {
+        if receipt.admitted.iter().any(|admitted| admitted.partition == partition.store.id) {
             return Ok(());
         }
         let catalog = self.catalog.snapshot();
         let known = self.budgets.known(&catalog, container, partition);
-        let bucket = bucket_of(trace, container)?;
+        let bucket = bucket_of(receipt, container)?;
         let bucket = bucket.map(|number| (Arc::clone(&known.buckets), number - 1));
-        if self.options.throttle && !trace.is_own_work {
+        if self.options.throttle && !receipt.context().is_own_work {
             let now_ms = self.env.now_ms();
             let admitted = match &bucket {
                 Some((buckets, at)) => buckets[*at].admit(now_ms, Priority::High).map_err(|throttled| {
@@ -240,23 +240,23 @@ impl Partitions {
                 None => Ok(()),
             };
             let admitted = admitted.and_then(|()| {
-                known.account.budget.admit(now_ms, trace.priority).map_err(|throttled| {
+                known.account.budget.admit(now_ms, receipt.context().priority).map_err(|throttled| {
                     let spent = known.account.budget.is_spent(now_ms);
                     (throttled, if spent { ThrottleCause::Budget } else { ThrottleCause::Priority })
                 })
             });
             if let Err((throttled, cause)) = admitted {
-                return Err(self.throttled(trace, container, partition, &known.account, throttled, cause));
+                return Err(self.throttled(receipt, container, partition, &known.account, throttled, cause));
             }
         }
         let Known { account, .. } = known;
-        trace.admitted.push(Admitted { partition: partition.store.id, account, bucket, weight: 1 });
+        receipt.admitted.push(Admitted { partition: partition.store.id, account, bucket, weight: 1 });
         Ok(())
     }
 
     /// Lets a request about metadata pass, or tells it to wait: the account has a budget for all of them.
-    pub fn admit_metadata(&self, trace: &mut Trace) -> Result<()> {
-        trace.is_metadata = true;
+    pub fn admit_metadata(&self, receipt: &mut Receipt) -> Result<()> {
+        receipt.is_metadata = true;
         if !self.options.throttle {
             return Ok(());
         }
@@ -282,7 +282,7 @@ impl Partitions {
 
     fn throttled(
         &self,
-        trace: &Trace,
+        receipt: &Receipt,
         container: &Container,
         partition: &Partition,
         account: &Account,
@@ -291,12 +291,12 @@ impl Partitions {
     ) -> Error {
         // What it would have cost is not known; a request that waits is worth at least one unit of attention.
         account.demand.fetch_add(100, Ordering::Relaxed);
-        let key_share_percent = account.heat.throttled(trace.key.as_deref());
+        let key_share_percent = account.heat.throttled(receipt.key.as_deref());
         self.budgets.events.push(ThrottleEvent {
             at_ms: self.env.now_ms(),
             container: Some(container.alt_path()),
             range_id: partition.range_id,
-            key: trace.key.clone(),
+            key: receipt.key.clone(),
             key_share_percent,
             budget_per_second: account.rate.load(Ordering::Relaxed),
             cause,
@@ -309,29 +309,29 @@ impl Partitions {
     }
 
     /// Charges the partitions that have served a request, each with its part.
-    pub fn settle(&self, trace: &Trace) {
-        if trace.is_metadata {
-            self.budgets.metadata.settle(self.env.now_ms(), trace.charge, Priority::High);
+    pub fn settle(&self, receipt: &Receipt) {
+        if receipt.is_metadata {
+            self.budgets.metadata.settle(self.env.now_ms(), receipt.charge, Priority::High);
         }
-        let weights: u64 = trace.admitted.iter().map(|admitted| admitted.weight).sum();
+        let weights: u64 = receipt.admitted.iter().map(|admitted| admitted.weight).sum();
         if weights == 0 {
             return;
         }
         let now_ms = self.env.now_ms();
-        let mut left = trace.charge.hundredths();
+        let mut left = receipt.charge.hundredths();
         let mut weights_left = weights;
-        for admitted in &trace.admitted {
+        for admitted in &receipt.admitted {
             // Each takes its part of what is left, so that nothing is lost by rounding.
             let share = u128::from(left) * u128::from(admitted.weight) / u128::from(weights_left);
             let share = u64::try_from(share).expect("a part is no more than the whole");
             (left, weights_left) = (left - share, weights_left - admitted.weight);
             let share = Charge::from_hundredths(share);
             admitted.account.demand.fetch_add(share.hundredths(), Ordering::Relaxed);
-            admitted.account.budget.settle(now_ms, share, trace.priority);
+            admitted.account.budget.settle(now_ms, share, receipt.context().priority);
             if let Some((buckets, at)) = &admitted.bucket {
                 buckets[*at].settle(now_ms, share, Priority::High);
             }
-            admitted.account.heat.used(now_ms.div_euclid(1000), share, trace.key.as_deref());
+            admitted.account.heat.used(now_ms.div_euclid(1000), share, receipt.key.as_deref());
         }
         assert_eq!((left, weights_left), (0, 0), "the parts of a charge add up to it");
     }
@@ -390,18 +390,19 @@ impl Partitions {
         let catalog = self.catalog.snapshot();
         let Ok(container) = catalog.container(database, container) else { return };
         for key in keys.iter().cycle().zip(0..rounds).map(|(key, _)| key) {
-            let mut trace = Trace { key: Some(key.clone()), ..Trace::default() };
+            let mut receipt = Receipt::default();
+            receipt.key = Some(key.clone());
             // Nothing is charged, so that nobody is refused, which would be another thing to measure.
-            let _refused = self.admit(&mut trace, container, &container.partitions[0]).is_err();
-            self.settle(&trace);
+            let _refused = self.admit(&mut receipt, container, &container.partitions[0]).is_err();
+            self.settle(&receipt);
         }
     }
 }
 
 /// The bucket that a request names. A container that has none pays no heed to it.
-fn bucket_of(trace: &Trace, container: &Container) -> Result<Option<usize>> {
+fn bucket_of(receipt: &Receipt, container: &Container) -> Result<Option<usize>> {
     let buckets = &container.definition.throughput_buckets;
-    let Some(number) = trace.bucket.filter(|_| !buckets.is_empty()) else { return Ok(None) };
+    let Some(number) = receipt.context().bucket.filter(|_| !buckets.is_empty()) else { return Ok(None) };
     if buckets.iter().any(|bucket| bucket.id == number) {
         return Ok(Some(usize::from(number)));
     }

@@ -14,7 +14,7 @@ mod heat;
 mod options;
 mod overlay;
 mod read;
-mod trace;
+mod receipt;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ pub use heat::{HotKey, PartitionHeat, ThrottleCause, ThrottleEvent};
 pub use options::Options;
 pub(crate) use overlay::Overlay;
 pub(crate) use read::ROUTING_ATTEMPTS;
-pub use trace::{Served, Trace};
+pub use receipt::{Receipt, RequestContext, Served};
 
 /// The partitions of all containers, and what routing and admission need.
 pub struct Partitions {

@@ -8,7 +8,7 @@ use orrery_model::session::SessionToken;
 use orrery_model::{Error, ErrorKind, Result};
 use orrery_storage::{Lsn, ReadPage, ReadRequest};
 
-use super::{Partitions, Trace};
+use super::{Partitions, Receipt};
 use crate::catalog::{Container, Partition};
 use crate::failure::store_failure;
 
@@ -22,14 +22,14 @@ impl Partitions {
     /// The container, checked against the RID that the client believes it has.
     pub(crate) fn item_container(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         container: &str,
         intended_rid: Option<&str>,
     ) -> Result<Arc<Container>> {
         let catalog = self.catalog.snapshot();
         let container = catalog.container(database, container)?;
-        trace.at(container);
+        receipt.at(container);
         if intended_rid.is_some_and(|rid| rid != container.rid.to_string()) {
             return Err(Error::new(
                 ErrorKind::ContainerRecreated,
@@ -42,17 +42,17 @@ impl Partitions {
     /// Reads one moment of a partition, not earlier than the client's session.
     pub(crate) async fn read_partition(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         session: Option<&SessionToken>,
         request: ReadRequest,
     ) -> Result<ReadPage> {
-        if let Some(container) = trace.container.clone() {
-            self.admit(trace, &container, partition)?;
+        if let Some(container) = receipt.container.clone() {
+            self.admit(receipt, &container, partition)?;
         }
         let page = self.store.read(partition.store, request.clone()).await.map_err(store_failure)?;
-        trace.served_by(partition, page.lsn);
-        trace.worked(partition, weight(&page));
+        receipt.served_by(partition, page.lsn);
+        receipt.worked(partition, weight(&page));
         let Some(ahead) = session_ahead(session, partition, page.lsn) else { return Ok(page) };
         let reached =
             self.store.wait_lsn(partition.store.id, ahead - 1, SESSION_WAIT).await.map_err(store_failure)?;
@@ -63,14 +63,14 @@ impl Partitions {
             ));
         }
         let page = self.store.read(partition.store, request).await.map_err(store_failure)?;
-        trace.served_by(partition, page.lsn);
+        receipt.served_by(partition, page.lsn);
         Ok(page)
     }
 
     /// Reads from the partition of a key, wherever that is by now.
     pub(crate) async fn read_of_key(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         effective: &EffectiveKey,
         session: Option<&SessionToken>,
@@ -80,7 +80,7 @@ impl Partitions {
         let mut attempt = 0;
         loop {
             let partition = container.partition_of(effective);
-            match self.read_partition(trace, partition, session, request.clone()).await {
+            match self.read_partition(receipt, partition, session, request.clone()).await {
                 Err(error) if self.may_route_again(&error, &mut attempt).await => {
                     container = self.current_container(&container)?;
                 }

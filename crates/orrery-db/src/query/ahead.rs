@@ -3,7 +3,7 @@
 //! A page of a query reads one place after another: the run of keys of a logical partition, the entries of a value
 //! in a physical one. What it reads is used in that order and no other, so that rows, charges and continuations are
 //! those of reading one by one; but the first fetch at the next few places is under way while the one before is
-//! waited for. What was read ahead is noted in the request's trace when it is used. A page that ends before pays
+//! waited for. What was read ahead is noted in the request's receipt when it is used. A page that ends before pays
 //! nothing for it, is not refused because of it, and does not hear of its failures.
 //!
 //! Bounds: [`PLACES_MAX`] fetches at once for one request. Where all places will be read anyway each holds up to
@@ -24,7 +24,7 @@ use super::reader::{Fetch, Found, Reader, Timing};
 use super::run::PAGE_BYTES_MAX;
 use super::run::Run;
 use crate::catalog::Partition;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Places that are read at once.
 pub(super) const PLACES_MAX: usize = 8;
@@ -95,10 +95,10 @@ impl<'a> Place<'a> {
         }
     }
 
-    async fn read(&mut self, reader: &Reader<'_>, trace: &mut Trace) -> Result<Vec<Found>> {
+    async fn read(&mut self, reader: &Reader<'_>, receipt: &mut Receipt) -> Result<Vec<Found>> {
         let partition = self.partition;
         if let Source::Set { candidate, from } = &self.source {
-            let set = reader.item_set(trace, partition, candidate).await?;
+            let set = reader.item_set(receipt, partition, candidate).await?;
             self.source = match set {
                 Some(set) => {
                     let keys = set.into_iter().filter(|key| key >= *from).collect();
@@ -111,11 +111,11 @@ impl<'a> Place<'a> {
             Source::Items(ranges) => {
                 ranges.retain(|range| !range.is_empty());
                 let Some(range) = ranges.front_mut() else { return Ok(Vec::new()) };
-                reader.fetch_items(trace, partition, range, self.fetch.next()).await
+                reader.fetch_items(receipt, partition, range, self.fetch.next()).await
             }
             Source::Entries { range, direction, composite } => {
                 let count = self.fetch.next();
-                reader.fetch_entries(trace, partition, range, *direction, *composite, count).await
+                reader.fetch_entries(receipt, partition, range, *direction, *composite, count).await
             }
             Source::Keys { keys, are_points } => {
                 let count = self.fetch.next().min(keys.len());
@@ -123,7 +123,7 @@ impl<'a> Place<'a> {
                 if *are_points {
                     reader.timing.count_looked_up(keys.len());
                 }
-                let items = reader.load(trace, partition, keys.clone()).await?;
+                let items = reader.load(receipt, partition, keys.clone()).await?;
                 let found = keys.into_iter().zip(items);
                 Ok(found
                     .filter_map(|(mark, item)| Some(Found { item: item?, mark, run: Vec::new() }))
@@ -140,7 +140,7 @@ pub(super) struct Fetched<'a> {
     pub(super) batches: Vec<Vec<Found>>,
     /// What went wrong after the batches.
     pub(super) outcome: Result<()>,
-    trace: Trace,
+    receipt: Receipt,
     timing: Timing,
 }
 
@@ -149,11 +149,11 @@ type Fetching<'a> = Pin<Box<dyn Future<Output = Fetched<'a>> + Send + 'a>>;
 /// Reads at a place until there are so many bytes; once at least.
 fn fetch<'a>(reader: Reader<'a>, mut place: Place<'a>, bytes_max: usize) -> Fetching<'a> {
     Box::pin(async move {
-        let (timing, mut trace) = (Timing::default(), Trace::default());
+        let (timing, mut receipt) = (Timing::default(), Receipt::default());
         let own = Reader { timing: &timing, ..reader };
         let (mut batches, mut bytes) = (Vec::new(), 0);
         let outcome = loop {
-            match place.read(&own, &mut trace).await {
+            match place.read(&own, &mut receipt).await {
                 Ok(found) => {
                     bytes += found.iter().map(|found| found.item.body.len()).sum::<usize>();
                     batches.push(found);
@@ -164,7 +164,7 @@ fn fetch<'a>(reader: Reader<'a>, mut place: Place<'a>, bytes_max: usize) -> Fetc
                 break Ok(());
             }
         };
-        Fetched { place, batches, outcome, trace, timing }
+        Fetched { place, batches, outcome, receipt, timing }
     })
 }
 
@@ -224,7 +224,7 @@ impl<'a> ReadAhead<'a> {
     }
 
     /// What the next fetch found; its place is to be given back with [`Self::go_on`] or [`Self::leave`].
-    pub(super) async fn next(&mut self, trace: &mut Trace) -> Result<Option<Fetched<'a>>> {
+    pub(super) async fn next(&mut self, receipt: &mut Receipt) -> Result<Option<Fetched<'a>>> {
         while self.running.len() < self.width {
             let Some(place) = self.waiting.next() else { break };
             self.partitions.push_back(place.partition);
@@ -232,9 +232,9 @@ impl<'a> ReadAhead<'a> {
         }
         let Some(partition) = self.partitions.pop_front() else { return Ok(None) };
         // Nothing has been read yet, unless it was read ahead.
-        self.reader.admit(trace, partition)?;
+        self.reader.admit(receipt, partition)?;
         let Some(fetched) = self.running.next().await else { return Ok(None) };
-        self.reader.account(trace, partition, &fetched.trace, &fetched.timing);
+        self.reader.account(receipt, partition, &fetched.receipt, &fetched.timing);
         Ok(Some(fetched))
     }
 
@@ -256,16 +256,16 @@ impl<'a> ReadAhead<'a> {
 
 impl Reader<'_> {
     /// Lets the request pass to a partition, before anything that was read there is used.
-    pub(super) fn admit(&self, trace: &mut Trace, partition: &Partition) -> Result<()> {
-        match trace.container.clone() {
-            Some(container) if self.overlay.is_none() => self.database.admit(trace, &container, partition),
+    pub(super) fn admit(&self, receipt: &mut Receipt, partition: &Partition) -> Result<()> {
+        match receipt.container.clone() {
+            Some(container) if self.overlay.is_none() => self.database.admit(receipt, &container, partition),
             _ => Ok(()),
         }
     }
 
     /// Notes what reading took, now that the request uses it.
-    fn account(&self, trace: &mut Trace, partition: &Partition, read: &Trace, timing: &Timing) {
-        trace.join(partition, read);
+    fn account(&self, receipt: &mut Receipt, partition: &Partition, read: &Receipt, timing: &Timing) {
+        receipt.join(partition, read);
         self.timing.join(timing);
     }
 }
@@ -274,12 +274,12 @@ impl Run<'_> {
     /// Counts index entries in all partitions, or items where there is no candidate.
     pub(super) async fn count_everywhere(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         candidate: Option<&Candidate>,
     ) -> Result<u64> {
         let (reader, partitions) = (self.reader, self.reader.partitions());
         for partition in &partitions {
-            reader.admit(trace, partition)?;
+            reader.admit(receipt, partition)?;
         }
         let width = if reader.overlay.is_some() { 1 } else { PLACES_MAX };
         let (mut waiting, mut running, mut sum) = (partitions.iter(), FuturesOrdered::new(), 0);
@@ -289,24 +289,24 @@ impl Run<'_> {
                 running.push_back(count(reader, partition, candidate));
             }
             let Some((partition, counted, read, timing)) = running.next().await else { break };
-            reader.account(trace, partition, &read, &timing);
+            reader.account(receipt, partition, &read, &timing);
             sum += counted?;
         }
         Ok(sum)
     }
 }
 
-type Counting<'a> = Pin<Box<dyn Future<Output = (&'a Partition, Result<u64>, Trace, Timing)> + Send + 'a>>;
+type Counting<'a> = Pin<Box<dyn Future<Output = (&'a Partition, Result<u64>, Receipt, Timing)> + Send + 'a>>;
 
 /// Counts in one partition.
 fn count<'a>(reader: Reader<'a>, partition: &'a Partition, candidate: Option<&'a Candidate>) -> Counting<'a> {
     Box::pin(async move {
-        let (timing, mut trace) = (Timing::default(), Trace::default());
+        let (timing, mut receipt) = (Timing::default(), Receipt::default());
         let own = Reader { timing: &timing, ..reader };
         let counted = match candidate {
-            Some(candidate) => own.count_entries(&mut trace, partition, candidate).await,
-            None => own.count_items(&mut trace, partition).await,
+            Some(candidate) => own.count_entries(&mut receipt, partition, candidate).await,
+            None => own.count_items(&mut receipt, partition).await,
         };
-        (partition, counted, trace, timing)
+        (partition, counted, receipt, timing)
     })
 }

@@ -16,7 +16,7 @@ use super::run::evaluation_failure;
 use super::shortcut;
 use super::shortcut::Extreme;
 use crate::layout::index_entry;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Rows of work for one item; there are no joins here.
 const WORK_ROWS: u64 = 1000;
@@ -25,14 +25,14 @@ impl Run<'_> {
     /// The only row of the query, if the index knows it.
     pub(super) async fn answer_by_index(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         query: &Query,
         program: &Arc<Program>,
         offers: &Offers,
     ) -> Result<Option<Output>> {
-        let value = match self.count_by_index(trace, query, offers).await? {
+        let value = match self.count_by_index(receipt, query, offers).await? {
             Some(count) => Some(Some(count)),
-            None => self.extreme_by_index(trace, query, program, offers).await?,
+            None => self.extreme_by_index(receipt, query, program, offers).await?,
         };
         let Some(Some(value)) = value else { return Ok(None) };
         Ok(Some(Output { value, input: 0, row: 0, position: None, passed: 1 }))
@@ -47,7 +47,7 @@ impl Run<'_> {
 
     async fn count_by_index(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         query: &Query,
         offers: &Offers,
     ) -> Result<Option<Value>> {
@@ -56,7 +56,7 @@ impl Run<'_> {
             return Ok(None);
         }
         if query.filter.is_none() {
-            let count = self.count_everywhere(trace, None).await?;
+            let count = self.count_everywhere(receipt, None).await?;
             self.metrics.note("count of all items");
             return Ok(Some(shape.value(count)));
         }
@@ -64,7 +64,7 @@ impl Run<'_> {
         if !candidate.is_exact || candidate.repeats || !candidate.is_narrow {
             return Ok(None);
         }
-        let count = self.count_everywhere(trace, Some(candidate)).await?;
+        let count = self.count_everywhere(receipt, Some(candidate)).await?;
         self.metrics.note(&format!("count of {}", candidate.label));
         Ok(Some(shape.value(count)))
     }
@@ -73,7 +73,7 @@ impl Run<'_> {
     /// them alone. An array or object anywhere makes the result undefined, so one of those is fed as well.
     async fn extreme_by_index(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         query: &Query,
         program: &Arc<Program>,
         offers: &Offers,
@@ -91,11 +91,12 @@ impl Run<'_> {
             ranges().map(move |range| Place::entries(partition, range.clone(), direction, None).of_one())
         });
         let mut ahead = ReadAhead::new(reader, Extent::EveryBeginning, places);
-        while self.feed_end(trace, &mut pipeline, &mut ahead).await? {}
+        while self.feed_end(receipt, &mut pipeline, &mut ahead).await? {}
         let counted = Candidate::of_ranges(ranges().cloned().collect());
-        let count = if extreme.is_counted { self.count_everywhere(trace, Some(&counted)).await? } else { 0 };
-        if trace.served.is_empty() {
-            self.touch(trace).await?;
+        let count =
+            if extreme.is_counted { self.count_everywhere(receipt, Some(&counted)).await? } else { 0 };
+        if receipt.served.is_empty() {
+            self.touch(receipt).await?;
         }
         pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
         let value = pipeline.take().into_iter().next().map(|output| output.value);
@@ -111,7 +112,7 @@ impl Run<'_> {
     /// which does not tell them apart. Tells whether there was another range.
     async fn feed_end(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         pipeline: &mut Pipeline,
         ahead: &mut ReadAhead<'_>,
     ) -> Result<bool> {
@@ -119,7 +120,7 @@ impl Run<'_> {
         let work = Work::new(WORK_ROWS).with_interrupt(&watch);
         let mut run: Option<Vec<u8>> = None;
         loop {
-            let Some(fetched) = ahead.next(trace).await? else { return Ok(false) };
+            let Some(fetched) = ahead.next(receipt).await? else { return Ok(false) };
             for found in fetched.batches.into_iter().flatten() {
                 let is_other = run.as_ref().is_some_and(|run| *run != found.run);
                 if !is_other {

@@ -6,7 +6,7 @@ use super::access::{Candidate, Offers, Sequence};
 use super::metrics::Considered;
 use super::run::Path;
 use super::run::Run;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Entries counted to judge a candidate.
 const PROBE_ENTRIES: usize = 128;
@@ -18,7 +18,7 @@ impl Run<'_> {
     /// Chooses the access path: the items that the filter names, the index order, the candidate with the fewest entries, or all items.
     pub(super) async fn choose(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         offers: Offers,
         sequence: Option<Sequence>,
     ) -> Result<Path> {
@@ -50,7 +50,7 @@ impl Run<'_> {
             let needs_probe =
                 several || self.options.probe_all || !candidate.is_selective || !candidate.is_narrow;
             let probed = if needs_probe {
-                self.reader.probe(trace, &partition, &candidate, count_max).await?
+                self.reader.probe(receipt, &partition, &candidate, count_max).await?
             } else {
                 0
             };

@@ -32,7 +32,7 @@ use crate::catalog::Container;
 use crate::items::feed::FeedScope;
 use crate::layout::continuation;
 use crate::layout::page_request::PageRequest;
-use crate::partition::{Overlay, Trace};
+use crate::partition::{Overlay, Receipt};
 
 /// What the service says of a query that its client has to merge.
 const NOT_SERVED: &str = "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message.";
@@ -92,14 +92,14 @@ pub struct QueryPage {
 impl Queries {
     pub async fn query_items(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         at: (&str, &str),
         options: &QueryOptions,
         request: &QueryRequest,
     ) -> Result<QueryPage> {
         let mut attempt = 0;
         loop {
-            match self.query_items_once(trace, at, options, request).await {
+            match self.query_items_once(receipt, at, options, request).await {
                 Err(error) if self.may_read_again(&error, at, &options.scope, &mut attempt).await => {}
                 result => return result,
             }
@@ -108,19 +108,19 @@ impl Queries {
 
     async fn query_items_once(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         options: &QueryOptions,
         request: &QueryRequest,
     ) -> Result<QueryPage> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
-        self.query_container(trace, &container, options, request, None).await
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
+        self.query_container(receipt, &container, options, request, None).await
     }
 
     /// Runs a query on a container as it is, or as a script sees it.
     pub(crate) async fn query_container(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         options: &QueryOptions,
         request: &QueryRequest,
@@ -208,11 +208,11 @@ impl Queries {
         };
         run.names_key = offers.candidates.iter().any(|candidate| candidate.names_key);
         run.metrics.plan_time = planning.elapsed();
-        let page = run.page(trace, &query, program, from, offers, request).await;
+        let page = run.page(receipt, &query, program, from, offers, request).await;
         let (Rows { text: rows, count, time: output_time, .. }, next) = match page {
             Ok(page) => page,
             Err(error) => {
-                charge_failure(trace, &run.metrics, timing.entries_read(), &error);
+                charge_failure(receipt, &run.metrics, timing.entries_read(), &error);
                 return Err(error);
             }
         };
@@ -235,14 +235,14 @@ impl Queries {
             keys: windows.are_points.then_some(windows.ranges.len()),
             by_synthetic_key: windows.by_policy,
         };
-        trace.add(cost::query(&cost::QueryWork {
-            partitions: trace.served.len() as u64,
+        receipt.add(cost::query(&cost::QueryWork {
+            partitions: receipt.served.len() as u64,
             index_entries: metrics.entries_read,
             items: metrics.items_read,
             item_bytes: metrics.bytes_read,
             output_bytes: metrics.output_bytes,
         }));
-        trace.add(cost::evaluation(metrics.steps, metrics.bytes_read));
+        receipt.add(cost::evaluation(metrics.steps, metrics.bytes_read));
         page.continuation =
             next.map(|position| continuation::seal(&secret, &token_scope, &position.encode()));
         page.metrics = run.metrics;
@@ -252,11 +252,11 @@ impl Queries {
 
 /// A query that fails is paid for as far as its evaluation went beyond what is usual; one that ran out of time, or
 /// whose client has gone, as if it had succeeded so far.
-fn charge_failure(trace: &mut Trace, metrics: &QueryMetrics, index_entries: u64, error: &Error) {
-    trace.add(cost::evaluation(metrics.steps, metrics.bytes_read));
+fn charge_failure(receipt: &mut Receipt, metrics: &QueryMetrics, index_entries: u64, error: &Error) {
+    receipt.add(cost::evaluation(metrics.steps, metrics.bytes_read));
     if error.kind == ErrorKind::Timeout {
-        trace.add(cost::query(&cost::QueryWork {
-            partitions: trace.served.len() as u64,
+        receipt.add(cost::query(&cost::QueryWork {
+            partitions: receipt.served.len() as u64,
             index_entries,
             items: metrics.items_read,
             item_bytes: metrics.bytes_read,

@@ -7,29 +7,29 @@ use orrery_model::{Object, Result, Value};
 use super::Queries;
 use super::execute::{QueryOptions, QueryPage, Routing};
 use super::request::QueryRequest;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 impl Queries {
     /// Runs one page of a query and tells how. The rows themselves are left out.
     pub async fn explain_query(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         at: (&str, &str),
         options: &QueryOptions,
         request: &QueryRequest,
     ) -> Result<Value> {
         let options = QueryOptions { index_metrics: true, advice: true, probe_all: true, ..options.clone() };
-        let page = self.query_items(trace, at, &options, request).await?;
+        let page = self.query_items(receipt, at, &options, request).await?;
         // A plan is for several partitions; not every query that one partition can answer has one.
         let features = "Aggregate,Distinct,GroupBy,MultipleOrderBy,MultipleAggregates,OffsetAndLimit,OrderBy,Top,NonValueAggregate,DCount,NonStreamingOrderBy,CountIf,HybridSearch,WeightedRankFusion,ListAndSetAggregate";
-        let plan = self.plan_query(&mut Trace::default(), at, request, Some(features)).ok();
-        let partitions = trace.container.as_ref().map_or(0, |container| container.partitions.len());
+        let plan = self.plan_query(&mut Receipt::default(), at, request, Some(features)).ok();
+        let partitions = receipt.container.as_ref().map_or(0, |container| container.partitions.len());
         let mut object = Object::new();
         object.set("query", request.text.as_str().into());
         object.set("access", page.metrics.access.as_str().into());
-        object.set("considered", considered(&page, trace.served.len()));
-        object.set("rows", rows(&page, trace.served.len()));
-        let visited = trace.served.iter().map(|served| Value::from(served.range_id.to_string()));
+        object.set("considered", considered(&page, receipt.served.len()));
+        object.set("rows", rows(&page, receipt.served.len()));
+        let visited = receipt.served.iter().map(|served| Value::from(served.range_id.to_string()));
         object.set("partitionsVisited", visited.collect::<Vec<_>>().into());
         object.set("partitions", count(partitions as u64));
         let by = match page.routing {
@@ -40,7 +40,7 @@ impl Queries {
         object.set("routedBy", by.into());
         let keys = page.routing.keys.map_or(Value::Null, |keys| count(keys as u64));
         object.set("logicalPartitions", keys);
-        object.set("charge", trace.charge.as_f64().into());
+        object.set("charge", receipt.charge.as_f64().into());
         object.set("isComplete", page.continuation.is_none().into());
         object.set("timesMs", times(&page));
         object.set("indexes", page.index_metrics.clone().unwrap_or_default());

@@ -20,7 +20,7 @@ use super::stop::{QUERY_TIME_MAX, Watch};
 use crate::catalog::Partition;
 use crate::layout::document::{document_members, document_value};
 use crate::layout::index_entry;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Rows of work that the joins of one fetch of items may cause.
 const WORK_ROWS_MAX: u64 = 20_000_000;
@@ -39,7 +39,7 @@ impl Run<'_> {
     /// Reads items along the path and feeds them, until `after_each` has enough.
     pub(super) async fn feed(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         pipeline: &mut Pipeline,
         path: &Path,
         (start, extent): (&StreamStart, Extent),
@@ -48,7 +48,7 @@ impl Run<'_> {
         let (reader, partitions) = (self.reader, self.reader.partitions());
         let places = partitions.iter().flat_map(|partition| places(&reader, path, start, partition));
         let mut ahead = ReadAhead::new(reader, extent, places);
-        while let Some(fetched) = ahead.next(trace).await? {
+        while let Some(fetched) = ahead.next(receipt).await? {
             let partition = fetched.place.partition;
             for found in fetched.batches {
                 let after_each =
@@ -66,8 +66,8 @@ impl Run<'_> {
             ahead.go_on(fetched.place);
         }
         // None of the named items may lie in these partitions.
-        if trace.served.is_empty() {
-            self.touch(trace).await?;
+        if receipt.served.is_empty() {
+            self.touch(receipt).await?;
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Run<'_> {
     /// Reads items in the order of the query, of each partition only as many as can be in the page.
     pub(super) async fn feed_sequence(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         pipeline: &mut Pipeline,
         sequence: &Sequence,
         resume: Option<&ResumePoint>,
@@ -98,7 +98,7 @@ impl Run<'_> {
         let mut ahead = ReadAhead::new(self.reader, Extent::EveryBeginning, places);
         for partition in &partitions {
             if begins_undefined {
-                self.feed_without(trace, pipeline, partition, sequence).await?;
+                self.feed_without(receipt, pipeline, partition, sequence).await?;
             }
             // An item whose rows come too late for the page ends the partition, once the run of equal values
             // is over: ties are ordered by what the index does not know. A lone partition can stop even
@@ -108,7 +108,7 @@ impl Run<'_> {
             let mut settled = begins_undefined && is_alone && pipeline.is_settled();
             let mut is_read = !reads_entries;
             while !is_read && !settled {
-                let Some(fetched) = ahead.next(trace).await? else { break };
+                let Some(fetched) = ahead.next(receipt).await? else { break };
                 let before_each = |pipeline: &mut Pipeline, found: &Found| {
                     let is_new_run = last_run.as_ref() != Some(&found.run);
                     let is_over = pipeline.rows_lost() > lost_before || is_alone && pipeline.is_settled();
@@ -131,11 +131,11 @@ impl Run<'_> {
                 tokio::task::yield_now().await;
             }
             if sequence.lacks_undefined && !is_forward && !settled {
-                self.feed_without(trace, pipeline, partition, sequence).await?;
+                self.feed_without(receipt, pipeline, partition, sequence).await?;
             }
         }
-        if trace.served.is_empty() {
-            self.touch(trace).await?;
+        if receipt.served.is_empty() {
+            self.touch(receipt).await?;
         }
         Ok(())
     }
@@ -143,16 +143,16 @@ impl Run<'_> {
     /// Feeds the items that lack the property of a sequence.
     async fn feed_without(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         pipeline: &mut Pipeline,
         partition: &Partition,
         sequence: &Sequence,
     ) -> Result<()> {
         let SequenceBy::Path(path) = &sequence.by else { return Ok(()) };
         let names = lacking::names(path);
-        if let Some(keys) = self.reader.items_lacking(trace, partition, path).await? {
+        if let Some(keys) = self.reader.items_lacking(receipt, partition, path).await? {
             for keys in keys.chunks(LACKING_ITEMS) {
-                let items = self.reader.load(trace, partition, keys.to_vec()).await?;
+                let items = self.reader.load(receipt, partition, keys.to_vec()).await?;
                 let mut without = Vec::new();
                 for (mark, item) in keys.iter().zip(items) {
                     let Some(item) = item else { continue };
@@ -169,7 +169,7 @@ impl Run<'_> {
         for mut range in self.reader.item_ranges(partition, &NO_KEY) {
             let mut fetch = Fetch::default();
             while !range.is_empty() {
-                let found = self.reader.fetch_items(trace, partition, &mut range, fetch.next()).await?;
+                let found = self.reader.fetch_items(receipt, partition, &mut range, fetch.next()).await?;
                 let mut without = Vec::new();
                 for found in found {
                     let value = document_value(&found.item, self.reader.container.rid)?;

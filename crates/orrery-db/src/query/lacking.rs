@@ -19,7 +19,7 @@ use super::reader::{Reader, advance};
 use crate::catalog::Partition;
 use crate::layout::document::{decode, document_value};
 use crate::layout::keys;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Items without a property that are remembered; beyond, they are looked for each time.
 const ITEMS_MAX: usize = 1000;
@@ -63,7 +63,7 @@ impl Reader<'_> {
     /// query's windows; `None` if they are many, or if it would take more to find out than the query needs.
     pub(crate) async fn items_lacking(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         path: &IndexPath,
     ) -> Result<Option<Vec<Key>>> {
@@ -73,9 +73,9 @@ impl Reader<'_> {
         }
         let memory = &self.database.lacking;
         let known = match memory.get(partition.store.id, path) {
-            Some(known) => self.follow_changes(trace, partition, known).await?,
+            Some(known) => self.follow_changes(receipt, partition, known).await?,
             None if self.windows.iter().any(|window| window.covers(&partition.range)) => {
-                self.look_through(trace, partition, path).await?
+                self.look_through(receipt, partition, path).await?
             }
             None => None,
         };
@@ -89,7 +89,7 @@ impl Reader<'_> {
     /// Goes through all items.
     async fn look_through(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         path: &IndexPath,
     ) -> Result<Option<Known>> {
@@ -99,7 +99,7 @@ impl Reader<'_> {
         let mut lsn = None;
         while !range.is_empty() {
             let scan = Scan::forward(range.clone(), FETCH_ITEMS);
-            let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+            let page = self.read(receipt, partition, ReadRequest::Scan(scan)).await?;
             // What changes during the search is looked at next time.
             lsn.get_or_insert(page.lsn);
             advance(&mut range, &page, orrery_storage::Direction::Forward);
@@ -122,7 +122,7 @@ impl Reader<'_> {
     /// of an earlier one, so whoever has read the feed to its end has seen all items that changed.
     async fn follow_changes(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         mut known: Known,
     ) -> Result<Option<Known>> {
@@ -130,7 +130,7 @@ impl Reader<'_> {
         let mut range: KeyRange = keys::feed_after(known.lsn);
         while !range.is_empty() {
             let scan = Scan::forward(range.clone(), FETCH_ITEMS);
-            let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+            let page = self.read(receipt, partition, ReadRequest::Scan(scan)).await?;
             advance(&mut range, &page, orrery_storage::Direction::Forward);
             if !page.more {
                 known.lsn = page.lsn.max(known.lsn);
@@ -139,7 +139,7 @@ impl Reader<'_> {
             if changed.is_empty() {
                 continue;
             }
-            let values = self.read(trace, partition, ReadRequest::Get(changed.clone())).await?.values;
+            let values = self.read(receipt, partition, ReadRequest::Get(changed.clone())).await?.values;
             let items = Arc::make_mut(&mut known.items);
             for (key, value) in changed.into_iter().zip(values) {
                 let lacks = match value {

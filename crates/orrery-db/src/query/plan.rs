@@ -10,7 +10,7 @@ use orrery_metering::cost;
 use super::Queries;
 use super::request::{QueryRequest, computed_properties, invalid_query, policies};
 use crate::catalog::Container;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 const NOT_MERGEABLE: &str = "Queries over a FROM subquery with DISTINCT, GROUP BY or aggregates over the whole container cannot be merged by clients. Send the query without a plan, or restrict it to one partition key.";
 
@@ -18,13 +18,13 @@ impl Queries {
     /// The plan of a query, for a client with these features, or one that can do everything.
     pub fn plan_query(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         request: &QueryRequest,
         supported_features: Option<&str>,
     ) -> Result<Value> {
-        let container = self.item_container(trace, database, container, None)?;
-        trace.add(cost::metadata_read());
+        let container = self.item_container(receipt, database, container, None)?;
+        receipt.add(cost::metadata_read());
         let query = request.query()?;
         // The same checks as running it: an order that no index serves is refused here already.
         let program = request.program(&query, &container.definition)?;

@@ -17,7 +17,7 @@ use crate::items::point::has_key;
 use crate::layout::document::decode;
 use crate::layout::stored::StoredItem;
 use crate::layout::{index_entry, keys};
-use crate::partition::{Overlay, Trace};
+use crate::partition::{Overlay, Receipt};
 
 /// Items or entries fetched from the store at once; between two fetches other requests get their turn.
 const FETCH_ENTRIES: usize = 256;
@@ -153,34 +153,34 @@ impl Reader<'_> {
 
     async fn read_any(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         request: ReadRequest,
     ) -> Result<ReadPage> {
         match self.overlay {
             Some(overlay) => overlay.read(request).await,
-            None => self.database.read_partition(trace, partition, self.session, request).await,
+            None => self.database.read_partition(receipt, partition, self.session, request).await,
         }
     }
 
     /// Reads items.
     pub(super) async fn read(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         request: ReadRequest,
     ) -> Result<ReadPage> {
         let started = Instant::now();
-        let page = self.read_any(trace, partition, request).await?;
+        let page = self.read_any(receipt, partition, request).await?;
         Timing::add(&self.timing.load, started);
         Ok(page)
     }
 
     /// Reads the keys of index entries.
-    async fn read_index(&self, trace: &mut Trace, partition: &Partition, scan: Scan) -> Result<ReadPage> {
+    async fn read_index(&self, receipt: &mut Receipt, partition: &Partition, scan: Scan) -> Result<ReadPage> {
         let started = Instant::now();
         let scan = ReadRequest::Scan(Scan { want: Want::Keys, ..scan });
-        let page = self.read_any(trace, partition, scan).await?;
+        let page = self.read_any(receipt, partition, scan).await?;
         Timing::add(&self.timing.index, started);
         self.timing.entries.fetch_add(page.entries.len() as u64, Ordering::Relaxed);
         Ok(page)
@@ -200,13 +200,13 @@ impl Reader<'_> {
     /// One fetch of items in key order. The range is moved on; an empty range means it is exhausted.
     pub(crate) async fn fetch_items(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         range: &mut KeyRange,
         count: usize,
     ) -> Result<Vec<Found>> {
         let scan = Scan::forward(range.clone(), count);
-        let page = self.read(trace, partition, ReadRequest::Scan(scan)).await?;
+        let page = self.read(receipt, partition, ReadRequest::Scan(scan)).await?;
         advance(range, &page, Direction::Forward);
         let mut found = Vec::with_capacity(page.entries.len());
         for entry in page.entries {
@@ -221,7 +221,7 @@ impl Reader<'_> {
     /// One fetch of items by their index entries, in the order of the index.
     pub(crate) async fn fetch_entries(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         range: &mut KeyRange,
         direction: Direction,
@@ -229,7 +229,7 @@ impl Reader<'_> {
         count: usize,
     ) -> Result<Vec<Found>> {
         let scan = Scan { direction, ..Scan::forward(range.clone(), count) };
-        let page = self.read_index(trace, partition, scan).await?;
+        let page = self.read_index(receipt, partition, scan).await?;
         advance(range, &page, direction);
         let mut places = Vec::with_capacity(page.entries.len());
         for Entry { key: mark, .. } in page.entries {
@@ -244,7 +244,7 @@ impl Reader<'_> {
             }
         }
         let item_keys = places.iter().map(|(_, _, key)| key.clone()).collect();
-        let items = self.load(trace, partition, item_keys).await?;
+        let items = self.load(receipt, partition, item_keys).await?;
         let found = places
             .into_iter()
             .zip(items)
@@ -255,14 +255,14 @@ impl Reader<'_> {
     /// The items at these keys that readers may see.
     pub(crate) async fn load(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         item_keys: Vec<Key>,
     ) -> Result<Vec<Option<StoredItem>>> {
         if item_keys.is_empty() {
             return Ok(Vec::new());
         }
-        let page = self.read(trace, partition, ReadRequest::Get(item_keys.clone())).await?;
+        let page = self.read(receipt, partition, ReadRequest::Get(item_keys.clone())).await?;
         let mut items = Vec::with_capacity(item_keys.len());
         for (key, value) in item_keys.iter().zip(page.values) {
             let item = value.map(|value| decode(&value)).transpose()?;
@@ -275,7 +275,7 @@ impl Reader<'_> {
     /// are too many to hold.
     pub(crate) async fn item_set(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         candidate: &Candidate,
     ) -> Result<Option<BTreeSet<Key>>> {
@@ -284,7 +284,7 @@ impl Reader<'_> {
             let mut range = range.clone();
             while !range.is_empty() {
                 let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 4);
-                let page = self.read_index(trace, partition, scan).await?;
+                let page = self.read_index(receipt, partition, scan).await?;
                 advance(&mut range, &page, Direction::Forward);
                 for item_key in page.entries.iter().filter_map(|entry| candidate.item_of(&entry.key)) {
                     if self.contains_item(&item_key) {
@@ -303,7 +303,7 @@ impl Reader<'_> {
     /// Counts the entries of a candidate without looking at items.
     pub(crate) async fn count_entries(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         candidate: &Candidate,
     ) -> Result<u64> {
@@ -312,7 +312,7 @@ impl Reader<'_> {
             let mut range = range.clone();
             while !range.is_empty() {
                 let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
-                let page = self.read_index(trace, partition, scan).await?;
+                let page = self.read_index(receipt, partition, scan).await?;
                 advance(&mut range, &page, Direction::Forward);
                 let inside = page.entries.iter().filter(|entry| {
                     candidate.item_of(&entry.key).is_some_and(|item_key| self.contains_item(&item_key))
@@ -327,7 +327,7 @@ impl Reader<'_> {
     /// How many entries a candidate has in a partition, counting only up to `count_max`.
     pub(crate) async fn probe(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         partition: &Partition,
         candidate: &Candidate,
         count_max: usize,
@@ -335,7 +335,7 @@ impl Reader<'_> {
         let mut count = 0;
         for range in candidate.ranges_in(partition).filter(|range| !range.is_empty()) {
             let scan = Scan::forward(range.clone(), count_max - count);
-            count += self.read_index(trace, partition, scan).await?.entries.len();
+            count += self.read_index(receipt, partition, scan).await?.entries.len();
             if count >= count_max {
                 break;
             }
@@ -344,12 +344,12 @@ impl Reader<'_> {
     }
 
     /// How many items there are, without looking at them.
-    pub(crate) async fn count_items(&self, trace: &mut Trace, partition: &Partition) -> Result<u64> {
+    pub(crate) async fn count_items(&self, receipt: &mut Receipt, partition: &Partition) -> Result<u64> {
         let mut count = 0;
         for mut range in self.item_ranges(partition, &Key::new()) {
             while !range.is_empty() {
                 let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
-                let page = self.read_index(trace, partition, scan).await?;
+                let page = self.read_index(receipt, partition, scan).await?;
                 advance(&mut range, &page, Direction::Forward);
                 count += page.entries.len() as u64;
                 tokio::task::yield_now().await;

@@ -30,7 +30,7 @@ use super::rows::{KeptItems, Rows};
 use super::stop::PAGE_TIME_MAX;
 use crate::catalog::Partition;
 use crate::layout::continuation;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Bytes of rows in one page.
 pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -120,7 +120,7 @@ impl Path {
 impl Run<'_> {
     pub(super) async fn page(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         query: &Query,
         program: Arc<Program>,
         from: Option<Position>,
@@ -131,18 +131,18 @@ impl Run<'_> {
             self.reader = Reader { windows: &[], ..self.reader };
         }
         match program.shape() {
-            Shape::Stream => self.stream(trace, program, from, offers).await,
-            Shape::Sort => self.sort(trace, program, from, offers, request.resume_filter.as_ref()).await,
+            Shape::Stream => self.stream(receipt, program, from, offers).await,
+            Shape::Sort => self.sort(receipt, program, from, offers, request.resume_filter.as_ref()).await,
             Shape::Once | Shape::Collect { .. } => {
                 if from.is_none()
-                    && let Some(output) = self.answer_by_index(trace, query, &program, &offers).await?
+                    && let Some(output) = self.answer_by_index(receipt, query, &program, &offers).await?
                 {
                     let mut rows = Rows::default();
                     rows.push(output, None, self.reader.container.rid)?;
                     return Ok((rows, None));
                 }
                 let is_ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
-                self.collect(trace, program, from, offers, is_ranked).await
+                self.collect(receipt, program, from, offers, is_ranked).await
             }
         }
     }
@@ -150,7 +150,7 @@ impl Run<'_> {
     /// Rows as the items come; the next page begins at the item where this one ends.
     async fn stream(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         program: Arc<Program>,
         from: Option<Position>,
         offers: Offers,
@@ -164,7 +164,7 @@ impl Run<'_> {
             Some(_) => return Err(continuation::invalid()),
         };
         let path = match start.path {
-            None => self.choose(trace, offers, None).await?,
+            None => self.choose(receipt, offers, None).await?,
             Some(None) => Path::in_key_order(offers.points),
             Some(Some(number)) => {
                 match offers.candidates.into_iter().find(|offer| offer.number() == number) {
@@ -195,41 +195,42 @@ impl Run<'_> {
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
         let by_entries = matches!(path, Path::Entries(..));
         let extent = self.extent();
-        let feed = self.feed(trace, &mut pipeline, &path, (&start, extent), |pipeline, found, partition| {
-            // The window has counted all rows of this item, also those that do not fit the page.
-            let position = |key: Key, skip_rows, passed| {
-                let areas = start.areas_at(by_entries, partition, &key);
-                Position::Stream { key, skip_rows, passed, path: number, areas }
-            };
-            passed_before = pipeline.passed();
-            let new = pipeline.take();
-            let before = pipeline.passed() - new.len() as u64;
-            for (passed, output) in (before..).zip(new) {
-                if rows.is_full(rows_max) {
-                    let (key, skip_rows) = (found.mark.clone(), output.row);
-                    next = Some(position(key, skip_rows, passed));
-                    stopped = true;
+        let feed =
+            self.feed(receipt, &mut pipeline, &path, (&start, extent), |pipeline, found, partition| {
+                // The window has counted all rows of this item, also those that do not fit the page.
+                let position = |key: Key, skip_rows, passed| {
+                    let areas = start.areas_at(by_entries, partition, &key);
+                    Position::Stream { key, skip_rows, passed, path: number, areas }
+                };
+                passed_before = pipeline.passed();
+                let new = pipeline.take();
+                let before = pipeline.passed() - new.len() as u64;
+                for (passed, output) in (before..).zip(new) {
+                    if rows.is_full(rows_max) {
+                        let (key, skip_rows) = (found.mark.clone(), output.row);
+                        next = Some(position(key, skip_rows, passed));
+                        stopped = true;
+                        return Ok(Flow::Stop);
+                    }
+                    rows.push(output, documents_by_reference.then_some(&found.item), rid)?;
+                }
+                if pipeline.is_done() {
                     return Ok(Flow::Stop);
                 }
-                rows.push(output, documents_by_reference.then_some(&found.item), rid)?;
-            }
-            if pipeline.is_done() {
-                return Ok(Flow::Stop);
-            }
-            let is_full = rows.is_full(rows_max);
-            let is_late = started.elapsed() > PAGE_TIME_MAX;
-            if is_full || is_late {
-                let key = [found.mark.as_slice(), &[0]].concat();
-                next = Some(position(key, 0, pipeline.passed()));
-                // A look at what follows spares clients an empty last page.
-                if is_late || looked_ahead == LOOK_AHEAD_ITEMS {
-                    stopped = true;
-                    return Ok(Flow::Stop);
+                let is_full = rows.is_full(rows_max);
+                let is_late = started.elapsed() > PAGE_TIME_MAX;
+                if is_full || is_late {
+                    let key = [found.mark.as_slice(), &[0]].concat();
+                    next = Some(position(key, 0, pipeline.passed()));
+                    // A look at what follows spares clients an empty last page.
+                    if is_late || looked_ahead == LOOK_AHEAD_ITEMS {
+                        stopped = true;
+                        return Ok(Flow::Stop);
+                    }
+                    looked_ahead += 1;
                 }
-                looked_ahead += 1;
-            }
-            Ok(Flow::GoOn)
-        });
+                Ok(Flow::GoOn)
+            });
         let fed = feed.await;
         match (self.interrupted_at.take(), self.interrupted_in.take()) {
             // The item is evaluated again by the next page, whose time it has for itself. What it gave already is left
@@ -247,7 +248,7 @@ impl Run<'_> {
     /// Only one page of rows is kept, and if the index has the order only a page of items is read.
     async fn sort(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         program: Arc<Program>,
         from: Option<Position>,
         offers: Offers,
@@ -260,7 +261,7 @@ impl Run<'_> {
             Some(Position::Stream { .. }) => return Err(continuation::invalid()),
         };
         let sequence = offers.sequence.clone();
-        let path = self.choose(trace, offers, sequence).await?;
+        let path = self.choose(receipt, offers, sequence).await?;
         self.take(&path);
         let skipped = usize::try_from(returned).unwrap_or(usize::MAX);
         let page_rows = Some(self.rows_max.saturating_add(skipped));
@@ -273,11 +274,11 @@ impl Run<'_> {
         if !pipeline.is_done() {
             match &path {
                 Path::Sequence(sequence) => {
-                    self.feed_sequence(trace, &mut pipeline, sequence, resume.as_ref()).await?;
+                    self.feed_sequence(receipt, &mut pipeline, sequence, resume.as_ref()).await?;
                 }
                 path => {
                     let all = (&StreamStart::default(), Extent::Everything);
-                    self.feed(trace, &mut pipeline, path, all, |_, _, _| Ok(Flow::GoOn)).await?;
+                    self.feed(receipt, &mut pipeline, path, all, |_, _, _| Ok(Flow::GoOn)).await?;
                 }
             }
         }
@@ -303,7 +304,7 @@ impl Run<'_> {
     /// All rows are made, and those of earlier pages left out.
     async fn collect(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         program: Arc<Program>,
         from: Option<Position>,
         offers: Offers,
@@ -321,7 +322,7 @@ impl Run<'_> {
         if reads && !pipeline.is_done() {
             let path = match from_path {
                 // The first page.
-                None => self.choose(trace, offers, None).await?,
+                None => self.choose(receipt, offers, None).await?,
                 // Rows come in the order of the access path, so later pages must take the same.
                 Some(None) => Path::in_key_order(offers.points),
                 Some(Some(number)) => {
@@ -338,14 +339,14 @@ impl Run<'_> {
             let enough = usize::try_from(returned).unwrap_or(usize::MAX).saturating_add(self.rows_max);
             let extent = if incremental { self.extent() } else { Extent::Everything };
             let all = (&StreamStart::default(), extent);
-            self.feed(trace, &mut pipeline, &path, all, |pipeline, _, _| {
+            self.feed(receipt, &mut pipeline, &path, all, |pipeline, _, _| {
                 let has_enough = incremental && (pipeline.ready() > enough || pipeline.is_done());
                 Ok(if has_enough { Flow::Stop } else { Flow::GoOn })
             })
             .await?;
         }
-        if trace.served.is_empty() {
-            self.touch(trace).await?;
+        if receipt.served.is_empty() {
+            self.touch(receipt).await?;
         }
         self.finish(&mut pipeline)?;
         // Ranked rows come in one page: clients that merge them look at the first page only.
@@ -369,11 +370,11 @@ impl Run<'_> {
     }
 
     /// A query that reads no items still answers with the session of a partition.
-    pub(super) async fn touch(&self, trace: &mut Trace) -> Result<()> {
+    pub(super) async fn touch(&self, receipt: &mut Receipt) -> Result<()> {
         let range = self.options.scope.range(self.reader.container)?;
         if let Some(partition) = self.reader.container.partitions_in(&range).next() {
             let nothing = ReadRequest::Get(Vec::new());
-            self.reader.database.read_partition(trace, partition, self.reader.session, nothing).await?;
+            self.reader.database.read_partition(receipt, partition, self.reader.session, nothing).await?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::layout::document::parse_object;
 use crate::layout::keys;
 use crate::layout::page_request::PageRequest;
 use crate::layout::statistics::Statistics;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 use crate::query::checks::check_computed_properties;
 
@@ -61,13 +61,13 @@ pub struct Usage {
 impl Resources {
     pub async fn create_container(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         body: &[u8],
         throughput: Option<Throughput>,
     ) -> Result<MetadataReply> {
         let body = with_policy_lifted(parse_object(body)?);
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let catalog = self.catalog.snapshot();
         // Keys that are missing are reported before what else is wrong with the policy.
         if let Ok(owner) = catalog.database(database) {
@@ -141,24 +141,24 @@ impl Resources {
 
     pub fn read_container(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         container: &str,
     ) -> Result<MetadataReply> {
-        trace.add(cost::metadata_read());
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let container = catalog.database(database)?.container(container)?;
-        trace.at(container);
+        receipt.at(container);
         Ok(container_reply(container, false))
     }
 
     pub fn list_containers(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         page: &PageRequest,
     ) -> Result<MetadataPage> {
-        trace.add(cost::metadata_read());
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let database = catalog.database(database).map_err(owner_missing)?;
         let containers = database.containers.iter().map(|(name, container)| (&**name, container.to_value()));
@@ -167,13 +167,13 @@ impl Resources {
 
     pub async fn replace_container(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         body: &[u8],
         if_match: Option<&str>,
     ) -> Result<MetadataReply> {
         let body = with_policy_lifted(parse_object(body)?);
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let (reply, to_verify, rerecorded) = self
             .catalog
             .change(|change| {
@@ -235,11 +235,11 @@ impl Resources {
 
     pub async fn delete_container(
         self: &Arc<Self>,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         if_match: Option<&str>,
     ) -> Result<()> {
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let partitions = self
             .catalog
             .change(|change| {
@@ -263,14 +263,14 @@ impl Resources {
     /// The partition key ranges that appeared after the client's etag.
     pub fn list_ranges(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         if_none_match: Option<&str>,
     ) -> Result<RangesPage> {
-        trace.add(cost::metadata_read());
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let container = catalog.container(database, container)?;
-        trace.at(container);
+        receipt.at(container);
         let etag = format!("\"{}\"", container.routing_version);
         let known = if_none_match.and_then(|etag| etag.trim_matches('"').parse::<u64>().ok());
         if known == Some(container.routing_version) {

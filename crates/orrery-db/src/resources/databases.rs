@@ -14,19 +14,19 @@ use super::metadata::MetadataReply;
 use crate::catalog::{Catalog, Change, DatabaseEntry, OfferOwner, already_exists};
 use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
 impl Resources {
     pub async fn create_database(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         body: &[u8],
         throughput: Option<Throughput>,
     ) -> Result<MetadataReply> {
         let body = parse_object(body)?;
         let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let limit = self.options.account_resources_max;
         let random = self.env.random_u64();
         self.catalog
@@ -47,13 +47,13 @@ impl Resources {
             .await
     }
 
-    pub fn read_database(&self, trace: &mut Trace, database: &str) -> Result<MetadataReply> {
-        trace.add(cost::metadata_read());
+    pub fn read_database(&self, receipt: &mut Receipt, database: &str) -> Result<MetadataReply> {
+        receipt.add(cost::metadata_read());
         Ok(database_reply(self.catalog.snapshot().database(database)?, false))
     }
 
-    pub fn list_databases(&self, trace: &mut Trace, page: &PageRequest) -> Result<MetadataPage> {
-        trace.add(cost::metadata_read());
+    pub fn list_databases(&self, receipt: &mut Receipt, page: &PageRequest) -> Result<MetadataPage> {
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let databases = catalog.databases().map(|database| (&*database.id, database.to_value()));
         self.metadata_page("dbs", String::new(), page, databases)
@@ -62,11 +62,11 @@ impl Resources {
     /// Deletes the database and all that is in it.
     pub async fn delete_database(
         self: &Arc<Self>,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let partitions = self
             .catalog
             .change(|change| {

@@ -15,7 +15,7 @@ use super::metadata::MetadataReply;
 use crate::catalog::{DatabaseEntry, EncryptionKey, already_exists};
 use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
 /// Keys in one database; few are ever needed.
@@ -24,12 +24,12 @@ const KEYS_MAX: usize = 1000;
 impl Resources {
     pub async fn create_encryption_key(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         body: &[u8],
     ) -> Result<MetadataReply> {
         let key = ClientEncryptionKey::parse(&parse_object(body)?)?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let random = self.env.random_u64();
         self.catalog
             .change(|change| {
@@ -53,21 +53,21 @@ impl Resources {
 
     pub fn read_encryption_key(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, key): (&str, &str),
     ) -> Result<MetadataReply> {
-        trace.add(cost::metadata_read());
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         Ok(reply(catalog.database(database)?.encryption_key(key)?, false))
     }
 
     pub fn list_encryption_keys(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         page: &PageRequest,
     ) -> Result<MetadataPage> {
-        trace.add(cost::metadata_read());
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let database = catalog.database(database)?;
         let keys = database.encryption_keys.iter().map(|(name, key)| (&**name, key.to_value()));
@@ -77,13 +77,13 @@ impl Resources {
     /// Replaces a key: it was wrapped anew.
     pub async fn replace_encryption_key(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, key): (&str, &str),
         body: &[u8],
         if_match: Option<&str>,
     ) -> Result<MetadataReply> {
         let new = ClientEncryptionKey::parse(&parse_object(body)?)?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         self.catalog
             .change(|change| {
                 let database = Arc::clone(change.catalog.database(database)?);

@@ -15,7 +15,7 @@ use super::metadata::MetadataReply;
 use crate::catalog::{Catalog, Offer, OfferOwner, not_found};
 use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
 /// An offer with what its response headers say.
@@ -29,15 +29,15 @@ pub struct OfferReply {
 }
 
 impl Resources {
-    pub fn read_offer(&self, trace: &mut Trace, rid: &str) -> Result<OfferReply> {
-        trace.add(cost::metadata_read());
+    pub fn read_offer(&self, receipt: &mut Receipt, rid: &str) -> Result<OfferReply> {
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let offer = find(&catalog, rid)?;
         Ok(self.offer_reply(&catalog, offer))
     }
 
-    pub fn list_offers(&self, trace: &mut Trace, page: &PageRequest) -> Result<MetadataPage> {
-        trace.add(cost::metadata_read());
+    pub fn list_offers(&self, receipt: &mut Receipt, page: &PageRequest) -> Result<MetadataPage> {
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let mut offers: Vec<(String, Value)> = catalog
             .offers
@@ -51,14 +51,14 @@ impl Resources {
 
     pub async fn replace_offer(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         rid: &str,
         body: &[u8],
         migration: Option<Migration>,
         if_match: Option<&str>,
     ) -> Result<OfferReply> {
         let body = parse_object(body)?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let share_max = self.partition_throughput_max();
         let replaced = self
             .catalog

@@ -15,7 +15,7 @@ use super::{Resources, resource_token};
 use crate::catalog::{Permission, PermissionMode, User, already_exists};
 use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
 const TOKEN_SECONDS_DEFAULT: i64 = 3600;
@@ -27,7 +27,7 @@ pub type PermissionReply = MetadataReply;
 impl Resources {
     pub async fn create_permission(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, user): (&str, &str),
         body: &[u8],
         upsert: bool,
@@ -35,7 +35,7 @@ impl Resources {
     ) -> Result<PermissionReply> {
         let wanted = Wanted::parse(body)?;
         let token_seconds = check_token_seconds(token_seconds)?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let random = self.env.random_u64();
         let (permission, created) = self
             .catalog
@@ -60,12 +60,12 @@ impl Resources {
 
     pub fn read_permission(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, user, permission): (&str, &str, &str),
         token_seconds: Option<i64>,
     ) -> Result<PermissionReply> {
         let token_seconds = check_token_seconds(token_seconds)?;
-        trace.add(cost::metadata_read());
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let permission = catalog.database(database)?.user(user)?.permission(permission)?;
         Ok(self.permission_reply(permission, false, token_seconds))
@@ -73,13 +73,13 @@ impl Resources {
 
     pub fn list_permissions(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, user): (&str, &str),
         page: &PageRequest,
         token_seconds: Option<i64>,
     ) -> Result<MetadataPage> {
         let token_seconds = check_token_seconds(token_seconds)?;
-        trace.add(cost::metadata_read());
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let user = catalog.database(database)?.user(user)?;
         let permissions = user.permissions.iter().map(|(name, permission)| {
@@ -90,7 +90,7 @@ impl Resources {
 
     pub async fn replace_permission(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, user, permission): (&str, &str, &str),
         body: &[u8],
         if_match: Option<&str>,
@@ -98,7 +98,7 @@ impl Resources {
     ) -> Result<PermissionReply> {
         let wanted = Wanted::parse(body)?;
         let token_seconds = check_token_seconds(token_seconds)?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let permission = self
             .catalog
             .change(|change| {
@@ -122,11 +122,11 @@ impl Resources {
 
     pub async fn delete_permission(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, user, permission): (&str, &str, &str),
         if_match: Option<&str>,
     ) -> Result<()> {
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         self.catalog
             .change(|change| {
                 let database = Arc::clone(change.catalog.database(database)?);

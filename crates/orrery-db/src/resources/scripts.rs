@@ -17,7 +17,7 @@ use super::metadata::MetadataReply;
 use crate::catalog::{Container, ContainerScripts, Script, ScriptKind, Stamp, TriggerTerms, already_exists};
 use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
 /// Bytes of a script's text. Escaped in its record it must fit a value of the store.
@@ -27,15 +27,15 @@ impl Resources {
     /// Creates a script or, if asked to upsert, replaces the one there is.
     pub async fn create_script(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         kind: ScriptKind,
         body: &[u8],
         upsert: bool,
     ) -> Result<MetadataReply> {
-        let container = self.item_container(trace, database, container, None)?;
+        let container = self.item_container(receipt, database, container, None)?;
         let wanted = Wanted::parse(kind, body)?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let random = self.env.random_u64();
         self.catalog
             .change(|change| {
@@ -60,26 +60,26 @@ impl Resources {
 
     pub fn read_script(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         kind: ScriptKind,
         id: &str,
     ) -> Result<MetadataReply> {
-        let container = self.item_container(trace, database, container, None)?;
-        trace.add(cost::metadata_read());
+        let container = self.item_container(receipt, database, container, None)?;
+        receipt.add(cost::metadata_read());
         let scripts = self.catalog.snapshot().scripts(container.rid);
         Ok(reply(scripts.get(kind, id)?, false))
     }
 
     pub fn list_scripts(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         kind: ScriptKind,
         page: &PageRequest,
     ) -> Result<MetadataPage> {
-        let container = self.item_container(trace, database, container, None)?;
-        trace.add(cost::metadata_read());
+        let container = self.item_container(receipt, database, container, None)?;
+        receipt.add(cost::metadata_read());
         let scripts = self.catalog.snapshot().scripts(container.rid);
         let rows = scripts.of_kind(kind).map(|script| (&*script.id, script.to_value()));
         self.metadata_page(kind.keyword(), container.rid.to_string(), page, rows)
@@ -88,15 +88,15 @@ impl Resources {
     /// Replaces a script, which may get another name.
     pub async fn replace_script(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container, id): (&str, &str, &str),
         kind: ScriptKind,
         body: &[u8],
         if_match: Option<&str>,
     ) -> Result<MetadataReply> {
-        let container = self.item_container(trace, database, container, None)?;
+        let container = self.item_container(receipt, database, container, None)?;
         let wanted = Wanted::parse(kind, body)?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         self.catalog
             .change(|change| {
                 still_there(&change.catalog, &container)?;
@@ -119,13 +119,13 @@ impl Resources {
 
     pub async fn delete_script(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container, id): (&str, &str, &str),
         kind: ScriptKind,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let container = self.item_container(trace, database, container, None)?;
-        trace.add(cost::metadata_write());
+        let container = self.item_container(receipt, database, container, None)?;
+        receipt.add(cost::metadata_write());
         self.catalog
             .change(|change| {
                 still_there(&change.catalog, &container)?;

@@ -32,7 +32,7 @@ impl Resources {
         let object = body.as_object_mut().ok_or_else(|| Error::internal("a definition is no object"))?;
         object.set(SYNTHETIC_KEY, policy.cloned().unwrap_or(Value::Null));
         self.replace_container(
-            &mut crate::Trace::default(),
+            &mut crate::Receipt::default(),
             (database, container),
             body.to_json().as_bytes(),
             None,

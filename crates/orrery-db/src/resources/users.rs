@@ -15,21 +15,21 @@ use super::metadata::MetadataReply;
 use crate::catalog::{Change, DatabaseEntry, User, already_exists};
 use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
 impl Resources {
     /// Creates a user or, if asked to upsert, leaves the one there is.
     pub async fn create_user(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         body: &[u8],
         upsert: bool,
     ) -> Result<MetadataReply> {
         let body = parse_object(body)?;
         let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         let random = self.env.random_u64();
         self.catalog
             .change(|change| {
@@ -54,14 +54,19 @@ impl Resources {
             .await
     }
 
-    pub fn read_user(&self, trace: &mut Trace, database: &str, user: &str) -> Result<MetadataReply> {
-        trace.add(cost::metadata_read());
+    pub fn read_user(&self, receipt: &mut Receipt, database: &str, user: &str) -> Result<MetadataReply> {
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         Ok(reply(catalog.database(database)?.user(user)?, false))
     }
 
-    pub fn list_users(&self, trace: &mut Trace, database: &str, page: &PageRequest) -> Result<MetadataPage> {
-        trace.add(cost::metadata_read());
+    pub fn list_users(
+        &self,
+        receipt: &mut Receipt,
+        database: &str,
+        page: &PageRequest,
+    ) -> Result<MetadataPage> {
+        receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         let database = catalog.database(database)?;
         let users = database.users.iter().map(|(name, user)| (&**name, user.to_value()));
@@ -71,14 +76,14 @@ impl Resources {
     /// Replaces a user: it may get another name and keeps its permissions.
     pub async fn replace_user(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, user): (&str, &str),
         body: &[u8],
         if_match: Option<&str>,
     ) -> Result<MetadataReply> {
         let body = parse_object(body)?;
         let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         self.catalog
             .change(|change| {
                 let database = Arc::clone(change.catalog.database(database)?);
@@ -98,11 +103,11 @@ impl Resources {
 
     pub async fn delete_user(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, user): (&str, &str),
         if_match: Option<&str>,
     ) -> Result<()> {
-        trace.add(cost::metadata_write());
+        receipt.add(cost::metadata_write());
         self.catalog
             .change(|change| {
                 let database = Arc::clone(change.catalog.database(database)?);

@@ -22,7 +22,7 @@ use crate::items::transaction::Effect;
 use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
 use crate::layout::stored::StoredItem;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 use crate::query::QueryRequest;
 
@@ -81,12 +81,16 @@ impl Drop for StopOnDrop {
 
 impl Session<'_> {
     /// Runs a script in this transaction.
-    pub(super) async fn run_script(&mut self, trace: &mut Trace, invocation: Invocation) -> Result<Outcome> {
+    pub(super) async fn run_script(
+        &mut self,
+        receipt: &mut Receipt,
+        invocation: Invocation,
+    ) -> Result<Outcome> {
         let limits = Limits::for_time(self.database.options.script_time_max);
         let places = &self.database.slots;
         let script = ScriptText::of(self.container.rid, &invocation.source);
         let place = places.enter(script).await?;
-        trace.add(cost::script());
+        receipt.add(cost::script());
         let (asked, mut asking) = mpsc::unbounded_channel();
         let has_room = Arc::new(AtomicBool::new(self.has_room()));
         let host = ChannelHost {
@@ -110,7 +114,7 @@ impl Session<'_> {
             tokio::select! {
                 biased;
                 Some(asked) = asking.recv() => {
-                    let answered = self.answer(trace, &asked.operation, &asked.payload).await;
+                    let answered = self.answer(receipt, &asked.operation, &asked.payload).await;
                     has_room.store(self.has_room(), Ordering::Release);
                     match answered {
                         Ok(text) => {
@@ -142,14 +146,14 @@ impl Session<'_> {
 
     /// Carries out an operation. An error is one that ends the attempt; what went wrong with the operation itself is
     /// part of the answer.
-    async fn answer(&mut self, trace: &mut Trace, operation: &str, payload: &str) -> Result<String> {
-        let before = trace.charge;
-        match self.carry_out(trace, operation, payload).await {
+    async fn answer(&mut self, receipt: &mut Receipt, operation: &str, payload: &str) -> Result<String> {
+        let before = receipt.charge;
+        match self.carry_out(receipt, operation, payload).await {
             Ok(text) => Ok(text),
             Err(error) => match number_of(error.kind) {
                 Some(number) => {
-                    if trace.charge == before {
-                        trace.add(cost::missing_item());
+                    if receipt.charge == before {
+                        receipt.add(cost::missing_item());
                     }
                     Ok(refusal(number, &error))
                 }
@@ -158,18 +162,18 @@ impl Session<'_> {
         }
     }
 
-    async fn carry_out(&mut self, trace: &mut Trace, operation: &str, payload: &str) -> Result<String> {
+    async fn carry_out(&mut self, receipt: &mut Receipt, operation: &str, payload: &str) -> Result<String> {
         let payload = parse_object(payload.as_bytes())?;
         let text = |name: &str| payload.get(name).and_then(Value::as_str).map(str::to_owned);
         let kind = match operation {
             "list" => {
-                let page = self.list(trace, &page_of(&payload)).await?;
+                let page = self.list(receipt, &page_of(&payload)).await?;
                 return Ok(rows(&page.documents, page.continuation.as_deref()));
             }
             "query" => {
                 let spec = payload.get("spec").cloned().unwrap_or_default();
                 let request = QueryRequest::parse(spec.to_json().as_bytes())?;
-                let page = self.query(trace, &request, page_of(&payload)).await?;
+                let page = self.query(receipt, &request, page_of(&payload)).await?;
                 return Ok(rows(&page.rows, page.continuation.as_deref()));
             }
             "evaluate" => {
@@ -191,12 +195,12 @@ impl Session<'_> {
             _ => return Err(Error::bad_request(format!("The operation '{operation}' does not exist."))),
         };
         let id = match text("rid") {
-            Some(rid) => Some(self.id_of_rid(&rid).await.inspect_err(|_| trace.add(cost::missing_item()))?),
+            Some(rid) => Some(self.id_of_rid(&rid).await.inspect_err(|_| receipt.add(cost::missing_item()))?),
             None => text("id").map(|id| ItemId::parse(&id)).transpose()?,
         };
         if kind == BatchKind::Read {
             let id = id.ok_or_else(|| Error::bad_request("The document link is not valid."))?;
-            let item = self.read_item(trace, &id).await?;
+            let item = self.read_item(receipt, &id).await?;
             let unchanged = text("ifNoneMatch").is_some_and(|etag| item.etag().matches(&etag));
             return Ok(if unchanged {
                 resource(None, 304, true)
@@ -213,7 +217,7 @@ impl Session<'_> {
             partition_key: None,
         };
         let action = self.prepare(&operation)?;
-        let success = self.write(trace, action).await?;
+        let success = self.write(receipt, action).await?;
         Ok(match success.effect {
             Effect::Deleted => resource(None, 204, false),
             Effect::Created => resource(Some(&self.document(&success.item)), 201, false),

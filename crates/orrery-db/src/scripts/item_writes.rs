@@ -9,103 +9,103 @@ use crate::items::batch::BatchKind;
 use crate::items::fill::Missing;
 use crate::items::point::{ItemOptions, ItemReply, full_key, patch_action, prepare, with_key};
 use crate::items::transaction::ActionKind;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 impl Scripts {
     pub async fn create_item(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         options: &ItemOptions,
         body: &Bytes,
     ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         if let Some(triggers) = &options.triggers {
             let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
             let kind = BatchKind::Create;
             return self
-                .write_with_triggers(trace, &container, key, kind, None, Some(&body), options, triggers)
+                .write_with_triggers(receipt, &container, key, kind, None, Some(&body), options, triggers)
                 .await;
         }
         let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
-        self.write_item(trace, &container, key, item.id.clone(), ActionKind::Create(item), options).await
+        self.write_item(receipt, &container, key, item.id.clone(), ActionKind::Create(item), options).await
     }
 
     pub async fn upsert_item(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container): (&str, &str),
         options: &ItemOptions,
         body: &Bytes,
     ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         if let Some(triggers) = &options.triggers {
             let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
             let kind = BatchKind::Upsert;
             return self
-                .write_with_triggers(trace, &container, key, kind, None, Some(&body), options, triggers)
+                .write_with_triggers(receipt, &container, key, kind, None, Some(&body), options, triggers)
                 .await;
         }
         let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
-        self.write_item(trace, &container, key, item.id.clone(), ActionKind::Upsert(item), options).await
+        self.write_item(receipt, &container, key, item.id.clone(), ActionKind::Upsert(item), options).await
     }
 
     pub async fn replace_item(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container, item): (&str, &str, &str),
         options: &ItemOptions,
         body: &Bytes,
     ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         if let Some(triggers) = &options.triggers {
             let (key, body) = with_key(&container, options, body, Missing::Found, self.env())?;
             let kind = BatchKind::Replace;
-            let id = Some(self.item_id(trace, &container, &key, database, item).await?);
+            let id = Some(self.item_id(receipt, &container, &key, database, item).await?);
             return self
-                .write_with_triggers(trace, &container, key, kind, id, Some(&body), options, triggers)
+                .write_with_triggers(receipt, &container, key, kind, id, Some(&body), options, triggers)
                 .await;
         }
         let (key, new) = prepare(&container, options, body, Missing::Found, self.env())?;
-        let id = self.item_id(trace, &container, &key, database, item).await?;
-        self.write_item(trace, &container, key, id, ActionKind::Replace(new), options).await
+        let id = self.item_id(receipt, &container, &key, database, item).await?;
+        self.write_item(receipt, &container, key, id, ActionKind::Replace(new), options).await
     }
 
     pub async fn patch_item(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container, item): (&str, &str, &str),
         options: &ItemOptions,
         body: &Bytes,
     ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         let key = full_key(&container, options)?;
         let kind = patch_action(&container, body)?;
-        let id = self.item_id(trace, &container, &key, database, item).await?;
+        let id = self.item_id(receipt, &container, &key, database, item).await?;
         if let Some(triggers) = &options.triggers {
             let kind = BatchKind::Patch;
             return self
-                .write_with_triggers(trace, &container, key, kind, Some(id), Some(body), options, triggers)
+                .write_with_triggers(receipt, &container, key, kind, Some(id), Some(body), options, triggers)
                 .await;
         }
-        self.write_item(trace, &container, key, id, kind, options).await
+        self.write_item(receipt, &container, key, id, kind, options).await
     }
 
     pub async fn delete_item(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container, item): (&str, &str, &str),
         options: &ItemOptions,
     ) -> Result<ItemReply> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         let key = full_key(&container, options)?;
-        let id = self.item_id(trace, &container, &key, database, item).await?;
+        let id = self.item_id(receipt, &container, &key, database, item).await?;
         if let Some(triggers) = &options.triggers {
             let kind = BatchKind::Delete;
             return self
-                .write_with_triggers(trace, &container, key, kind, Some(id), None, options, triggers)
+                .write_with_triggers(receipt, &container, key, kind, Some(id), None, options, triggers)
                 .await;
         }
-        self.write_item(trace, &container, key, id, ActionKind::Delete, options).await
+        self.write_item(receipt, &container, key, id, ActionKind::Delete, options).await
     }
 }

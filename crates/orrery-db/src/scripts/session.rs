@@ -32,7 +32,7 @@ use crate::layout::page_request::PageRequest;
 use crate::layout::statistics::Statistics;
 use crate::layout::stored::{POSITIONS, StoredItem};
 use crate::layout::{continuation, keys};
-use crate::partition::{Overlay, Trace};
+use crate::partition::{Overlay, Receipt};
 use crate::query::{QueryOptions, QueryPage, QueryRequest};
 
 /// What a script may write: the store takes a transaction as a whole, index entries and kept versions included.
@@ -70,19 +70,19 @@ pub(super) struct ItemPage {
 impl<'a> Session<'a> {
     pub(super) async fn open(
         database: &'a Scripts,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         key: &PartitionKey,
         session: Option<&SessionToken>,
     ) -> Result<Self> {
         let effective = container.definition.partition_key.effective_key(key);
         let partition = container.partition_of(&effective).clone();
-        trace.key.get_or_insert_with(|| key.to_json());
+        receipt.key.get_or_insert_with(|| key.to_json());
         // Admits the request, and waits for the client's session.
-        database.read_partition(trace, &partition, session, ReadRequest::Get(Vec::new())).await?;
+        database.read_partition(receipt, &partition, session, ReadRequest::Get(Vec::new())).await?;
         let snapshot = database.store.snapshot(partition.store).await.map_err(store_failure)?;
         let overlay = Overlay::new(snapshot);
-        trace.served_by(&partition, overlay.lsn());
+        receipt.served_by(&partition, overlay.lsn());
         let page = overlay.read(ReadRequest::Get(vec![keys::statistics(&effective)])).await?;
         let statistics = page.values.into_iter().next().flatten();
         let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
@@ -134,15 +134,15 @@ impl<'a> Session<'a> {
         }
     }
 
-    pub(super) async fn read_item(&self, trace: &mut Trace, id: &ItemId) -> Result<StoredItem> {
+    pub(super) async fn read_item(&self, receipt: &mut Receipt, id: &ItemId) -> Result<StoredItem> {
         let key = keys::item(&self.effective, id.as_str());
         let page = self.overlay.read(ReadRequest::Get(vec![key])).await?;
         let item = page.values.into_iter().next().flatten().map(|bytes| decode(&bytes)).transpose()?;
         let Some(item) = item.filter(|item| self.shows(item)) else {
-            trace.add(cost::missing_item());
+            receipt.add(cost::missing_item());
             return Err(item_not_found());
         };
-        trace.add(cost::point_read(item.body.len()));
+        receipt.add(cost::point_read(item.body.len()));
         Ok(item)
     }
 
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
     }
 
     /// Carries out a write on top of the earlier ones. One that fails changes nothing.
-    pub(super) async fn write(&mut self, trace: &mut Trace, action: Action) -> Result<ActionSuccess> {
+    pub(super) async fn write(&mut self, receipt: &mut Receipt, action: Action) -> Result<ActionSuccess> {
         let position = u16::try_from(self.actions.len()).unwrap_or(u16::MAX);
         if position >= POSITIONS {
             return Err(Error::new(
@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
                 break (result, statistics, writes);
             }
         };
-        trace.add(result.charge);
+        receipt.add(result.charge);
         let success = result.outcome?;
         let size = |(key, value): (&Key, &Option<Bytes>)| key.len() + value.as_ref().map_or(0, Bytes::len);
         self.written_bytes += writes.iter().map(size).sum::<usize>();
@@ -192,7 +192,7 @@ impl<'a> Session<'a> {
     }
 
     /// The items of the logical partition, page by page.
-    pub(super) async fn list(&self, trace: &mut Trace, page: &PageRequest) -> Result<ItemPage> {
+    pub(super) async fn list(&self, receipt: &mut Receipt, page: &PageRequest) -> Result<ItemPage> {
         let count_max = page.count_max(100, 1000)?;
         let token_scope = format!("script/{}", self.container.rid);
         let secret = self.database.catalog.snapshot().secret;
@@ -218,14 +218,14 @@ impl<'a> Session<'a> {
                     out.documents.push(b',');
                 }
                 item.write_document(self.container.rid, &mut out.documents);
-                trace.add(cost::point_read(item.body.len()));
+                receipt.add(cost::point_read(item.body.len()));
                 count += 1;
             }
             match read.entries.last() {
                 Some(last) if read.more => range.start = [last.key.as_slice(), &[0]].concat(),
                 _ => {
                     if count == 0 {
-                        trace.add(cost::missing_item());
+                        receipt.add(cost::missing_item());
                     }
                     return Ok(out);
                 }
@@ -235,17 +235,17 @@ impl<'a> Session<'a> {
 
     pub(super) async fn query(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         request: &QueryRequest,
         page: PageRequest,
     ) -> Result<QueryPage> {
         let scope = FeedScope { partition_key: Some(self.key.clone()), ..FeedScope::default() };
         let options = QueryOptions { scope, page, ..QueryOptions::default() };
-        self.database.query_container(trace, &self.container, &options, request, Some(&self.overlay)).await
+        self.database.query_container(receipt, &self.container, &options, request, Some(&self.overlay)).await
     }
 
     /// Makes everything that was written durable at once, if nobody came before.
-    pub(super) async fn commit(mut self, trace: &mut Trace) -> Result<Ending> {
+    pub(super) async fn commit(mut self, receipt: &mut Receipt) -> Result<Ending> {
         if self.actions.is_empty() {
             return Ok(Ending::Committed);
         }
@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
                 Err(Error::internal("The script's writes could not be repeated."))
             }
             Ok(committed) => {
-                trace.served_by(&self.partition, committed.lsn);
+                receipt.served_by(&self.partition, committed.lsn);
                 Ok(Ending::Committed)
             }
             Err(error) => Err(commit_failure(error)),

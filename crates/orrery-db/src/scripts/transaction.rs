@@ -19,7 +19,7 @@ use crate::items::batch::{BatchKind, BatchOperation};
 use crate::items::point::Triggers;
 use crate::items::point::{ItemOptions, ItemReply, full_key};
 use crate::items::transaction::{Effect, precondition_failed};
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// Attempts that a script may lose to ordinary writes before these have to wait.
 const LOSSES_MAX: u32 = 2;
@@ -59,15 +59,15 @@ enum Done {
 }
 
 impl Scripts {
-    /// Runs a stored procedure and answers the JSON of its response body. What it has logged is in the trace.
+    /// Runs a stored procedure and answers the JSON of its response body. What it has logged is in the receipt.
     pub async fn execute_procedure(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         (database, container, id): (&str, &str, &str),
         options: &ItemOptions,
         call: &ProcedureCall,
     ) -> Result<Option<String>> {
-        let container = self.item_container(trace, database, container, options.intended_rid.as_deref())?;
+        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         let scripts = self.catalog.snapshot().scripts(container.rid);
         let script = Arc::clone(scripts.get(ScriptKind::StoredProcedure, id)?);
         let key = full_key(&container, options)?;
@@ -75,7 +75,7 @@ impl Scripts {
             return Err(Error::bad_request("The arguments of the stored procedure are not valid UTF-8."));
         }
         let task = Task::Procedure { script, call };
-        match self.run_task(trace, &container, key, options, &task).await? {
+        match self.run_task(receipt, &container, key, options, &task).await? {
             Done::Procedure(body) => Ok(body),
             Done::Write(_) => Err(Error::internal("A procedure ended as a write.")),
         }
@@ -85,7 +85,7 @@ impl Scripts {
     #[expect(clippy::too_many_arguments, reason = "what a write is made of")]
     pub(crate) async fn write_with_triggers(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         key: PartitionKey,
         kind: BatchKind,
@@ -107,7 +107,7 @@ impl Scripts {
             pre: find(&triggers.pre, TriggerTime::Pre)?,
             post: find(&triggers.post, TriggerTime::Post)?,
         });
-        match self.run_task(trace, container, key, options, &task).await? {
+        match self.run_task(receipt, container, key, options, &task).await? {
             Done::Write(reply) => Ok(reply),
             Done::Procedure(_) => Err(Error::internal("A write ended as a procedure.")),
         }
@@ -145,7 +145,7 @@ impl Scripts {
     /// Attempts the task until it has committed or failed by itself.
     async fn run_task(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         key: PartitionKey,
         options: &ItemOptions,
@@ -153,14 +153,14 @@ impl Scripts {
     ) -> Result<Done> {
         let effective = container.definition.partition_key.effective_key(&key);
         let mut turn = self.gates.enter(container.rid, &effective).await?;
-        let (started, charged) = (Instant::now(), trace.charge);
+        let (started, charged) = (Instant::now(), receipt.charge);
         let mut container = Arc::clone(container);
         let (mut attempt, mut losses) = (0, 0);
         loop {
             // Only the attempt that counts is charged.
-            trace.charge = charged;
-            trace.script_log = None;
-            let ended = self.attempt(trace, &container, &key, options, task).await;
+            receipt.charge = charged;
+            receipt.script_log = None;
+            let ended = self.attempt(receipt, &container, &key, options, task).await;
             match ended {
                 Ok((done, Ending::Committed)) => return Ok(done),
                 Ok((_, Ending::Overtaken)) => {
@@ -184,18 +184,18 @@ impl Scripts {
 
     async fn attempt(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         container: &Arc<Container>,
         key: &PartitionKey,
         options: &ItemOptions,
         task: &Task<'_>,
     ) -> Result<(Done, Ending)> {
-        let mut session = Session::open(self, trace, container, key, options.session.as_ref()).await?;
+        let mut session = Session::open(self, receipt, container, key, options.session.as_ref()).await?;
         let done = match task {
-            Task::Procedure { script, call } => session.run_procedure(trace, script, call).await?,
-            Task::Write(write) => Done::Write(session.run_write(trace, write).await?),
+            Task::Procedure { script, call } => session.run_procedure(receipt, script, call).await?,
+            Task::Write(write) => Done::Write(session.run_write(receipt, write).await?),
         };
-        let ending = session.commit(trace).await?;
+        let ending = session.commit(receipt).await?;
         Ok((done, ending))
     }
 }
@@ -203,7 +203,7 @@ impl Scripts {
 impl Session<'_> {
     async fn run_procedure(
         &mut self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         script: &Script,
         call: &ProcedureCall,
     ) -> Result<Done> {
@@ -219,20 +219,20 @@ impl Session<'_> {
             ..self.invocation(Role::Procedure, script, "Execute")
         };
         let logged = Arc::clone(&invocation.logged);
-        let outcome = self.run_script(trace, invocation).await;
+        let outcome = self.run_script(receipt, invocation).await;
         let logged = std::mem::take(&mut *logged.lock().unwrap_or_else(PoisonError::into_inner));
-        trace.script_log = match &outcome {
+        receipt.script_log = match &outcome {
             Ok(outcome) => outcome.log.clone(),
             Err(_) => Some(logged).filter(|text| !text.is_empty()),
         };
         Ok(Done::Procedure(outcome?.response_body))
     }
 
-    async fn run_write(&mut self, trace: &mut Trace, task: &WriteTask<'_>) -> Result<ItemReply> {
+    async fn run_write(&mut self, receipt: &mut Receipt, task: &WriteTask<'_>) -> Result<ItemReply> {
         let operation = operation_name(task.kind);
         if let (Some(id), Some(etag)) = (&task.id, &task.options.if_match) {
             // The etag is looked at before a trigger runs.
-            match self.read_item(trace, id).await {
+            match self.read_item(receipt, id).await {
                 Ok(item) if etag != "*" && !item.etag().matches(etag) => return Err(precondition_failed()),
                 Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -245,7 +245,7 @@ impl Session<'_> {
                 headers: task.headers.to_vec(),
                 ..self.invocation(Role::PreTrigger, script, operation)
             };
-            let outcome = self.run_script(trace, invocation).await?;
+            let outcome = self.run_script(receipt, invocation).await?;
             if body.is_some() {
                 body = outcome.request_body.map(Bytes::from);
             }
@@ -259,7 +259,7 @@ impl Session<'_> {
             partition_key: None,
         };
         let action = self.prepare(&write)?;
-        let success = self.write(trace, action).await?;
+        let success = self.write(receipt, action).await?;
         let mut reply = ItemReply::new(self.container.rid, success);
         if let Some(script) = &task.post {
             let document = (reply.effect != Effect::Deleted)
@@ -270,7 +270,7 @@ impl Session<'_> {
                 headers: task.headers.to_vec(),
                 ..self.invocation(Role::PostTrigger, script, operation)
             };
-            let outcome = self.run_script(trace, invocation).await?;
+            let outcome = self.run_script(receipt, invocation).await?;
             if document.is_some()
                 && let Some(changed) = outcome.response_body
             {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use orrery_db::{FeedScope, ItemOptions, QueryRequest, ScriptKind, Trace};
+use orrery_db::{FeedScope, ItemOptions, QueryRequest, Receipt, ScriptKind};
 use orrery_model::{Error, ErrorKind, Object, Value};
 
 use crate::common::{DATABASE, Engine, World, everything, key, parse};
@@ -63,9 +63,9 @@ struct Containers {
 impl Containers {
     async fn new(partitions: u32, key: &'static str) -> Self {
         let world = World::with_partitions(Engine::Memory, partitions).await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let body = format!(r#"{{"id":"{DATABASE}"}}"#);
-        world.database.create_database(&mut trace, body.as_bytes(), None).await.unwrap();
+        world.database.create_database(&mut receipt, body.as_bytes(), None).await.unwrap();
         Self { world, known: BTreeMap::new(), key }
     }
 
@@ -84,8 +84,8 @@ impl Containers {
         for document in documents {
             let body = Bytes::from(document.to_json());
             let options = ItemOptions::default();
-            let mut trace = Trace::default();
-            self.world.database.create_item(&mut trace, (DATABASE, &name), &options, &body).await.unwrap();
+            let mut receipt = Receipt::default();
+            self.world.database.create_item(&mut receipt, (DATABASE, &name), &options, &body).await.unwrap();
         }
         self.known.insert(identity, name.clone());
         Ok(name)
@@ -100,7 +100,10 @@ impl Containers {
             let (kind, text) = (ScriptKind::Function, Value::from(script).to_json());
             let place = (DATABASE, container);
             let database = &self.world.database;
-            database.create_script(&mut Trace::default(), place, kind, text.as_bytes(), true).await.unwrap();
+            database
+                .create_script(&mut Receipt::default(), place, kind, text.as_bytes(), true)
+                .await
+                .unwrap();
         }
     }
 }

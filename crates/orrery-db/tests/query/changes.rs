@@ -4,7 +4,7 @@
 //! partitions, or range by range as a client that plans and merges runs it.
 
 use bytes::Bytes;
-use orrery_db::{FeedScope, Trace};
+use orrery_db::{FeedScope, Receipt};
 use orrery_model::Value;
 use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_query::context::Policies;
@@ -81,7 +81,7 @@ impl Changing {
 
     async fn change(&mut self) {
         let database = self.world.database.clone();
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let what = match self.dice.below(10) {
             0 | 1 => {
                 for _ in 0..=self.dice.below(4) {
@@ -100,7 +100,7 @@ impl Changing {
                 }
                 let body = Bytes::from(new.to_json());
                 database
-                    .replace_item(&mut trace, (PLACE.0, PLACE.1, &id), &with_key(&header), &body)
+                    .replace_item(&mut receipt, (PLACE.0, PLACE.1, &id), &with_key(&header), &body)
                     .await
                     .unwrap();
                 format!("{id} of {header} became {}", new.to_json())
@@ -108,7 +108,7 @@ impl Changing {
             4 => {
                 let Some((item, header)) = self.any_item().await else { return };
                 let id = item.get("id").and_then(Value::as_str).unwrap();
-                database.delete_item(&mut trace, (PLACE.0, PLACE.1, id), &with_key(&header)).await.unwrap();
+                database.delete_item(&mut receipt, (PLACE.0, PLACE.1, id), &with_key(&header)).await.unwrap();
                 format!("{id} of {header} was deleted")
             }
             5 => {
@@ -118,7 +118,7 @@ impl Changing {
             }
             6 => {
                 let header = format!("[\"k{}\"]", self.dice.below(5));
-                database.delete_by_partition_key(&mut trace, PLACE, &with_key(&header)).await.unwrap();
+                database.delete_by_partition_key(&mut receipt, PLACE, &with_key(&header)).await.unwrap();
                 format!("{header} was purged")
             }
             7 => self.split().await,

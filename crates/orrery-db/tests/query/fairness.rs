@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use orrery_db::{QueryOptions, Trace};
+use orrery_db::{QueryOptions, Receipt};
 use orrery_model::ErrorKind;
 
 use crate::common::{BY_PK, PLACE, World, with_key};
@@ -30,7 +30,7 @@ async fn point_reads_go_on_beside_runaway_joins() {
             tokio::spawn(async move {
                 let text = "SELECT VALUE COUNT(1) FROM c JOIN x IN c.list JOIN y IN c.list JOIN z IN c.list WHERE x + y = z";
                 let options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
-                database.query_items(&mut Trace::default(), PLACE, &options, &request(text)).await.unwrap().count
+                database.query_items(&mut Receipt::default(), PLACE, &options, &request(text)).await.unwrap().count
             })
         })
         .collect();
@@ -40,7 +40,7 @@ async fn point_reads_go_on_beside_runaway_joins() {
             let mut reads = 0;
             while !is_over.load(Ordering::Relaxed) {
                 let place = (PLACE.0, PLACE.1, "1");
-                database.read_item(&mut Trace::default(), place, &with_key(r#"["a"]"#)).await.unwrap();
+                database.read_item(&mut Receipt::default(), place, &with_key(r#"["a"]"#)).await.unwrap();
                 reads += 1;
                 tokio::task::yield_now().await;
             }
@@ -60,8 +60,11 @@ async fn a_join_without_end_is_refused() {
     let world = world().await;
     let text = "SELECT VALUE COUNT(1) FROM c JOIN a IN c.list JOIN b IN c.list JOIN d IN c.list JOIN e IN c.list JOIN f IN c.list";
     let options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
-    let error =
-        world.database.query_items(&mut Trace::default(), PLACE, &options, &request(text)).await.unwrap_err();
+    let error = world
+        .database
+        .query_items(&mut Receipt::default(), PLACE, &options, &request(text))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::BadRequest);
     assert!(error.message.contains("more work than one request may use"), "{error}");
 }

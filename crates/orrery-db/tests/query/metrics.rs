@@ -1,6 +1,6 @@
 //! What queries tell about themselves: the indexes they use, what they read, how they could be better.
 
-use orrery_db::{QueryOptions, QueryPage, Trace};
+use orrery_db::{QueryOptions, QueryPage, Receipt};
 use orrery_model::Value;
 
 use crate::common::{BY_PK, PLACE, World, parse};
@@ -9,7 +9,7 @@ use crate::run::{canonical, request};
 async fn page(world: &World, text: &str) -> QueryPage {
     let options =
         QueryOptions { cross_partition: true, index_metrics: true, advice: true, ..QueryOptions::default() };
-    let page = world.database.query_items(&mut Trace::default(), PLACE, &options, &request(text)).await;
+    let page = world.database.query_items(&mut Receipt::default(), PLACE, &options, &request(text)).await;
     page.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 

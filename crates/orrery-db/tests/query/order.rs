@@ -2,7 +2,7 @@
 //! and the items without the property are known from the last time that somebody looked.
 
 use bytes::Bytes;
-use orrery_db::{ItemOptions, PageRequest, QueryMetrics, QueryOptions, Trace};
+use orrery_db::{ItemOptions, PageRequest, QueryMetrics, QueryOptions, Receipt};
 
 use crate::common::{BY_PK, CONTAINER, Engine, PLACE, World, everything, parse, with_key};
 use crate::run::{Way, request, rows};
@@ -24,8 +24,8 @@ async fn filled(lacking: u64) -> World {
 
 async fn replace(world: &World, id: &str, pk: &str, rest: &str) {
     let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}"{rest}}}"#));
-    let (mut trace, options) = (Trace::default(), with_key(&format!("[\"{pk}\"]")));
-    world.database.replace_item(&mut trace, (PLACE.0, PLACE.1, id), &options, &body).await.unwrap();
+    let (mut receipt, options) = (Receipt::default(), with_key(&format!("[\"{pk}\"]")));
+    world.database.replace_item(&mut receipt, (PLACE.0, PLACE.1, id), &options, &body).await.unwrap();
 }
 
 async fn first(world: &World, text: &str) -> (Vec<String>, QueryMetrics) {
@@ -35,7 +35,7 @@ async fn first(world: &World, text: &str) -> (Vec<String>, QueryMetrics) {
         ..QueryOptions::default()
     };
     let page =
-        world.database.query_items(&mut Trace::default(), PLACE, &options, &request(text)).await.unwrap();
+        world.database.query_items(&mut Receipt::default(), PLACE, &options, &request(text)).await.unwrap();
     let ids = parse(&[b"[".as_slice(), &page.rows, b"]"].concat());
     let ids = ids.as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned());
     (ids.collect(), page.metrics)
@@ -83,7 +83,7 @@ async fn changes_are_seen_at_once() {
     assert_eq!(ids.iter().filter(|id| ["i5", "l00001"].contains(&id.as_str())).count(), 2, "{ids:?}");
     assert_eq!(ids[2], "i0");
     let options: ItemOptions = with_key(r#"["k5"]"#);
-    world.database.delete_item(&mut Trace::default(), (PLACE.0, PLACE.1, "i5"), &options).await.unwrap();
+    world.database.delete_item(&mut Receipt::default(), (PLACE.0, PLACE.1, "i5"), &options).await.unwrap();
     check(&world).await;
     let (rid, range) = {
         let catalog = world.database.catalog();

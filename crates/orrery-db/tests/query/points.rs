@@ -1,7 +1,7 @@
 //! Queries that name their items one by one, as clients that read many items at once send them: each item is read
 //! by its key, whatever the index has.
 
-use orrery_db::{FeedScope, QueryOptions, QueryPage, Trace};
+use orrery_db::{FeedScope, QueryOptions, QueryPage, Receipt};
 use orrery_model::{Number, Value};
 
 use crate::common::{BY_PK, CONTAINER, Engine, PLACE, World, everything, key, parse};
@@ -9,13 +9,13 @@ use crate::run::{Way, request, rows};
 
 const NO_INDEX: &str = r#""indexingPolicy":{"indexingMode":"none","automatic":false}"#;
 
-async fn page(world: &World, scope: &FeedScope, text: &str) -> (QueryPage, Trace) {
+async fn page(world: &World, scope: &FeedScope, text: &str) -> (QueryPage, Receipt) {
     let options = QueryOptions { cross_partition: true, scope: scope.clone(), ..QueryOptions::default() };
     let options =
         QueryOptions { page: orrery_db::PageRequest { items_max: Some(-1), continuation: None }, ..options };
-    let mut trace = Trace::default();
-    let page = world.database.query_items(&mut trace, PLACE, &options, &request(text)).await;
-    (page.unwrap_or_else(|error| panic!("{text}: {error}")), trace)
+    let mut receipt = Receipt::default();
+    let page = world.database.query_items(&mut receipt, PLACE, &options, &request(text)).await;
+    (page.unwrap_or_else(|error| panic!("{text}: {error}")), receipt)
 }
 
 fn in_key(header: &str) -> FeedScope {
@@ -50,11 +50,11 @@ async fn alternatives_of_key_and_id_are_read_one_by_one() {
     };
     let terms: Vec<String> = (0..1200).map(term).collect();
     let text = format!("SELECT VALUE c.id FROM c WHERE ( {} )", terms.join(" OR "));
-    let (found, trace) = page(&world, &everything(), &text).await;
+    let (found, receipt) = page(&world, &everything(), &text).await;
     assert_eq!(found.metrics.access, "1200 items by key");
     assert_eq!((found.count, found.metrics.items_read, found.metrics.entries_read), (800, 800, 1200));
     assert!(found.continuation.is_none());
-    assert_eq!(trace.served.len(), 4);
+    assert_eq!(receipt.served.len(), 4);
     // Each item is there once, whatever the pages.
     for page_size in [7, 100] {
         let way = Way { scope: everything(), page_size, without_index: false };
@@ -168,8 +168,8 @@ async fn what_is_expired_or_outside_is_not_found() {
     let mut found = Vec::new();
     for range_id in ranges {
         let scope = FeedScope { range_id: Some(range_id), ..FeedScope::default() };
-        let (page, trace) = page(&world, &scope, text).await;
-        assert_eq!(trace.served.len(), 1);
+        let (page, receipt) = page(&world, &scope, text).await;
+        assert_eq!(receipt.served.len(), 1);
         found.extend(texts(&page));
     }
     assert_eq!(found, ["2"]);
@@ -180,7 +180,7 @@ async fn explanations_show_it_and_the_charge_follows_the_items() {
     let world = filled(BY_PK, 400).await;
     let options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
     let explain = async |text: &str| {
-        world.database.explain_query(&mut Trace::default(), PLACE, &options, &request(text)).await.unwrap()
+        world.database.explain_query(&mut Receipt::default(), PLACE, &options, &request(text)).await.unwrap()
     };
     let two = explain("SELECT * FROM c WHERE c.pk = 'k7' AND c.id IN ('i7', 'i107')").await;
     assert_eq!(two.get("access").and_then(Value::as_str), Some("2 items by key"));

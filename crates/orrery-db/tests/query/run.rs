@@ -1,6 +1,6 @@
 //! Running queries to their end.
 
-use orrery_db::{FeedScope, PageRequest, QueryOptions, QueryRequest, Trace};
+use orrery_db::{FeedScope, PageRequest, QueryOptions, QueryRequest, Receipt};
 use orrery_model::{Result, Value};
 
 use crate::common::{DATABASE, World, parse};
@@ -29,8 +29,8 @@ pub async fn rows(world: &World, container: &str, request: &QueryRequest, way: &
     let mut rows = Vec::new();
     let mut pages = 0;
     loop {
-        let mut trace = Trace::default();
-        let page = world.database.query_items(&mut trace, (DATABASE, container), &options, request).await?;
+        let mut receipt = Receipt::default();
+        let page = world.database.query_items(&mut receipt, (DATABASE, container), &options, request).await?;
         let text = [b"[".as_slice(), &page.rows, b"]"].concat();
         let new = parse(&text).as_array().unwrap().to_vec();
         assert_eq!(new.len(), page.count);

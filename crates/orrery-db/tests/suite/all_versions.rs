@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use orrery_db::{
     BatchKind, BatchOperation, ChangeMode, ChangePage, ChangeRequest, ChangeStart, FeedScope, PageRequest,
-    Trace,
+    Receipt,
 };
 use orrery_model::{ErrorKind, Result, Value};
 
@@ -27,7 +27,7 @@ pub(crate) fn request(start: ChangeStart) -> ChangeRequest {
 }
 
 pub(crate) async fn read(world: &World, request: &ChangeRequest) -> Result<ChangePage> {
-    world.database.read_changes(&mut Trace::default(), PLACE, None, request).await
+    world.database.read_changes(&mut Receipt::default(), PLACE, None, request).await
 }
 
 pub(crate) async fn now(world: &World) -> ChangeStart {
@@ -68,12 +68,12 @@ pub(crate) fn story(page: &ChangePage) -> Vec<String> {
 async fn write(world: &World, pk: &str, id: &str, version: u32) {
     let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","version":{version}}}"#));
     let options = with_key(&format!(r#"["{pk}"]"#));
-    world.database.upsert_item(&mut Trace::default(), PLACE, &options, &body).await.unwrap();
+    world.database.upsert_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
 }
 
 async fn delete(world: &World, pk: &str, id: &str) {
     let options = with_key(&format!(r#"["{pk}"]"#));
-    world.database.delete_item(&mut Trace::default(), (PLACE.0, PLACE.1, id), &options).await.unwrap();
+    world.database.delete_item(&mut Receipt::default(), (PLACE.0, PLACE.1, id), &options).await.unwrap();
 }
 
 pub(crate) async fn kept(engine: Engine, members: &str) -> World {
@@ -159,13 +159,13 @@ async fn a_batch_is_kept_step_by_step_and_comes_whole() {
         operation(BatchKind::Delete, "1", None),
     ];
     let options = with_key(r#"["a"]"#);
-    world.database.execute_batch(&mut Trace::default(), PLACE, &options, &operations).await.unwrap();
+    world.database.execute_batch(&mut Receipt::default(), PLACE, &options, &operations).await.unwrap();
     let page = PageRequest { items_max: Some(1), continuation: None };
     let whole = read(&world, &ChangeRequest { page, ..request(start) }).await.unwrap();
     assert_eq!(story(&whole), ["create 1@1", "replace 1@2", "create 2@1", "delete 1"]);
     // What is refused is not in it.
     let refused = [operations[2].clone(), operations[3].clone()];
-    world.database.execute_batch(&mut Trace::default(), PLACE, &options, &refused).await.unwrap();
+    world.database.execute_batch(&mut Receipt::default(), PLACE, &options, &refused).await.unwrap();
     assert_eq!(read(&world, &request(position(&whole))).await.unwrap().count, 0);
 }
 
@@ -175,7 +175,11 @@ async fn lifetimes_and_purges_end_as_deletes() {
     let start = now(&world).await;
     for id in ["1", "2"] {
         let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"a","version":1,"ttl":5}}"#));
-        world.database.create_item(&mut Trace::default(), PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+        world
+            .database
+            .create_item(&mut Receipt::default(), PLACE, &with_key(r#"["a"]"#), &body)
+            .await
+            .unwrap();
     }
     for id in ["3", "4"] {
         write(&world, "b", id, 1).await;
@@ -186,7 +190,7 @@ async fn lifetimes_and_purges_end_as_deletes() {
     world.database.maintain().await.unwrap();
     world
         .database
-        .delete_by_partition_key(&mut Trace::default(), PLACE, &with_key(r#"["b"]"#))
+        .delete_by_partition_key(&mut Receipt::default(), PLACE, &with_key(r#"["b"]"#))
         .await
         .unwrap();
     write(&world, "b", "3", 2).await;

@@ -1,7 +1,7 @@
 //! Batches: all or nothing on one logical partition. Bulk requests: each operation for itself.
 
 use bytes::Bytes;
-use orrery_db::{BatchKind, BatchOperation, BatchOutcome, Effect, ItemOptions, Trace};
+use orrery_db::{BatchKind, BatchOperation, BatchOutcome, Effect, ItemOptions, Receipt};
 use orrery_model::{Charge, ErrorKind, Value};
 
 use crate::common::{BY_PK, ENGINES, Engine, PLACE, World, check, everything, key, parse, with_key};
@@ -112,9 +112,9 @@ async fn results_tell_what_each_operation_did_and_cost() {
         operation(BatchKind::Read, "1", None),
         operation(BatchKind::Delete, "1", None),
     ];
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let results =
-        world.database.execute_batch(&mut trace, PLACE, &with_key(r#"["a"]"#), &operations).await.unwrap();
+        world.database.execute_batch(&mut receipt, PLACE, &with_key(r#"["a"]"#), &operations).await.unwrap();
     let replies: Vec<_> = results
         .iter()
         .map(|result| match &result.outcome {
@@ -129,10 +129,10 @@ async fn results_tell_what_each_operation_did_and_cost() {
     assert_eq!(replies[0].etag, replies[1].etag);
     assert_ne!(replies[0].etag, replies[2].etag);
     assert_eq!(replies[2].etag, replies[3].etag);
-    assert_eq!(trace.charge, results.iter().map(|result| result.charge).sum::<Charge>());
+    assert_eq!(receipt.charge, results.iter().map(|result| result.charge).sum::<Charge>());
     assert!(results.iter().all(|result| result.charge > Charge::ZERO));
     // One transaction, one position.
-    assert_eq!(trace.served.iter().map(|served| served.lsn).collect::<Vec<_>>(), [2]);
+    assert_eq!(receipt.served.iter().map(|served| served.lsn).collect::<Vec<_>>(), [2]);
 }
 
 #[tokio::test]
@@ -149,15 +149,15 @@ async fn bulk_reaches_all_partitions() {
             partition_key: Some(key(&format!("[{n}]"))),
         };
         let operations: Vec<_> = (0..100).map(create).collect();
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let options = ItemOptions::default();
         let results =
-            world.database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await.unwrap();
+            world.database.execute_bulk(&mut receipt, PLACE, &options, &operations, true).await.unwrap();
         assert!(results.iter().all(|result| matches!(result.outcome, BatchOutcome::Done(_))));
-        assert_eq!(trace.served.len(), 4, "all partitions took part");
+        assert_eq!(receipt.served.len(), 4, "all partitions took part");
         assert_eq!(world.feed(&everything(), 1000).await.unwrap().len(), 100);
         let again =
-            world.database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await.unwrap();
+            world.database.execute_bulk(&mut receipt, PLACE, &options, &operations, true).await.unwrap();
         for result in again {
             let BatchOutcome::Failed(error) = result.outcome else { panic!("it exists") };
             assert_eq!(error.kind, ErrorKind::Conflict);
@@ -174,9 +174,10 @@ async fn bulk_may_stop_at_the_first_failure() {
         {"operationType":"Create","partitionKey":"[1]","resourceBody":{"id":"1","pk":1}},
         {"operationType":"Create","partitionKey":"[2]","resourceBody":{"id":"2","pk":2}}]"#;
     let operations = crate::common::script::batch_operations(body.as_bytes(), str::to_owned);
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let options = ItemOptions::default();
-    let results = world.database.execute_bulk(&mut trace, PLACE, &options, &operations, false).await.unwrap();
+    let results =
+        world.database.execute_bulk(&mut receipt, PLACE, &options, &operations, false).await.unwrap();
     let statuses: Vec<_> =
         results.iter().map(|result| crate::common::script::status(&result.outcome)).collect();
     // What was done before stays done; what comes after was not tried.
@@ -208,9 +209,9 @@ async fn concurrent_batches_keep_their_sums() {
                         partition_key: None,
                     };
                     let operations = [transfer(from, -1), transfer(to, 1)];
-                    let mut trace = Trace::default();
+                    let mut receipt = Receipt::default();
                     let options = with_key(r#"["a"]"#);
-                    database.execute_batch(&mut trace, PLACE, &options, &operations).await.unwrap();
+                    database.execute_batch(&mut receipt, PLACE, &options, &operations).await.unwrap();
                 }
             }));
         }
@@ -241,7 +242,7 @@ async fn a_batch_that_would_answer_too_much_fails_as_a_whole() {
     let run = async |operations: &[BatchOperation]| {
         let results = world
             .database
-            .execute_batch(&mut Trace::default(), PLACE, &with_key(r#"["a"]"#), operations)
+            .execute_batch(&mut Receipt::default(), PLACE, &with_key(r#"["a"]"#), operations)
             .await;
         results.unwrap()
     };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use orrery_db::{
     BatchKind, BatchOperation, ChangeMode, ChangePage, ChangeRequest, ChangeStart, FeedScope, PageRequest,
-    Trace,
+    Receipt,
 };
 use orrery_model::{ErrorKind, Result, Value};
 
@@ -13,12 +13,12 @@ use crate::common::{BY_PK, DATABASE, ENGINES, Engine, PLACE, World, key, parse, 
 async fn write(world: &World, pk: &str, id: &str, version: u32) {
     let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","version":{version}}}"#));
     let options = with_key(&format!(r#"["{pk}"]"#));
-    world.database.upsert_item(&mut Trace::default(), PLACE, &options, &body).await.unwrap();
+    world.database.upsert_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
 }
 
 async fn delete(world: &World, pk: &str, id: &str) {
     let options = with_key(&format!(r#"["{pk}"]"#));
-    world.database.delete_item(&mut Trace::default(), (PLACE.0, PLACE.1, id), &options).await.unwrap();
+    world.database.delete_item(&mut Receipt::default(), (PLACE.0, PLACE.1, id), &options).await.unwrap();
 }
 
 fn request(start: ChangeStart, items_max: i64) -> ChangeRequest {
@@ -34,7 +34,7 @@ fn request(start: ChangeStart, items_max: i64) -> ChangeRequest {
 }
 
 async fn read(world: &World, request: &ChangeRequest) -> Result<ChangePage> {
-    world.database.read_changes(&mut Trace::default(), PLACE, None, request).await
+    world.database.read_changes(&mut Receipt::default(), PLACE, None, request).await
 }
 
 fn position(page: &ChangePage) -> ChangeStart {
@@ -131,7 +131,7 @@ async fn a_batch_comes_whole() {
     let operations: Vec<BatchOperation> = (0..5).map(operation).collect();
     world
         .database
-        .execute_batch(&mut Trace::default(), PLACE, &with_key(r#"["a"]"#), &operations)
+        .execute_batch(&mut Receipt::default(), PLACE, &with_key(r#"["a"]"#), &operations)
         .await
         .unwrap();
     let page = read(&world, &request(ChangeStart::Beginning, 2)).await.unwrap();

@@ -1,7 +1,7 @@
 //! Request charges: the published tables, and that the same request always costs the same.
 
 use bytes::Bytes;
-use orrery_db::{ItemOptions, Trace};
+use orrery_db::{ItemOptions, Receipt};
 
 use crate::common::{BY_PK, ENGINES, PLACE, World, with_key};
 
@@ -31,16 +31,16 @@ fn item(id: &str, bytes: usize) -> Bytes {
 }
 
 async fn charge(world: &World, options: &ItemOptions, what: &str, id: &str, body: &Bytes) -> f64 {
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let place = (PLACE.0, PLACE.1, id);
     match what {
-        "create" => drop(world.database.create_item(&mut trace, PLACE, options, body).await.unwrap()),
-        "read" => drop(world.database.read_item(&mut trace, place, options).await.unwrap()),
-        "replace" => drop(world.database.replace_item(&mut trace, place, options, body).await.unwrap()),
-        "patch" => drop(world.database.patch_item(&mut trace, place, options, body).await.unwrap()),
-        _ => drop(world.database.delete_item(&mut trace, place, options).await.unwrap()),
+        "create" => drop(world.database.create_item(&mut receipt, PLACE, options, body).await.unwrap()),
+        "read" => drop(world.database.read_item(&mut receipt, place, options).await.unwrap()),
+        "replace" => drop(world.database.replace_item(&mut receipt, place, options, body).await.unwrap()),
+        "patch" => drop(world.database.patch_item(&mut receipt, place, options, body).await.unwrap()),
+        _ => drop(world.database.delete_item(&mut receipt, place, options).await.unwrap()),
     }
-    trace.charge.as_f64()
+    receipt.charge.as_f64()
 }
 
 #[tokio::test]
@@ -90,13 +90,13 @@ async fn the_worked_examples_are_near() {
     // "Model and partition data using a real-world example", [C1] and [Q1]: a user under the default policy.
     let user = Bytes::from_static(br#"{"id":"b8d1e2a0-0f5c-4c86-9f3e-3d1f1b0f6a55","username":"someone"}"#);
     let options = with_key(r#"["b8d1e2a0-0f5c-4c86-9f3e-3d1f1b0f6a55"]"#);
-    let mut trace = Trace::default();
-    world.database.create_item(&mut trace, (PLACE.0, "users"), &options, &user).await.unwrap();
-    near("[C1]", trace.charge.as_f64(), 5.71);
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
+    world.database.create_item(&mut receipt, (PLACE.0, "users"), &options, &user).await.unwrap();
+    near("[C1]", receipt.charge.as_f64(), 5.71);
+    let mut receipt = Receipt::default();
     let place = (PLACE.0, "users", "b8d1e2a0-0f5c-4c86-9f3e-3d1f1b0f6a55");
-    world.database.read_item(&mut trace, place, &options).await.unwrap();
-    near("[Q1]", trace.charge.as_f64(), 1.0);
+    world.database.read_item(&mut receipt, place, &options).await.unwrap();
+    near("[Q1]", receipt.charge.as_f64(), 1.0);
     // The same page, [C4]: a like, found in the container of posts.
     let like = Bytes::from_static(
         br#"{"id":"0a1e7c5e-3b4d-4f0a-9a51-6d1fd8a7a1ce","type":"like","postId":"5f2b1c9e-7d64-4c3b-8f10-2b9f4e6d7c11","userId":"b8d1e2a0-0f5c-4c86-9f3e-3d1f1b0f6a55","creationDate":"2019-01-10T08:15:30.000Z"}"#,
@@ -104,16 +104,20 @@ async fn the_worked_examples_are_near() {
     let by_post = r#""partitionKey":{"paths":["/postId"],"kind":"Hash","version":2}"#;
     world.create_named("posts", by_post, None).await.unwrap();
     let options = with_key(r#"["5f2b1c9e-7d64-4c3b-8f10-2b9f4e6d7c11"]"#);
-    let mut trace = Trace::default();
-    world.database.create_item(&mut trace, (PLACE.0, "posts"), &options, &like).await.unwrap();
-    near("[C4]", trace.charge.as_f64(), 7.05);
+    let mut receipt = Receipt::default();
+    world.database.create_item(&mut receipt, (PLACE.0, "posts"), &options, &like).await.unwrap();
+    near("[C4]", receipt.charge.as_f64(), 7.05);
     // "Optimize request cost", sample query metrics: one item of 9,963 bytes by an indexed property.
     world.create_named("food", BY_PK, None).await.unwrap();
     for number in 0..50 {
         let text = "x".repeat(9_963 - 90);
         let body = Bytes::from(format!(r#"{{"id":"{number}","pk":"a","n":{number},"text":"{text}"}}"#));
         let place = (PLACE.0, "food");
-        world.database.create_item(&mut Trace::default(), place, &with_key(r#"["a"]"#), &body).await.unwrap();
+        world
+            .database
+            .create_item(&mut Receipt::default(), place, &with_key(r#"["a"]"#), &body)
+            .await
+            .unwrap();
     }
     let request = orrery_db::QueryRequest {
         text: "SELECT * FROM c WHERE c.n = 7".to_owned(),
@@ -121,10 +125,10 @@ async fn the_worked_examples_are_near() {
         resume_filter: None,
     };
     let options = orrery_db::QueryOptions { cross_partition: true, ..orrery_db::QueryOptions::default() };
-    let mut trace = Trace::default();
-    let page = world.database.query_items(&mut trace, (PLACE.0, "food"), &options, &request).await.unwrap();
+    let mut receipt = Receipt::default();
+    let page = world.database.query_items(&mut receipt, (PLACE.0, "food"), &options, &request).await.unwrap();
     assert_eq!(page.count, 1);
-    near("a query", trace.charge.as_f64(), 3.19);
+    near("a query", receipt.charge.as_f64(), 3.19);
 }
 
 #[tokio::test]
@@ -201,13 +205,13 @@ async fn charges_are_explained_and_repeat() {
             assert_eq!(explained.charge, again.charge);
             let parts: orrery_model::Charge = explained.parts.iter().map(|part| part.charge).sum();
             assert_eq!(parts, explained.charge, "{step:?}: {:?}", explained.parts);
-            let mut trace = Trace::default();
+            let mut receipt = Receipt::default();
             let options = orrery_db::ItemOptions::default();
             let steps = std::slice::from_ref(step);
             let results =
-                world.database.execute_bulk(&mut trace, crate::common::PLACE, &options, steps, true).await;
+                world.database.execute_bulk(&mut receipt, crate::common::PLACE, &options, steps, true).await;
             assert!(matches!(results.unwrap()[0].outcome, orrery_db::BatchOutcome::Done(_)), "{step:?}");
-            assert_eq!(trace.charge, explained.charge, "{step:?}");
+            assert_eq!(receipt.charge, explained.charge, "{step:?}");
         }
         let missing = operation(BatchKind::Delete, Some("1"), None);
         let refused = world.database.explain_charge(crate::common::PLACE, &missing).await.unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orrery_db::{MetadataPage, Options, PageRequest, RangesPage, Trace};
+use orrery_db::{MetadataPage, Options, PageRequest, RangesPage, Receipt};
 use orrery_model::offer::Throughput;
 use orrery_model::{ErrorKind, Result, Value};
 use orrery_storage::{Memory, PartitionStore};
@@ -16,8 +16,8 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 
 async fn create_database(world: &World, id: &str) -> Result<Value> {
     let body = format!(r#"{{"id":"{id}"}}"#);
-    let mut trace = Trace::default();
-    Ok(world.database.create_database(&mut trace, body.as_bytes(), None).await?.value)
+    let mut receipt = Receipt::default();
+    Ok(world.database.create_database(&mut receipt, body.as_bytes(), None).await?.value)
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
@@ -28,31 +28,37 @@ fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
 async fn databases_are_created_read_listed_and_deleted() {
     for engine in ENGINES {
         let world = World::open(engine, quiet_options()).await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let created = create_database(&world, "one").await.unwrap();
         assert_eq!((text(&created, "_colls"), text(&created, "_users")), ("colls/", "users/"));
         assert_eq!(text(&created, "_self"), format!("dbs/{}/", text(&created, "_rid")));
         assert_eq!(text(&created, "_rid").len(), 8);
         assert_eq!(kind(create_database(&world, "one").await), ErrorKind::Conflict);
         for bad in [r#"{"id":""}"#, r#"{"id":"a/b"}"#, r#"{"id":"a "}"#, r#"{"id":1}"#, "{}", "[]", ""] {
-            let refused = world.database.create_database(&mut trace, bad.as_bytes(), None).await;
+            let refused = world.database.create_database(&mut receipt, bad.as_bytes(), None).await;
             assert_eq!(kind(refused), ErrorKind::BadRequest, "{bad}");
         }
         create_database(&world, "two").await.unwrap();
         let world = world.restart().await;
-        assert_eq!(world.database.read_database(&mut trace, "one").unwrap().value, created);
+        assert_eq!(world.database.read_database(&mut receipt, "one").unwrap().value, created);
         // By RID as well as by name.
-        assert_eq!(world.database.read_database(&mut trace, text(&created, "_rid")).unwrap().value, created);
-        let listed = world.database.list_databases(&mut trace, &PageRequest::default()).unwrap();
+        assert_eq!(
+            world.database.read_database(&mut receipt, text(&created, "_rid")).unwrap().value,
+            created
+        );
+        let listed = world.database.list_databases(&mut receipt, &PageRequest::default()).unwrap();
         assert_eq!(
             listed.resources.iter().map(|value| text(value, "id")).collect::<Vec<_>>(),
             ["one", "two"]
         );
-        let stale = world.database.delete_database(&mut trace, "one", Some("\"x\"")).await;
+        let stale = world.database.delete_database(&mut receipt, "one", Some("\"x\"")).await;
         assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
-        world.database.delete_database(&mut trace, "one", Some(text(&created, "_etag"))).await.unwrap();
-        assert_eq!(kind(world.database.read_database(&mut trace, "one")), ErrorKind::NotFound);
-        assert_eq!(kind(world.database.delete_database(&mut trace, "one", None).await), ErrorKind::NotFound);
+        world.database.delete_database(&mut receipt, "one", Some(text(&created, "_etag"))).await.unwrap();
+        assert_eq!(kind(world.database.read_database(&mut receipt, "one")), ErrorKind::NotFound);
+        assert_eq!(
+            kind(world.database.delete_database(&mut receipt, "one", None).await),
+            ErrorKind::NotFound
+        );
         let again = create_database(&world, "one").await.unwrap();
         assert_ne!(text(&again, "_rid"), text(&created, "_rid"));
     }
@@ -71,9 +77,9 @@ async fn metadata_feeds_come_in_pages() {
     for n in 0..11 {
         world.create_named(&format!("c{n:02}"), BY_PK, None).await.unwrap();
     }
-    let databases = |page: &PageRequest| world.database.list_databases(&mut Trace::default(), page);
+    let databases = |page: &PageRequest| world.database.list_databases(&mut Receipt::default(), page);
     let containers =
-        |page: &PageRequest| world.database.list_containers(&mut Trace::default(), DATABASE, page);
+        |page: &PageRequest| world.database.list_containers(&mut Receipt::default(), DATABASE, page);
     let all = |list: List<'_>, size: i64| {
         let mut request = PageRequest { items_max: Some(size), continuation: None };
         let mut names = Vec::new();
@@ -103,7 +109,7 @@ async fn metadata_feeds_come_in_pages() {
     let token = databases(&PageRequest { items_max: Some(1), continuation: None }).unwrap().continuation;
     let foreign = containers(&PageRequest { items_max: Some(1), continuation: token });
     assert_eq!(kind(foreign), ErrorKind::BadRequest);
-    let missing = world.database.list_containers(&mut Trace::default(), "nothing", &PageRequest::default());
+    let missing = world.database.list_containers(&mut Receipt::default(), "nothing", &PageRequest::default());
     assert_eq!(kind(missing), ErrorKind::OwnerNotFound);
 }
 
@@ -112,7 +118,7 @@ async fn containers_are_created_replaced_and_deleted() {
     for engine in ENGINES {
         let world = World::open(engine, quiet_options()).await;
         let created = world.create_container(BY_PK).await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         assert_eq!(text(&created, "_docs"), "docs/");
         assert!(text(&created, "_self").ends_with(&format!("colls/{}/", text(&created, "_rid"))));
         assert_eq!(kind(world.create_named(CONTAINER, BY_PK, None).await), ErrorKind::Conflict);
@@ -145,21 +151,26 @@ async fn containers_are_created_replaced_and_deleted() {
             assert_eq!(kind(world.replace_container(bad).await), ErrorKind::BadRequest, "{bad}");
         }
         let stale =
-            world.database.replace_container(&mut trace, PLACE, ttl_body().as_bytes(), Some("\"x\"")).await;
+            world.database.replace_container(&mut receipt, PLACE, ttl_body().as_bytes(), Some("\"x\"")).await;
         assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
-        let missing =
-            world.database.replace_container(&mut trace, (DATABASE, "x"), ttl_body().as_bytes(), None).await;
+        let missing = world
+            .database
+            .replace_container(&mut receipt, (DATABASE, "x"), ttl_body().as_bytes(), None)
+            .await;
         assert_eq!(kind(missing), ErrorKind::NotFound);
 
         let world = world.restart().await;
-        let read = world.database.read_container(&mut trace, DATABASE, CONTAINER).unwrap().value;
+        let read = world.database.read_container(&mut receipt, DATABASE, CONTAINER).unwrap().value;
         assert_eq!(read, replaced);
         let (database_rid, rid) = (text(&read, "_self").split('/').nth(1).unwrap(), text(&read, "_rid"));
-        assert_eq!(world.database.read_container(&mut trace, database_rid, rid).unwrap().value, read);
+        assert_eq!(world.database.read_container(&mut receipt, database_rid, rid).unwrap().value, read);
         assert_eq!(world.usage().await.0, 1);
 
-        world.database.delete_container(&mut trace, PLACE, Some(text(&read, "_etag"))).await.unwrap();
-        assert_eq!(kind(world.database.delete_container(&mut trace, PLACE, None).await), ErrorKind::NotFound);
+        world.database.delete_container(&mut receipt, PLACE, Some(text(&read, "_etag"))).await.unwrap();
+        assert_eq!(
+            kind(world.database.delete_container(&mut receipt, PLACE, None).await),
+            ErrorKind::NotFound
+        );
         let again = world.create_container(BY_PK).await;
         assert_ne!(text(&again, "_rid"), rid);
         assert_eq!(world.usage().await.0, 0);
@@ -186,8 +197,8 @@ async fn ranges_cover_the_key_space() {
             let members =
                 format!(r#""partitionKey":{{"paths":["/pk"],"kind":"{kind}","version":{version}}}"#);
             world.create_container(&members).await;
-            let mut trace = Trace::default();
-            let page = world.database.list_ranges(&mut trace, PLACE, None).unwrap();
+            let mut receipt = Receipt::default();
+            let page = world.database.list_ranges(&mut receipt, PLACE, None).unwrap();
             let (_, ranges) = ranges(&page);
             assert_eq!(ranges.len(), count as usize);
             assert_eq!((ranges[0].1, ranges[ranges.len() - 1].2), ("", "FF"));
@@ -223,7 +234,7 @@ async fn ranges_cover_the_key_space() {
     ] {
         let world = World::with_partitions(Engine::Memory, count).await;
         world.create_container(BY_PK).await;
-        let page = world.database.list_ranges(&mut Trace::default(), PLACE, None).unwrap();
+        let page = world.database.list_ranges(&mut Receipt::default(), PLACE, None).unwrap();
         assert_eq!(ranges(&page).1.iter().skip(1).map(|range| range.1).collect::<Vec<_>>(), boundaries);
     }
 }
@@ -233,9 +244,9 @@ async fn ranges_are_told_once() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 3).await;
         world.create_container(BY_PK).await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let list = |world: &World, etag: Option<&str>| {
-            world.database.list_ranges(&mut Trace::default(), PLACE, etag).unwrap()
+            world.database.list_ranges(&mut Receipt::default(), PLACE, etag).unwrap()
         };
         let first = list(&world, None);
         let etag = ranges(&first).0.to_owned();
@@ -248,7 +259,7 @@ async fn ranges_are_told_once() {
         }
         // Fields that clients read.
         let RangesPage::Changed { ranges, owner_rid, .. } = &first else { unreachable!() };
-        let container = world.database.read_container(&mut trace, DATABASE, CONTAINER).unwrap().value;
+        let container = world.database.read_container(&mut receipt, DATABASE, CONTAINER).unwrap().value;
         assert_eq!(owner_rid, text(&container, "_rid"));
         for range in ranges {
             assert_eq!(text(range, "status"), "online");
@@ -259,7 +270,7 @@ async fn ranges_are_told_once() {
         }
         let world = world.restart().await;
         assert!(matches!(list(&world, Some(&etag)), RangesPage::NotModified { .. }));
-        let missing = world.database.list_ranges(&mut trace, (DATABASE, "x"), None);
+        let missing = world.database.list_ranges(&mut receipt, (DATABASE, "x"), None);
         assert_eq!(kind(missing), ErrorKind::OwnerNotFound);
     }
 }
@@ -271,7 +282,7 @@ async fn throughput_decides_how_many_partitions_there_are() {
     for (throughput, count) in [(400, 1), (10_000, 1), (10_100, 2), (50_000, 9), (100_100, 17)] {
         let id = format!("c{throughput}");
         world.create_named(&id, BY_PK, Some(Throughput::Manual(throughput))).await.unwrap();
-        let page = world.database.list_ranges(&mut Trace::default(), (DATABASE, &id), None).unwrap();
+        let page = world.database.list_ranges(&mut Receipt::default(), (DATABASE, &id), None).unwrap();
         assert_eq!(ranges(&page).1.len(), count, "{throughput}");
     }
 }
@@ -284,14 +295,14 @@ async fn the_account_has_limits() {
     create_database(&world, "other").await.unwrap();
     assert_eq!(kind(create_database(&world, "more").await), ErrorKind::QuotaExceeded);
     assert_eq!(kind(world.create_named("third", BY_PK, None).await), ErrorKind::QuotaExceeded);
-    let mut trace = Trace::default();
-    world.database.delete_container(&mut trace, (DATABASE, "second"), None).await.unwrap();
+    let mut receipt = Receipt::default();
+    world.database.delete_container(&mut receipt, (DATABASE, "second"), None).await.unwrap();
     world.create_named("third", BY_PK, None).await.unwrap();
 
     let world = World::memory().await;
     let body = format!(r#"{{"id":"{DATABASE}"}}"#);
     let shared = Some(Throughput::Manual(1000));
-    world.database.create_database(&mut trace, body.as_bytes(), shared).await.unwrap();
+    world.database.create_database(&mut receipt, body.as_bytes(), shared).await.unwrap();
     for n in 0..25 {
         world.create_named(&format!("c{n}"), BY_PK, None).await.unwrap();
     }
@@ -310,10 +321,10 @@ async fn deleting_gives_the_partitions_back() {
         }
         // One partition is the catalog's own.
         assert_eq!(world.store.partitions().await.unwrap().len(), 7);
-        let mut trace = Trace::default();
-        world.database.delete_container(&mut trace, PLACE, None).await.unwrap();
+        let mut receipt = Receipt::default();
+        world.database.delete_container(&mut receipt, PLACE, None).await.unwrap();
         wait_for_partitions(&world, 4).await;
-        world.database.delete_database(&mut trace, DATABASE, None).await.unwrap();
+        world.database.delete_database(&mut receipt, DATABASE, None).await.unwrap();
         wait_for_partitions(&world, 1).await;
         let world = world.restart().await;
         assert_eq!(world.store.partitions().await.unwrap().len(), 1);
@@ -344,8 +355,8 @@ async fn a_stop_while_making_a_container_leaves_nothing_behind() {
         faulty.fail_after_creates(creates);
         let failed = world.create_named(CONTAINER, BY_PK, None).await;
         assert_eq!(kind(failed), ErrorKind::Unavailable, "{commits} {creates}");
-        let mut trace = Trace::default();
-        let missing = world.database.read_container(&mut trace, DATABASE, CONTAINER);
+        let mut receipt = Receipt::default();
+        let missing = world.database.read_container(&mut receipt, DATABASE, CONTAINER);
         assert_eq!(kind(missing), ErrorKind::NotFound);
         drop(world);
         let world = World::on(Arc::clone(&memory), options).await;

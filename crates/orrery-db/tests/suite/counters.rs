@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orrery_db::{BatchKind, BatchOperation, Trace};
+use orrery_db::{BatchKind, BatchOperation, Receipt};
 
 use crate::common::raw::{self, STATISTICS};
 use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, PLACE, World, check, quiet_options, with_key};
@@ -90,13 +90,13 @@ async fn concurrent_writers_lose_no_count() {
                     let body =
                         Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","n":"{}"}}"#, "x".repeat(step)));
                     let options = with_key(&format!(r#"["{pk}"]"#));
-                    let mut trace = Trace::default();
+                    let mut receipt = Receipt::default();
                     match (task + step) % 4 {
-                        0 => drop(database.create_item(&mut trace, PLACE, &options, &body).await),
-                        1 => drop(database.upsert_item(&mut trace, PLACE, &options, &body).await),
+                        0 => drop(database.create_item(&mut receipt, PLACE, &options, &body).await),
+                        1 => drop(database.upsert_item(&mut receipt, PLACE, &options, &body).await),
                         2 => {
                             let at = (DATABASE, CONTAINER, id.to_string());
-                            drop(database.delete_item(&mut trace, (at.0, at.1, &at.2), &options).await);
+                            drop(database.delete_item(&mut receipt, (at.0, at.1, &at.2), &options).await);
                         }
                         _ => {
                             let operation = |kind| BatchOperation {
@@ -108,7 +108,7 @@ async fn concurrent_writers_lose_no_count() {
                                 partition_key: None,
                             };
                             let operations = [operation(BatchKind::Upsert), operation(BatchKind::Replace)];
-                            drop(database.execute_batch(&mut trace, PLACE, &options, &operations).await);
+                            drop(database.execute_batch(&mut receipt, PLACE, &options, &operations).await);
                         }
                     }
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use orrery_db::{ChangeMode, ChangeRequest, ChangeStart, Database, FeedScope, PageRequest, Trace};
+use orrery_db::{ChangeMode, ChangeRequest, ChangeStart, Database, FeedScope, PageRequest, Receipt};
 use orrery_model::partition_key::EpkRange;
 use orrery_model::{ErrorKind, Value};
 
@@ -31,13 +31,13 @@ async fn write(database: Arc<Database>, writer: u64) -> Stories {
         let id = format!("{writer}-{}", state % ITEMS);
         let options = with_key(&format!(r#"["{id}"]"#));
         let story = stories.entry(id.clone()).or_default();
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         if (state >> 32).is_multiple_of(4) && story.last().is_some_and(Option::is_some) {
-            database.delete_item(&mut trace, (DATABASE, CONTAINER, &id), &options).await.unwrap();
+            database.delete_item(&mut receipt, (DATABASE, CONTAINER, &id), &options).await.unwrap();
             story.push(None);
         } else {
             let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{id}","version":{version}}}"#));
-            database.upsert_item(&mut trace, PLACE, &options, &body).await.unwrap();
+            database.upsert_item(&mut receipt, PLACE, &options, &body).await.unwrap();
             story.push(Some(version));
         }
         tokio::task::yield_now().await;
@@ -70,7 +70,7 @@ impl Reader {
                 page: PageRequest { items_max: Some(7), continuation: None },
                 envelope: true,
             };
-            match database.read_changes(&mut Trace::default(), PLACE, None, &request).await {
+            match database.read_changes(&mut Receipt::default(), PLACE, None, &request).await {
                 Ok(page) => {
                     let text = [b"[".as_slice(), &page.documents, b"]"].concat();
                     parse(&text).as_array().unwrap().iter().for_each(|row| self.see(row));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use orrery_db::{FeedScope, PageRequest, Trace};
+use orrery_db::{FeedScope, PageRequest, Receipt};
 use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use orrery_model::{ErrorKind, Value};
 
@@ -104,10 +104,10 @@ async fn continuations_survive_a_restart_and_changes() {
             // The last item that was seen goes, and a new one comes before everything.
             let last = seen.last().unwrap().clone();
             let text = |name: &str| last.get(name).and_then(Value::as_str).unwrap().to_owned();
-            let mut trace = Trace::default();
+            let mut receipt = Receipt::default();
             let options = with_key(&format!(r#"["{}"]"#, text("pk")));
             let place = (DATABASE, CONTAINER, text("id"));
-            world.database.delete_item(&mut trace, (place.0, place.1, &place.2), &options).await.unwrap();
+            world.database.delete_item(&mut receipt, (place.0, place.1, &place.2), &options).await.unwrap();
             changed.push(text("id"));
             world = world.restart().await;
         }
@@ -146,8 +146,8 @@ async fn foreign_and_damaged_continuations_are_refused() {
     refused("é".repeat(50)).await;
     refused("A".repeat(100_000)).await;
     // The token of another container, or of another life of this one.
-    let mut trace = Trace::default();
-    world.database.delete_container(&mut trace, PLACE, None).await.unwrap();
+    let mut receipt = Receipt::default();
+    world.database.delete_container(&mut receipt, PLACE, None).await.unwrap();
     world.create_container(BY_PK).await;
     refused(token).await;
 }
@@ -155,7 +155,7 @@ async fn foreign_and_damaged_continuations_are_refused() {
 #[tokio::test]
 async fn page_sizes_are_checked() {
     let world = filled(Engine::Memory, 1, 3).await;
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     for size in [0, -2, i64::MIN] {
         let error = world.feed_page(&everything(), size, None).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::BadRequest, "{size}");
@@ -163,7 +163,7 @@ async fn page_sizes_are_checked() {
     assert_eq!(world.feed_page(&everything(), i64::MAX, None).await.unwrap().0.len(), 3);
     let request = PageRequest::default();
     let page =
-        world.database.read_items(&mut trace, PLACE, None, &everything(), None, &request).await.unwrap();
+        world.database.read_items(&mut receipt, PLACE, None, &everything(), None, &request).await.unwrap();
     assert_eq!(page.count, 3);
 }
 

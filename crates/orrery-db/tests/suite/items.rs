@@ -1,7 +1,7 @@
 //! Single items: what each operation does, what it refuses, and whose item it is.
 
 use bytes::Bytes;
-use orrery_db::{ItemOptions, Trace};
+use orrery_db::{ItemOptions, Receipt};
 use orrery_model::{ErrorKind, Value};
 
 use crate::common::{
@@ -359,9 +359,9 @@ async fn items_come_back_as_they_were_written() {
     let container = world.create_container(BY_PK).await;
     let rid = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap().to_owned();
     let text = r#" {"z": 1.50, "id":"1", "_ts":7, "pk":"a", "big":12345678901234567890, "_etag":"mine", "esc":"\u00e9"} "#;
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let body = Bytes::from(text);
-    let reply = world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+    let reply = world.database.create_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
     let document = String::from_utf8(reply.document().to_vec()).unwrap();
     // Numbers and escapes keep their text; system properties of the client are dropped, ours stand last.
     assert!(
@@ -380,16 +380,16 @@ async fn items_come_back_as_they_were_written() {
     let read = |options: ItemOptions| {
         let world = &world;
         async move {
-            let mut trace = Trace::default();
+            let mut receipt = Receipt::default();
             let at = (DATABASE, CONTAINER, "1");
-            let reply = world.database.read_item(&mut trace, at, &options).await.unwrap();
+            let reply = world.database.read_item(&mut receipt, at, &options).await.unwrap();
             parse(&reply.document())
         }
     };
     world.env.advance_seconds(3);
     let upserted = world
         .database
-        .upsert_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &reply.document())
+        .upsert_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &reply.document())
         .await
         .unwrap();
     let again = read(with_key(r#"["a"]"#)).await;
@@ -405,7 +405,7 @@ async fn items_come_back_as_they_were_written() {
     let patch = Bytes::from_static(br#"[{"op":"set","path":"/n","value":-0.0}]"#);
     world.create(r#"{"id":"zero","pk":-0.0}"#).await;
     let at = (DATABASE, CONTAINER, "zero");
-    let patched = world.database.patch_item(&mut trace, at, &with_key("[-0.0]"), &patch).await.unwrap();
+    let patched = world.database.patch_item(&mut receipt, at, &with_key("[-0.0]"), &patch).await.unwrap();
     let catalog = world.database.catalog();
     let definition = &catalog.container(DATABASE, CONTAINER).unwrap().definition.partition_key;
     assert_eq!(definition.extract(&parse(&patched.document())).unwrap(), crate::common::key("[-0.0]"));
@@ -413,14 +413,19 @@ async fn items_come_back_as_they_were_written() {
     // So does it under another id.
     let renamed = Bytes::from_static(br#"{"id":"renamed","pk":"a"}"#);
     let at = (DATABASE, CONTAINER, "1");
-    let renamed = world.database.replace_item(&mut trace, at, &with_key(r#"["a"]"#), &renamed).await.unwrap();
+    let renamed =
+        world.database.replace_item(&mut receipt, at, &with_key(r#"["a"]"#), &renamed).await.unwrap();
     assert_eq!(rid(&parse(&renamed.document()), "_rid"), rid(&value, "_rid"));
     let back = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
     let at = (DATABASE, CONTAINER, "renamed");
-    world.database.replace_item(&mut trace, at, &with_key(r#"["a"]"#), &back).await.unwrap();
+    world.database.replace_item(&mut receipt, at, &with_key(r#"["a"]"#), &back).await.unwrap();
 
     // A new life is a new RID.
-    world.database.delete_item(&mut trace, (DATABASE, CONTAINER, "1"), &with_key(r#"["a"]"#)).await.unwrap();
+    world
+        .database
+        .delete_item(&mut receipt, (DATABASE, CONTAINER, "1"), &with_key(r#"["a"]"#))
+        .await
+        .unwrap();
     let created = world.create(r#"{"id":"1","pk":"a"}"#).await;
     assert_ne!(rid(&created, "_rid"), rid(&value, "_rid"));
 }
@@ -436,28 +441,28 @@ async fn items_are_found_by_rid() {
     for n in 0..20 {
         let item = world.create(&format!(r#"{{"id":"{n}","pk":"k{n}"}}"#)).await;
         let rid = text(&item, "_rid");
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let options = with_key(&format!(r#"["k{n}"]"#));
         let place = (database_rid, container_rid, rid.as_str());
-        let read = world.database.read_item(&mut trace, place, &options).await.unwrap();
+        let read = world.database.read_item(&mut receipt, place, &options).await.unwrap();
         assert_eq!(parse(&read.document()), item);
-        let wrong = world.database.read_item(&mut trace, place, &with_key(r#"["other"]"#)).await;
+        let wrong = world.database.read_item(&mut receipt, place, &with_key(r#"["other"]"#)).await;
         assert_eq!(wrong.unwrap_err().kind, ErrorKind::NotFound);
         // By name the text is just an id.
-        let by_name = world.database.read_item(&mut trace, (DATABASE, CONTAINER, &rid), &options).await;
+        let by_name = world.database.read_item(&mut receipt, (DATABASE, CONTAINER, &rid), &options).await;
         assert_eq!(by_name.unwrap_err().kind, ErrorKind::NotFound);
         first = if n == 0 { item } else { first };
     }
     let rid = text(&first, "_rid");
     let place = (database_rid, container_rid, rid.as_str());
-    let (mut trace, options) = (Trace::default(), with_key(r#"["k0"]"#));
+    let (mut receipt, options) = (Receipt::default(), with_key(r#"["k0"]"#));
     let body = Bytes::from_static(br#"{"id":"0","pk":"k0","n":1}"#);
-    world.database.replace_item(&mut trace, place, &options, &body).await.unwrap();
+    world.database.replace_item(&mut receipt, place, &options, &body).await.unwrap();
     let patch = Bytes::from_static(br#"[{"op":"incr","path":"/n","value":1}]"#);
-    let patched = world.database.patch_item(&mut trace, place, &options, &patch).await.unwrap();
+    let patched = world.database.patch_item(&mut receipt, place, &options, &patch).await.unwrap();
     assert_eq!(parse(&patched.document()).get("n").and_then(Value::as_i64), Some(2));
-    world.database.delete_item(&mut trace, place, &options).await.unwrap();
-    let gone = world.database.delete_item(&mut trace, place, &options).await;
+    world.database.delete_item(&mut receipt, place, &options).await.unwrap();
+    let gone = world.database.delete_item(&mut receipt, place, &options).await;
     assert_eq!(gone.unwrap_err().kind, ErrorKind::NotFound);
 }
 
@@ -465,23 +470,23 @@ async fn items_are_found_by_rid() {
 async fn a_container_that_was_made_again_is_noticed() {
     let world = World::memory().await;
     let old = world.create_container(BY_PK).await;
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     world.create(r#"{"id":"1","pk":"a"}"#).await;
-    world.database.delete_container(&mut trace, PLACE, None).await.unwrap();
+    world.database.delete_container(&mut receipt, PLACE, None).await.unwrap();
     let new = world.create_container(BY_PK).await;
     let with_rid = |container: &Value| ItemOptions {
         intended_rid: container.get("_rid").and_then(Value::as_str).map(str::to_owned),
         ..with_key(r#"["a"]"#)
     };
     let place = (DATABASE, CONTAINER, "1");
-    let stale = world.database.read_item(&mut trace, place, &with_rid(&old)).await.unwrap_err();
+    let stale = world.database.read_item(&mut receipt, place, &with_rid(&old)).await.unwrap_err();
     assert_eq!(stale.kind, ErrorKind::ContainerRecreated);
     assert!(stale.message.contains("Collection rid provided by the user does not match"));
-    let fresh = world.database.read_item(&mut trace, place, &with_rid(&new)).await.unwrap_err();
+    let fresh = world.database.read_item(&mut receipt, place, &with_rid(&new)).await.unwrap_err();
     assert_eq!(fresh.kind, ErrorKind::NotFound);
     for (database, container) in [("nothing", CONTAINER), (DATABASE, "nothing")] {
         let place = (database, container, "1");
-        let missing = world.database.read_item(&mut trace, place, &with_key(r#"["a"]"#)).await.unwrap_err();
+        let missing = world.database.read_item(&mut receipt, place, &with_key(r#"["a"]"#)).await.unwrap_err();
         assert_eq!(missing.kind, ErrorKind::OwnerNotFound);
     }
 }

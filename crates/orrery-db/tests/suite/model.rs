@@ -9,7 +9,7 @@ mod steps;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use orrery_db::{FeedScope, Options, PageRequest, QueryOptions, QueryRequest, Trace};
+use orrery_db::{FeedScope, Options, PageRequest, QueryOptions, QueryRequest, Receipt};
 use orrery_env::Env;
 use orrery_model::session::{SessionEntry, SessionToken};
 use orrery_model::{Error, Value};
@@ -151,9 +151,9 @@ impl Run {
     async fn purge(&mut self) {
         let header = *self.dice.pick(&KEYS);
         self.note(&format!("purge {header}"));
-        let mut trace = Trace::default();
-        self.world().database.delete_by_partition_key(&mut trace, PLACE, &with_key(header)).await.unwrap();
-        self.observe(&trace, true);
+        let mut receipt = Receipt::default();
+        self.world().database.delete_by_partition_key(&mut receipt, PLACE, &with_key(header)).await.unwrap();
+        self.observe(&receipt, true);
         self.model.purge(header);
     }
 
@@ -246,10 +246,10 @@ impl Run {
             loop {
                 options.page =
                     PageRequest { items_max: Some(size), continuation: options.page.continuation.take() };
-                let mut trace = Trace::default();
-                let page = self.world().database.query_items(&mut trace, PLACE, &options, &request).await;
+                let mut receipt = Receipt::default();
+                let page = self.world().database.query_items(&mut receipt, PLACE, &options, &request).await;
                 let page = page.unwrap_or_else(|error| panic!("{}: {error}", self.place));
-                self.observe(&trace, false);
+                self.observe(&receipt, false);
                 let rows = parse(&[b"[", page.rows.as_slice(), b"]"].concat());
                 found.extend(rows.as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()));
                 options.page.continuation = page.continuation;
@@ -296,10 +296,10 @@ impl Run {
         self.merged = false;
         self.maintain().await;
         for header in KEYS {
-            let mut trace = Trace::default();
+            let mut receipt = Receipt::default();
             self.world()
                 .database
-                .delete_by_partition_key(&mut trace, PLACE, &with_key(header))
+                .delete_by_partition_key(&mut receipt, PLACE, &with_key(header))
                 .await
                 .unwrap();
             self.model.purge(header);
@@ -317,8 +317,8 @@ impl Run {
     }
 
     /// Positions never go back, and every write moves its own on.
-    fn observe(&mut self, trace: &Trace, wrote: bool) {
-        for entry in trace.session_token().map(|token| token.entries).unwrap_or_default() {
+    fn observe(&mut self, receipt: &Receipt, wrote: bool) {
+        for entry in receipt.session_token().map(|token| token.entries).unwrap_or_default() {
             let at = |entry: &SessionEntry| (entry.version, entry.lsn);
             if let Some(seen) = self.session.get(&entry.range_id) {
                 assert!(at(&entry) >= at(seen), "{}: {entry} after {seen}", self.place);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orrery_db::{Options, PageRequest, QueryOptions, QueryPage, QueryRequest, Trace};
+use orrery_db::{Options, PageRequest, QueryOptions, QueryPage, QueryRequest, Receipt};
 use orrery_model::Value;
 use orrery_model::offer::Throughput;
 use orrery_storage::{Memory, PartitionStore};
@@ -29,7 +29,7 @@ async fn world(members: &str) -> (World, Arc<Faulty>) {
 async fn write(world: &World, body: &str) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let options = orrery_db::ItemOptions::default();
-    world.database.create_item(&mut Trace::default(), PLACE, &options, &body).await.unwrap();
+    world.database.create_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
 }
 
 fn request(text: &str) -> QueryRequest {
@@ -41,24 +41,24 @@ fn page_of(items_max: i64, continuation: Option<String>) -> QueryOptions {
     QueryOptions { cross_partition: true, page, ..QueryOptions::default() }
 }
 
-async fn page(world: &World, text: &str, options: &QueryOptions) -> (QueryPage, Trace) {
-    let mut trace = Trace::default();
+async fn page(world: &World, text: &str, options: &QueryOptions) -> (QueryPage, Receipt) {
+    let mut receipt = Receipt::default();
     let request = request(text);
-    let query = world.database.query_items(&mut trace, PLACE, options, &request);
+    let query = world.database.query_items(&mut receipt, PLACE, options, &request);
     let page = tokio::time::timeout(PATIENCE, query).await.expect("reads wait for each other");
-    (page.unwrap_or_else(|error| panic!("{text}: {error}")), trace)
+    (page.unwrap_or_else(|error| panic!("{text}: {error}")), receipt)
 }
 
 /// Runs a query whose reads wait until so many are under way; it must give the same without.
 async fn check(world: &World, store: &Faulty, text: &str, together: i64) {
     let options = page_of(-1, None);
     store.gather_reads(0);
-    let (before, trace_before) = page(world, text, &options).await;
+    let (before, receipt_before) = page(world, text, &options).await;
     store.gather_reads(together);
-    let (after, trace_after) = page(world, text, &options).await;
+    let (after, receipt_after) = page(world, text, &options).await;
     assert_eq!(before.rows, after.rows, "{text}");
-    assert_eq!(trace_before.charge, trace_after.charge, "{text}");
-    assert_eq!(trace_before.session_token(), trace_after.session_token(), "{text}");
+    assert_eq!(receipt_before.charge, receipt_after.charge, "{text}");
+    assert_eq!(receipt_before.session_token(), receipt_after.session_token(), "{text}");
     let (at_once, _) = store.reads_seen();
     // Bounded, whatever the number of keys and partitions.
     assert!((together..=8).contains(&at_once), "{text}: {at_once} at once");
@@ -118,12 +118,12 @@ async fn the_possible_keys_of_a_random_suffix_are_read_at_the_same_time() {
         let (mut rows, mut continuation) = (Vec::new(), None);
         loop {
             store.gather_reads(0);
-            let (page, trace) = page(&world, text, &page_of(size, continuation)).await;
+            let (page, receipt) = page(&world, text, &page_of(size, continuation)).await;
             rows.extend(parse(&[b"[", page.rows.as_slice(), b"]"].concat()).as_array().unwrap().to_vec());
             // A page pays for the items that it has looked at and not for those that were read ahead: it looks
             // for one row more than it returns, through no more than 64 items.
             assert!(page.metrics.items_read <= u64::try_from(size).unwrap() + 64, "{:?}", page.metrics);
-            assert!(trace.served.len() <= 8);
+            assert!(receipt.served.len() <= 8);
             continuation = page.continuation;
             if continuation.is_none() {
                 break;
@@ -141,8 +141,8 @@ async fn a_page_that_ends_early_reads_little_ahead_and_pays_for_none_of_it() {
     }
     // The first partition has enough: the others are left alone.
     store.gather_reads(0);
-    let (page, trace) = page(&world, "SELECT c.id FROM c", &page_of(10, None)).await;
-    assert_eq!((page.count, trace.served.len()), (10, 1));
+    let (page, receipt) = page(&world, "SELECT c.id FROM c", &page_of(10, None)).await;
+    assert_eq!((page.count, receipt.served.len()), (10, 1));
     let (at_once, reads) = store.reads_seen();
     assert!(at_once == 1 && reads <= 4, "{at_once} at once, {reads} in all");
 }
@@ -152,28 +152,28 @@ async fn a_partition_that_must_rest_stops_only_pages_that_need_it() {
     let store = Arc::new(Faulty::new(Arc::new(Memory::new())));
     let options = Options { partitions_at_creation: Some(2), throttle: true, ..quiet_options() };
     let world = World::on(store, options).await;
-    let mut trace = Trace::default();
-    world.database.create_database(&mut trace, br#"{"id":"db"}"#, None).await.unwrap();
+    let mut receipt = Receipt::default();
+    world.database.create_database(&mut receipt, br#"{"id":"db"}"#, None).await.unwrap();
     world.create_named(CONTAINER, BY_PK, Some(Throughput::Manual(20_000))).await.unwrap();
     let mut written = Vec::new();
     for number in 0..40 {
         let body = format!(r#"{{"id":"{number}","pk":"k{number}"}}"#);
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let bytes = Bytes::from(body);
         let options = orrery_db::ItemOptions::default();
-        world.database.create_item(&mut trace, PLACE, &options, &bytes).await.unwrap();
-        written.push(trace.served[0].range_id);
+        world.database.create_item(&mut receipt, PLACE, &options, &bytes).await.unwrap();
+        written.push(receipt.served[0].range_id);
     }
     let second = *written.iter().max().unwrap();
     // The second partition has spent this second's units.
     let key = written.iter().position(|range| *range == second).unwrap();
     let key = crate::common::with_key(&format!(r#"["k{key}"]"#));
     for _ in 0..20_000 {
-        let mut trace = Trace::default();
-        let read = world.database.read_item(&mut trace, (PLACE.0, PLACE.1, "none"), &key).await;
+        let mut receipt = Receipt::default();
+        let read = world.database.read_item(&mut receipt, (PLACE.0, PLACE.1, "none"), &key).await;
         let is_throttled =
             read.is_err_and(|error| matches!(error.kind, orrery_model::ErrorKind::TooManyRequests { .. }));
-        world.database.settle(&trace);
+        world.database.settle(&receipt);
         if is_throttled {
             break;
         }
@@ -183,10 +183,10 @@ async fn a_partition_that_must_rest_stops_only_pages_that_need_it() {
         (0..40).filter(|at| written[*at] != second).map(|at| format!("'k{at}'")).collect();
     let last = written.iter().rposition(|range| *range == second).unwrap();
     let text = format!("SELECT c.id FROM c WHERE c.pk IN ({},'k{last}')", first.join(","));
-    let mut trace = Trace::default();
-    let refused = world.database.query_items(&mut trace, PLACE, &page_of(-1, None), &request(&text)).await;
+    let mut receipt = Receipt::default();
+    let refused = world.database.query_items(&mut receipt, PLACE, &page_of(-1, None), &request(&text)).await;
     assert!(matches!(refused.unwrap_err().kind, orrery_model::ErrorKind::TooManyRequests { .. }));
-    let (some, trace) = page(&world, &text, &page_of(1, None)).await;
-    assert_eq!((some.count, trace.served.len()), (1, 1));
+    let (some, receipt) = page(&world, &text, &page_of(1, None)).await;
+    assert_eq!((some.count, receipt.served.len()), (1, 1));
     assert!(some.continuation.is_some());
 }

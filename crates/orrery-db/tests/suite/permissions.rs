@@ -1,6 +1,6 @@
 //! Users, permissions, and what the tokens of permissions allow.
 
-use orrery_db::{Access, PageRequest, ScriptKind, Trace, Wish};
+use orrery_db::{Access, PageRequest, Receipt, ScriptKind, Wish};
 use orrery_model::{ErrorKind, Result, Value};
 
 use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, World, key, quiet_options};
@@ -19,13 +19,13 @@ async fn with_user() -> World {
     let world = World::memory().await;
     world.create_container(BY_PK).await;
     world.create_named("other", BY_PK, None).await.unwrap();
-    world.database.create_user(&mut Trace::default(), DATABASE, br#"{"id":"u"}"#, false).await.unwrap();
+    world.database.create_user(&mut Receipt::default(), DATABASE, br#"{"id":"u"}"#, false).await.unwrap();
     world
 }
 
 async fn permission(world: &World, body: &str) -> Result<Value> {
-    let mut trace = Trace::default();
-    Ok(world.database.create_permission(&mut trace, USER, body.as_bytes(), false, None).await?.value)
+    let mut receipt = Receipt::default();
+    Ok(world.database.create_permission(&mut receipt, USER, body.as_bytes(), false, None).await?.value)
 }
 
 #[tokio::test]
@@ -33,9 +33,9 @@ async fn users_are_created_replaced_listed_and_deleted() {
     for engine in ENGINES {
         let world = World::open(engine, quiet_options()).await;
         world.create_container(BY_PK).await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let create = async |body: &str, upsert: bool| {
-            world.database.create_user(&mut Trace::default(), DATABASE, body.as_bytes(), upsert).await
+            world.database.create_user(&mut Receipt::default(), DATABASE, body.as_bytes(), upsert).await
         };
         let created = create(r#"{"id":"a"}"#, false).await.unwrap();
         assert!(created.created);
@@ -52,24 +52,24 @@ async fn users_are_created_replaced_listed_and_deleted() {
         let body = format!(r#"{{"id":"p","permissionMode":"Read","resource":"{link}"}}"#);
         world
             .database
-            .create_permission(&mut trace, (DATABASE, "a"), body.as_bytes(), false, None)
+            .create_permission(&mut receipt, (DATABASE, "a"), body.as_bytes(), false, None)
             .await
             .unwrap();
         let renamed =
-            world.database.replace_user(&mut trace, (DATABASE, "a"), br#"{"id":"c"}"#, None).await.unwrap();
+            world.database.replace_user(&mut receipt, (DATABASE, "a"), br#"{"id":"c"}"#, None).await.unwrap();
         assert_eq!(text(&renamed.value, "_rid"), text(&created.value, "_rid"));
-        assert_eq!(kind(world.database.read_user(&mut trace, DATABASE, "a")), ErrorKind::NotFound);
-        let taken = world.database.replace_user(&mut trace, (DATABASE, "b"), br#"{"id":"c"}"#, None).await;
+        assert_eq!(kind(world.database.read_user(&mut receipt, DATABASE, "a")), ErrorKind::NotFound);
+        let taken = world.database.replace_user(&mut receipt, (DATABASE, "b"), br#"{"id":"c"}"#, None).await;
         assert_eq!(kind(taken), ErrorKind::Conflict);
         let world = world.restart().await;
-        assert_eq!(world.database.read_user(&mut trace, DATABASE, "c").unwrap().value, renamed.value);
-        world.database.read_permission(&mut trace, (DATABASE, "c", "p"), None).unwrap();
-        let users = world.database.list_users(&mut trace, DATABASE, &PageRequest::default()).unwrap();
+        assert_eq!(world.database.read_user(&mut receipt, DATABASE, "c").unwrap().value, renamed.value);
+        world.database.read_permission(&mut receipt, (DATABASE, "c", "p"), None).unwrap();
+        let users = world.database.list_users(&mut receipt, DATABASE, &PageRequest::default()).unwrap();
         assert_eq!(users.resources.iter().map(|user| text(user, "id")).collect::<Vec<_>>(), ["b", "c"]);
-        let stale = world.database.delete_user(&mut trace, (DATABASE, "c"), Some("\"x\"")).await;
+        let stale = world.database.delete_user(&mut receipt, (DATABASE, "c"), Some("\"x\"")).await;
         assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
-        world.database.delete_user(&mut trace, (DATABASE, "c"), None).await.unwrap();
-        let gone = world.database.read_permission(&mut trace, (DATABASE, "c", "p"), None);
+        world.database.delete_user(&mut receipt, (DATABASE, "c"), None).await.unwrap();
+        let gone = world.database.read_permission(&mut receipt, (DATABASE, "c", "p"), None);
         assert_eq!(kind(gone), ErrorKind::NotFound);
     }
 }
@@ -77,7 +77,7 @@ async fn users_are_created_replaced_listed_and_deleted() {
 #[tokio::test]
 async fn permissions_are_created_replaced_listed_and_deleted() {
     let world = with_user().await;
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let body = r#"{"id":"p","permissionMode":"All","resource":"dbs/db/colls/items"}"#;
     let created = permission(&world, body).await.unwrap();
     assert_eq!((text(&created, "permissionMode"), text(&created, "resource")), ("All", "dbs/db/colls/items"));
@@ -106,22 +106,22 @@ async fn permissions_are_created_replaced_listed_and_deleted() {
         assert_eq!(kind(permission(&world, bad).await), ErrorKind::BadRequest, "{bad}");
     }
     let upserted = br#"{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/items"}"#;
-    let upserted = world.database.create_permission(&mut trace, USER, upserted, true, None).await.unwrap();
+    let upserted = world.database.create_permission(&mut receipt, USER, upserted, true, None).await.unwrap();
     assert!(!upserted.created && text(&upserted.value, "permissionMode") == "Read");
     assert_eq!(text(&upserted.value, "_rid"), text(&created, "_rid"));
     let at = (DATABASE, "u", "p");
     let replacement = br#"{"id":"r","permissionMode":"All","resource":"dbs/db/colls/other"}"#;
     let stale = world
         .database
-        .replace_permission(&mut trace, at, replacement, Some(text(&created, "_etag")), None)
+        .replace_permission(&mut receipt, at, replacement, Some(text(&created, "_etag")), None)
         .await;
     assert_eq!(kind(stale), ErrorKind::PreconditionFailed);
-    world.database.replace_permission(&mut trace, at, replacement, None, None).await.unwrap();
-    assert_eq!(kind(world.database.read_permission(&mut trace, at, None)), ErrorKind::NotFound);
-    let listed = world.database.list_permissions(&mut trace, USER, &PageRequest::default(), None).unwrap();
+    world.database.replace_permission(&mut receipt, at, replacement, None, None).await.unwrap();
+    assert_eq!(kind(world.database.read_permission(&mut receipt, at, None)), ErrorKind::NotFound);
+    let listed = world.database.list_permissions(&mut receipt, USER, &PageRequest::default(), None).unwrap();
     assert_eq!(listed.resources.iter().map(|value| text(value, "id")).collect::<Vec<_>>(), ["q", "r"]);
-    world.database.delete_permission(&mut trace, (DATABASE, "u", "q"), None).await.unwrap();
-    let gone = world.database.delete_permission(&mut trace, (DATABASE, "u", "q"), None).await;
+    world.database.delete_permission(&mut receipt, (DATABASE, "u", "q"), None).await.unwrap();
+    let gone = world.database.delete_permission(&mut receipt, (DATABASE, "u", "q"), None).await;
     assert_eq!(kind(gone), ErrorKind::NotFound);
 }
 
@@ -132,13 +132,14 @@ fn signature(permission: &Value) -> &str {
 #[tokio::test]
 async fn tokens_expire_and_cannot_be_changed() {
     let world = with_user().await;
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let body = r#"{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/items"}"#;
     let created = permission(&world, body).await.unwrap();
     let first = signature(&created).to_owned();
     world.database.open_resource_token(&first).await.unwrap();
     // Every answer has a fresh token; older ones stay good.
-    let read = |seconds| world.database.read_permission(&mut Trace::default(), (DATABASE, "u", "p"), seconds);
+    let read =
+        |seconds| world.database.read_permission(&mut Receipt::default(), (DATABASE, "u", "p"), seconds);
     let second = signature(&read(None).unwrap().value).to_owned();
     assert_ne!(first, second);
     let short = signature(&read(Some(10)).unwrap().value).to_owned();
@@ -176,7 +177,7 @@ async fn tokens_expire_and_cannot_be_changed() {
     // A restart changes nothing.
     let world = world.restart().await;
     world.database.open_resource_token(&token).await.unwrap();
-    world.database.delete_permission(&mut trace, (DATABASE, "u", "p"), None).await.unwrap();
+    world.database.delete_permission(&mut receipt, (DATABASE, "u", "p"), None).await.unwrap();
     assert_eq!(kind(world.database.open_resource_token(&token).await), ErrorKind::Forbidden);
 }
 
@@ -186,8 +187,8 @@ type Case<'a> = (&'a str, &'a [&'a Access<'a>], &'a [&'a Access<'a>]);
 #[tokio::test]
 async fn grants_cover_what_they_name_and_no_more() {
     let world = with_user().await;
-    let mut trace = Trace::default();
-    let container = world.database.read_container(&mut trace, DATABASE, CONTAINER).unwrap().value;
+    let mut receipt = Receipt::default();
+    let container = world.database.read_container(&mut receipt, DATABASE, CONTAINER).unwrap().value;
     let rid_link = text(&container, "_self").to_owned();
     let rids: Vec<String> = rid_link.split('/').map(str::to_owned).collect();
     let read = Access {
@@ -249,14 +250,14 @@ async fn grants_cover_what_they_name_and_no_more() {
     for (number, (members, allowed, refused)) in cases.iter().enumerate() {
         world
             .database
-            .create_user(&mut trace, DATABASE, format!(r#"{{"id":"u{number}"}}"#).as_bytes(), false)
+            .create_user(&mut receipt, DATABASE, format!(r#"{{"id":"u{number}"}}"#).as_bytes(), false)
             .await
             .unwrap();
         let body = format!(r#"{{"id":"p",{members}}}"#);
         let at = (DATABASE, format!("u{number}"));
         let created = world
             .database
-            .create_permission(&mut trace, (at.0, &at.1), body.as_bytes(), false, None)
+            .create_permission(&mut receipt, (at.0, &at.1), body.as_bytes(), false, None)
             .await
             .unwrap();
         let grant = world.database.open_resource_token(signature(&created.value)).await.unwrap();
@@ -280,7 +281,7 @@ async fn grants_cover_what_they_name_and_no_more() {
 /// A fresh token of the permission `p` of the user.
 fn token(world: &World, user: &str) -> String {
     let at = (DATABASE, user, "p");
-    let read = world.database.read_permission(&mut Trace::default(), at, None).unwrap();
+    let read = world.database.read_permission(&mut Receipt::default(), at, None).unwrap();
     signature(&read.value).to_owned()
 }
 
@@ -306,7 +307,7 @@ async fn allows(world: &World, token: &str, writes: bool, partition_key: &str) -
 
 #[tokio::test]
 async fn tokens_end_with_what_they_were_issued_for_and_do_not_revive() {
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     for end in ["permission", "user", "container", "database"] {
         let world = with_user().await;
         let database = &world.database;
@@ -314,22 +315,22 @@ async fn tokens_end_with_what_they_were_issued_for_and_do_not_revive() {
         let old = token(&world, "u");
         assert!(allows(&world, &old, true, r#"["a"]"#).await);
         match end {
-            "permission" => database.delete_permission(&mut trace, (DATABASE, "u", "p"), None).await,
-            "user" => database.delete_user(&mut trace, USER, None).await,
-            "container" => database.delete_container(&mut trace, (DATABASE, CONTAINER), None).await,
-            _ => database.delete_database(&mut trace, DATABASE, None).await,
+            "permission" => database.delete_permission(&mut receipt, (DATABASE, "u", "p"), None).await,
+            "user" => database.delete_user(&mut receipt, USER, None).await,
+            "container" => database.delete_container(&mut receipt, (DATABASE, CONTAINER), None).await,
+            _ => database.delete_database(&mut receipt, DATABASE, None).await,
         }
         .unwrap();
         assert!(!allows(&world, &old, false, r#"["a"]"#).await, "{end}");
         // The same names again are other things.
         if end == "database" {
-            database.create_database(&mut trace, br#"{"id":"db"}"#, None).await.unwrap();
+            database.create_database(&mut receipt, br#"{"id":"db"}"#, None).await.unwrap();
         }
         if end == "database" || end == "container" {
             world.create_named(CONTAINER, BY_PK, None).await.unwrap();
         }
         if end == "database" || end == "user" {
-            database.create_user(&mut trace, DATABASE, br#"{"id":"u"}"#, false).await.unwrap();
+            database.create_user(&mut receipt, DATABASE, br#"{"id":"u"}"#, false).await.unwrap();
         }
         if end != "container" {
             permission(&world, ON_ITEMS).await.unwrap();
@@ -364,16 +365,16 @@ async fn replacing_a_permission_narrows_the_tokens_it_has_issued() {
     ] {
         for upsert in [false, true] {
             let world = with_user().await;
-            let mut trace = Trace::default();
+            let mut receipt = Receipt::default();
             permission(&world, &members(before.0, before.1, before.2)).await.unwrap();
             let old = token(&world, "u");
             let body = members(after.0, after.1, after.2);
             let (database, body) = (&world.database, body.as_bytes());
             if upsert {
-                database.create_permission(&mut trace, USER, body, true, None).await.unwrap();
+                database.create_permission(&mut receipt, USER, body, true, None).await.unwrap();
             } else {
                 let at = (DATABASE, "u", "p");
-                database.replace_permission(&mut trace, at, body, None, None).await.unwrap();
+                database.replace_permission(&mut receipt, at, body, None, None).await.unwrap();
             }
             let actual = [
                 allows(&world, &old, true, a).await,
@@ -389,8 +390,8 @@ async fn replacing_a_permission_narrows_the_tokens_it_has_issued() {
 #[tokio::test]
 async fn a_token_for_an_item_cannot_be_bent_to_another_by_its_rid() {
     let world = with_user().await;
-    let mut trace = Trace::default();
-    let container = world.database.read_container(&mut trace, DATABASE, CONTAINER).unwrap().value;
+    let mut receipt = Receipt::default();
+    let container = world.database.read_container(&mut receipt, DATABASE, CONTAINER).unwrap().value;
     let rids: Vec<String> = text(&container, "_self").split('/').map(str::to_owned).collect();
     let container_rid = orrery_model::rid::ContainerRid::parse(&rids[3]).unwrap();
     let item = orrery_model::rid::ItemRid::new(container_rid, 7).to_string();

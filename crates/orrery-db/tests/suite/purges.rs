@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orrery_db::{FeedScope, Trace};
+use orrery_db::{FeedScope, Receipt};
 use orrery_model::ErrorKind;
 use orrery_storage::{Memory, PartitionStore};
 
@@ -86,9 +86,9 @@ async fn many_items_are_removed_in_the_background() {
                 .create(&format!(r#"{{"id":"{n}","pk":"{}"}}"#, if n % 3 == 0 { "other" } else { "a" }))
                 .await;
         }
-        let mut trace = Trace::default();
-        world.database.delete_by_partition_key(&mut trace, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
-        assert_eq!(trace.served.len(), 1);
+        let mut receipt = Receipt::default();
+        world.database.delete_by_partition_key(&mut receipt, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
+        assert_eq!(receipt.served.len(), 1);
         assert_eq!(world.feed(&everything(), 1000).await.unwrap().len(), 77);
         world.database.maintain().await.unwrap();
         raw::check_consistency(&world).await.unwrap();
@@ -109,7 +109,7 @@ async fn removing_uses_a_tenth_of_the_throughput() {
     }
     world
         .database
-        .delete_by_partition_key(&mut Trace::default(), PLACE, &with_key(r#"["a"]"#))
+        .delete_by_partition_key(&mut Receipt::default(), PLACE, &with_key(r#"["a"]"#))
         .await
         .unwrap();
     assert!(world.feed(&everything(), 10).await.unwrap().is_empty());
@@ -133,15 +133,15 @@ async fn removing_uses_a_tenth_of_the_throughput() {
     }
     world
         .database
-        .delete_by_partition_key(&mut Trace::default(), PLACE, &with_key(r#"["b"]"#))
+        .delete_by_partition_key(&mut Receipt::default(), PLACE, &with_key(r#"["b"]"#))
         .await
         .unwrap();
     let mut refused = false;
     for n in 0..100_000 {
         let body = bytes::Bytes::from(format!(r#"{{"id":"{n}","pk":"c"}}"#));
-        let mut trace = Trace::default();
-        let written = world.database.upsert_item(&mut trace, PLACE, &with_key(r#"["c"]"#), &body).await;
-        world.database.settle(&trace);
+        let mut receipt = Receipt::default();
+        let written = world.database.upsert_item(&mut receipt, PLACE, &with_key(r#"["c"]"#), &body).await;
+        world.database.settle(&receipt);
         if written.is_err() {
             refused = true;
             break;
@@ -166,8 +166,8 @@ async fn a_stop_in_the_middle_changes_nothing_that_is_seen() {
         }
         world.create(r#"{"id":"1","pk":"b"}"#).await;
         faulty.fail_after_commits(commits);
-        let mut trace = Trace::default();
-        world.database.delete_by_partition_key(&mut trace, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
+        let mut receipt = Receipt::default();
+        world.database.delete_by_partition_key(&mut receipt, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
         drop(world.database.maintain().await);
         drop(world);
 
@@ -175,7 +175,7 @@ async fn a_stop_in_the_middle_changes_nothing_that_is_seen() {
         let gone = FeedScope { partition_key: Some(key(r#"["a"]"#)), ..FeedScope::default() };
         assert!(world.feed(&gone, 10).await.unwrap().is_empty());
         let read =
-            world.database.read_item(&mut trace, (DATABASE, CONTAINER, "77"), &with_key(r#"["a"]"#)).await;
+            world.database.read_item(&mut receipt, (DATABASE, CONTAINER, "77"), &with_key(r#"["a"]"#)).await;
         assert_eq!(read.unwrap_err().kind, ErrorKind::NotFound);
         assert_eq!(world.usage().await.0, 1);
         world.create(r#"{"id":"77","pk":"a","new":true}"#).await;
@@ -195,16 +195,16 @@ async fn writers_and_purges_may_meet() {
         let writer = {
             let database = Arc::clone(&world.database);
             tokio::spawn(async move {
-                let mut trace = Trace::default();
+                let mut receipt = Receipt::default();
                 for n in 0..300 {
                     let body = bytes::Bytes::from(format!(r#"{{"id":"{}","pk":"a","n":{n}}}"#, n % 40));
-                    database.upsert_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+                    database.upsert_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
                 }
             })
         };
         for _ in 0..20 {
-            let mut trace = Trace::default();
-            world.database.delete_by_partition_key(&mut trace, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
+            let mut receipt = Receipt::default();
+            world.database.delete_by_partition_key(&mut receipt, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
             tokio::task::yield_now().await;
         }
         writer.await.unwrap();
@@ -212,8 +212,8 @@ async fn writers_and_purges_may_meet() {
         raw::check_consistency(&world).await.unwrap();
         let seen = world.feed(&everything(), 1000).await.unwrap().len();
         assert_eq!(seen, raw::count(&world, ITEM).await);
-        let mut trace = Trace::default();
-        world.database.delete_by_partition_key(&mut trace, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
+        let mut receipt = Receipt::default();
+        world.database.delete_by_partition_key(&mut receipt, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
         world.database.maintain().await.unwrap();
         assert_eq!(world.usage().await, (0, 0));
         assert_eq!(raw::count(&world, ITEM).await, 0);
@@ -231,12 +231,12 @@ async fn what_was_purged_is_never_seen_again() {
             for n in 0..40 {
                 world.create(&format!(r#"{{"id":"{n}","pk":"a","round":{round}}}"#)).await;
             }
-            let mut trace = Trace::default();
-            world.database.delete_by_partition_key(&mut trace, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
+            let mut receipt = Receipt::default();
+            world.database.delete_by_partition_key(&mut receipt, PLACE, &with_key(r#"["a"]"#)).await.unwrap();
             for _ in 0..20 {
                 assert_eq!(world.feed(&everything(), 100).await.unwrap(), []);
                 let place = (DATABASE, CONTAINER, "39");
-                let read = world.database.read_item(&mut trace, place, &with_key(r#"["a"]"#)).await;
+                let read = world.database.read_item(&mut receipt, place, &with_key(r#"["a"]"#)).await;
                 assert_eq!(read.unwrap_err().kind, ErrorKind::NotFound);
             }
         }

@@ -2,7 +2,7 @@
 //! which items are found. What the language means is tested where it is implemented.
 
 use bytes::Bytes;
-use orrery_db::{FeedScope, PageRequest, QueryOptions, QueryPage, QueryRequest, Trace};
+use orrery_db::{FeedScope, PageRequest, QueryOptions, QueryPage, QueryRequest, Receipt};
 use orrery_model::{ErrorKind, Result, Value};
 
 use crate::common::{
@@ -21,7 +21,7 @@ fn rows(page: &QueryPage) -> Vec<Value> {
 }
 
 async fn page(world: &World, options: &QueryOptions, request: &QueryRequest) -> Result<QueryPage> {
-    world.database.query_items(&mut Trace::default(), PLACE, options, request).await
+    world.database.query_items(&mut Receipt::default(), PLACE, options, request).await
 }
 
 /// All rows, in pages of this size.
@@ -366,10 +366,10 @@ async fn rows_are_neither_lost_nor_repeated_when_items_change_between_pages() {
             let mut found = rows(&first);
             let id = |row: &Value| row.get("id").and_then(Value::as_str).unwrap().to_owned();
             let last = id(found.last().unwrap());
-            let mut trace = Trace::default();
+            let mut receipt = Receipt::default();
             for pk in 0..5 {
                 let options = with_key(&format!(r#"["{pk}"]"#));
-                drop(world.database.delete_item(&mut trace, (DATABASE, CONTAINER, &last), &options).await);
+                drop(world.database.delete_item(&mut receipt, (DATABASE, CONTAINER, &last), &options).await);
             }
             options.page.continuation = first.continuation;
             while options.page.continuation.is_some() {
@@ -597,7 +597,7 @@ async fn items_with_very_many_terms_can_be_written_and_indexed_anew() {
     let text = "SELECT VALUE c.n FROM c WHERE ARRAY_CONTAINS(c.list, 20001)";
     assert_eq!(all(&world, &everywhere(), &request(text), 10).await, [Value::from(4)]);
     let body = Bytes::from(format!(r#"{{"id":"{}","pk":"a","list":[{}]}}"#, id(4), list(90_000)));
-    world.database.upsert_item(&mut Trace::default(), PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+    world.database.upsert_item(&mut Receipt::default(), PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
     assert_eq!(all(&world, &everywhere(), &request(text), 10).await, Vec::<Value>::new());
     crate::common::raw::check_consistency(&world).await.unwrap();
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orrery_db::{
-    Database, ItemOptions, Options, QueryOptions, QueryRequest, RepartitionRequest, RepartitionStatus, Trace,
+    Database, ItemOptions, Options, QueryOptions, QueryRequest, Receipt, RepartitionRequest,
+    RepartitionStatus,
 };
 use orrery_model::{ErrorKind, Result, Value};
 
@@ -42,13 +43,13 @@ fn header(id: u64) -> ItemOptions {
 
 async fn upsert(database: &Database, id: u64, version: u64) -> Result<()> {
     let body = Bytes::from(body(id, version));
-    database.upsert_item(&mut Trace::default(), PLACE, &header(id), &body).await.map(drop)
+    database.upsert_item(&mut Receipt::default(), PLACE, &header(id), &body).await.map(drop)
 }
 
 async fn delete(database: &Database, id: u64) -> Result<()> {
     let place = (DATABASE, CONTAINER, id.to_string());
     let place = (place.0, place.1, place.2.as_str());
-    database.delete_item(&mut Trace::default(), place, &header(id)).await.map(drop)
+    database.delete_item(&mut Receipt::default(), place, &header(id)).await.map(drop)
 }
 
 async fn ended(database: &Database) -> RepartitionStatus {
@@ -135,7 +136,7 @@ async fn a_container_gets_another_key_while_it_is_written_to() {
         let request = QueryRequest::parse(text.as_bytes()).unwrap();
         let page = world
             .database
-            .query_items(&mut Trace::default(), (DATABASE, "before"), &options, &request)
+            .query_items(&mut Receipt::default(), (DATABASE, "before"), &options, &request)
             .await
             .unwrap();
         assert_eq!(page.rows, model.len().to_string().as_bytes());
@@ -232,7 +233,7 @@ async fn what_cannot_be_copied_fails_and_can_be_given_up() {
     for date in ["2018-08-01", "2018-08-02"] {
         let item = Bytes::from(format!(r#"{{"id":"same","date":"{date}","day":"d","VIN":"V"}}"#));
         let options = with_key(&format!(r#"["{date}"]"#));
-        world.database.create_item(&mut Trace::default(), PLACE, &options, &item).await.unwrap();
+        world.database.create_item(&mut Receipt::default(), PLACE, &options, &item).await.unwrap();
     }
     // Both would have the key "V" and the same id.
     let policy = r#"{"format":1,"kind":"concatenate","parts":["/VIN"]}"#;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use orrery_db::{ChangeMode, ChangeRequest, ChangeStart, Container, Database, FeedScope, PageRequest, Trace};
+use orrery_db::{
+    ChangeMode, ChangeRequest, ChangeStart, Container, Database, FeedScope, PageRequest, Receipt,
+};
 use orrery_model::partition_key::EpkRange;
 use orrery_model::{ErrorKind, Value};
 use orrery_storage::{Memory, PartitionStore};
@@ -28,7 +30,7 @@ fn container(database: &Database) -> Arc<Container> {
 async fn write(database: &Database, contents: &mut Contents, key: u64, id: u64, version: u64) {
     let body = format!(r#"{{"id":"{id}","pk":"k{key}","version":{version},"tag":"t{}"}}"#, id % 5);
     let options = with_key(&format!(r#"["k{key}"]"#));
-    database.upsert_item(&mut Trace::default(), PLACE, &options, &Bytes::from(body)).await.unwrap();
+    database.upsert_item(&mut Receipt::default(), PLACE, &options, &Bytes::from(body)).await.unwrap();
     contents.insert((key, id), version);
 }
 
@@ -86,7 +88,7 @@ async fn changes_in(
     };
     let mut found = Vec::new();
     loop {
-        let page = world.database.read_changes(&mut Trace::default(), PLACE, None, &request).await.unwrap();
+        let page = world.database.read_changes(&mut Receipt::default(), PLACE, None, &request).await.unwrap();
         let position: u64 = page.etag.trim_matches('"').parse().unwrap();
         request.start = ChangeStart::After(position);
         if page.count == 0 {
@@ -230,8 +232,8 @@ async fn splits_and_merges_meet_other_changes() {
                         let (key, id) = (writer * 100 + version % 13, writer * 1000 + version % 59);
                         if version % 40 == 0 {
                             let options = with_key(&format!(r#"["k{key}"]"#));
-                            let trace = &mut Trace::default();
-                            database.delete_by_partition_key(trace, PLACE, &options).await.unwrap();
+                            let receipt = &mut Receipt::default();
+                            database.delete_by_partition_key(receipt, PLACE, &options).await.unwrap();
                             contents.retain(|(other, _), _| *other != key);
                         } else {
                             write(&database, &mut contents, key, id, version).await;
@@ -289,7 +291,7 @@ async fn a_deleted_container_leaves_no_children() {
         let database = Arc::clone(&world.database);
         let split = tokio::spawn(async move { change(&database, What::Split).await });
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        world.database.delete_container(&mut Trace::default(), PLACE, None).await.unwrap();
+        world.database.delete_container(&mut Receipt::default(), PLACE, None).await.unwrap();
         // It may have been too late to find the container at all.
         drop(split.await);
         let mut present = 0;
@@ -316,9 +318,9 @@ async fn merged_partitions_keep_order_sessions_and_positions() {
         let (_, position) = changes_in(&world, partition.range.clone(), ChangeStart::Beginning, 9).await;
         readers.push((partition.range.clone(), position));
     }
-    let mut trace = Trace::default();
-    world.database.read_item(&mut trace, (PLACE.0, PLACE.1, "3"), &with_key(r#"["k3"]"#)).await.unwrap();
-    let session = trace.session_token().unwrap();
+    let mut receipt = Receipt::default();
+    world.database.read_item(&mut receipt, (PLACE.0, PLACE.1, "3"), &with_key(r#"["k3"]"#)).await.unwrap();
+    let session = receipt.session_token().unwrap();
 
     let not_neighbours = [before.partitions[0].range_id, before.partitions[2].range_id];
     let refused = world.database.merge_partitions(before.rid, not_neighbours).await.unwrap_err();
@@ -358,5 +360,5 @@ async fn merged_partitions_keep_order_sessions_and_positions() {
         .collect();
     assert_eq!(seen, expected);
     let options = orrery_db::ItemOptions { session: Some(session), ..with_key(r#"["k3"]"#) };
-    world.database.read_item(&mut Trace::default(), (PLACE.0, PLACE.1, "3"), &options).await.unwrap();
+    world.database.read_item(&mut Receipt::default(), (PLACE.0, PLACE.1, "3"), &options).await.unwrap();
 }

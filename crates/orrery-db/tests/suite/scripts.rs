@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use orrery_db::{Effect, ItemOptions, Options, ProcedureCall, ScriptKind, Trace, Triggers};
+use orrery_db::{Effect, ItemOptions, Options, ProcedureCall, Receipt, ScriptKind, Triggers};
 use orrery_model::{Charge, Error, ErrorKind, Result, Value};
 
 use crate::all_versions;
@@ -16,8 +16,8 @@ use crate::common::{
 
 async fn define(world: &World, kind: ScriptKind, id: &str, body: &str, terms: &str) {
     let text = format!(r#"{{"id":"{id}","body":{}{terms}}}"#, Value::from(body).to_json());
-    let mut trace = Trace::default();
-    world.database.create_script(&mut trace, PLACE, kind, text.as_bytes(), true).await.unwrap();
+    let mut receipt = Receipt::default();
+    world.database.create_script(&mut receipt, PLACE, kind, text.as_bytes(), true).await.unwrap();
 }
 
 async fn procedure(world: &World, id: &str, body: &str) {
@@ -25,13 +25,13 @@ async fn procedure(world: &World, id: &str, body: &str) {
 }
 
 async fn execute(world: &World, id: &str, key: &str, arguments: &str) -> Result<Value> {
-    let mut trace = Trace::default();
-    execute_traced(world, &mut trace, id, key, arguments).await
+    let mut receipt = Receipt::default();
+    execute_with_receipt(world, &mut receipt, id, key, arguments).await
 }
 
-async fn execute_traced(
+async fn execute_with_receipt(
     world: &World,
-    trace: &mut Trace,
+    receipt: &mut Receipt,
     id: &str,
     key: &str,
     arguments: &str,
@@ -39,14 +39,14 @@ async fn execute_traced(
     let call =
         ProcedureCall { arguments: Bytes::copy_from_slice(arguments.as_bytes()), ..Default::default() };
     let place = (DATABASE, CONTAINER, id);
-    let body = world.database.execute_procedure(trace, place, &with_key(key), &call).await?;
+    let body = world.database.execute_procedure(receipt, place, &with_key(key), &call).await?;
     Ok(parse(body.unwrap_or_else(|| "null".to_owned()).as_bytes()))
 }
 
 async fn read(world: &World, id: &str, key: &str) -> Result<Value> {
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let place = (DATABASE, CONTAINER, id);
-    let item = world.database.read_item(&mut trace, place, &with_key(key)).await?;
+    let item = world.database.read_item(&mut receipt, place, &with_key(key)).await?;
     Ok(parse(&item.document()))
 }
 
@@ -95,8 +95,8 @@ async fn hostile(world: &World, name: &str, limit: &str, body: &str) -> Result<(
         "function () {{ __.createDocument(__.getSelfLink(), {{ id: 'left', pk: '{name}' }}, function (e) {{ if (e) throw e; {body}\n }}); }}"
     );
     procedure(world, name, &source).await;
-    let mut trace = Trace::default();
-    let ended = execute_traced(world, &mut trace, name, &key, "[]").await;
+    let mut receipt = Receipt::default();
+    let ended = execute_with_receipt(world, &mut receipt, name, &key, "[]").await;
     let kind = ended.as_ref().map_err(|error: &Error| error.kind).err();
     let fits = match limit {
         "time" => kind == Some(ErrorKind::Timeout),
@@ -104,7 +104,7 @@ async fn hostile(world: &World, name: &str, limit: &str, body: &str) -> Result<(
         "none" => kind.is_none(),
         other => panic!("{name}: there is no limit {other}"),
     };
-    if !fits || trace.charge == Charge::ZERO {
+    if !fits || receipt.charge == Charge::ZERO {
         return Err(format!("{name} should hit {limit}: {ended:?}"));
     }
     let left = read(world, "left", &key).await;
@@ -114,12 +114,12 @@ async fn hostile(world: &World, name: &str, limit: &str, body: &str) -> Result<(
     // The next requests are served as if nothing had been.
     assert_eq!(execute(world, "well", &key, "[]").await.unwrap(), Value::from("well"), "{name}");
     let item = Bytes::from(format!(r#"{{"id":"after","pk":"{name}"}}"#));
-    let mut trace = Trace::default();
-    world.database.create_item(&mut trace, PLACE, &ItemOptions::default(), &item).await.unwrap();
+    let mut receipt = Receipt::default();
+    world.database.create_item(&mut receipt, PLACE, &ItemOptions::default(), &item).await.unwrap();
     // A container has a hundred procedures at most.
     let place = (DATABASE, CONTAINER, name);
     let kind = ScriptKind::StoredProcedure;
-    world.database.delete_script(&mut trace, place, kind, None).await.unwrap();
+    world.database.delete_script(&mut receipt, place, kind, None).await.unwrap();
     Ok(())
 }
 
@@ -149,10 +149,10 @@ async fn concurrent_procedures_and_writes_lose_no_update() {
                     let patch =
                         Bytes::from_static(br#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#);
                     let place = (DATABASE, CONTAINER, "sum");
-                    let mut trace = Trace::default();
+                    let mut receipt = Receipt::default();
                     world
                         .database
-                        .patch_item(&mut trace, place, &with_key(r#"["a"]"#), &patch)
+                        .patch_item(&mut receipt, place, &with_key(r#"["a"]"#), &patch)
                         .await
                         .unwrap();
                 }
@@ -182,9 +182,9 @@ async fn a_slow_procedure_comes_through_against_endless_writers() {
         tokio::spawn(async move {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 let item = Bytes::from_static(br#"{"id":"busy","pk":"a"}"#);
-                let mut trace = Trace::default();
+                let mut receipt = Receipt::default();
                 let options = ItemOptions::default();
-                world.database.upsert_item(&mut trace, PLACE, &options, &item).await.unwrap();
+                world.database.upsert_item(&mut receipt, PLACE, &options, &item).await.unwrap();
                 tokio::task::yield_now().await;
             }
         })
@@ -254,9 +254,9 @@ async fn scripts_and_what_they_wrote_survive_a_restart() {
             triggers: Some(Triggers { pre: Some("stamp".to_owned()), ..Triggers::default() }),
             ..ItemOptions::default()
         };
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let body = Bytes::from_static(br#"{"id":"t","pk":"a"}"#);
-        let made = world.database.create_item(&mut trace, PLACE, &options, &body).await.unwrap();
+        let made = world.database.create_item(&mut receipt, PLACE, &options, &body).await.unwrap();
         assert_eq!(made.effect, Effect::Created);
         assert_eq!(read(&world, "t", r#"["a"]"#).await.unwrap().get("stamped"), Some(&Value::from(true)));
     }
@@ -305,8 +305,8 @@ async fn functions_of_a_query_are_limited() {
 async fn query(world: &World, text: &str) -> Result<Vec<u8>> {
     let request = orrery_db::QueryRequest::from_text(text.as_bytes()).unwrap();
     let options = orrery_db::QueryOptions { cross_partition: true, ..Default::default() };
-    let mut trace = Trace::default();
-    Ok(world.database.query_items(&mut trace, PLACE, &options, &request).await?.rows)
+    let mut receipt = Receipt::default();
+    Ok(world.database.query_items(&mut receipt, PLACE, &options, &request).await?.rows)
 }
 
 /// Every write of a procedure and of triggers is a version of its own, in order; what was rolled back is none.
@@ -340,7 +340,7 @@ async fn each_write_of_a_script_is_in_the_feed_of_all_versions_once() {
             Triggers { pre: Some("pre".to_owned()), post: Some("post".to_owned()), ..Default::default() };
         let options = ItemOptions { triggers: Some(triggers), ..with_key(r#"["a"]"#) };
         let item = Bytes::from_static(br#"{"id":"3","pk":"a","version":1}"#);
-        world.database.create_item(&mut Trace::default(), PLACE, &options, &item).await.unwrap();
+        world.database.create_item(&mut Receipt::default(), PLACE, &options, &item).await.unwrap();
         let page = all_versions::read(&world, &all_versions::request(start)).await.unwrap();
         let expected = ["create 1@1", "replace 1@2", "create 2@1", "delete 2", "create 3@7", "create log@1"];
         assert_eq!(all_versions::story(&page), expected);
@@ -363,11 +363,11 @@ async fn a_throttled_procedure_waits_and_leaves_nothing() {
     procedure(&world, "fill", fill).await;
     for attempt in 0..200 {
         let key = format!(r#"["{attempt}"]"#);
-        let mut trace = Trace::default();
-        let ended = execute_traced(&world, &mut trace, "fill", &key, &key).await;
-        world.database.settle(&trace);
+        let mut receipt = Receipt::default();
+        let ended = execute_with_receipt(&world, &mut receipt, "fill", &key, &key).await;
+        world.database.settle(&receipt);
         match ended {
-            Ok(_) => assert!(trace.charge.as_f64() > 50.0, "{:?}", trace.charge),
+            Ok(_) => assert!(receipt.charge.as_f64() > 50.0, "{:?}", receipt.charge),
             Err(error) => {
                 let ErrorKind::TooManyRequests { retry_after_ms } = error.kind else { panic!("{error}") };
                 assert!(retry_after_ms > 0);

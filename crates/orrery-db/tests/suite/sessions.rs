@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orrery_db::{FeedScope, ItemOptions, PageRequest, QueryOptions, QueryRequest, Trace};
+use orrery_db::{FeedScope, ItemOptions, PageRequest, QueryOptions, QueryRequest, Receipt};
 use orrery_model::session::{SessionEntry, SessionToken};
 use orrery_model::{ErrorKind, Result};
 
@@ -16,16 +16,17 @@ fn token(entries: &[SessionEntry]) -> SessionToken {
 
 /// The three ways of reading, all of which look at the session.
 async fn read_all(world: &World, session: &SessionToken) -> [Result<()>; 3] {
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let options = ItemOptions { session: Some(session.clone()), ..with_key(r#"["a"]"#) };
-    let read = world.database.read_item(&mut trace, (DATABASE, CONTAINER, "1"), &options).await.map(|_| ());
+    let read = world.database.read_item(&mut receipt, (DATABASE, CONTAINER, "1"), &options).await.map(|_| ());
     let page = PageRequest::default();
-    let feed = world.database.read_items(&mut trace, PLACE, None, &everything(), Some(session), &page).await;
+    let feed =
+        world.database.read_items(&mut receipt, PLACE, None, &everything(), Some(session), &page).await;
     let scope = FeedScope { partition_key: options.partition_key, ..FeedScope::default() };
     let options = QueryOptions { session: Some(session.clone()), scope, ..QueryOptions::default() };
     let request =
         QueryRequest { text: "SELECT * FROM c".to_owned(), parameters: Vec::new(), resume_filter: None };
-    let query = world.database.query_items(&mut trace, PLACE, &options, &request).await;
+    let query = world.database.query_items(&mut receipt, PLACE, &options, &request).await;
     [read, feed.map(|_| ()), query.map(|_| ())]
 }
 
@@ -48,10 +49,10 @@ async fn a_token_from_the_future_is_not_served() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 1).await;
         world.create_container(BY_PK).await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let body = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
-        world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
-        let seen = trace.session_token().unwrap().entries[0];
+        world.database.create_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+        let seen = receipt.session_token().unwrap().entries[0];
         // A new partition is at 1.
         assert_eq!((seen.range_id, seen.lsn), (0, 2));
         let version = seen.version.unwrap();
@@ -71,10 +72,10 @@ async fn a_token_from_the_future_is_not_served() {
         let world = world.restart().await;
         assert_served(&world, &token(&[seen])).await;
         assert_refused(&world, &token(&[SessionEntry::new(0, version, 3)])).await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let body = Bytes::from_static(br#"{"id":"2","pk":"a"}"#);
-        world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
-        assert_eq!(trace.session_token().unwrap().entries, [SessionEntry::new(0, version, 3)]);
+        world.database.create_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+        assert_eq!(receipt.session_token().unwrap().entries, [SessionEntry::new(0, version, 3)]);
     }
 }
 
@@ -82,14 +83,14 @@ async fn a_token_from_the_future_is_not_served() {
 async fn a_container_made_again_is_never_behind() {
     let world = World::memory().await;
     world.create_container(BY_PK).await;
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     for n in 0..5 {
         let body = Bytes::from(format!(r#"{{"id":"{n}","pk":"a"}}"#));
-        world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+        world.database.create_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
     }
-    let old = trace.session_token().unwrap();
+    let old = receipt.session_token().unwrap();
     assert_eq!(old.entries[0].lsn, 6);
-    world.database.delete_container(&mut trace, PLACE, None).await.unwrap();
+    world.database.delete_container(&mut receipt, PLACE, None).await.unwrap();
     world.create_container(BY_PK).await;
     world.create(r#"{"id":"1","pk":"a"}"#).await;
     assert_served(&world, &old).await;
@@ -99,38 +100,38 @@ async fn a_container_made_again_is_never_behind() {
 async fn every_answer_tells_the_position() {
     let world = World::with_partitions(Engine::Memory, 3).await;
     world.create_container(BY_PK).await;
-    let lsn = |trace: &Trace| {
-        assert_eq!(trace.served.len(), 1);
-        trace.served[0].lsn
+    let lsn = |receipt: &Receipt| {
+        assert_eq!(receipt.served.len(), 1);
+        receipt.served[0].lsn
     };
     let options = with_key(r#"["a"]"#);
     let body = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
     let place = (DATABASE, CONTAINER, "1");
     // Writes move it; reads, refusals and missing items tell it as it is.
-    let mut trace = Trace::default();
-    world.database.create_item(&mut trace, PLACE, &options, &body).await.unwrap();
-    assert_eq!(lsn(&trace), 2);
-    let mut trace = Trace::default();
-    world.database.create_item(&mut trace, PLACE, &options, &body).await.unwrap_err();
-    assert_eq!(lsn(&trace), 2);
-    let mut trace = Trace::default();
-    world.database.read_item(&mut trace, (DATABASE, CONTAINER, "x"), &options).await.unwrap_err();
-    assert_eq!(lsn(&trace), 2);
-    let mut trace = Trace::default();
-    world.database.upsert_item(&mut trace, PLACE, &options, &body).await.unwrap();
-    assert_eq!(lsn(&trace), 3);
-    let mut trace = Trace::default();
-    world.database.delete_item(&mut trace, place, &options).await.unwrap();
-    assert_eq!(lsn(&trace), 4);
+    let mut receipt = Receipt::default();
+    world.database.create_item(&mut receipt, PLACE, &options, &body).await.unwrap();
+    assert_eq!(lsn(&receipt), 2);
+    let mut receipt = Receipt::default();
+    world.database.create_item(&mut receipt, PLACE, &options, &body).await.unwrap_err();
+    assert_eq!(lsn(&receipt), 2);
+    let mut receipt = Receipt::default();
+    world.database.read_item(&mut receipt, (DATABASE, CONTAINER, "x"), &options).await.unwrap_err();
+    assert_eq!(lsn(&receipt), 2);
+    let mut receipt = Receipt::default();
+    world.database.upsert_item(&mut receipt, PLACE, &options, &body).await.unwrap();
+    assert_eq!(lsn(&receipt), 3);
+    let mut receipt = Receipt::default();
+    world.database.delete_item(&mut receipt, place, &options).await.unwrap();
+    assert_eq!(lsn(&receipt), 4);
     // A feed of everything tells all of them.
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     world
         .database
-        .read_items(&mut trace, PLACE, None, &everything(), None, &PageRequest::default())
+        .read_items(&mut receipt, PLACE, None, &everything(), None, &PageRequest::default())
         .await
         .unwrap();
-    assert_eq!(trace.served.len(), 3);
-    assert_eq!(trace.session_token().unwrap().to_string().split(',').count(), 3);
+    assert_eq!(receipt.served.len(), 3);
+    assert_eq!(receipt.session_token().unwrap().to_string().split(',').count(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,22 +139,23 @@ async fn a_read_waits_a_moment_for_the_write_it_knows_of() {
     for engine in ENGINES {
         let world = World::open(engine, crate::common::quiet_options()).await;
         world.create_container(BY_PK).await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let body = Bytes::from_static(br#"{"id":"1","pk":"a"}"#);
-        world.database.create_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
-        let mut ahead = trace.session_token().unwrap();
+        world.database.create_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+        let mut ahead = receipt.session_token().unwrap();
         ahead.entries[0].lsn += 1;
         let writer = {
             let database = Arc::clone(&world.database);
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(30)).await;
-                let mut trace = Trace::default();
+                let mut receipt = Receipt::default();
                 let body = Bytes::from_static(br#"{"id":"1","pk":"a","new":true}"#);
-                database.upsert_item(&mut trace, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
+                database.upsert_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
             })
         };
         let options = ItemOptions { session: Some(ahead), ..with_key(r#"["a"]"#) };
-        let read = world.database.read_item(&mut trace, (DATABASE, CONTAINER, "1"), &options).await.unwrap();
+        let read =
+            world.database.read_item(&mut receipt, (DATABASE, CONTAINER, "1"), &options).await.unwrap();
         assert!(String::from_utf8(read.document().to_vec()).unwrap().contains(r#""new":true"#));
         writer.await.unwrap();
     }

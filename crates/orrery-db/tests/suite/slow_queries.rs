@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use orrery_db::{Cancellation, ItemOptions, QueryOptions, QueryRequest, Trace};
+use orrery_db::{Cancellation, ItemOptions, QueryOptions, QueryRequest, Receipt};
 use orrery_model::{Charge, ErrorKind, Result};
 
 use crate::common::{BY_PK, CONTAINER, DATABASE, World};
@@ -21,8 +21,8 @@ async fn put(world: &World, container: &str, id: &str, numbers: usize) {
     let numbers: Vec<String> = (0..numbers).map(|number| number.to_string()).collect();
     let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"a","n":[{}]}}"#, numbers.join(",")));
     let at = (DATABASE, container);
-    let mut trace = Trace::default();
-    world.database.create_item(&mut trace, at, &ItemOptions::default(), &body).await.unwrap();
+    let mut receipt = Receipt::default();
+    world.database.create_item(&mut receipt, at, &ItemOptions::default(), &body).await.unwrap();
 }
 
 async fn world() -> World {
@@ -41,10 +41,10 @@ async fn page(
 ) -> (Result<(String, Option<String>)>, Charge) {
     let request = QueryRequest { text: text.to_owned(), parameters: Vec::new(), resume_filter: None };
     let options = QueryOptions { cross_partition: true, ..options.clone() };
-    let mut trace = Trace::default();
-    let page = world.database.query_items(&mut trace, (DATABASE, container), &options, &request).await;
+    let mut receipt = Receipt::default();
+    let page = world.database.query_items(&mut receipt, (DATABASE, container), &options, &request).await;
     let page = page.map(|page| (String::from_utf8(page.rows).unwrap(), page.continuation));
-    (page, trace.charge)
+    (page, receipt.charge)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,7 +84,8 @@ async fn a_query_ends_when_its_client_leaves() {
     let text = "a".repeat(1_500_000);
     let body = Bytes::from(format!(r#"{{"id":"2","pk":"a","s":"{text}","n":[]}}"#));
     let at = (DATABASE, CONTAINER);
-    let created = world.database.create_item(&mut Trace::default(), at, &ItemOptions::default(), &body).await;
+    let created =
+        world.database.create_item(&mut Receipt::default(), at, &ItemOptions::default(), &body).await;
     created.unwrap();
     for text in [COUNTED, "SELECT VALUE COUNT(1) FROM c WHERE RegexMatch(c.s, '(?=a*b)x')"] {
         let cancellation = Cancellation::default();

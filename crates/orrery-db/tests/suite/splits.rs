@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use orrery_db::{Database, ItemOptions, PageRequest, QueryOptions, QueryRequest, RangesPage, Trace};
+use orrery_db::{Database, ItemOptions, PageRequest, QueryOptions, QueryRequest, RangesPage, Receipt};
 use orrery_model::{ErrorKind, Value};
 
 use crate::common::{BY_PK, DATABASE, ENGINES, Engine, PLACE, World, everything, parse, raw, with_key};
@@ -17,7 +17,7 @@ fn container(world: &World) -> Arc<orrery_db::Container> {
 async fn write(database: &Database, key: u64, id: u64, version: u64) {
     let body = format!(r#"{{"id":"{id}","pk":"k{key}","version":{version},"tag":"t{}"}}"#, id % 5);
     let options = with_key(&format!(r#"["k{key}"]"#));
-    database.upsert_item(&mut Trace::default(), PLACE, &options, &Bytes::from(body)).await.unwrap();
+    database.upsert_item(&mut Receipt::default(), PLACE, &options, &Bytes::from(body)).await.unwrap();
 }
 
 async fn query(world: &World, text: &str, page_size: i64) -> Vec<Value> {
@@ -27,7 +27,7 @@ async fn query(world: &World, text: &str, page_size: i64) -> Vec<Value> {
     loop {
         options.page = PageRequest { items_max: Some(page_size), ..options.page };
         let page =
-            world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
+            world.database.query_items(&mut Receipt::default(), PLACE, &options, &request).await.unwrap();
         let text = [b"[".as_slice(), &page.rows, b"]"].concat();
         rows.extend(parse(&text).as_array().unwrap().to_vec());
         match page.continuation {
@@ -67,7 +67,7 @@ async fn nothing_is_lost_while_partitions_split_under_load() {
                             let options = with_key(&format!(r#"["k{key}"]"#));
                             let id_text = id.to_string();
                             let place = (PLACE.0, PLACE.1, id_text.as_str());
-                            database.delete_item(&mut Trace::default(), place, &options).await.unwrap();
+                            database.delete_item(&mut Receipt::default(), place, &options).await.unwrap();
                             last.remove(&(key, id));
                         }
                     }
@@ -130,7 +130,7 @@ async fn a_query_goes_on_through_splits() {
         for round in 0.. {
             options.page.items_max = Some(7);
             let page =
-                world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap();
+                world.database.query_items(&mut Receipt::default(), PLACE, &options, &request).await.unwrap();
             let rows = parse(&[b"[".as_slice(), &page.rows, b"]"].concat());
             seen.extend(rows.as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()));
             if round < 2 {
@@ -153,14 +153,14 @@ async fn ranges_sessions_and_ids_follow_their_parents() {
     for id in 0..20 {
         write(&world.database, id, id, 1).await;
     }
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let options = with_key(r#"["k3"]"#);
-    world.database.read_item(&mut trace, (PLACE.0, PLACE.1, "3"), &options).await.unwrap();
-    let session = trace.session_token().unwrap();
+    world.database.read_item(&mut receipt, (PLACE.0, PLACE.1, "3"), &options).await.unwrap();
+    let session = receipt.session_token().unwrap();
     split_all(&world).await;
 
     let RangesPage::Changed { etag, ranges, .. } =
-        world.database.list_ranges(&mut Trace::default(), PLACE, Some("\"1\"")).unwrap()
+        world.database.list_ranges(&mut Receipt::default(), PLACE, Some("\"1\"")).unwrap()
     else {
         panic!("the split is news");
     };
@@ -169,9 +169,9 @@ async fn ranges_sessions_and_ids_follow_their_parents() {
     assert_eq!(ranges.iter().map(parents).collect::<Vec<_>>(), [r#"["0"]"#, r#"["0"]"#]);
 
     let options = ItemOptions { session: Some(session), ..options };
-    let mut trace = Trace::default();
-    world.database.read_item(&mut trace, (PLACE.0, PLACE.1, "3"), &options).await.unwrap();
-    assert!(trace.served[0].range_id > 0 && trace.served[0].lsn >= 20, "{trace:?}");
+    let mut receipt = Receipt::default();
+    world.database.read_item(&mut receipt, (PLACE.0, PLACE.1, "3"), &options).await.unwrap();
+    assert!(receipt.served[0].range_id > 0 && receipt.served[0].lsn >= 20, "{receipt:?}");
     let gone = container(&world).partition(0).unwrap_err();
     assert_eq!(gone.kind, ErrorKind::PartitionGone);
 }
@@ -223,7 +223,7 @@ async fn stored_bytes_spread_evenly() {
         for n in (from..keys).step_by(8) {
             let body = Bytes::from(format!(r#"{{"id":"{n}","pk":"customer-{n}","n":{n}}}"#));
             let options = with_key(&format!(r#"["customer-{n}"]"#));
-            world.database.create_item(&mut Trace::default(), PLACE, &options, &body).await.unwrap();
+            world.database.create_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
         }
     };
     tokio::join!(create(0), create(1), create(2), create(3), create(4), create(5), create(6), create(7));

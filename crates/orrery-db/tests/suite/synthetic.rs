@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use orrery_db::{
-    BatchKind, BatchOperation, BatchOutcome, Options, QueryOptions, QueryPage, QueryRequest, Routing, Trace,
+    BatchKind, BatchOperation, BatchOutcome, Options, QueryOptions, QueryPage, QueryRequest, Receipt, Routing,
 };
 use orrery_model::offer::Throughput;
 use orrery_model::{ErrorKind, Result, Value};
@@ -37,7 +37,7 @@ const PLAIN: &str = r#""partitionKey":{"paths":["/partitionKey"],"kind":"Hash","
 async fn write(world: &World, header: Option<&str>, body: &str) -> Result<Value> {
     let options = header.map(with_key).unwrap_or_default();
     let body = Bytes::copy_from_slice(body.as_bytes());
-    let reply = world.database.create_item(&mut Trace::default(), PLACE, &options, &body).await?;
+    let reply = world.database.create_item(&mut Receipt::default(), PLACE, &options, &body).await?;
     Ok(user_part(&parse(&reply.document())))
 }
 
@@ -45,16 +45,16 @@ async fn replace(world: &World, header: Option<&str>, id: &str, body: &str) -> R
     let options = header.map(with_key).unwrap_or_default();
     let body = Bytes::copy_from_slice(body.as_bytes());
     let place = (DATABASE, CONTAINER, id);
-    let reply = world.database.replace_item(&mut Trace::default(), place, &options, &body).await?;
+    let reply = world.database.replace_item(&mut Receipt::default(), place, &options, &body).await?;
     Ok(user_part(&parse(&reply.document())))
 }
 
-async fn query(world: &World, text: &str, options: &QueryOptions) -> (QueryPage, Trace) {
+async fn query(world: &World, text: &str, options: &QueryOptions) -> (QueryPage, Receipt) {
     let request =
         QueryRequest::parse(format!(r#"{{"query":{}}}"#, Value::from(text).to_json()).as_bytes()).unwrap();
-    let mut trace = Trace::default();
-    let page = world.database.query_items(&mut trace, PLACE, options, &request).await.unwrap();
-    (page, trace)
+    let mut receipt = Receipt::default();
+    let page = world.database.query_items(&mut receipt, PLACE, options, &request).await.unwrap();
+    (page, receipt)
 }
 
 fn crossing() -> QueryOptions {
@@ -81,15 +81,16 @@ async fn an_item_without_its_key_gets_it_and_is_found_by_one_point_read() {
             assert_eq!(created.get("partitionKey").and_then(Value::as_str), Some(VIN_KEY));
         }
         let world = world.restart().await;
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let options = with_key(&format!(r#"["{VIN_KEY}"]"#));
-        let read = world.database.read_item(&mut trace, (DATABASE, CONTAINER, "1"), &options).await.unwrap();
+        let read =
+            world.database.read_item(&mut receipt, (DATABASE, CONTAINER, "1"), &options).await.unwrap();
         // The client's own text is kept, and the key follows it.
         let text = String::from_utf8(read.document().to_vec()).unwrap();
         let expected =
             format!(r#"{{"id":"1", "date":"2018-08-09","VIN":"{VIN}", "n":1.50,"partitionKey":"{VIN_KEY}","#);
         assert!(text.starts_with(&expected), "{text}");
-        assert_eq!(trace.served.len(), 1);
+        assert_eq!(receipt.served.len(), 1);
     }
 }
 
@@ -119,9 +120,9 @@ async fn what_contradicts_is_refused_whatever_writes_it() {
     let options = with_key(&format!(r#"["{VIN_KEY}"]"#));
     let place = (DATABASE, CONTAINER, "1");
     let patch = |path: &str| Bytes::from(format!(r#"[{{"op":"set","path":"{path}","value":"2018-08-10"}}]"#));
-    let patched = world.database.patch_item(&mut Trace::default(), place, &options, &patch("/date")).await;
+    let patched = world.database.patch_item(&mut Receipt::default(), place, &options, &patch("/date")).await;
     assert_eq!(patched.unwrap_err().kind, ErrorKind::BadRequest);
-    world.database.patch_item(&mut Trace::default(), place, &options, &patch("/other")).await.unwrap();
+    world.database.patch_item(&mut Receipt::default(), place, &options, &patch("/other")).await.unwrap();
     assert_eq!(ids(&world.feed(&everything(), 10).await.unwrap()), ["1"]);
 }
 
@@ -147,12 +148,12 @@ async fn replacing_and_batches_find_the_key_that_the_item_gives() {
     let batch =
         [operation(BatchKind::Create, "2", &body("2"), None), operation(BatchKind::Read, "1", "", None)];
     let results =
-        world.database.execute_batch(&mut Trace::default(), PLACE, &with_key(&header), &batch).await;
+        world.database.execute_batch(&mut Receipt::default(), PLACE, &with_key(&header), &batch).await;
     assert!(results.unwrap().iter().all(|result| matches!(result.outcome, BatchOutcome::Done(_))));
     // An item of another key does not join.
     let batch = [operation(BatchKind::Create, "3", &body("3").replace("08-09", "08-10"), None)];
     let results =
-        world.database.execute_batch(&mut Trace::default(), PLACE, &with_key(&header), &batch).await;
+        world.database.execute_batch(&mut Receipt::default(), PLACE, &with_key(&header), &batch).await;
     assert!(
         matches!(&results.unwrap()[0].outcome, BatchOutcome::Failed(error) if error.kind == ErrorKind::BadRequest)
     );
@@ -163,7 +164,7 @@ async fn replacing_and_batches_find_the_key_that_the_item_gives() {
     ];
     let options = orrery_db::ItemOptions::default();
     let results =
-        world.database.execute_bulk(&mut Trace::default(), PLACE, &options, &bulk, true).await.unwrap();
+        world.database.execute_bulk(&mut Receipt::default(), PLACE, &options, &bulk, true).await.unwrap();
     assert!(
         matches!(results[0].outcome, BatchOutcome::Done(_))
             && matches!(results[1].outcome, BatchOutcome::Done(_))
@@ -229,18 +230,18 @@ async fn queries_go_where_the_filter_s_properties_lead() {
         fleet(&world).await;
         let check = async |filter: &str, keys: Option<usize>| {
             let text = format!("SELECT c.id FROM c WHERE {filter}");
-            let (page, trace) = query(&world, &text, &crossing()).await;
+            let (page, receipt) = query(&world, &text, &crossing()).await;
             let routing = Routing { keys, by_synthetic_key: keys.is_some() };
             assert_eq!(page.routing, routing, "{policy} {filter}");
             if keys == Some(1) {
-                assert_eq!(trace.served.len(), 1, "{filter}");
+                assert_eq!(receipt.served.len(), 1, "{filter}");
             }
             // The same where nothing can be told from the filter.
             let unrouted = text.replace("c.date", "CONCAT(c.date, '')").replace("c.VIN", "CONCAT(c.VIN, '')");
             let (all, _) = query(&world, &unrouted, &crossing()).await;
             assert!(!all.routing.by_synthetic_key);
             assert_eq!(rows(&page), rows(&all), "{filter}");
-            (rows(&page).len(), trace.charge)
+            (rows(&page).len(), receipt.charge)
         };
         let date = "c.date = '2018-08-03'";
         assert_eq!(check(&format!("{date} AND c.VIN = 'V7'"), Some(by_vehicle)).await.0, 1);
@@ -278,7 +279,7 @@ async fn plans_and_explanations_show_the_keys() {
     let ranges = |filter: &str| {
         let text = format!(r#"{{"query":"SELECT * FROM c WHERE {filter}"}}"#);
         let request = QueryRequest::parse(text.as_bytes()).unwrap();
-        let plan = world.database.plan_query(&mut Trace::default(), PLACE, &request, None).unwrap();
+        let plan = world.database.plan_query(&mut Receipt::default(), PLACE, &request, None).unwrap();
         plan.get("queryRanges").unwrap().as_array().unwrap().to_vec()
     };
     let one = ranges("c.date = '2018-08-09' AND c.VIN = '1HGCM82633A004352'");
@@ -295,7 +296,7 @@ async fn plans_and_explanations_show_the_keys() {
         QueryRequest::parse(br#"{"query":"SELECT * FROM c WHERE c.date = '2018-08-09' AND c.VIN = 'V7'"}"#)
             .unwrap();
     let shown =
-        world.database.explain_query(&mut Trace::default(), PLACE, &crossing(), &request).await.unwrap();
+        world.database.explain_query(&mut Receipt::default(), PLACE, &crossing(), &request).await.unwrap();
     assert_eq!(shown.get("routedBy").and_then(Value::as_str), Some("syntheticKey"));
     assert_eq!(shown.get("logicalPartitions").and_then(Value::as_i64), Some(1));
     assert_eq!(shown.get("partitionsVisited").unwrap().as_array().unwrap().len(), 1);
@@ -353,7 +354,7 @@ async fn a_policy_on_a_filled_container_is_verified_first() {
             let options = with_key(r#"["elsewhere"]"#);
             world
                 .database
-                .delete_item(&mut Trace::default(), (DATABASE, CONTAINER, id), &options)
+                .delete_item(&mut Receipt::default(), (DATABASE, CONTAINER, id), &options)
                 .await
                 .unwrap();
         }
@@ -438,7 +439,7 @@ async fn day_of_writes(policy: Option<&str>) -> (World, f64, usize) {
     // So many writes, about budgets alone: in memory wherever the suite runs.
     let world = World::on(std::sync::Arc::new(orrery_storage::Memory::new()), options).await;
     let body = format!(r#"{{"id":"{DATABASE}"}}"#);
-    world.database.create_database(&mut Trace::default(), body.as_bytes(), None).await.unwrap();
+    world.database.create_database(&mut Receipt::default(), body.as_bytes(), None).await.unwrap();
     let members = match policy {
         Some(policy) => with_policy(policy),
         None => r#""partitionKey":{"paths":["/date"],"kind":"Hash","version":2}"#.to_owned(),
@@ -458,15 +459,15 @@ async fn day_of_writes(policy: Option<&str>) -> (World, f64, usize) {
                 second % 2 * 30,
                 vehicle * 7919 % 5000
             ));
-            let mut trace = Trace::default();
+            let mut receipt = Receipt::default();
             let options = orrery_db::ItemOptions::default();
-            let result = world.database.create_item(&mut trace, PLACE, &options, &body).await;
-            world.database.settle(&trace);
+            let result = world.database.create_item(&mut receipt, PLACE, &options, &body).await;
+            world.database.settle(&receipt);
             match result {
                 Ok(_) => {
-                    delivered += trace.charge.as_f64();
-                    served.extend(trace.served.iter().map(|served| served.range_id));
-                    asked += trace.charge.as_f64();
+                    delivered += receipt.charge.as_f64();
+                    served.extend(receipt.served.iter().map(|served| served.range_id));
+                    asked += receipt.charge.as_f64();
                 }
                 Err(error) if matches!(error.kind, ErrorKind::TooManyRequests { .. }) => asked += 7.0,
                 Err(error) => panic!("{error}"),
@@ -504,9 +505,9 @@ async fn suffixes_use_the_whole_container_where_a_date_uses_one_partition() {
             let mut options = QueryOptions::default();
             options.scope.partition_key = Some(crate::common::key(&key.to_json().to_string()));
             let text = "SELECT * FROM c WHERE c.date = '2018-08-09' AND c.VIN = 'VIN77'";
-            let (page, trace) = query(world, text, &options).await;
-            assert_eq!(trace.served.len(), 1);
-            charge += trace.charge.as_f64();
+            let (page, receipt) = query(world, text, &options).await;
+            assert_eq!(receipt.served.len(), 1);
+            charge += receipt.charge.as_f64();
             found += page.count;
         }
         assert!(found > 0);

@@ -2,7 +2,7 @@
 //! queries visit the keys of all versions in use, and writes get those of the newest.
 
 use bytes::Bytes;
-use orrery_db::{QueryOptions, QueryPage, QueryRequest, Trace};
+use orrery_db::{QueryOptions, QueryPage, QueryRequest, Receipt};
 use orrery_model::Value;
 use synthetic_key::Definition;
 
@@ -20,7 +20,7 @@ fn members(paths: &str, policy: &str) -> String {
 async fn write(world: &World, header: Option<&str>, body: &str) -> Value {
     let options = header.map(with_key).unwrap_or_default();
     let body = Bytes::copy_from_slice(body.as_bytes());
-    let reply = world.database.create_item(&mut Trace::default(), PLACE, &options, &body).await.unwrap();
+    let reply = world.database.create_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
     user_part(&parse(&reply.document()))
 }
 
@@ -29,7 +29,7 @@ async fn query(world: &World, text: &str) -> QueryPage {
         QueryRequest::parse(format!(r#"{{"query":{}}}"#, Value::from(text).to_json()).as_bytes()).unwrap();
     let mut options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
     options.page.items_max = Some(-1);
-    world.database.query_items(&mut Trace::default(), PLACE, &options, &request).await.unwrap()
+    world.database.query_items(&mut Receipt::default(), PLACE, &options, &request).await.unwrap()
 }
 
 fn ids(page: &QueryPage) -> Vec<String> {
@@ -99,12 +99,12 @@ async fn from_400_suffixes_to_800_of_a_renamed_property() {
         let header = with_key(&format!(r#"["{old_key}"]"#));
         let id = format!("old-{vehicle}");
         let place = (DATABASE, CONTAINER, id.as_str());
-        world.database.read_item(&mut Trace::default(), place, &header).await.unwrap();
+        world.database.read_item(&mut Receipt::default(), place, &header).await.unwrap();
         let body = Bytes::from(format!(
             r#"{{"id":"{id}","date":"{DATE}","VIN":"V{vehicle}","partitionKey":"{}","n":1}}"#,
             *old_key
         ));
-        world.database.replace_item(&mut Trace::default(), place, &header, &body).await.unwrap();
+        world.database.replace_item(&mut Receipt::default(), place, &header, &body).await.unwrap();
     }
     assert!((10..=30).contains(&moved), "{moved}");
     let day = query(&world, &format!("SELECT VALUE c.id FROM c WHERE c.date = '{DATE}'")).await;

@@ -1,7 +1,7 @@
 //! Budgets: who must wait, who need not, and what is known about it.
 
 use bytes::Bytes;
-use orrery_db::{Options, Trace};
+use orrery_db::{Options, Receipt, RequestContext};
 use orrery_model::offer::Throughput;
 use orrery_model::{ErrorKind, Result};
 
@@ -14,18 +14,18 @@ async fn world(partitions: u32) -> World {
 
 async fn container(world: &World, id: &str, throughput: Option<Throughput>) {
     let body = format!(r#"{{"id":"{DATABASE}"}}"#);
-    drop(world.database.create_database(&mut Trace::default(), body.as_bytes(), None).await);
+    drop(world.database.create_database(&mut Receipt::default(), body.as_bytes(), None).await);
     world.create_named(id, BY_PK, throughput).await.unwrap();
 }
 
 /// Writes an item and settles what it cost, as the gateway does.
 async fn write(world: &World, container: &str, key: &str, id: u64) -> Result<f64> {
     let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{key}"}}"#));
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let options = with_key(&format!(r#"["{key}"]"#));
-    let result = world.database.upsert_item(&mut trace, (DATABASE, container), &options, &body).await;
-    world.database.settle(&trace);
-    result.map(|_| trace.charge.as_f64())
+    let result = world.database.upsert_item(&mut receipt, (DATABASE, container), &options, &body).await;
+    world.database.settle(&receipt);
+    result.map(|_| receipt.charge.as_f64())
 }
 
 /// Writes as fast as one can for some seconds, ten tries a tick; answers the units that were delivered.
@@ -86,7 +86,7 @@ async fn containers_share_their_database_s_throughput() {
     let world = world(1).await;
     let body = format!(r#"{{"id":"{DATABASE}"}}"#);
     let throughput = Some(Throughput::Manual(400));
-    world.database.create_database(&mut Trace::default(), body.as_bytes(), throughput).await.unwrap();
+    world.database.create_database(&mut Receipt::default(), body.as_bytes(), throughput).await.unwrap();
     for id in ["first", "second"] {
         world.create_named(id, BY_PK, None).await.unwrap();
     }
@@ -108,20 +108,20 @@ async fn more_throughput_takes_effect_and_splits_when_a_share_grows_too_large() 
         world.env.advance_seconds(1);
     }
     let offers =
-        world.database.list_offers(&mut Trace::default(), &orrery_db::PageRequest::default()).unwrap();
+        world.database.list_offers(&mut Receipt::default(), &orrery_db::PageRequest::default()).unwrap();
     let offer = &offers.resources[0];
     let rid = offer.get("id").unwrap().as_str().unwrap().to_owned();
     let replace = |units: u32| {
         let body = format!(r#"{{"content":{{"offerThroughput":{units}}}}}"#);
         let rid = rid.clone();
         let database = world.database.clone();
-        async move { database.replace_offer(&mut Trace::default(), &rid, body.as_bytes(), None, None).await }
+        async move { database.replace_offer(&mut Receipt::default(), &rid, body.as_bytes(), None, None).await }
     };
     assert!(!replace(10_000).await.unwrap().pending);
     assert!(replace(25_000).await.unwrap().pending);
     assert_eq!(replace(30_000).await.unwrap_err().kind, ErrorKind::Locked);
     world.database.maintain().await.unwrap();
-    assert!(!world.database.read_offer(&mut Trace::default(), &rid).unwrap().pending);
+    assert!(!world.database.read_offer(&mut Receipt::default(), &rid).unwrap().pending);
     let catalog = world.database.catalog();
     assert_eq!(catalog.container(DATABASE, "items").unwrap().partitions.len(), 3);
     assert_eq!(
@@ -146,11 +146,11 @@ async fn an_interrupted_growth_goes_on_at_the_next_start() {
     let world = World::on(faulty.clone(), quiet_options()).await;
     container(&world, "items", Some(Throughput::Manual(400))).await;
     let page = orrery_db::PageRequest::default();
-    let offers = world.database.list_offers(&mut Trace::default(), &page).unwrap();
+    let offers = world.database.list_offers(&mut Receipt::default(), &page).unwrap();
     let rid = offers.resources[0].get("id").unwrap().as_str().unwrap().to_owned();
     faulty.fail_after_changes(1);
     let body = br#"{"content":{"offerThroughput":40000}}"#;
-    let replaced = world.database.replace_offer(&mut Trace::default(), &rid, body, None, None).await;
+    let replaced = world.database.replace_offer(&mut Receipt::default(), &rid, body, None, None).await;
     assert!(replaced.unwrap().pending);
     drop(world);
     let reopened = World::on(inner, quiet_options()).await;
@@ -164,17 +164,17 @@ async fn an_interrupted_growth_goes_on_at_the_next_start() {
 async fn buckets_have_their_part_and_no_more() {
     let world = world(1).await;
     let body = format!(r#"{{"id":"{DATABASE}"}}"#);
-    world.database.create_database(&mut Trace::default(), body.as_bytes(), None).await.unwrap();
+    world.database.create_database(&mut Receipt::default(), body.as_bytes(), None).await.unwrap();
     let buckets = r#""throughputBuckets":[{"id":1,"maxThroughputPercentage":20},{"id":3,"maxThroughputPercentage":50}]"#;
     let members = format!("{BY_PK},{buckets}");
     world.create_named("items", &members, Some(Throughput::Manual(1000))).await.unwrap();
     let write = async |bucket: Option<u8>, id: u64| {
         let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"a"}}"#));
-        let mut trace = Trace::for_request(orrery_db::Priority::High, bucket);
+        let mut receipt = Receipt::open(RequestContext { bucket, ..RequestContext::default() });
         let options = with_key(r#"["a"]"#);
-        let result = world.database.upsert_item(&mut trace, (DATABASE, "items"), &options, &body).await;
-        world.database.settle(&trace);
-        result.map(|_| trace.charge.as_f64())
+        let result = world.database.upsert_item(&mut receipt, (DATABASE, "items"), &options, &body).await;
+        world.database.settle(&receipt);
+        result.map(|_| receipt.charge.as_f64())
     };
     let mut delivered = 0.0;
     for second in 0..20 {
@@ -200,7 +200,7 @@ async fn buckets_have_their_part_and_no_more() {
     let body = format!(r#"{{"id":"items",{BY_PK}}}"#);
     let place = (DATABASE, "items");
     let replaced =
-        world.database.replace_container(&mut Trace::default(), place, body.as_bytes(), None).await;
+        world.database.replace_container(&mut Receipt::default(), place, body.as_bytes(), None).await;
     assert!(replaced.unwrap().value.to_json().contains("throughputBuckets"));
 }
 
@@ -211,7 +211,7 @@ async fn an_autoscale_offer_shows_what_it_is_scaled_to() {
     container(&world, "items", Some(autoscale)).await;
     let current = || {
         let page = orrery_db::PageRequest::default();
-        let offers = world.database.list_offers(&mut Trace::default(), &page).unwrap();
+        let offers = world.database.list_offers(&mut Receipt::default(), &page).unwrap();
         let content = offers.resources[0].get("content").unwrap().clone();
         content.get("offerThroughput").unwrap().as_i64().unwrap()
     };
@@ -237,9 +237,9 @@ async fn what_is_stored_raises_the_minimum() {
     container(&world, "items", Some(Throughput::Manual(1000))).await;
     let minimum = || {
         let page = orrery_db::PageRequest::default();
-        let offers = world.database.list_offers(&mut Trace::default(), &page).unwrap();
+        let offers = world.database.list_offers(&mut Receipt::default(), &page).unwrap();
         let rid = offers.resources[0].get("id").unwrap().as_str().unwrap().to_owned();
-        world.database.read_offer(&mut Trace::default(), &rid).unwrap().minimum
+        world.database.read_offer(&mut Receipt::default(), &rid).unwrap().minimum
     };
     assert_eq!(minimum(), 400);
     faulty.pretend_bytes(750 << 30);
@@ -266,14 +266,14 @@ async fn a_query_is_charged_where_it_read() {
         resume_filter: None,
     };
     let options = orrery_db::QueryOptions { cross_partition: true, ..orrery_db::QueryOptions::default() };
-    let mut trace = Trace::default();
-    world.database.query_items(&mut trace, (DATABASE, "items"), &options, &request).await.unwrap();
-    world.database.settle(&trace);
+    let mut receipt = Receipt::default();
+    world.database.query_items(&mut receipt, (DATABASE, "items"), &options, &request).await.unwrap();
+    world.database.settle(&receipt);
     world.env.advance_seconds(1);
     let view = world.database.container_view(DATABASE, "items").await.unwrap();
     let used: Vec<f64> = view.partitions.iter().map(|one| one.heat.last_second.as_f64()).collect();
     let total: f64 = used.iter().sum();
-    assert!((total - trace.charge.as_f64()).abs() < 0.001, "{used:?} of {}", trace.charge);
+    assert!((total - receipt.charge.as_f64()).abs() < 0.001, "{used:?} of {}", receipt.charge);
     let most = used.iter().copied().fold(0.0, f64::max);
     assert!(most > total * 0.8, "{used:?}");
     let hot = view.partitions.iter().find(|one| one.items == 100).unwrap();
@@ -291,8 +291,8 @@ async fn metadata_has_a_budget_of_its_own() {
         let mut delivered = 0.0;
         for _ in 0..seconds {
             loop {
-                let mut trace = Trace::default();
-                if let Err(refused) = world.database.admit_metadata(&mut trace) {
+                let mut receipt = Receipt::default();
+                if let Err(refused) = world.database.admit_metadata(&mut receipt) {
                     let ErrorKind::TooManyRequests { retry_after_ms } = refused.kind else {
                         panic!("{refused}")
                     };
@@ -300,9 +300,9 @@ async fn metadata_has_a_budget_of_its_own() {
                     assert!(refused.message.contains("metadata"), "{refused}");
                     break;
                 }
-                world.database.read_container(&mut trace, DATABASE, "items").unwrap();
-                world.database.settle(&trace);
-                delivered += trace.charge.as_f64();
+                world.database.read_container(&mut receipt, DATABASE, "items").unwrap();
+                world.database.settle(&receipt);
+                delivered += receipt.charge.as_f64();
             }
             world.env.advance_seconds(1);
         }
@@ -312,7 +312,7 @@ async fn metadata_has_a_budget_of_its_own() {
     assert!(burst > 70_000.0, "{burst}");
     let delivered = overload(60).await;
     assert!((60.0 * 240.0 * 0.95..=60.0 * 240.0 * 1.05).contains(&delivered), "{delivered}");
-    let mut refused = Trace::default();
+    let mut refused = Receipt::default();
     while world.database.admit_metadata(&mut refused).is_ok() {
         refused.charge = orrery_model::Charge::from_hundredths(10_000);
         world.database.settle(&refused);

@@ -1,7 +1,7 @@
 //! Unique keys: one item per tuple of values in a logical partition.
 
 use bytes::Bytes;
-use orrery_db::{BatchKind, BatchOperation, Trace};
+use orrery_db::{BatchKind, BatchOperation, Receipt};
 
 use crate::common::script::status;
 use crate::common::{BY_PK, PLACE, World, check, with_key};
@@ -141,7 +141,7 @@ async fn operations_of_a_batch_compete_for_tuples() {
 async fn a_full_batch_may_move_every_tuple() {
     let world = World::memory().await;
     world.create_container(&format!(r#"{BY_EMAIL},"defaultTtl":-1"#)).await;
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let operation = |kind, n: usize, body: String| BatchOperation {
         kind,
         id: Some(n.to_string()),
@@ -150,25 +150,25 @@ async fn a_full_batch_may_move_every_tuple() {
         if_none_match: None,
         partition_key: None,
     };
-    let run = async |operations: Vec<BatchOperation>, trace: &mut Trace| {
+    let run = async |operations: Vec<BatchOperation>, receipt: &mut Receipt| {
         let results =
-            world.database.execute_batch(trace, PLACE, &with_key(r#"["a"]"#), &operations).await.unwrap();
+            world.database.execute_batch(receipt, PLACE, &with_key(r#"["a"]"#), &operations).await.unwrap();
         results.iter().map(|result| status(&result.outcome)).collect::<Vec<_>>()
     };
     let create = |n: usize, name: &str| {
         let body = format!(r#"{{"id":"{n}","pk":"a","email":"{name}{n}","ttl":100}}"#);
         operation(BatchKind::Create, n, body)
     };
-    let statuses = run((0..100).map(|n| create(n, "m")).collect(), &mut trace).await;
+    let statuses = run((0..100).map(|n| create(n, "m")).collect(), &mut receipt).await;
     assert_eq!(statuses, vec!["201"; 100]);
     // Patches of a hundred items, and a hundred patches of one: no tuple is known before they run.
     let patch = |n: usize, email: String| {
         let body = format!(r#"[{{"op":"set","path":"/email","value":"{email}"}}]"#);
         operation(BatchKind::Patch, n, body)
     };
-    let statuses = run((0..100).map(|n| patch(n, format!("p{n}"))).collect(), &mut trace).await;
+    let statuses = run((0..100).map(|n| patch(n, format!("p{n}"))).collect(), &mut receipt).await;
     assert_eq!(statuses, vec!["200"; 100]);
-    let statuses = run((0..100).map(|n| patch(7, format!("q{n}"))).collect(), &mut trace).await;
+    let statuses = run((0..100).map(|n| patch(7, format!("q{n}"))).collect(), &mut receipt).await;
     assert_eq!(statuses, vec!["200"; 100]);
     // New items over the tuples of a hundred expired ones.
     world.env.advance_seconds(100);
@@ -176,7 +176,7 @@ async fn a_full_batch_may_move_every_tuple() {
         let email = if n == 7 { "q99".to_owned() } else { format!("p{n}") };
         operation(BatchKind::Create, n, format!(r#"{{"id":"new{n}","pk":"a","email":"{email}"}}"#))
     };
-    let statuses = run((0..100).map(take).collect(), &mut trace).await;
+    let statuses = run((0..100).map(take).collect(), &mut receipt).await;
     assert_eq!(statuses, vec!["201"; 100]);
     world.database.maintain().await.unwrap();
     crate::common::raw::check_consistency(&world).await.unwrap();

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use orrery_db::{BatchKind, BatchOperation, Database, MovableClock, QueryOptions, QueryRequest, Trace, cost};
+use orrery_db::{
+    BatchKind, BatchOperation, Database, MovableClock, QueryOptions, QueryRequest, Receipt, cost,
+};
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::{self, Value};
 use orrery_model::{Charge, Error, ErrorKind, Object, Result};
@@ -114,16 +116,16 @@ async fn explain_query(
     let request = QueryRequest::parse(Value::from(spec).to_json().as_bytes())?;
     let mut options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
     options.scope.partition_key = key;
-    let mut trace = Trace::default();
-    let page = database.query_items(&mut trace, place, &options, &request).await?;
+    let mut receipt = Receipt::default();
+    let page = database.query_items(&mut receipt, place, &options, &request).await?;
     let parts = cost::query_parts(&cost::QueryWork {
-        partitions: trace.served.len() as u64,
+        partitions: receipt.served.len() as u64,
         index_entries: page.metrics.entries_read,
         items: page.metrics.items_read,
         item_bytes: page.metrics.bytes_read,
         output_bytes: page.metrics.output_bytes,
     });
-    Ok((trace.charge, parts.to_vec()))
+    Ok((receipt.charge, parts.to_vec()))
 }
 
 /// Shows the clock, or moves it: `{"offsetMs":…}`, `{"advanceMs":…}`, `{"freeze":true}`, or several at once.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
-use orrery_db::{Database, FeedScope, PageRequest, QueryOptions, QueryRequest, Trace};
+use orrery_db::{Database, FeedScope, PageRequest, QueryOptions, QueryRequest, Receipt};
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::{self, Value};
 use orrery_model::{Error, Object, Result};
@@ -52,7 +52,7 @@ pub(crate) async fn explain(
     let place = (text("database")?, text("container")?);
     text("query")?;
     let request = QueryRequest::parse(body.to_json().as_bytes())?;
-    let explained = database.explain_query(&mut Trace::default(), place, &options, &request).await?;
+    let explained = database.explain_query(&mut Receipt::default(), place, &options, &request).await?;
     Ok(Reply::json(StatusCode::OK, explained.to_json()))
 }
 

@@ -106,11 +106,11 @@ where
         Err(Refusal::Auth(failure)) => Reply::auth_failure(&failure, &activity_id),
         Err(Refusal::Error(error)) => Reply::error(&error, &activity_id, path),
     };
-    let trace = orrery_db::Trace::default();
+    let receipt = orrery_db::Receipt::default();
     reply.finish(&Common {
         activity_id: &activity_id,
         version: "2018-12-31",
-        trace: &trace,
+        receipt: &receipt,
         path: &Path::Unknown,
         elapsed: started.elapsed(),
     })

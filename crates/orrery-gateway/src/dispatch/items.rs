@@ -9,7 +9,7 @@ use http::StatusCode;
 use orrery_db::{
     BatchKind, BatchOperation, BatchOutcome, BatchResult, Cancellation, ChangeMode, ChangeRequest,
     ChangeStart, Database, Effect, FeedScope, GoneRanges, ItemOptions, ItemReply, QueryOptions, QueryPage,
-    QueryRequest, Trace, Triggers,
+    QueryRequest, Receipt, Triggers,
 };
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::session::SessionToken;
@@ -30,44 +30,50 @@ use crate::wire::status::wire_status;
 const BATCH_OPERATIONS_MAX: usize = 1000;
 
 impl Call<'_> {
-    pub(super) async fn items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+    pub(super) async fn items(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         match self.verb {
             Verb::Create => {
                 let options = self.item_options()?;
-                let item = self.database.create_item(trace, at.pair(), &options, &self.item_text()?).await?;
+                let item =
+                    self.database.create_item(receipt, at.pair(), &options, &self.item_text()?).await?;
                 Ok(self.item_reply(&item))
             }
             Verb::Upsert => {
                 let options = self.item_options()?;
-                let item = self.database.upsert_item(trace, at.pair(), &options, &self.item_text()?).await?;
+                let item =
+                    self.database.upsert_item(receipt, at.pair(), &options, &self.item_text()?).await?;
                 Ok(self.item_reply(&item))
             }
-            Verb::Batch => self.batch(trace, at).await,
-            Verb::List => self.list_items(trace, at).await,
-            Verb::Query => self.query_items(trace, at).await,
-            Verb::PlanQuery => self.plan_query(trace, at),
+            Verb::Batch => self.batch(receipt, at).await,
+            Verb::List => self.list_items(receipt, at).await,
+            Verb::Query => self.query_items(receipt, at).await,
+            Verb::PlanQuery => self.plan_query(receipt, at),
             _ => Err(method_not_allowed()),
         }
     }
 
-    pub(super) async fn item(&self, trace: &mut Trace, at: &ContainerPath, id: &str) -> Result<Reply> {
+    pub(super) async fn item(&self, receipt: &mut Receipt, at: &ContainerPath, id: &str) -> Result<Reply> {
         let options = self.item_options()?;
         let place = (at.database.as_str(), at.container.as_str(), id);
         let item = match self.verb {
-            Verb::Read => self.database.read_item(trace, place, &options).await?,
-            Verb::Replace => self.database.replace_item(trace, place, &options, &self.item_text()?).await?,
-            Verb::Patch => self.database.patch_item(trace, place, &options, &self.item_text()?).await?,
-            Verb::Delete => self.database.delete_item(trace, place, &options).await?,
+            Verb::Read => self.database.read_item(receipt, place, &options).await?,
+            Verb::Replace => self.database.replace_item(receipt, place, &options, &self.item_text()?).await?,
+            Verb::Patch => self.database.patch_item(receipt, place, &options, &self.item_text()?).await?,
+            Verb::Delete => self.database.delete_item(receipt, place, &options).await?,
             _ => return Err(method_not_allowed()),
         };
         Ok(self.item_reply(&item))
     }
 
-    pub(super) async fn partition_key_delete(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+    pub(super) async fn partition_key_delete(
+        &self,
+        receipt: &mut Receipt,
+        at: &ContainerPath,
+    ) -> Result<Reply> {
         if self.verb != Verb::Execute {
             return Err(method_not_allowed());
         }
-        self.database.delete_by_partition_key(trace, at.pair(), &self.item_options()?).await?;
+        self.database.delete_by_partition_key(receipt, at.pair(), &self.item_options()?).await?;
         Ok(Reply::new(StatusCode::OK))
     }
 
@@ -143,21 +149,21 @@ impl Call<'_> {
         })
     }
 
-    async fn list_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+    async fn list_items(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         if let Some(feed) = self.header("a-im") {
-            return self.change_feed(trace, at, feed).await;
+            return self.change_feed(receipt, at, feed).await;
         }
         let session = self.session()?;
         let page = self.page()?;
         let intended = self.header(headers::INTENDED_RID);
         let scope = self.scope()?;
         let feed =
-            self.database.read_items(trace, at.pair(), intended, &scope, session.as_ref(), &page).await?;
-        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+            self.database.read_items(receipt, at.pair(), intended, &scope, session.as_ref(), &page).await?;
+        let rid = receipt.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         Ok(Reply::rows(&rid, "Documents", &feed.documents, feed.count, feed.continuation.as_deref()))
     }
 
-    async fn change_feed(&self, trace: &mut Trace, at: &ContainerPath, feed: &str) -> Result<Reply> {
+    async fn change_feed(&self, receipt: &mut Receipt, at: &ContainerPath, feed: &str) -> Result<Reply> {
         let mode = match feed.to_ascii_lowercase().as_str() {
             "incremental feed" => ChangeMode::LatestVersions,
             "full-fidelity feed" | "incremental full-fidelity feed" => ChangeMode::AllVersions,
@@ -191,16 +197,16 @@ impl Call<'_> {
         };
         let page = self
             .database
-            .read_changes(trace, at.pair(), self.header(headers::INTENDED_RID), &request)
+            .read_changes(receipt, at.pair(), self.header(headers::INTENDED_RID), &request)
             .await?;
         if page.count == 0 {
             return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&page.etag));
         }
-        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+        let rid = receipt.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         Ok(Reply::rows(&rid, "Documents", &page.documents, page.count, None).with_etag(&page.etag))
     }
 
-    async fn query_items(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+    async fn query_items(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         let headers = &self.parts.headers;
         let token_kb =
             headers::number(headers, headers::TOKEN_LIMIT)?.and_then(|limit| usize::try_from(limit).ok());
@@ -225,14 +231,14 @@ impl Call<'_> {
             advice: headers::flag(headers, headers::POPULATE_QUERY_ADVICE),
             ..QueryOptions::default()
         };
-        let page = match watched_query(self.database, trace, at, options, self.query()?).await {
+        let page = match watched_query(self.database, receipt, at, options, self.query()?).await {
             Err(error) if error.kind == ErrorKind::CrossPartitionQuery => {
-                let plan = self.database.plan_query(trace, at.pair(), &self.query()?, None)?;
+                let plan = self.database.plan_query(receipt, at.pair(), &self.query()?, None)?;
                 return Ok(Reply::not_served(&error, &plan, self.activity_id));
             }
             page => page?,
         };
-        let rid = trace.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
+        let rid = receipt.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
         let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
         let mut reply = reply;
         if headers::flag(headers, headers::POPULATE_QUERY_METRICS) {
@@ -284,9 +290,9 @@ impl Call<'_> {
         }
     }
 
-    fn plan_query(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+    fn plan_query(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         let features = self.header(headers::QUERY_FEATURES).unwrap_or_default();
-        let plan = self.database.plan_query(trace, at.pair(), &self.query()?, Some(features))?;
+        let plan = self.database.plan_query(receipt, at.pair(), &self.query()?, Some(features))?;
         Ok(Reply::json(StatusCode::OK, plan.to_json()))
     }
 
@@ -315,25 +321,25 @@ impl Call<'_> {
         }
     }
 
-    async fn batch(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+    async fn batch(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         let options = self.item_options()?;
         let is_row = hybrid_row::is_hybrid_row(&self.body);
         let parsed = self.batch_operations()?;
         let minimal: Vec<bool> = parsed.iter().map(|operation| operation.minimal).collect();
         let operations: Vec<BatchOperation> = parsed.into_iter().map(|parsed| parsed.operation).collect();
         let results = if self.is_atomic(options.partition_key.is_some()) {
-            self.database.execute_batch(trace, at.pair(), &options, &operations).await?
+            self.database.execute_batch(receipt, at.pair(), &options, &operations).await?
         } else {
             let goes_on = self
                 .header(headers::BATCH_CONTINUE)
                 .is_none_or(|_| headers::flag(&self.parts.headers, headers::BATCH_CONTINUE));
-            self.database.execute_bulk(trace, at.pair(), &options, &operations, goes_on).await?
+            self.database.execute_bulk(receipt, at.pair(), &options, &operations, goes_on).await?
         };
         let mut results = results;
         if self.consistency.level_of(&self.parts.headers)?.reads_cost_double() {
             for result in &mut results {
                 if matches!(&result.outcome, BatchOutcome::Done(item) if item.effect == Effect::Read) {
-                    trace.add(result.charge);
+                    receipt.add(result.charge);
                     result.charge += result.charge;
                 }
             }
@@ -368,7 +374,7 @@ impl Call<'_> {
 /// notice meanwhile that the client leaves: then the query is told to end, and pays for what it did.
 async fn watched_query(
     database: &Arc<Database>,
-    trace: &mut Trace,
+    receipt: &mut Receipt,
     at: &ContainerPath,
     mut options: QueryOptions,
     request: QueryRequest,
@@ -385,7 +391,7 @@ async fn watched_query(
     let leaving = Leaving(Cancellation::default());
     let cancellation = leaving.0.clone();
     options.cancellation = Some(cancellation.clone());
-    let (database, at, mut own) = (Arc::clone(database), at.clone(), std::mem::take(trace));
+    let (database, at, mut own) = (Arc::clone(database), at.clone(), std::mem::take(receipt));
     let task = orrery_env::task::spawn("query", async move {
         let outcome = tokio::select! {
             biased;
@@ -402,7 +408,7 @@ async fn watched_query(
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(error) => return Err(Error::internal(format!("The query was ended: {error}."))),
     };
-    *trace = own;
+    *receipt = own;
     outcome.unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "The query was given up.")))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use orrery_db::{MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Trace};
+use orrery_db::{MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Receipt};
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Error, Result, Value};
 
@@ -20,31 +20,31 @@ const OFFER_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Call<'_> {
     /// Sends the request to what it names.
-    pub(crate) async fn dispatch(&self, trace: &mut Trace) -> Result<Reply> {
+    pub(crate) async fn dispatch(&self, receipt: &mut Receipt) -> Result<Reply> {
         match self.path {
             Path::Account => self.account(),
-            Path::Databases => self.databases(trace).await,
-            Path::Database(id) => self.database(trace, id).await,
-            Path::Containers(database) => self.containers(trace, database).await,
-            Path::Container(at) => self.container(trace, at).await,
-            Path::Items(at) => self.items(trace, at).await,
-            Path::Item(at, id) => self.item(trace, at, id).await,
-            Path::PartitionKeyDelete(at) => self.partition_key_delete(trace, at).await,
-            Path::Ranges(at) => self.ranges(trace, at),
-            Path::Users(database) => self.users(trace, database).await,
-            Path::User(database, user) => self.user(trace, database, user).await,
-            Path::Permissions(database, user) => self.permissions(trace, database, user).await,
+            Path::Databases => self.databases(receipt).await,
+            Path::Database(id) => self.database(receipt, id).await,
+            Path::Containers(database) => self.containers(receipt, database).await,
+            Path::Container(at) => self.container(receipt, at).await,
+            Path::Items(at) => self.items(receipt, at).await,
+            Path::Item(at, id) => self.item(receipt, at, id).await,
+            Path::PartitionKeyDelete(at) => self.partition_key_delete(receipt, at).await,
+            Path::Ranges(at) => self.ranges(receipt, at),
+            Path::Users(database) => self.users(receipt, database).await,
+            Path::User(database, user) => self.user(receipt, database, user).await,
+            Path::Permissions(database, user) => self.permissions(receipt, database, user).await,
             Path::Permission(database, user, permission) => {
-                self.permission(trace, database, user, permission).await
+                self.permission(receipt, database, user, permission).await
             }
-            Path::Offers => self.offers(trace),
-            Path::Offer(rid) => self.offer(trace, rid).await,
-            Path::Conflicts(at) => self.conflicts(trace, at),
+            Path::Offers => self.offers(receipt),
+            Path::Offer(rid) => self.offer(receipt, rid).await,
+            Path::Conflicts(at) => self.conflicts(receipt, at),
             Path::Conflict(at, _) => self.conflict(at),
-            Path::Scripts(at, kind) => self.scripts(trace, at, *kind).await,
-            Path::Script(at, kind, id) => self.script(trace, at, *kind, id).await,
-            Path::EncryptionKeys(database) => self.encryption_keys(trace, database).await,
-            Path::EncryptionKey(database, key) => self.encryption_key(trace, (database, key)).await,
+            Path::Scripts(at, kind) => self.scripts(receipt, at, *kind).await,
+            Path::Script(at, kind, id) => self.script(receipt, at, *kind, id).await,
+            Path::EncryptionKeys(database) => self.encryption_keys(receipt, database).await,
+            Path::EncryptionKey(database, key) => self.encryption_key(receipt, (database, key)).await,
             Path::Addresses => Err(Error::not_implemented(
                 "Direct mode is not supported. Please connect in gateway mode: ConnectionMode.Gateway in .NET, gatewayMode() in Java.",
             )),
@@ -102,58 +102,58 @@ impl Call<'_> {
         Ok(Reply::json(StatusCode::OK, document.to_json()))
     }
 
-    async fn databases(&self, trace: &mut Trace) -> Result<Reply> {
+    async fn databases(&self, receipt: &mut Receipt) -> Result<Reply> {
         match self.verb {
             Verb::Create => {
-                let created = self.database.create_database(trace, &self.body, self.throughput()?).await?;
+                let created = self.database.create_database(receipt, &self.body, self.throughput()?).await?;
                 Ok(Reply::metadata(&created))
             }
-            _ => self.feed("Databases", |page| self.database.list_databases(trace, page)),
+            _ => self.feed("Databases", |page| self.database.list_databases(receipt, page)),
         }
     }
 
-    async fn database(&self, trace: &mut Trace, id: &str) -> Result<Reply> {
+    async fn database(&self, receipt: &mut Receipt, id: &str) -> Result<Reply> {
         match self.verb {
-            Verb::Read => Ok(Reply::metadata(&self.database.read_database(trace, id)?)),
+            Verb::Read => Ok(Reply::metadata(&self.database.read_database(receipt, id)?)),
             Verb::Delete => {
-                self.database.delete_database(trace, id, self.if_match()).await?;
+                self.database.delete_database(receipt, id, self.if_match()).await?;
                 Ok(Reply::new(StatusCode::NO_CONTENT))
             }
             _ => Err(method_not_allowed()),
         }
     }
 
-    async fn containers(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+    async fn containers(&self, receipt: &mut Receipt, database: &str) -> Result<Reply> {
         match self.verb {
             Verb::Create => {
                 let throughput = self.throughput()?;
-                let created = self.database.create_container(trace, database, &self.body, throughput).await?;
+                let created =
+                    self.database.create_container(receipt, database, &self.body, throughput).await?;
                 Ok(Reply::metadata(&created))
             }
-            _ => {
-                self.feed("DocumentCollections", |page| self.database.list_containers(trace, database, page))
-            }
+            _ => self
+                .feed("DocumentCollections", |page| self.database.list_containers(receipt, database, page)),
         }
     }
 
-    async fn container(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+    async fn container(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         match self.verb {
-            Verb::Read => self.read_container(trace, at).await,
+            Verb::Read => self.read_container(receipt, at).await,
             Verb::Replace => {
                 let replaced =
-                    self.database.replace_container(trace, at.pair(), &self.body, self.if_match()).await?;
+                    self.database.replace_container(receipt, at.pair(), &self.body, self.if_match()).await?;
                 Ok(Reply::metadata(&replaced))
             }
             Verb::Delete => {
-                self.database.delete_container(trace, at.pair(), self.if_match()).await?;
+                self.database.delete_container(receipt, at.pair(), self.if_match()).await?;
                 Ok(Reply::new(StatusCode::NO_CONTENT))
             }
             _ => Err(method_not_allowed()),
         }
     }
 
-    async fn read_container(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
-        let mut container = self.database.read_container(trace, &at.database, &at.container)?;
+    async fn read_container(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
+        let mut container = self.database.read_container(receipt, &at.database, &at.container)?;
         let wants_quota = headers::flag(&self.parts.headers, headers::POPULATE_QUOTA);
         let wants_statistics = headers::flag(&self.parts.headers, headers::POPULATE_STATISTICS);
         if !wants_quota && !wants_statistics {
@@ -184,11 +184,11 @@ impl Call<'_> {
         Ok(self.database.index_progress(catalog.container(&at.database, &at.container)?))
     }
 
-    fn ranges(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
+    fn ranges(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         if self.verb != Verb::List {
             return Err(method_not_allowed());
         }
-        match self.database.list_ranges(trace, at.pair(), self.header("if-none-match"))? {
+        match self.database.list_ranges(receipt, at.pair(), self.header("if-none-match"))? {
             RangesPage::NotModified { etag } => Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&etag)),
             RangesPage::Changed { etag, owner_rid, ranges } => {
                 let page = MetadataPage { owner_rid, resources: ranges, continuation: None };
@@ -197,48 +197,48 @@ impl Call<'_> {
         }
     }
 
-    async fn users(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+    async fn users(&self, receipt: &mut Receipt, database: &str) -> Result<Reply> {
         match self.verb {
             Verb::Create | Verb::Upsert => {
                 let upsert = self.verb == Verb::Upsert;
-                Ok(Reply::metadata(&self.database.create_user(trace, database, &self.body, upsert).await?))
+                Ok(Reply::metadata(&self.database.create_user(receipt, database, &self.body, upsert).await?))
             }
-            _ => self.feed("Users", |page| self.database.list_users(trace, database, page)),
+            _ => self.feed("Users", |page| self.database.list_users(receipt, database, page)),
         }
     }
 
-    async fn user(&self, trace: &mut Trace, database: &str, user: &str) -> Result<Reply> {
+    async fn user(&self, receipt: &mut Receipt, database: &str, user: &str) -> Result<Reply> {
         match self.verb {
-            Verb::Read => Ok(Reply::metadata(&self.database.read_user(trace, database, user)?)),
+            Verb::Read => Ok(Reply::metadata(&self.database.read_user(receipt, database, user)?)),
             Verb::Replace => {
                 let at = (database, user);
-                let replaced = self.database.replace_user(trace, at, &self.body, self.if_match()).await?;
+                let replaced = self.database.replace_user(receipt, at, &self.body, self.if_match()).await?;
                 Ok(Reply::metadata(&replaced))
             }
             Verb::Delete => {
-                self.database.delete_user(trace, (database, user), self.if_match()).await?;
+                self.database.delete_user(receipt, (database, user), self.if_match()).await?;
                 Ok(Reply::new(StatusCode::NO_CONTENT))
             }
             _ => Err(method_not_allowed()),
         }
     }
 
-    async fn encryption_keys(&self, trace: &mut Trace, database: &str) -> Result<Reply> {
+    async fn encryption_keys(&self, receipt: &mut Receipt, database: &str) -> Result<Reply> {
         match self.verb {
             Verb::Create => {
-                let created = self.database.create_encryption_key(trace, database, &self.body).await?;
+                let created = self.database.create_encryption_key(receipt, database, &self.body).await?;
                 Ok(Reply::metadata(&created))
             }
             _ => self.feed("ClientEncryptionKeys", |page| {
-                self.database.list_encryption_keys(trace, database, page)
+                self.database.list_encryption_keys(receipt, database, page)
             }),
         }
     }
 
-    async fn encryption_key(&self, trace: &mut Trace, at: (&str, &str)) -> Result<Reply> {
+    async fn encryption_key(&self, receipt: &mut Receipt, at: (&str, &str)) -> Result<Reply> {
         match self.verb {
             Verb::Read => {
-                let key = self.database.read_encryption_key(trace, at)?;
+                let key = self.database.read_encryption_key(receipt, at)?;
                 // Clients whose wrapping key was revoked ask in this way whether it has been wrapped anew.
                 if self.header("if-none-match") == Some(&key.etag) {
                     return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&key.etag));
@@ -247,7 +247,8 @@ impl Call<'_> {
             }
             Verb::Replace => {
                 let if_match = self.if_match();
-                let replaced = self.database.replace_encryption_key(trace, at, &self.body, if_match).await?;
+                let replaced =
+                    self.database.replace_encryption_key(receipt, at, &self.body, if_match).await?;
                 Ok(Reply::metadata(&replaced))
             }
             _ => Err(method_not_allowed()),
@@ -258,49 +259,50 @@ impl Call<'_> {
         headers::number(&self.parts.headers, headers::TOKEN_SECONDS)
     }
 
-    async fn permissions(&self, trace: &mut Trace, database: &str, user: &str) -> Result<Reply> {
+    async fn permissions(&self, receipt: &mut Receipt, database: &str, user: &str) -> Result<Reply> {
         let (at, seconds) = ((database, user), self.token_seconds()?);
         match self.verb {
             Verb::Create | Verb::Upsert => {
                 let upsert = self.verb == Verb::Upsert;
-                let created = self.database.create_permission(trace, at, &self.body, upsert, seconds).await?;
+                let created =
+                    self.database.create_permission(receipt, at, &self.body, upsert, seconds).await?;
                 Ok(Reply::metadata(&created))
             }
-            _ => self.feed("Permissions", |page| self.database.list_permissions(trace, at, page, seconds)),
+            _ => self.feed("Permissions", |page| self.database.list_permissions(receipt, at, page, seconds)),
         }
     }
 
     async fn permission(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         database: &str,
         user: &str,
         permission: &str,
     ) -> Result<Reply> {
         let (at, seconds) = ((database, user, permission), self.token_seconds()?);
         match self.verb {
-            Verb::Read => Ok(Reply::metadata(&self.database.read_permission(trace, at, seconds)?)),
+            Verb::Read => Ok(Reply::metadata(&self.database.read_permission(receipt, at, seconds)?)),
             Verb::Replace => {
                 let if_match = self.if_match();
                 let replaced =
-                    self.database.replace_permission(trace, at, &self.body, if_match, seconds).await?;
+                    self.database.replace_permission(receipt, at, &self.body, if_match, seconds).await?;
                 Ok(Reply::metadata(&replaced))
             }
             Verb::Delete => {
-                self.database.delete_permission(trace, at, self.if_match()).await?;
+                self.database.delete_permission(receipt, at, self.if_match()).await?;
                 Ok(Reply::new(StatusCode::NO_CONTENT))
             }
             _ => Err(method_not_allowed()),
         }
     }
 
-    fn offers(&self, trace: &mut Trace) -> Result<Reply> {
-        self.feed("Offers", |page| self.database.list_offers(trace, page))
+    fn offers(&self, receipt: &mut Receipt) -> Result<Reply> {
+        self.feed("Offers", |page| self.database.list_offers(receipt, page))
     }
 
-    async fn offer(&self, trace: &mut Trace, rid: &str) -> Result<Reply> {
+    async fn offer(&self, receipt: &mut Receipt, rid: &str) -> Result<Reply> {
         match self.verb {
-            Verb::Read => Ok(offer_reply(&self.database.read_offer(trace, rid)?)),
+            Verb::Read => Ok(offer_reply(&self.database.read_offer(receipt, rid)?)),
             Verb::Replace => {
                 let to_autoscale = headers::flag(&self.parts.headers, headers::MIGRATE_TO_AUTOSCALE);
                 let to_manual = headers::flag(&self.parts.headers, headers::MIGRATE_TO_MANUAL);
@@ -316,7 +318,7 @@ impl Call<'_> {
                 };
                 let if_match = self.if_match();
                 let mut offer =
-                    self.database.replace_offer(trace, rid, &self.body, migration, if_match).await?;
+                    self.database.replace_offer(receipt, rid, &self.body, migration, if_match).await?;
                 if offer.pending {
                     offer = self.database.wait_for_offer(rid, OFFER_WAIT_MAX).await?;
                 }
@@ -331,8 +333,8 @@ impl Call<'_> {
     }
 
     /// Conflicts arise only between regions that both accept writes; here there is one.
-    fn conflicts(&self, trace: &mut Trace, at: &ContainerPath) -> Result<Reply> {
-        let container = self.database.read_container(trace, &at.database, &at.container)?;
+    fn conflicts(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
+        let container = self.database.read_container(receipt, &at.database, &at.container)?;
         let owner_rid = container.value.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
         let sent = &self.parts.headers;
         let is_scoped = headers::flag(sent, headers::ENABLE_CROSS_PARTITION)

@@ -1,7 +1,7 @@
 //! Requests about stored procedures, triggers and user-defined functions.
 
 use http::StatusCode;
-use orrery_db::{ItemOptions, ProcedureCall, ScriptKind, Trace};
+use orrery_db::{ItemOptions, ProcedureCall, Receipt, ScriptKind};
 use orrery_model::Result;
 
 use super::Call;
@@ -16,14 +16,15 @@ pub(super) const SCRIPT_QUOTA: &str = "functions=50;storedProcedures=100;trigger
 impl Call<'_> {
     pub(super) async fn scripts(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         at: &ContainerPath,
         kind: ScriptKind,
     ) -> Result<Reply> {
         match self.verb {
             Verb::Create | Verb::Upsert => {
                 let upsert = self.verb == Verb::Upsert;
-                let created = self.database.create_script(trace, at.pair(), kind, &self.body, upsert).await?;
+                let created =
+                    self.database.create_script(receipt, at.pair(), kind, &self.body, upsert).await?;
                 self.with_script_usage(at, Reply::metadata(&created))
             }
             _ => {
@@ -32,14 +33,14 @@ impl Call<'_> {
                     ScriptKind::Trigger => "Triggers",
                     ScriptKind::Function => "UserDefinedFunctions",
                 };
-                self.feed(property, |page| self.database.list_scripts(trace, at.pair(), kind, page))
+                self.feed(property, |page| self.database.list_scripts(receipt, at.pair(), kind, page))
             }
         }
     }
 
     pub(super) async fn script(
         &self,
-        trace: &mut Trace,
+        receipt: &mut Receipt,
         at: &ContainerPath,
         kind: ScriptKind,
         id: &str,
@@ -47,31 +48,32 @@ impl Call<'_> {
         let place = (at.database.as_str(), at.container.as_str(), id);
         match self.verb {
             Verb::Read => {
-                let script = self.database.read_script(trace, at.pair(), kind, id)?;
+                let script = self.database.read_script(receipt, at.pair(), kind, id)?;
                 self.with_script_usage(at, Reply::metadata(&script))
             }
             Verb::Replace => {
                 let if_match = self.if_match();
-                let replaced = self.database.replace_script(trace, place, kind, &self.body, if_match).await?;
+                let replaced =
+                    self.database.replace_script(receipt, place, kind, &self.body, if_match).await?;
                 self.with_script_usage(at, Reply::metadata(&replaced))
             }
             Verb::Delete => {
-                self.database.delete_script(trace, place, kind, self.if_match()).await?;
+                self.database.delete_script(receipt, place, kind, self.if_match()).await?;
                 Ok(Reply::new(StatusCode::NO_CONTENT))
             }
-            Verb::Execute if kind == ScriptKind::StoredProcedure => self.execute(trace, place).await,
+            Verb::Execute if kind == ScriptKind::StoredProcedure => self.execute(receipt, place).await,
             _ => Err(method_not_allowed()),
         }
     }
 
-    async fn execute(&self, trace: &mut Trace, place: (&str, &str, &str)) -> Result<Reply> {
+    async fn execute(&self, receipt: &mut Receipt, place: (&str, &str, &str)) -> Result<Reply> {
         let call = ProcedureCall {
             arguments: self.body.clone(),
             logs: headers::flag(&self.parts.headers, headers::SCRIPT_LOGGING),
             headers: self.script_headers(),
         };
         let options = ItemOptions { triggers: None, ..self.item_options()? };
-        let body = self.database.execute_procedure(trace, place, &options, &call).await?;
+        let body = self.database.execute_procedure(receipt, place, &options, &call).await?;
         Ok(match body {
             Some(body) => Reply::json(StatusCode::OK, body),
             None => Reply::new(StatusCode::OK),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use orrery_db::{Database, ItemOptions, Trace};
+use orrery_db::{Database, ItemOptions, Receipt, RequestContext};
 use orrery_gateway::durable_file::{self, Access};
 use orrery_model::offer::Throughput;
 use orrery_model::{ErrorKind, Object, Value, value};
@@ -122,7 +122,7 @@ async fn create_database(database: &Database, name: &str) -> Result<(), Failure>
     let mut body = Object::new();
     body.set("id", Value::from(name));
     let body = Value::from(body).to_json();
-    let created = database.create_database(&mut Trace::default(), body.as_bytes(), None).await;
+    let created = database.create_database(&mut Receipt::default(), body.as_bytes(), None).await;
     match created {
         Err(error) if error.kind != ErrorKind::Conflict => {
             Err(Failure::refused(format!("the seed database {name} cannot be created: {error}")))
@@ -167,7 +167,7 @@ async fn create_container(
     let throughput = throughput.map_err(|error| wrong(&error))?;
     let body = Value::from(body).to_exact_json();
     let created =
-        database.create_container(&mut Trace::default(), database_name, body.as_bytes(), throughput).await;
+        database.create_container(&mut Receipt::default(), database_name, body.as_bytes(), throughput).await;
     created.map(|_| ()).map_err(|error| wrong(&error))
 }
 
@@ -184,9 +184,9 @@ async fn load_items(database: &Arc<Database>, place: (&str, &str), path: &Path) 
         let text = record.map_err(|error| wrong(count, &error))?.map_err(|error| wrong(count, &error))?;
         let number = count;
         writes.push(async move {
-            let mut trace = Trace::for_own_work();
+            let mut receipt = Receipt::open(RequestContext::own_work());
             let options = ItemOptions::default();
-            let written = database.upsert_item(&mut trace, place, &options, &Bytes::from(text)).await;
+            let written = database.upsert_item(&mut receipt, place, &options, &Bytes::from(text)).await;
             (number, written.map(|_| ()))
         });
         if writes.len() >= CONCURRENCY

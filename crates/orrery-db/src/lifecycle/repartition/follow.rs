@@ -21,7 +21,7 @@ use crate::layout::document::decode;
 use crate::layout::stored::StoredItem;
 use crate::layout::{keys, tombstone};
 use crate::lifecycle::Lifecycle;
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 const CHANGES_AT_ONCE: usize = 256;
 /// Writes to the second container that are under way together: a store that commits in groups is faster so than a
@@ -258,10 +258,10 @@ impl<'a> Follower<'a> {
         at_ms: Option<i64>,
     ) -> Result<bool> {
         let action = Action { id: copied.item.id.clone(), kind, if_match: None, if_none_match: None };
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let copy = Some(CopyOf { at_ms, run: self.run });
         let outcome =
-            self.database.run_transaction_as(&mut trace, target, copied.key, vec![action], copy).await?;
+            self.database.run_transaction_as(&mut receipt, target, copied.key, vec![action], copy).await?;
         match outcome.results.into_iter().next().map(|result| result.outcome) {
             Some(Err(error)) if error.kind == ErrorKind::NotFound => Ok(false),
             Some(Err(error)) => Err(error),
@@ -295,7 +295,7 @@ impl Lifecycle {
     ) -> Result<Option<StoredItem>> {
         let Some((effective, _)) = keys::parse_item(item_key) else { return Ok(None) };
         let request = ReadRequest::Get(vec![item_key.to_vec()]);
-        let page = self.read_of_key(&mut Trace::default(), container, &effective, None, request).await?;
+        let page = self.read_of_key(&mut Receipt::default(), container, &effective, None, request).await?;
         let item = page.values.into_iter().next().flatten().map(|bytes| decode(&bytes)).transpose()?;
         let partition = container.partition_of(&effective);
         Ok(item.filter(|item| self.is_visible(container, partition, &effective, item)))

@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use super::Lifecycle;
 use crate::catalog::{Catalog, Container, OfferOwner, SYNTHETIC_KEY, existing};
 use crate::catalog::{Repartition, RepartitionRun, Repartitioned, given_up, is_locked};
-use crate::partition::Trace;
+use crate::partition::Receipt;
 
 /// How often it is looked whether another process has died over it.
 const TURN_INTERVAL: Duration = Duration::from_secs(1);
@@ -174,7 +174,7 @@ impl Lifecycle {
         let offer = catalog.offer_of(OfferOwner::Container(source.rid));
         let throughput = offer.map(|offer| offer.document.throughput);
         let made = self
-            .create_container(&mut Trace::default(), database, body.to_json().as_bytes(), throughput)
+            .create_container(&mut Receipt::default(), database, body.to_json().as_bytes(), throughput)
             .await?;
         let target = made.value.get("_rid").and_then(Value::as_str).and_then(ContainerRid::parse);
         let target = target.ok_or_else(|| Error::internal("a container has no RID"))?;
@@ -421,7 +421,7 @@ impl Lifecycle {
         let found = self.catalog.snapshot().container_by_rid(rid).cloned();
         let Some(container) = found else { return Ok(()) };
         let place = (&*container.database_id, container.definition.id.as_str());
-        self.delete_container(&mut Trace::default(), place, None).await
+        self.delete_container(&mut Receipt::default(), place, None).await
     }
 }
 

@@ -9,7 +9,7 @@ pub mod script;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orrery_db::{Database, FeedScope, ItemOptions, Options, PageRequest, Trace};
+use orrery_db::{Database, FeedScope, ItemOptions, Options, PageRequest, Receipt};
 use orrery_model::offer::Throughput;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Result, Value};
@@ -109,10 +109,10 @@ impl World {
 
     /// Makes the container of most tests, with this partition key and whatever else is given.
     pub async fn create_container(&self, members: &str) -> Value {
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let body = format!(r#"{{"id":"{DATABASE}"}}"#);
         // A test may make a second container in the same database.
-        drop(self.database.create_database(&mut trace, body.as_bytes(), None).await);
+        drop(self.database.create_database(&mut receipt, body.as_bytes(), None).await);
         self.create_named(CONTAINER, members, None).await.unwrap()
     }
 
@@ -123,24 +123,25 @@ impl World {
         throughput: Option<Throughput>,
     ) -> Result<Value> {
         let body = format!(r#"{{"id":"{id}",{members}}}"#);
-        let mut trace = Trace::default();
-        let reply = self.database.create_container(&mut trace, DATABASE, body.as_bytes(), throughput).await?;
+        let mut receipt = Receipt::default();
+        let reply =
+            self.database.create_container(&mut receipt, DATABASE, body.as_bytes(), throughput).await?;
         Ok(reply.value)
     }
 
     /// Replaces the definition of the container of most tests.
     pub async fn replace_container(&self, members: &str) -> Result<Value> {
         let body = format!(r#"{{"id":"{CONTAINER}",{members}}}"#);
-        let mut trace = Trace::default();
-        let reply = self.database.replace_container(&mut trace, PLACE, body.as_bytes(), None).await?;
+        let mut receipt = Receipt::default();
+        let reply = self.database.replace_container(&mut receipt, PLACE, body.as_bytes(), None).await?;
         Ok(reply.value)
     }
 
     /// Creates an item whose key is its own `pk`.
     pub async fn create(&self, body: &str) -> Value {
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let reply = self.database.create_item(&mut trace, PLACE, &ItemOptions::default(), &body).await;
+        let reply = self.database.create_item(&mut receipt, PLACE, &ItemOptions::default(), &body).await;
         parse(&reply.unwrap().document())
     }
 
@@ -166,8 +167,8 @@ impl World {
         continuation: Option<String>,
     ) -> Result<(Vec<Value>, Option<String>)> {
         let request = PageRequest { items_max: Some(page_size), continuation };
-        let mut trace = Trace::default();
-        let page = self.database.read_items(&mut trace, PLACE, None, scope, None, &request).await?;
+        let mut receipt = Receipt::default();
+        let page = self.database.read_items(&mut receipt, PLACE, None, scope, None, &request).await?;
         let text = [b"[", page.documents.as_slice(), b"]"].concat();
         let items = parse(&text).as_array().unwrap().to_vec();
         assert_eq!(items.len(), page.count);

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use orrery_db::{
     BatchKind, BatchOperation, BatchOutcome, Effect, FeedScope, ItemOptions, ItemReply, Options,
-    QueryOptions, QueryRequest, Trace,
+    QueryOptions, QueryRequest, Receipt,
 };
 use orrery_env::Env;
 use orrery_model::partition_key::PartitionKey;
@@ -81,7 +81,7 @@ impl Run {
     async fn step(&mut self, step: &str) -> Result<Answer> {
         let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
         let mut arguments = Arguments(rest.trim());
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         match verb {
             "clock" => {
                 self.world().env.advance_seconds(rest.trim().parse().unwrap());
@@ -106,30 +106,30 @@ impl Run {
         }
         let key = arguments.key();
         let database = std::sync::Arc::clone(&self.world().database);
-        let items = async |options: &ItemOptions, trace: &mut Trace, arguments: &mut Arguments<'_>| {
+        let items = async |options: &ItemOptions, receipt: &mut Receipt, arguments: &mut Arguments<'_>| {
             let mut place = || arguments.id();
             let reply = match verb {
-                "create" => database.create_item(trace, PLACE, options, &arguments.body()).await?,
-                "upsert" => database.upsert_item(trace, PLACE, options, &arguments.body()).await?,
-                "read" => database.read_item(trace, (DATABASE, CONTAINER, &place()), options).await?,
-                "delete" => database.delete_item(trace, (DATABASE, CONTAINER, &place()), options).await?,
+                "create" => database.create_item(receipt, PLACE, options, &arguments.body()).await?,
+                "upsert" => database.upsert_item(receipt, PLACE, options, &arguments.body()).await?,
+                "read" => database.read_item(receipt, (DATABASE, CONTAINER, &place()), options).await?,
+                "delete" => database.delete_item(receipt, (DATABASE, CONTAINER, &place()), options).await?,
                 "replace" | "patch" => {
                     let id = place();
                     let (at, body) = ((DATABASE, CONTAINER, id.as_str()), arguments.body());
                     match verb {
-                        "replace" => database.replace_item(trace, at, options, &body).await?,
-                        _ => database.patch_item(trace, at, options, &body).await?,
+                        "replace" => database.replace_item(receipt, at, options, &body).await?,
+                        _ => database.patch_item(receipt, at, options, &body).await?,
                     }
                 }
                 "purge" => {
-                    database.delete_by_partition_key(trace, PLACE, options).await?;
+                    database.delete_by_partition_key(receipt, PLACE, options).await?;
                     return Ok(Answer::Done);
                 }
                 "batch" | "bulk" => {
                     let operations = batch_operations(&arguments.body(), |name| self.value_of(name));
                     let results = match verb {
-                        "batch" => database.execute_batch(trace, PLACE, options, &operations).await?,
-                        _ => database.execute_bulk(trace, PLACE, options, &operations, true).await?,
+                        "batch" => database.execute_batch(receipt, PLACE, options, &operations).await?,
+                        _ => database.execute_bulk(receipt, PLACE, options, &operations, true).await?,
                     };
                     return Ok(Answer::Statuses(
                         results.iter().map(|result| status(&result.outcome)).collect(),
@@ -155,7 +155,7 @@ impl Run {
                     parameters: Vec::new(),
                     resume_filter: None,
                 };
-                let page = database.query_items(&mut trace, PLACE, &options, &request).await?;
+                let page = database.query_items(&mut receipt, PLACE, &options, &request).await?;
                 let text = [b"[", page.rows.as_slice(), b"]"].concat();
                 Ok(Answer::Rows(parse(&text).as_array().unwrap().to_vec()))
             }
@@ -163,7 +163,7 @@ impl Run {
                 // Options stand after the arguments that are JSON or words.
                 let (words, options) = self.options(arguments.0, key);
                 arguments.0 = words;
-                items(&options, &mut trace, &mut arguments).await
+                items(&options, &mut receipt, &mut arguments).await
             }
         }
     }

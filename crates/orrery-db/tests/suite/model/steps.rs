@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use orrery_db::{
-    BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, ItemOptions, ItemReply, Trace,
+    BatchKind, BatchOperation, BatchOutcome, BatchResult, Effect, ItemOptions, ItemReply, Receipt,
 };
 use orrery_model::{Error, ErrorKind, Object, Value};
 
@@ -90,18 +90,18 @@ impl Run {
     pub(super) async fn write(&mut self) {
         let place = self.place();
         let wish = self.wish(place);
-        let mut trace = Trace::default();
-        let answer = self.run_alone(&wish, &mut trace).await;
+        let mut receipt = Receipt::default();
+        let answer = self.run_alone(&wish, &mut receipt).await;
         let outcome = answer.as_ref().map(|reply| reply.effect).map_err(|error| error.kind);
-        self.note(&format!("{:?} {:?}: {outcome:?} {:?}", wish.place, wish.ask, trace.served));
+        self.note(&format!("{:?} {:?}: {outcome:?} {:?}", wish.place, wish.ask, receipt.served));
         let wrote = answer.is_ok() && !matches!(wish.ask, Ask::Read);
-        self.observe(&trace, wrote);
+        self.observe(&receipt, wrote);
         let now = self.now();
         let expected = self.model.apply(&wish.place, &wish.ask, &wish.conditions, now);
         self.settle(&wish, answer.as_ref(), &expected);
     }
 
-    async fn run_alone(&self, wish: &Wish, trace: &mut Trace) -> Result<ItemReply, Error> {
+    async fn run_alone(&self, wish: &Wish, receipt: &mut Receipt) -> Result<ItemReply, Error> {
         let database = &self.world().database;
         let options = ItemOptions {
             if_match: wish.conditions.if_match.clone(),
@@ -113,12 +113,12 @@ impl Run {
         let place = (DATABASE, CONTAINER, wish.place.1.as_str());
         let text = |body: &Value| Bytes::from(body.to_exact_json());
         match &wish.ask {
-            Ask::Create(body) => database.create_item(trace, PLACE, &options, &text(body)).await,
-            Ask::Upsert(body) => database.upsert_item(trace, PLACE, &options, &text(body)).await,
-            Ask::Replace(body) => database.replace_item(trace, place, &options, &text(body)).await,
-            Ask::Patch(changes) => database.patch_item(trace, place, &options, &patch_body(changes)).await,
-            Ask::Delete => database.delete_item(trace, place, &options).await,
-            Ask::Read => database.read_item(trace, place, &options).await,
+            Ask::Create(body) => database.create_item(receipt, PLACE, &options, &text(body)).await,
+            Ask::Upsert(body) => database.upsert_item(receipt, PLACE, &options, &text(body)).await,
+            Ask::Replace(body) => database.replace_item(receipt, place, &options, &text(body)).await,
+            Ask::Patch(changes) => database.patch_item(receipt, place, &options, &patch_body(changes)).await,
+            Ask::Delete => database.delete_item(receipt, place, &options).await,
+            Ask::Read => database.read_item(receipt, place, &options).await,
         }
     }
 
@@ -147,12 +147,12 @@ impl Run {
             wishes.push(self.wish(place));
         }
         let operations: Vec<BatchOperation> = wishes.iter().map(|wish| operation(wish, false)).collect();
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let results =
-            self.world().database.execute_batch(&mut trace, PLACE, &with_key(&header), &operations).await;
+            self.world().database.execute_batch(&mut receipt, PLACE, &with_key(&header), &operations).await;
         let results = results.unwrap_or_else(|error| panic!("{}: {error}", self.place));
         assert_eq!(results.len(), wishes.len(), "{}", self.place);
-        self.note(&format!("batch {:?}: {:?}", wishes, trace.served));
+        self.note(&format!("batch {:?}: {:?}", wishes, receipt.served));
 
         // On a copy first: one failure undoes all.
         let before = self.model.clone();
@@ -177,10 +177,10 @@ impl Run {
         }
         let Some((at, kind)) = failed else {
             let writes = wishes.iter().any(|wish| !matches!(wish.ask, Ask::Read));
-            self.observe(&trace, writes);
+            self.observe(&receipt, writes);
             return;
         };
-        self.observe(&trace, false);
+        self.observe(&receipt, false);
         for (number, result) in results.iter().enumerate() {
             self.compare_failed(number, result, (number == at).then_some(kind));
         }
@@ -208,13 +208,13 @@ impl Run {
             return;
         }
         let operations: Vec<BatchOperation> = wishes.iter().map(|wish| operation(wish, true)).collect();
-        let mut trace = Trace::default();
+        let mut receipt = Receipt::default();
         let options = ItemOptions::default();
         let results =
-            self.world().database.execute_bulk(&mut trace, PLACE, &options, &operations, true).await;
+            self.world().database.execute_bulk(&mut receipt, PLACE, &options, &operations, true).await;
         let results = results.unwrap_or_else(|error| panic!("{}: {error}", self.place));
-        self.note(&format!("bulk {:?}: {:?}", wishes, trace.served));
-        self.observe(&trace, false);
+        self.note(&format!("bulk {:?}: {:?}", wishes, receipt.served));
+        self.observe(&receipt, false);
         for (wish, result) in wishes.iter().zip(&results) {
             let now = self.now();
             let expected = self.model.apply(&wish.place, &wish.ask, &wish.conditions, now);
