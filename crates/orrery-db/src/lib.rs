@@ -56,7 +56,7 @@ pub use orrery_metering::{Budget, Priority, Throttled, cost};
 pub use orrery_query::limits as query_limits;
 pub use orrery_storage::Health;
 pub use partition::{
-    HotKey, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause, ThrottleEvent,
+    HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause, ThrottleEvent,
 };
 pub use query::{
     Cancellation, ClientMerge, Considered, MetadataPage, QueryMetrics, QueryOptions, QueryPage, QueryRequest,

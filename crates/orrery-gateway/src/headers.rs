@@ -50,6 +50,11 @@ pub const POPULATE_STATISTICS: &str = "x-ms-documentdb-populatepartitionstatisti
 pub const ACTIVITY_ID: &str = "x-ms-activity-id";
 pub const VERSION: &str = "x-ms-version";
 pub const REQUEST_CHARGE: &str = "x-ms-request-charge";
+pub const CONTENT_FORMAT: &str = "x-ms-documentdb-content-serialization-format";
+pub const SUPPORTED_FORMATS: &str = "x-ms-cosmos-supported-serialization-formats";
+pub const SHARE_THROUGHPUT: &str = "x-ms-share-throughput";
+pub const RESOURCE_QUOTA: &str = "x-ms-resource-quota";
+pub const RESOURCE_USAGE: &str = "x-ms-resource-usage";
 pub const SUBSTATUS: &str = "x-ms-substatus";
 
 /// The value as text, if it is there and is text.
@@ -109,6 +114,82 @@ pub fn window(headers: &HeaderMap) -> Result<Option<EpkRange>> {
     }
     let end = end.map(str::trim).filter(|end| !end.is_empty());
     EpkRange::parse(start.unwrap_or("").trim(), end.unwrap_or("FF")).map(Some)
+}
+
+/// Versions of the protocol older than the one that made partition keys mandatory. Later ones are not listed: clients
+/// that will name them must be served.
+const OLD_VERSIONS: [&str; 16] = [
+    "2014-08-21",
+    "2015-04-08",
+    "2015-06-03",
+    "2015-08-06",
+    "2015-12-16",
+    "2016-05-30",
+    "2016-07-11",
+    "2016-11-14",
+    "2017-01-19",
+    "2017-02-22",
+    "2017-05-03",
+    "2017-11-15",
+    "2018-06-18",
+    "2018-07-20",
+    "2018-08-31",
+    "2018-09-17",
+];
+/// The first version in which every container has a partition key.
+const PARTITIONED_SINCE: &str = "2018-12-31";
+
+/// Refuses a version of the protocol that there never was.
+pub fn check_version(headers: &HeaderMap) -> Result<()> {
+    let Some(version) = non_empty(headers, VERSION) else { return Ok(()) };
+    let is_date = version.len() == 10
+        && version.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    if is_date && version >= PARTITIONED_SINCE || OLD_VERSIONS.contains(&version) {
+        return Ok(());
+    }
+    Err(Error::bad_request(
+        "Invalid API version. Ensure a valid x-ms-version header value is passed. Please update to the latest version of Azure Cosmos DB SDK.",
+    ))
+}
+
+/// Whether the request is of a time when containers had no partition keys.
+pub fn predates_partition_keys(headers: &HeaderMap) -> bool {
+    non_empty(headers, VERSION).is_some_and(|version| version < PARTITIONED_SINCE)
+}
+
+/// The form of an answer's JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonFormat {
+    Text,
+    Binary,
+}
+
+/// The form that a request demands, if it does. HybridRow is for batches, whose answers follow their requests.
+pub fn demanded_format(headers: &HeaderMap) -> Result<Option<JsonFormat>> {
+    match non_empty(headers, CONTENT_FORMAT) {
+        None => Ok(None),
+        Some(text) if text.eq_ignore_ascii_case("CosmosBinary") => Ok(Some(JsonFormat::Binary)),
+        Some(text) if text.eq_ignore_ascii_case("JsonText") || text.eq_ignore_ascii_case("HybridRow") => {
+            Ok(Some(JsonFormat::Text))
+        }
+        Some(text) => Err(invalid(CONTENT_FORMAT, text)),
+    }
+}
+
+/// The form for a client that lists what it understands. The service prefers the binary one, and takes a list that it
+/// cannot read for one of text (`ValidateSupportedSerializationFormatsGateway` of the .NET client).
+pub fn accepted_format(headers: &HeaderMap) -> JsonFormat {
+    let listed = non_empty(headers, SUPPORTED_FORMATS).unwrap_or_default();
+    let is = |name: &str, known: &str| name.trim().eq_ignore_ascii_case(known);
+    let is_known = |name: &str| ["JsonText", "CosmosBinary", "HybridRow"].iter().any(|known| is(name, known));
+    if listed.split(',').all(is_known) && listed.split(',').any(|name| is(name, "CosmosBinary")) {
+        JsonFormat::Binary
+    } else {
+        JsonFormat::Text
+    }
 }
 
 /// How important the request says it is; what is not a priority is refused where items are asked for.

@@ -143,6 +143,7 @@ impl Gateway {
         let verb = Verb::decide(&exchange.parts.method, &exchange.path, &exchange.parts.headers)?;
         exchange.verb = Some(verb);
         rights::authorize(&self.database, &self.options, &exchange.parts, verb, &exchange.path).await?;
+        headers::check_version(&exchange.parts.headers)?;
         exchange.receipt = Receipt::open(request_context(&exchange.parts.headers)?);
         if exchange.path.is_metadata() {
             self.database.admit_metadata(&mut exchange.receipt)?;
@@ -218,7 +219,7 @@ impl Gateway {
 
     /// Settles the charge, counts the request, and adds what every answer has.
     fn finish(&self, exchange: Exchange, mut reply: Reply) -> Response<Full<Bytes>> {
-        let Exchange { parts, connection, path, activity_id, started, verb, receipt, struck } = exchange;
+        let Exchange { parts, connection, path, activity_id, started, verb, mut receipt, struck } = exchange;
         if let Some(struck) = &struck {
             reply = reply.with(FAULT_HEADER, &struck.id);
         }
@@ -226,6 +227,11 @@ impl Gateway {
             reply.body = Bytes::new();
         }
         self.database.settle(&receipt);
+        if receipt.served.len() > 1 && asks_one_range(&parts.headers, &receipt) {
+            // The partition that a request ends at is the one that its client knows, or the last that took its place.
+            let last = receipt.served.len() - 1;
+            receipt.served.drain(..last);
+        }
         let (status, elapsed) = (reply.status.as_u16(), monotonic::elapsed(started));
         let operation = verb.map_or("unknown", Verb::name);
         self.options.metrics.request(path.kind(), operation, status, elapsed, receipt.charge);
@@ -282,6 +288,17 @@ impl Handler for Gateway {
         };
         reply.finish(&common)
     }
+}
+
+/// Whether a request names one range of keys, by its id or by a complete key. The .NET client cannot read a session token
+/// of several ranges, and only asks for one at a time.
+fn asks_one_range(headers: &HeaderMap, receipt: &Receipt) -> bool {
+    let components = |container: &orrery_db::Container| container.definition.partition_key.paths().len();
+    let whole_key = || {
+        let key = headers::partition_key(headers).ok().flatten()?;
+        receipt.container.as_deref().map(|container| key.0.len() == components(container))
+    };
+    headers::non_empty(headers, headers::RANGE_ID).is_some() || whole_key().unwrap_or(false)
 }
 
 /// What the request says about the budgets that pay for it.

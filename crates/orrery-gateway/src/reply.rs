@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use orrery_db::{MetadataPage, MetadataReply, Receipt};
+use orrery_db::{KeyUsage, MetadataPage, MetadataReply, Receipt};
 use orrery_model::rid::DatabaseRid;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Value};
@@ -15,6 +15,7 @@ use orrery_model::{Error, ErrorKind, Value};
 use crate::auth::AuthFailure;
 use crate::headers;
 use crate::path::Path;
+use crate::wire::binary_json;
 use crate::wire::status::wire_status;
 
 /// An answer of the data plane has about as many headers: a map of this size need not grow.
@@ -109,6 +110,14 @@ impl Reply {
         }
     }
 
+    /// The same answer in binary JSON. What is not JSON stays as it is.
+    pub(crate) fn into_binary(mut self) -> Self {
+        if let Ok(value) = orrery_model::value::parse(&self.body) {
+            self.body = binary_json::encode(&value).into();
+        }
+        self
+    }
+
     /// An error in the service's shape.
     pub(crate) fn error(error: &Error, activity_id: &str, uri: &str) -> Self {
         let wire = wire_status(error.kind);
@@ -179,6 +188,9 @@ impl Reply {
             self = self.with(headers::SCRIPT_LOG, escaped);
         }
         self = with_data_plane_headers(self, common.receipt);
+        if let Some(usage) = common.receipt.key_usage {
+            self = with_usage(self, usage);
+        }
         let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
@@ -211,6 +223,9 @@ fn with_owner(reply: Reply, common: &Common<'_>) -> Reply {
     let (name, rid) = match (common.path, container) {
         (Path::Container(_), Some(container)) => {
             (format!("dbs/{}", container.database_id), Some(container.rid.database().to_string()))
+        }
+        (Path::Containers(_), Some(created)) => {
+            (format!("dbs/{}", created.database_id), Some(created.rid.database().to_string()))
         }
         // A RID in place of the name is not looked up: clients that send one know the name.
         (Path::Containers(database) | Path::Users(database) | Path::User(database, _), _)
@@ -264,6 +279,23 @@ fn with_data_plane_headers(reply: Reply, receipt: &Receipt) -> Reply {
         .with(headers::RANGE_ID, first.range_id)
         .with("x-ms-cosmos-internal-partition-id", first.range_id)
 }
+
+/// What the container may hold, and what lies under the key that was written: its logical partition, because nobody
+/// counts the whole container with every write.
+fn with_usage(reply: Reply, usage: KeyUsage) -> Reply {
+    let kilobytes = usage.bytes.div_ceil(1024);
+    reply.with_constant(headers::RESOURCE_QUOTA, ITEM_QUOTA).with(
+        headers::RESOURCE_USAGE,
+        format_args!(
+            "documentSize=0;documentsSize={kilobytes};documentsCount={};collectionSize={kilobytes};",
+            usage.items
+        ),
+    )
+}
+
+/// What a container may hold, in kilobytes, as the service's headers say it.
+pub(crate) const ITEM_QUOTA: &str =
+    "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;";
 
 /// Names may hold characters that a header cannot.
 const NOT_IN_HEADERS: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b'%');

@@ -11,7 +11,7 @@ use crate::value::{Object, Value};
 const ALGORITHM: &str = "AEAD_AES_256_CBC_HMAC_SHA256";
 /// Bytes of the whole definition. A wrapped key has a few hundred.
 const DEFINITION_BYTES_MAX: usize = 64 << 10;
-const SYSTEM_PROPERTIES: [&str; 4] = ["_rid", "_self", "_etag", "_ts"];
+const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_ts", "_cts"];
 
 /// A checked key.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,10 +16,10 @@ pub const ITEM_ID_BYTES_MAX: usize = 1023;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceName(Box<str>);
 
-/// The id of an item: 1 to 1023 bytes, without `\`.
+/// The id of an item: 1 to 1023 bytes.
 ///
-/// The service lets `/`, `#` and `?` pass in items (the .NET suite creates an item
-/// `Disallowed/Chars` and gets 201) but refuses `\`.
+/// Any character may be in it. The service documents `/`, `\`, `#` and `?` as not allowed and accepts them in items all
+/// the same: the Go client's suite creates `Disallowed/Chars`, `Disallowed\Chars` and others and gets 201 for each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId(Box<str>);
 
@@ -48,9 +48,6 @@ impl ItemId {
     pub fn parse(text: &str) -> Result<Self> {
         if !(1..=ITEM_ID_BYTES_MAX).contains(&text.len()) {
             return Err(wrong_length(text, 1024));
-        }
-        if text.contains('\\') {
-            return Err(invalid_character('\\'));
         }
         Ok(Self(text.into()))
     }
@@ -143,13 +140,12 @@ mod tests {
 
     #[test]
     fn item_ids_are_checked() {
-        for id in ["a", "a ", "a#?", "a/b", "\n", &"a".repeat(1023)] {
+        for id in ["a", "a ", "a#?", "a/b", "a\\b", "\n", &"a".repeat(1023)] {
             assert_eq!(ItemId::parse(id).unwrap().as_str(), id);
         }
         for id in ["", &"é".repeat(512)] {
             assert!(ItemId::parse(id).unwrap_err().message.contains("less than '1024' characters."));
         }
-        assert!(ItemId::parse("a\\b").is_err());
     }
 
     #[test]

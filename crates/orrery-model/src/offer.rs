@@ -14,6 +14,8 @@ const PARTITION_THROUGHPUT_INITIAL: u32 = 6_000;
 /// What can be had without asking the operator of the service.
 pub const THROUGHPUT_MAX: u32 = 1_000_000;
 
+/// Offers of the past were of a type (S1, S2, S3); today's are of none.
+const OFFER_TYPE: &str = "Invalid";
 const MANUAL_STEP: u32 = 100;
 const AUTOSCALE_STEP: u32 = 1000;
 /// Containers that a shared database carries at no extra minimum.
@@ -229,7 +231,7 @@ impl Offer {
         let mut offer = Object::new();
         offer.set("id", Value::from(self.rid.to_string()));
         offer.set("resource", Value::from(self.resource.as_str()));
-        offer.set("offerType", Value::from("Invalid"));
+        offer.set("offerType", Value::from(OFFER_TYPE));
         offer.set("offerResourceId", Value::from(self.owner_rid.as_str()));
         offer.set("offerVersion", Value::from("V2"));
         offer.set("content", Value::Object(content));
@@ -283,6 +285,7 @@ impl Offer {
         migration: Option<Migration>,
         shared_containers: Option<u32>,
     ) -> Result<Throughput> {
+        self.check_identity(body)?;
         let usage = self.usage(shared_containers);
         if let Some(migration) = migration {
             return Ok(self.throughput.migrated(migration, usage));
@@ -305,6 +308,33 @@ impl Offer {
             (Throughput::Autoscale { .. }, None) => Err(Error::bad_request(
                 "The offer has autoscale throughput. Set the header x-ms-cosmos-migrate-offer-to-manual-throughput to switch it to manual.",
             )),
+        }
+    }
+
+    /// An offer keeps its id, RID and type (`ValidateOfferReplace` of the .NET client).
+    fn check_identity(&self, body: &Value) -> Result<()> {
+        let rid = self.rid.to_string();
+        let sent = |name: &str| body.get(name).filter(|value| !matches!(value, Value::Null));
+        let Some(id) = sent("id") else {
+            // The content alone claims nothing.
+            let is_bare = body.as_object().is_some_and(|body| body.iter().all(|(name, _)| name == "content"));
+            return if is_bare { Ok(()) } else { Err(crate::ids::missing_properties(&["id"])) };
+        };
+        let differs = |value: &Value, expected: &str| value.as_str() != Some(expected);
+        let own_rid = sent("_rid").filter(|value| differs(value, &rid));
+        if differs(id, &rid) || own_rid.is_some() {
+            return Err(Error::bad_request(format!(
+                "The id of an offer cannot be changed: the offer is '{rid}', the body has id {} and _rid {}.",
+                id.to_json(),
+                sent("_rid").map_or_else(|| "null".to_owned(), Value::to_json)
+            )));
+        }
+        match sent("offerType").filter(|kind| differs(kind, OFFER_TYPE) && differs(kind, "")) {
+            None => Ok(()),
+            Some(kind) => Err(Error::bad_request(format!(
+                "The offer type {} is not supported: throughput is set by 'content', and the type stays '{OFFER_TYPE}'.",
+                kind.to_json()
+            ))),
         }
     }
 

@@ -5,11 +5,13 @@
 //! compare and hash as doubles otherwise. `undefined` is not a JSON value and so is not one here:
 //! the query evaluator represents it by absence.
 
+mod breaks;
 mod plain;
 
 use std::cmp::Ordering;
 use std::fmt;
 
+pub use breaks::escape_breaks;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Levels of arrays and objects that an item may nest. The service refuses what is deeper.

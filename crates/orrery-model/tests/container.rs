@@ -71,7 +71,7 @@ fn policies_are_normalised() {
             r#"{"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"Descending"}]],"spatialIndexes":[{"path":"/loc/*","types":["Point"]}],"later":1}"#,
             concat!(
                 r#"{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"#,
-                r#""compositeIndexes":[[{"path":"/a","order":"ascending"},{"path":"/b","order":"descending"}]],"spatialIndexes":[{"path":"/loc/*","types":["Point"]}],"later":1}"#
+                r#""compositeIndexes":[[{"path":"/a","order":"ascending"},{"path":"/b","order":"descending"}]],"spatialIndexes":[{"path":"/loc/*","types":["Point","LineString","Polygon","MultiPolygon"]}],"later":1}"#
             ),
         ),
     ] {
@@ -246,8 +246,20 @@ fn bad_bodies_are_refused() {
         (computed(21), "One of the specified inputs is invalid"),
         (r#""computedProperties":[{"name":"a"}]"#.into(), "One of the specified inputs is invalid"),
         (
+            r#""computedProperties":[{"name":"","query":"SELECT VALUE 1 FROM c"}]"#.into(),
+            "Computed property 'name' is either empty or unspecified.",
+        ),
+        (
+            r#""computedProperties":[{"name":"a","query":""}]"#.into(),
+            "Computed property 'query' is either empty or unspecified.",
+        ),
+        (
+            r#""computedProperties":[{"name":"a","query":"SELECT VALUE 1 FROM c"},{"name":"a","query":"SELECT VALUE 2 FROM c"}]"#.into(),
+            "Computed property name 'a' cannot be used in multiple definitions.",
+        ),
+        (
             r#""computedProperties":[{"name":"id","query":"SELECT VALUE 1 FROM c"}]"#.into(),
-            "One of the specified inputs is invalid",
+            "The system property name 'id' cannot be used as a computed property name.",
         ),
         (r#""clientEncryptionPolicy":{"includedPaths":[],"policyFormatVersion":3}"#.into(), "version"),
     ] {
@@ -373,6 +385,10 @@ fn full_text_policies_are_checked() {
     create(&both("/abstract", "en-US", "en-US", r#"{"path":"/abstract"}"#));
     for (members, fragment) in [
         (both("abstract", "en-US", "en-US", ""), "The Full Text Policy contains an invalid Path: abstract"),
+        (
+            both("abstract", "en-US", "xx-XX", ""),
+            "The Full Text Policy contains an unsupported language xx-XX.",
+        ),
         (
             both("/a", "spa-SPA", "en-US", ""),
             "The Full Text Policy contains an unsupported language spa-SPA. Supported languages are: \"en-US\"",

@@ -188,6 +188,8 @@ pub struct EncryptionKey {
     pub rid: ClientEncryptionKeyRid,
     pub key: ClientEncryptionKey,
     pub stamp: Stamp,
+    /// When it was made, in seconds: replacing it does not change that.
+    pub created: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -486,6 +488,7 @@ impl EncryptionKey {
         let mut value = self.key.to_value();
         if let Some(object) = value.as_object_mut() {
             self.stamp.add_system_properties(object, &self.rid.to_string(), &self.rid.self_link());
+            object.set("_cts", Value::from(self.created));
         }
         value
     }

@@ -192,6 +192,8 @@ struct EncryptionKeyRecord {
     definition: Box<RawValue>,
     version: u64,
     timestamp: i64,
+    /// Absent in records of earlier versions.
+    created: Option<i64>,
 }
 
 pub(super) fn encode(record: &impl Serialize) -> Vec<u8> {
@@ -361,6 +363,7 @@ pub(super) fn encryption_key(key: &EncryptionKey) -> Vec<u8> {
         definition: RawValue::from_string(key.key.to_value().to_json()).expect("a value prints as JSON"),
         version: key.stamp.version,
         timestamp: key.stamp.timestamp,
+        created: Some(key.created),
     })
 }
 
@@ -539,7 +542,8 @@ fn add_encryption_key(catalog: &mut Catalog, record: &EncryptionKeyRecord) -> Re
     let key = ClientEncryptionKey::parse(&value::parse(record.definition.get().as_bytes())?)?;
     let stamp = Stamp { version: record.version, timestamp: record.timestamp };
     let keys = &mut catalog.database_mut(&database).encryption_keys;
-    keys.insert(key.id.as_str().into(), Arc::new(EncryptionKey { rid, key, stamp }));
+    let created = record.created.unwrap_or(record.timestamp);
+    keys.insert(key.id.as_str().into(), Arc::new(EncryptionKey { rid, key, stamp, created }));
     Ok(())
 }
 

@@ -136,7 +136,7 @@ impl Items {
                 let is_current = (item.lsn, item.position) == (lsn, position);
                 let is_wanted = is_current
                     && range.contains(&effective)
-                    && request.modified_since.is_none_or(|since| item.timestamp >= since)
+                    && request.modified_since.is_none_or(|since| item.timestamp > since)
                     && only.is_none_or(|key| has_key(&container, key, &item))
                     && self.is_visible(&container, partition, &effective, &item);
                 if !is_wanted {

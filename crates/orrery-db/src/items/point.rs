@@ -26,9 +26,9 @@ use crate::failure::commit_failure;
 use crate::layout::document::decode;
 use crate::layout::document::{parse_json, parse_object};
 use crate::layout::keys;
+use crate::layout::statistics::Statistics;
 use crate::layout::stored::StoredItem;
-use crate::partition::ROUTING_ATTEMPTS;
-use crate::partition::Receipt;
+use crate::partition::{KeyUsage, ROUTING_ATTEMPTS, Receipt};
 
 /// The triggers that a write names.
 #[derive(Clone, Debug, Default)]
@@ -226,6 +226,8 @@ impl Items {
             match self.commit(partition, transaction.with_entries()).await {
                 Ok(committed) if !committed.out.stale => {
                     receipt.served_by(partition, committed.lsn);
+                    let Statistics { items, bytes, .. } = committed.out.statistics;
+                    receipt.key_usage = Some(KeyUsage { items, bytes });
                     return Ok(committed.out);
                 }
                 Ok(_) if attempt < ROUTING_ATTEMPTS => {

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::fill::Missing;
 use crate::catalog::Container;
-use crate::layout::document::{not_an_object, parse_object};
+use crate::layout::document::{not_an_object, parse_item};
 use crate::layout::stored::SYSTEM_PROPERTIES;
 
 /// The largest item, in bytes of UTF-8 text.
@@ -41,8 +41,8 @@ impl PreparedItem {
         if text.len() > ITEM_BYTES_MAX {
             return Err(too_large());
         }
-        let mut value = parse_object(text)?;
-        let body = without_system_properties(text, &value)?;
+        let (mut value, text) = parse_item(text)?;
+        let body = without_system_properties(&text, &value)?;
         remove_system_properties(&mut value);
         Self::new(definition, value, body)
     }
@@ -59,8 +59,8 @@ impl PreparedItem {
         if text.len() > ITEM_BYTES_MAX {
             return Err(too_large());
         }
-        let mut value = parse_object(text)?;
-        let body = without_system_properties(text, &value)?;
+        let (mut value, text) = parse_item(text)?;
+        let body = without_system_properties(&text, &value)?;
         remove_system_properties(&mut value);
         let body = policy.fill(&mut value, body, header, missing, env)?;
         if body.len() > ITEM_BYTES_MAX {

@@ -100,12 +100,20 @@ impl ActionSuccess {
 }
 
 /// What became of the transaction: a result per action up to the one that failed, if one did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TransactionOutcome {
     pub results: Vec<ActionResult>,
     pub failed: bool,
     /// The container's index has changed since the transaction was made: make it again.
     pub stale: bool,
+    /// What the logical partition holds afterwards.
+    pub statistics: Statistics,
+}
+
+impl TransactionOutcome {
+    fn stale() -> Self {
+        Self { failed: true, stale: true, ..Self::default() }
+    }
 }
 
 /// A transaction on one logical partition.
@@ -179,12 +187,12 @@ impl Op for ItemTransaction {
     fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<TransactionOutcome> {
         let frozen = self.container.repartition.as_ref().is_some_and(|repartition| repartition.frozen);
         if frozen || self.container.index.version < index::rebuild::version_in(view) {
-            return Decision::Reject(TransactionOutcome { results: Vec::new(), failed: true, stale: true });
+            return Decision::Reject(TransactionOutcome::stale());
         }
         let mut working = Working::new(self, view, lsn);
         // Somebody has written since the script read: what it has decided may be wrong.
         if self.script.is_some_and(|script| script.read_at != working.statistics.written_at) {
-            return Decision::Reject(TransactionOutcome { results: Vec::new(), failed: true, stale: true });
+            return Decision::Reject(TransactionOutcome::stale());
         }
         let mut results = Vec::with_capacity(self.actions.len());
         let mut failed = false;
@@ -209,7 +217,7 @@ impl Op for ItemTransaction {
         if !missing.is_empty() {
             return Decision::NeedReads(missing.into_iter().collect());
         }
-        let outcome = TransactionOutcome { results, failed, stale: false };
+        let outcome = TransactionOutcome { results, failed, stale: false, statistics: working.statistics };
         match working.into_writes() {
             Some(mut writes) if !failed => {
                 // The first write with a new view of the index tells everybody who still has the old one.
@@ -763,7 +771,10 @@ fn precondition(action: &Action, item: &StoredItem) -> Option<Error> {
 }
 
 pub(crate) fn precondition_failed() -> Error {
-    Error::new(ErrorKind::PreconditionFailed, "One of the specified pre-condition is not met")
+    Error::new(
+        ErrorKind::PreconditionFailed,
+        "One of the specified pre-condition is not met. Learn more: https://aka.ms/CosmosDB/sql/errors/precondition-failed",
+    )
 }
 
 pub(crate) fn item_not_found() -> Error {

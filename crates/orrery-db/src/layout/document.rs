@@ -49,7 +49,27 @@ pub(crate) fn parse_object_members(text: &[u8], is_plain: bool, names: &[Box<str
 
 /// Parses a text that must be JSON.
 pub(crate) fn parse_json(text: &[u8]) -> Result<Value> {
-    value::parse(text).map_err(parse_failure)
+    parse_escaped(text).map(|(value, _)| value)
+}
+
+/// Parses an item's text, and answers the text to store: strings may hold tabs and line breaks as they are, which JSON
+/// does not allow. These are escaped, so that everything that is stored is JSON.
+pub(crate) fn parse_item(text: &Bytes) -> Result<(Value, Bytes)> {
+    match parse_escaped(text)? {
+        (value @ Value::Object(_), escaped) => Ok((value, escaped.map_or_else(|| text.clone(), Bytes::from))),
+        _ => Err(not_an_object()),
+    }
+}
+
+/// The value, and its text in proper JSON if it was not.
+fn parse_escaped(text: &[u8]) -> Result<(Value, Option<Vec<u8>>)> {
+    let error = match value::parse(text) {
+        Ok(value) => return Ok((value, None)),
+        Err(error) => error,
+    };
+    let escaped = value::escape_breaks(text).ok_or_else(|| parse_failure(error.clone()))?;
+    let value = value::parse(&escaped).map_err(|_| parse_failure(error))?;
+    Ok((value, Some(escaped)))
 }
 
 fn parse_failure(error: ParseError) -> Error {

@@ -35,7 +35,7 @@ pub use heat::{HotKey, PartitionHeat, ThrottleCause, ThrottleEvent};
 pub use options::Options;
 pub(crate) use overlay::Overlay;
 pub(crate) use read::ROUTING_ATTEMPTS;
-pub use receipt::{Receipt, RequestContext, Served};
+pub use receipt::{KeyUsage, Receipt, RequestContext, Served};
 
 /// The partitions of all containers, and what routing and admission need.
 pub struct Partitions {

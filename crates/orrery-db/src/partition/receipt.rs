@@ -42,6 +42,8 @@ pub struct Receipt {
     pub item_lsn: Option<Lsn>,
     /// The partition key value of a request that has one, as JSON.
     pub key: Option<String>,
+    /// What the logical partition that was written holds now.
+    pub key_usage: Option<KeyUsage>,
     /// What a script has logged, if the request asked for it.
     pub script_log: Option<String>,
     /// The account's metadata budget has admitted the request and pays for it.
@@ -50,6 +52,14 @@ pub struct Receipt {
     pub(super) admitted: Vec<Admitted>,
     /// Read work at partitions that have not admitted the request yet.
     unadmitted: u64,
+}
+
+/// What lies under one partition key value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyUsage {
+    pub items: u64,
+    /// Bytes of the items.
+    pub bytes: u64,
 }
 
 /// A partition that took part, and its position at that time.

@@ -109,6 +109,7 @@ impl Resources {
             let container =
                 Container { synthetic, ..new_container(change, &owner, rid, definition, ranges, &stores) };
             let reply = container_reply(&container, true);
+            receipt.at(&Arc::new(container.clone()));
             change.put_container(container);
             if let Some(throughput) = own_throughput {
                 add_offer(change, OfferOwner::Container(rid), throughput, random);
@@ -147,7 +148,7 @@ impl Resources {
     ) -> Result<MetadataReply> {
         receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
-        let container = catalog.database(database)?.container(container)?;
+        let container = catalog.database(database).map_err(owner_missing)?.container(container)?;
         receipt.at(container);
         Ok(container_reply(container, false))
     }

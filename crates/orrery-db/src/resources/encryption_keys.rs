@@ -43,7 +43,9 @@ impl Resources {
                         format!("A database holds at most {KEYS_MAX} client encryption keys."),
                     ));
                 }
-                let key = EncryptionKey { rid: unused_rid(&database, random), key, stamp: change.stamp };
+                let rid = unused_rid(&database, random);
+                let created = change.stamp.timestamp;
+                let key = EncryptionKey { rid, key, stamp: change.stamp, created };
                 let reply = reply(&key, true);
                 change.put_encryption_key(&database.id, key);
                 Ok(reply)
@@ -92,7 +94,8 @@ impl Resources {
                 if new.id != current.key.id {
                     return Err(Error::bad_request("The id of a client encryption key cannot be changed."));
                 }
-                let key = EncryptionKey { rid: current.rid, key: new, stamp: change.stamp };
+                let (rid, created) = (current.rid, current.created);
+                let key = EncryptionKey { rid, key: new, stamp: change.stamp, created };
                 let reply = reply(&key, false);
                 change.put_encryption_key(&database.id, key);
                 Ok(reply)

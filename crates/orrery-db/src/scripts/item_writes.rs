@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use orrery_model::Result;
+use orrery_model::{ErrorKind, Result};
 
 use super::Scripts;
 use crate::items::batch::BatchKind;
@@ -66,7 +66,15 @@ impl Scripts {
                 .write_with_triggers(receipt, &container, key, kind, id, Some(&body), options, triggers)
                 .await;
         }
-        let (key, new) = prepare(&container, options, body, Missing::Found, self.env())?;
+        let (key, new) = match prepare(&container, options, body, Missing::Found, self.env()) {
+            // That there is no such item counts for more than that the new one would lie elsewhere.
+            Err(error) if error.kind == ErrorKind::PartitionKeyMismatch => {
+                let place = (database, container.definition.id.as_str(), item);
+                self.read_item(receipt, place, options).await?;
+                return Err(error);
+            }
+            prepared => prepared?,
+        };
         let id = self.item_id(receipt, &container, &key, database, item).await?;
         self.write_item(receipt, &container, key, id, ActionKind::Replace(new), options).await
     }

@@ -152,6 +152,12 @@ async fn readers_begin_now_or_at_a_time_and_see_their_scope() {
     let since = crate::common::env::START_SECONDS + 50;
     let later = ChangeRequest { modified_since: Some(since), ..request(ChangeStart::Beginning, -1) };
     assert_eq!(versions(&read(&world, &later).await.unwrap()), ["2@1"]);
+    // What was written in that very second is not later (`ValidateChangeFeedIfModifiedSince` of the .NET client).
+    let then = crate::common::env::START_SECONDS + 100;
+    let excluded = ChangeRequest { modified_since: Some(then), ..request(ChangeStart::Beginning, -1) };
+    assert_eq!(read(&world, &excluded).await.unwrap().count, 0);
+    let included = ChangeRequest { modified_since: Some(then - 1), ..excluded };
+    assert_eq!(versions(&read(&world, &included).await.unwrap()), ["2@1"]);
     let scope = FeedScope { partition_key: Some(key(r#"["a"]"#)), ..FeedScope::default() };
     let only_a = ChangeRequest { scope, envelope: true, ..request(ChangeStart::Beginning, -1) };
     let page = read(&world, &only_a).await.unwrap();

@@ -18,7 +18,7 @@ use orrery_model::{Error, ErrorKind, Result};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{BODY_BYTES_MAX, Call};
-use crate::headers;
+use crate::headers::{self, JsonFormat};
 use crate::operation::{Verb, method_not_allowed};
 use crate::path::ContainerPath;
 use crate::reply::Reply;
@@ -36,17 +36,24 @@ impl Call<'_> {
                 let options = self.item_options()?;
                 let item =
                     self.database.create_item(receipt, at.pair(), &options, &self.item_text()?).await?;
-                Ok(self.item_reply(&item))
+                self.item_reply(&item)
             }
             Verb::Upsert => {
                 let options = self.item_options()?;
                 let item =
                     self.database.upsert_item(receipt, at.pair(), &options, &self.item_text()?).await?;
-                Ok(self.item_reply(&item))
+                self.item_reply(&item)
             }
             Verb::Batch => self.batch(receipt, at).await,
-            Verb::List => self.list_items(receipt, at).await,
-            Verb::Query => self.query_items(receipt, at).await,
+            // Feeds are text unless the binary form is demanded.
+            Verb::List => match headers::demanded_format(&self.parts.headers)? {
+                Some(JsonFormat::Binary) => Ok(self.list_items(receipt, at).await?.into_binary()),
+                Some(JsonFormat::Text) | None => self.list_items(receipt, at).await,
+            },
+            Verb::Query => {
+                let format = self.answer_format()?;
+                self.query_items(receipt, at).await.map(|reply| in_format(reply, format))
+            }
             Verb::PlanQuery => self.plan_query(receipt, at),
             _ => Err(method_not_allowed()),
         }
@@ -56,13 +63,16 @@ impl Call<'_> {
         let options = self.item_options()?;
         let place = (at.database.as_str(), at.container.as_str(), id);
         let item = match self.verb {
-            Verb::Read => self.database.read_item(receipt, place, &options).await?,
+            Verb::Read => {
+                let read = self.database.read_item(receipt, place, &options).await;
+                read.map_err(|error| self.missing_container(at, error))?
+            }
             Verb::Replace => self.database.replace_item(receipt, place, &options, &self.item_text()?).await?,
             Verb::Patch => self.database.patch_item(receipt, place, &options, &self.item_text()?).await?,
             Verb::Delete => self.database.delete_item(receipt, place, &options).await?,
             _ => return Err(method_not_allowed()),
         };
-        Ok(self.item_reply(&item))
+        self.item_reply(&item)
     }
 
     pub(super) async fn partition_key_delete(
@@ -127,16 +137,32 @@ impl Call<'_> {
         }
     }
 
-    fn item_reply(&self, item: &ItemReply) -> Reply {
+    /// To a read of an item the service's gateway does not say that the container is missing, only that the database
+    /// is (`CosmosNotFoundTests` of the .NET client; the Java client finds out by itself).
+    fn missing_container(&self, at: &ContainerPath, error: Error) -> Error {
+        if error.kind == ErrorKind::OwnerNotFound && self.database.catalog().database(&at.database).is_ok() {
+            return Error { kind: ErrorKind::NotFound, ..error };
+        }
+        error
+    }
+
+    /// The form of an answer about single items, or to a query.
+    fn answer_format(&self) -> Result<JsonFormat> {
+        let headers = &self.parts.headers;
+        Ok(headers::demanded_format(headers)?.unwrap_or_else(|| headers::accepted_format(headers)))
+    }
+
+    fn item_reply(&self, item: &ItemReply) -> Result<Reply> {
+        let format = self.answer_format()?;
         let (status, content) = match item.effect {
             Effect::Created => (StatusCode::CREATED, self.wants_content()),
             Effect::Replaced => (StatusCode::OK, self.wants_content()),
             Effect::Read => (StatusCode::OK, true),
             Effect::NotModified => (StatusCode::NOT_MODIFIED, false),
-            Effect::Deleted => return Reply::new(StatusCode::NO_CONTENT),
+            Effect::Deleted => return Ok(Reply::new(StatusCode::NO_CONTENT)),
         };
         let reply = if content { Reply::json(status, item.document()) } else { Reply::new(status) };
-        reply.with_etag(&item.etag)
+        Ok(in_format(reply.with_etag(&item.etag), format))
     }
 
     pub(super) fn scope(&self) -> Result<FeedScope> {
@@ -208,8 +234,7 @@ impl Call<'_> {
 
     async fn query_items(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         let headers = &self.parts.headers;
-        let token_kb =
-            headers::number(headers, headers::TOKEN_LIMIT)?.and_then(|limit| usize::try_from(limit).ok());
+        let token_kb = token_limit_kb(headers)?;
         let page = self.page()?;
         let follows = self.cross_partition_queries.follows(self.header("user-agent"));
         let mut scope = self.scope()?;
@@ -350,8 +375,10 @@ impl Call<'_> {
             .zip(&minimal)
             .map(|(result, minimal)| WireResult::new(result, wants_content && !minimal))
             .collect();
-        let failed = rows.iter().any(|row| row.status >= 400);
-        let status = if failed { StatusCode::MULTI_STATUS } else { StatusCode::OK };
+        // An item that is not modified is no failure, but no success either (`BatchSinglePartitionKeyTests` of the .NET
+        // client expects 207 for it).
+        let differs = rows.iter().any(|row| row.status >= 300);
+        let status = if differs { StatusCode::MULTI_STATUS } else { StatusCode::OK };
         if is_row {
             let mut reply = Reply::new(status);
             reply.body = hybrid_row::encode_results(rows.iter().map(WireResult::row)).into();
@@ -367,6 +394,21 @@ impl Call<'_> {
         }
         body.push(']');
         Ok(Reply::json(status, body))
+    }
+}
+
+/// How long a continuation may be, in kilobytes.
+fn token_limit_kb(sent: &http::HeaderMap) -> Result<Option<usize>> {
+    let Some(limit) = headers::number(sent, headers::TOKEN_LIMIT)? else { return Ok(None) };
+    let refused = |text: &str| Err(Error::bad_request(text));
+    match usize::try_from(limit) {
+        Ok(0) => refused(
+            "The continuation token limit specified is not large enough. Please increase it to continue the query.",
+        ),
+        Ok(limit) => Ok(Some(limit)),
+        Err(_) => {
+            refused("Please pass in a valid continuation token size limit which must be a positive integer.")
+        }
     }
 }
 
@@ -410,6 +452,13 @@ async fn watched_query(
     };
     *receipt = own;
     outcome.unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "The query was given up.")))
+}
+
+fn in_format(reply: Reply, format: JsonFormat) -> Reply {
+    match format {
+        JsonFormat::Binary if reply.status.is_success() => reply.into_binary(),
+        JsonFormat::Binary | JsonFormat::Text => reply,
+    }
 }
 
 fn json_text(body: &Bytes) -> Result<Bytes> {

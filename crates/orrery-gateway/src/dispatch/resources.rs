@@ -11,7 +11,7 @@ use super::Call;
 use super::scripts::SCRIPT_QUOTA;
 use crate::operation::{Verb, method_not_allowed};
 use crate::path::{ContainerPath, Path};
-use crate::reply::Reply;
+use crate::reply::{ITEM_QUOTA, Reply};
 use crate::{account, headers};
 
 /// How long a replaced offer waits for its partitions before it is answered as pending. Small containers split in
@@ -129,7 +129,10 @@ impl Call<'_> {
                 let throughput = self.throughput()?;
                 let created =
                     self.database.create_container(receipt, database, &self.body, throughput).await?;
-                Ok(Reply::metadata(&created))
+                let reply = Reply::metadata(&created);
+                let container = receipt.container.as_ref();
+                let shares = container.is_some_and(|own| self.database.container_throughput(own).is_none());
+                Ok(if shares { reply.with(headers::SHARE_THROUGHPUT, "True") } else { reply })
             }
             _ => self
                 .feed("DocumentCollections", |page| self.database.list_containers(receipt, database, page)),
@@ -173,8 +176,8 @@ impl Call<'_> {
         let items: u64 = usages.iter().map(|(_, usage)| usage.items).sum();
         let scripts = self.script_usage(at)?;
         Ok(reply
-            .with("x-ms-resource-quota", format!("documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;{SCRIPT_QUOTA}"))
-            .with("x-ms-resource-usage", format!("documentSize=0;documentsSize={bytes};documentsCount={items};collectionSize={bytes};{scripts}"))
+            .with(headers::RESOURCE_QUOTA, format_args!("{ITEM_QUOTA}{SCRIPT_QUOTA}"))
+            .with(headers::RESOURCE_USAGE, format!("documentSize=0;documentsSize={bytes};documentsCount={items};collectionSize={bytes};{scripts}"))
             // No word of lazy indexing, which no container has: clients' tests look for its absence.
             .with("x-ms-documentdb-collection-index-transformation-progress", self.index_progress(at)?))
     }

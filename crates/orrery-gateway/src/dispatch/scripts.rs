@@ -98,6 +98,6 @@ impl Call<'_> {
 
     fn with_script_usage(&self, at: &ContainerPath, reply: Reply) -> Result<Reply> {
         let usage = self.script_usage(at)?;
-        Ok(reply.with("x-ms-resource-quota", SCRIPT_QUOTA).with("x-ms-resource-usage", usage))
+        Ok(reply.with(headers::RESOURCE_QUOTA, SCRIPT_QUOTA).with(headers::RESOURCE_USAGE, usage))
     }
 }

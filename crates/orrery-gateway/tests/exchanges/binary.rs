@@ -45,6 +45,37 @@ async fn items_may_come_in_binary() {
     }
 }
 
+#[tokio::test]
+async fn answers_are_binary_where_clients_understand_that() {
+    let server = with_container().await;
+    let item = br#"{"id":"a","pk":"x","n":1.5,"list":[1,-2,true,null]}"#.to_vec();
+    let accepts = ("x-ms-cosmos-supported-serialization-formats", "JsonText, CosmosBinary");
+    let demands = ("x-ms-documentdb-content-serialization-format", "CosmosBinary");
+    let created = post(&server, DOCS, &[KEY, accepts], item).await;
+    let stored = binary_json::decode(&created.body, 10_000).unwrap();
+    assert!(stored.starts_with(r#"{"id":"a","pk":"x","n":1.5,"list":[1,-2,true,null],"_rid":"#), "{stored}");
+    let query = br#"{"query":"SELECT c.n FROM c"}"#.to_vec();
+    let asks = [("content-type", "application/query+json"), KEY];
+    let check = async |format: (&str, &str), is_binary: bool| {
+        let page = post(&server, DOCS, &[asks[0], asks[1], format], query.clone()).await;
+        assert_eq!((page.status, binary_json::is_binary(&page.body)), (200, is_binary), "{format:?}");
+        let text = if is_binary { binary_json::decode(&page.body, 10_000).unwrap() } else { page.text() };
+        assert!(text.contains(r#""Documents":[{"n":1.5}],"_count":1}"#), "{text}");
+    };
+    check(accepts, true).await;
+    check(demands, true).await;
+    for (formats, is_binary) in [
+        ("COSMOSBINARY", true),
+        ("JsonText, CosmosBinary, HybridRow", true),
+        ("jsontext", false),
+        ("JsonText CosmosBinary", false),
+        ("JsonText, ", false),
+        (",,", false),
+    ] {
+        check((accepts.0, formats), is_binary).await;
+    }
+}
+
 fn vectors() -> Vec<serde_json::Value> {
     let text = include_str!("../data/hybridrow-batch.json");
     let whole: serde_json::Value = serde_json::from_str(text).unwrap();

@@ -23,16 +23,27 @@ pub(super) fn parse(container: &Object) -> Result<Vec<ComputedProperty>> {
     let mut properties: Vec<ComputedProperty> = Vec::with_capacity(listed.len());
     for entry in listed {
         let entry = entry.as_object().ok_or_else(|| invalid("a computed property is not an object"))?;
-        let text = |name: &str| {
-            let text = fields::optional_str(entry, name)?.filter(|text| !text.trim().is_empty());
-            text.ok_or_else(|| invalid(&format!("a computed property needs a '{name}'")))
+        // The sentences are the service's (`ContainerNegativeComputedPropertyTest` of the .NET client).
+        let text = |name: &str| match fields::optional_str(entry, name)? {
+            None => Err(Error::bad_request("One of the specified inputs is invalid")),
+            Some(text) if text.trim().is_empty() => {
+                Err(Error::bad_request(format!("Computed property '{name}' is either empty or unspecified.")))
+            }
+            Some(text) => Ok(text),
         };
         let (name, query) = (text("name")?, text("query")?);
-        if SYSTEM_NAMES.contains(&name) || name.contains('/') {
+        if SYSTEM_NAMES.contains(&name) {
+            return Err(Error::bad_request(format!(
+                "The system property name '{name}' cannot be used as a computed property name."
+            )));
+        }
+        if name.contains('/') {
             return Err(invalid(&format!("the name '{name}' cannot be a computed property")));
         }
         if properties.iter().any(|earlier| earlier.name.as_ref() == name) {
-            return Err(invalid(&format!("the computed property '{name}' is defined more than once")));
+            return Err(Error::bad_request(format!(
+                "Computed property name '{name}' cannot be used in multiple definitions."
+            )));
         }
         properties.push(ComputedProperty { name: name.into(), query: query.into() });
     }

@@ -33,6 +33,8 @@ pub(super) fn parse(container: &Object) -> Result<Option<FullTextPolicy>> {
     let mut paths: Vec<FullTextPath> = Vec::with_capacity(listed.len());
     for entry in listed {
         let entry = fields::object(entry, "fullTextPaths")?;
+        // The language is looked at before the path, as in the service.
+        let own = fields::optional_str(entry, "language")?.map(language).transpose()?;
         let text = fields::required_str(entry, "path")?;
         let path = KeyPath::parse(text).map_err(|_| {
             Error::bad_request(format!("The Full Text Policy contains an invalid Path: {text}"))
@@ -40,7 +42,6 @@ pub(super) fn parse(container: &Object) -> Result<Option<FullTextPolicy>> {
         if paths.iter().any(|earlier| earlier.path.same_property(&path)) {
             return Err(Error::bad_request(format!("Duplicate Path :{text} found in Full Text Policy.")));
         }
-        let own = fields::optional_str(entry, "language")?.map(language).transpose()?;
         let language = own.or_else(|| default_language.clone()).ok_or_else(|| {
             Error::bad_request("Language needs to specified for the path in the Full text policy.")
         })?;

@@ -11,7 +11,7 @@ use crate::value::{Object, Value};
 const PATHS_MAX: usize = 1500;
 const COMPOSITE_PATHS_MAX: usize = 8;
 const COMPOSITE_PATHS_TOTAL_MAX: usize = 100;
-const SPATIAL_TYPES: [&str; 4] = ["Point", "LineString", "Polygon", "MultiPolygon"];
+const CORNERS: [&str; 4] = ["xmin", "ymin", "xmax", "ymax"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexingMode {
@@ -57,6 +57,19 @@ pub enum SpatialType {
     LineString,
     Polygon,
     MultiPolygon,
+}
+
+impl SpatialType {
+    const ALL: [Self; 4] = [Self::Point, Self::LineString, Self::Polygon, Self::MultiPolygon];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Point => "Point",
+            Self::LineString => "LineString",
+            Self::Polygon => "Polygon",
+            Self::MultiPolygon => "MultiPolygon",
+        }
+    }
 }
 
 impl Default for IndexingPolicy {
@@ -187,12 +200,39 @@ impl IndexingPolicy {
             });
             out.set("compositeIndexes", Value::Array(lists.collect()));
         }
+        if fields::present(sent, "spatialIndexes").is_some() {
+            out.set(
+                "spatialIndexes",
+                Value::Array(self.spatial.iter().map(SpatialIndex::to_value).collect()),
+            );
+        }
         for (name, value) in sent.iter() {
             if !out.contains(name) && name != "compositeIndexes" && !matches!(value, Value::Null) {
                 out.set(name, value.clone());
             }
         }
         out
+    }
+}
+
+impl SpatialIndex {
+    /// On a sphere the service indexes every kind of shape, and names all four whichever were asked for
+    /// (`ContainerSettingsTests` of the .NET client); on a plane it keeps what was sent.
+    fn to_value(&self) -> Value {
+        let mut types = self.types.clone();
+        if self.bounding_box.is_none() {
+            types.extend(SpatialType::ALL.into_iter().filter(|kind| !self.types.contains(kind)));
+        }
+        let mut object = path_object(self.path.as_str());
+        object.set("types", Value::Array(types.into_iter().map(|kind| Value::from(kind.name())).collect()));
+        if let Some(corners) = self.bounding_box {
+            let mut sides = Object::new();
+            for (name, corner) in CORNERS.into_iter().zip(corners) {
+                sides.set(name, Value::from(corner));
+            }
+            object.set("boundingBox", Value::Object(sides));
+        }
+        Value::Object(object)
     }
 }
 
@@ -313,22 +353,19 @@ fn parse_spatial(policy: &Object) -> Result<Vec<SpatialIndex>> {
 }
 
 fn parse_spatial_type(name: &Value, path: &IndexPath) -> Result<SpatialType> {
-    match name.as_str() {
-        Some("Point") => Ok(SpatialType::Point),
-        Some("LineString") => Ok(SpatialType::LineString),
-        Some("Polygon") => Ok(SpatialType::Polygon),
-        Some("MultiPolygon") => Ok(SpatialType::MultiPolygon),
-        _ => Err(Error::bad_request(format!(
+    let known = SpatialType::ALL.into_iter().find(|kind| name.as_str() == Some(kind.name()));
+    known.ok_or_else(|| {
+        Error::bad_request(format!(
             "The spatial data type {} for the path '{path}' is invalid. Valid types are {}.",
             name.to_json(),
-            SPATIAL_TYPES.join(", ")
-        ))),
-    }
+            SpatialType::ALL.map(SpatialType::name).join(", ")
+        ))
+    })
 }
 
 fn parse_bounding_box(object: &Object) -> Result<[f64; 4]> {
     let mut corners = [0.0; 4];
-    for (corner, name) in corners.iter_mut().zip(["xmin", "ymin", "xmax", "ymax"]) {
+    for (corner, name) in corners.iter_mut().zip(CORNERS) {
         let number = object.get(name).and_then(Value::as_number);
         *corner = number.ok_or_else(|| fields::wrong_type(name, "a number"))?.as_f64();
     }
