@@ -1,5 +1,7 @@
 //! Recognises and parses times in data.
 
+use orrery_model::civil::{date_of_days, days_of_date};
+
 /// Milliseconds since the Unix epoch of an ISO 8601 date or time: `2018-08`, `2018-08-09`, `2018-08-09T12:30`,
 /// with seconds, fractions, `Z` or an offset.
 pub fn parse_text(text: &str) -> Option<i64> {
@@ -13,13 +15,13 @@ pub fn parse_text(text: &str) -> Option<i64> {
         return None;
     }
     if bytes.len() == 7 {
-        return Some(days(year, month, 1) * 86_400_000);
+        return Some(days_of_date(year, month, 1) * 86_400_000);
     }
     let day = (bytes[7] == b'-').then(|| digits(bytes.get(8..10)?)).flatten()?;
     if !(1..=31).contains(&day) {
         return None;
     }
-    let midnight = days(year, month, day) * 86_400_000;
+    let midnight = days_of_date(year, month, day) * 86_400_000;
     let Some(separator) = bytes.get(10) else { return Some(midnight) };
     if !matches!(separator, b'T' | b't' | b' ') {
         return None;
@@ -77,7 +79,7 @@ pub fn print(ms: i64) -> String {
 
 /// Formats a day counted from the epoch: `2018-08-09`.
 pub fn print_day(day: i64) -> String {
-    let (year, month, day) = civil(day);
+    let (year, month, day) = date_of_days(day);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
@@ -85,25 +87,6 @@ fn digits(bytes: &[u8]) -> Option<i64> {
     bytes
         .iter()
         .try_fold(0, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
-}
-
-/// Days since the epoch of a Gregorian date. Years start in March here, so that the leap day comes last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
-}
-
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (year_of_era + era * 400 + carry, month, day)
 }
 
 #[cfg(test)]

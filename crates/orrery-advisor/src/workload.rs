@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use orrery_model::container::IndexStep;
 use orrery_model::value::{self, Value};
 use orrery_query::ast::{Query, Selection};
 use orrery_query::check;
 use orrery_query::compile::Settings;
 use orrery_query::context::{Context, Policies, Random as QueryRandom};
-use orrery_query::filter::{IndexCondition, PathStep, Test, index_condition};
+use orrery_query::filter::{IndexCondition, Test, index_condition};
 use orrery_query::{Program, QueryError};
 use serde::Deserialize;
 
@@ -471,10 +472,10 @@ fn first_of(errors: &[QueryError]) -> String {
 }
 
 /// The path in the item, unless it goes through arrays.
-fn plain_path(steps: &[PathStep]) -> Option<String> {
+fn plain_path(steps: &[IndexStep]) -> Option<String> {
     let mut path = String::new();
     for step in steps {
-        let PathStep::Name(name) = step else { return None };
+        let IndexStep::Property(name) = step else { return None };
         path.push('/');
         path.push_str(name);
     }

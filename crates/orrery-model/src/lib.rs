@@ -5,11 +5,11 @@
 
 pub mod charge;
 pub mod container;
+pub mod document;
 pub mod encryption_key;
 pub mod error;
 pub mod etag;
 pub mod ids;
-pub mod murmur3;
 pub mod offer;
 pub mod partition_key;
 pub mod patch;
@@ -29,4 +29,6 @@ pub use patch::Patch;
 pub use path::KeyPath;
 pub use rid::{ContainerRid, DatabaseRid, ItemRid, OfferRid, Rid};
 pub use session::{SessionEntry, SessionToken};
+/// Calendar arithmetic and the key hash, which the published key library has too.
+pub use synthetic_key::{civil, murmur3};
 pub use value::{Number, Object, Value};

@@ -34,6 +34,18 @@ pub struct InvalidPath {
     pub position: usize,
 }
 
+/// Appends a name as policies write it: quoted unless it is letters, digits and underscores.
+pub fn push_segment(name: &str, path: &mut String) {
+    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if plain {
+        path.push_str(name);
+    } else {
+        path.push('"');
+        path.push_str(&name.replace('\\', "\\\\").replace('"', "\\\""));
+        path.push('"');
+    }
+}
+
 /// Splits a path into its segments. A single trailing slash is ignored.
 pub fn split(path: &str) -> Result<Vec<Segment>, InvalidPath> {
     if path.len() > PATH_BYTES_MAX {

@@ -45,3 +45,18 @@ fn of_call(call: &Call) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+/// The function that a piece of advice is about.
+pub fn function(id: &str) -> &'static str {
+    match id {
+        "QA1000" => "ARRAY_CONTAINS",
+        "QA1002" => "CONTAINS",
+        "QA1003" => "STARTSWITH",
+        "QA1004" => "ENDSWITH",
+        "QA1006" => "LOWER",
+        "QA1007" => "GetCurrentDateTime",
+        "QA1008" => "GetCurrentTicks",
+        "QA1009" => "GetCurrentTimestamp",
+        _ => "",
+    }
+}

@@ -6,31 +6,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use orrery_model::Value;
+use orrery_model::container::DistanceFunction;
 
 use crate::error::EvalError;
-
-/// How two vectors are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DistanceFunction {
-    #[default]
-    Cosine,
-    DotProduct,
-    Euclidean,
-}
-
-impl DistanceFunction {
-    /// Reads the name as policies and options spell it, in any case.
-    pub fn parse(name: &str) -> Option<Self> {
-        [("cosine", Self::Cosine), ("dotproduct", Self::DotProduct), ("euclidean", Self::Euclidean)]
-            .into_iter()
-            .find_map(|(known, function)| known.eq_ignore_ascii_case(name).then_some(function))
-    }
-
-    /// Whether a smaller result means more alike.
-    pub fn is_ascending(self) -> bool {
-        self == Self::Euclidean
-    }
-}
 
 /// The container settings that functions depend on, by property path such as `/text`.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,10 @@
 //! too: they are bound once a group is complete.
 
 use orrery_model::Value;
+use orrery_model::container::DistanceFunction;
 
 use crate::aggregate::{Aggregate, DistinctValues};
 use crate::ast::{BinaryOperator, Direction, LogicalOperator, SubqueryKind, UnaryOperator};
-use crate::context::DistanceFunction;
 use crate::functions::Function;
 use crate::like::Pattern;
 

@@ -4,11 +4,12 @@
 mod common;
 
 use common::{Setup, compile, run};
+use orrery_model::container::IndexStep;
 use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::{Object, Value, value};
 use orrery_query::context::{Context, Random};
 use orrery_query::filter::{
-    IndexCondition, KeyRestriction, PathStep, Test, TypeTest, index_condition, key_restriction,
+    IndexCondition, KeyRestriction, Test, TypeTest, index_condition, key_restriction,
 };
 use orrery_query::plan::{Features, PlanRequest, plan};
 use orrery_query::{check, order, parse_condition, parser, printer};
@@ -283,13 +284,13 @@ fn document() -> impl Strategy<Value = Value> {
 }
 
 /// The values at a path, every element of arrays for itself; none if it is undefined.
-fn values_at<'v>(value: &'v Value, steps: &[PathStep]) -> Vec<&'v Value> {
+fn values_at<'v>(value: &'v Value, steps: &[IndexStep]) -> Vec<&'v Value> {
     match steps.split_first() {
         None => vec![value],
-        Some((PathStep::Name(name), rest)) => {
+        Some((IndexStep::Property(name), rest)) => {
             value.get(name).map(|value| values_at(value, rest)).unwrap_or_default()
         }
-        Some((PathStep::Element, rest)) => {
+        Some((IndexStep::Element, rest)) => {
             value.as_array().unwrap_or(&[]).iter().flat_map(|item| values_at(item, rest)).collect()
         }
     }

@@ -238,7 +238,7 @@ fn advice_is_given_on_filters() {
 #[test]
 fn requests_are_read() {
     use orrery_query::request::{InvalidRequest, QueryRequest};
-    let read = |text: &str| QueryRequest::parse(&orrery_model::value::parse(text.as_bytes()).unwrap());
+    let read = |text: &str| QueryRequest::from_value(&orrery_model::value::parse(text.as_bytes()).unwrap());
     let request =
         read(r#"{"query":"SELECT @a","parameters":[{"name":"@a","value":1},{"name":"@b"}]}"#).unwrap();
     assert_eq!(request.parameters, [("@a".to_owned(), Value::from(1))]);

@@ -207,6 +207,17 @@ fn no_crate_has_a_cycle_among_its_modules() {
     assert!(cycles.is_empty(), "{}", cycles.join("\n"));
 }
 
+/// The folders whose own modules are layers too.
+#[test]
+fn the_steps_of_a_query_form_no_cycle() {
+    let source = workspace().join("crates/orrery-db/src");
+    for root in [&["query"][..], &["query", "plan"], &["query", "fetch"], &["query", "page"]] {
+        let graph = graph(&source, root);
+        assert!(graph.len() > 2, "{root:?} has modules");
+        assert_eq!(cycle(&graph), None, "{root:?}");
+    }
+}
+
 #[test]
 fn the_drawing_of_the_database_is_true() {
     let source = workspace().join("crates/orrery-db/src");

@@ -5,6 +5,7 @@
 //! offset (UTC without either), or from a number of seconds or milliseconds since 1970. Years range
 //! from 1 to 9999.
 
+use crate::civil::{date_of_days, days_in_month, days_of_date};
 use crate::{DateFormat, Epoch, Property};
 
 /// 0001-01-01 and 9999-12-31 in days since 1970: the supported range.
@@ -75,7 +76,7 @@ fn minutes_of_text(text: &str) -> Option<i64> {
         || year < 1
         || !(1..=12).contains(&month)
         || day < 1
-        || day > month_days(year, month)
+        || day > days_in_month(year, month)
     {
         return None;
     }
@@ -115,36 +116,4 @@ fn minutes_of_text(text: &str) -> Option<i64> {
         Some(_) => return None,
     };
     Some(days * 1440 + hour * 60 + minute - offset)
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn month_days(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01, counted in years that start in March so that leap days come last.
-fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468
-}
-
-fn date_of_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }

@@ -24,6 +24,7 @@
 //! ```
 
 mod build;
+pub mod civil;
 mod date;
 mod definition;
 mod error;

@@ -1,6 +1,6 @@
 //! An indexing policy as a tree of its paths, so that walking an item decides each place in one step.
 
-use orrery_model::container::{IndexPath, IndexStep, IndexingMode, IndexingPolicy, PathEnd};
+use orrery_model::container::{IndexStep, IndexingMode, IndexingPolicy, PathEnd, PolicyPath};
 
 /// The policy's paths as a tree.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl PolicyTree {
         tree
     }
 
-    fn add(&mut self, path: &IndexPath, included: bool) {
+    fn add(&mut self, path: &PolicyPath, included: bool) {
         let mut node = 0;
         for step in &path.steps {
             node = self.child_or_new(node, step);

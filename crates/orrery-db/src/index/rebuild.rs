@@ -4,6 +4,7 @@
 //! all items are gone through, a few in one operation, each adding the entries that its item lacks; at last
 //! the catalog lets the new generation serve. Every step can be repeated, so a restart begins again.
 
+use orrery_model::document::parse_object;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,7 +17,6 @@ use parking_lot::Mutex;
 use super::{Indexes, push_entries};
 use crate::catalog::{Container, Generation, Partition};
 use crate::failure::{commit_failure, store_failure};
-use crate::layout::document::parse_object;
 use crate::layout::stored::StoredItem;
 use crate::layout::{index_entry, keys};
 

@@ -1,7 +1,7 @@
 //! The index entries of an item.
 
 use orrery_model::Value;
-use orrery_model::container::{IndexPath, IndexStep, IndexingPolicy, PathEnd};
+use orrery_model::container::{IndexStep, IndexingPolicy, PathEnd, PolicyPath};
 use orrery_model::partition_key::EffectiveKey;
 use orrery_storage::KeyPacker;
 
@@ -49,7 +49,7 @@ pub(crate) fn push_entries(
 }
 
 /// The single properties that a policy names one by one, apart from those that the server sets.
-pub(crate) fn named_paths(policy: &IndexingPolicy) -> impl Iterator<Item = &IndexPath> {
+pub(crate) fn named_paths(policy: &IndexingPolicy) -> impl Iterator<Item = &PolicyPath> {
     policy.included.iter().filter(|path| {
         let is_ours = |name: &str| name == "id" || SYSTEM_PROPERTIES.contains(&name);
         path.end == PathEnd::Scalar

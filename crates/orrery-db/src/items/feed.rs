@@ -1,5 +1,6 @@
 //! The read feed: all items of a container, a range or a key, page by page, in key order.
 
+use orrery_model::document::parse_object;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
 use orrery_model::session::SessionToken;
 use orrery_model::{Charge, Error, Result};
@@ -9,7 +10,7 @@ use orrery_metering::cost;
 
 use super::Items;
 use crate::catalog::{Container, GoneRanges};
-use crate::layout::document::{decode, parse_object};
+use crate::layout::document::decode;
 use crate::layout::page_request::PageRequest;
 use crate::layout::{continuation, keys};
 use crate::partition::Receipt;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orrery_env::Env;
+use orrery_model::document::{parse_json, parse_object};
 use orrery_model::ids::ItemId;
 use orrery_model::partition_key::{EffectiveKey, KeyPart, PartitionKey};
 use orrery_model::patch::Patch;
@@ -24,7 +25,6 @@ use super::{Items, key_mismatch, required_key};
 use crate::catalog::{Container, RepartitionRun};
 use crate::failure::commit_failure;
 use crate::layout::document::decode;
-use crate::layout::document::{parse_json, parse_object};
 use crate::layout::keys;
 use crate::layout::statistics::Statistics;
 use crate::layout::stored::StoredItem;

@@ -1,5 +1,6 @@
 //! An item on its way in: checked, its key and terms taken out, its text made ready to store.
 
+use orrery_model::document::{not_an_object, parse_object};
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::fill::Missing;
 use crate::catalog::Container;
-use crate::layout::document::{not_an_object, parse_item};
+use crate::layout::document::parse_item;
 use crate::layout::stored::SYSTEM_PROPERTIES;
 
 /// The largest item, in bytes of UTF-8 text.

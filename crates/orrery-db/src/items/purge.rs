@@ -4,6 +4,7 @@
 //! was purged. The bodies are then removed in the background, a few at a time and for a tenth of the throughput,
 //! and a restart goes on with it.
 
+use orrery_model::document::parse_object;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,7 @@ use super::point::{ItemOptions, full_key};
 use super::transaction::{Action, ActionKind};
 use crate::catalog::{Container, Partition};
 use crate::failure::{commit_failure, store_failure};
-use crate::layout::document::{decode, parse_object};
+use crate::layout::document::decode;
 use crate::layout::keys;
 use crate::layout::statistics::Statistics;
 use crate::partition::Receipt;

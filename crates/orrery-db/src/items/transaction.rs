@@ -5,6 +5,7 @@
 //! logical partition) is in the same write set. Actions see the effects of earlier ones; the first that fails ends
 //! the transaction and nothing is written.
 
+use orrery_model::document::parse_object;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use super::history;
 use super::prepare::{PreparedItem, unique_hashes};
 use crate::catalog::Container;
 use crate::index;
-use crate::layout::document::{document_value, parse_object};
+use crate::layout::document::document_value;
 use crate::layout::history::Version;
 use crate::layout::index_entry;
 use crate::layout::statistics::Statistics;

@@ -11,8 +11,9 @@
 use std::sync::LazyLock;
 
 use orrery_model::Value;
+use orrery_model::container::{IndexPath, IndexStep};
 use orrery_model::partition_key::EffectiveKey;
-use orrery_query::filter::{Bound, IndexPath, PathStep, Test, TypeTest};
+use orrery_query::filter::{Bound, Test, TypeTest};
 use orrery_query::order;
 use orrery_storage::{Key, KeyRange};
 
@@ -57,8 +58,8 @@ impl PathHash {
 
     pub(crate) fn of(path: &IndexPath) -> Self {
         path.0.iter().fold(Self::ROOT, |hash, step| match step {
-            PathStep::Name(name) => hash.property(name),
-            PathStep::Element => hash.element(),
+            IndexStep::Property(name) => hash.property(name),
+            IndexStep::Element => hash.element(),
         })
     }
 
@@ -468,7 +469,7 @@ mod tests {
     use super::*;
 
     fn path(names: &[&str]) -> IndexPath {
-        IndexPath(names.iter().map(|name| PathStep::Name((*name).into())).collect())
+        IndexPath(names.iter().map(|name| IndexStep::Property((*name).into())).collect())
     }
 
     fn value(text: &str) -> Value {

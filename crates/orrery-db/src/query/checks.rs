@@ -5,13 +5,13 @@
 //! until then such a query is sorted the slow way.
 
 use orrery_model::Result;
-use orrery_model::container::{ContainerDefinition, IndexPath, IndexStep, IndexingMode};
+use orrery_model::container::{ContainerDefinition, IndexStep, IndexingMode, PolicyPath};
 use orrery_query::QueryError;
-use orrery_query::ast::{Collection, Direction, Expr, ExprKind, From, Query, Selection};
+use orrery_query::ast::{Direction, Expr, ExprKind, From, Query};
 use orrery_query::check::indexes::{self, CompositePath};
 use orrery_query::computed::{self, ComputedProperty};
 
-use super::request::invalid_query;
+use super::errors::invalid_query;
 use crate::catalog::PolicyTree;
 
 /// Refuses a query that the container cannot serve.
@@ -55,7 +55,7 @@ fn check_order(query: &Query, definition: &ContainerDefinition) -> Result<()> {
 /// Whether the policy covers a path that a query is sorted by.
 fn is_sortable(path: &str, definition: &ContainerDefinition) -> bool {
     let policy = &definition.indexing;
-    let Ok(path) = IndexPath::parse(&format!("{path}/?")) else { return false };
+    let Ok(path) = PolicyPath::parse(&format!("{path}/?")) else { return false };
     if policy.mode == IndexingMode::None {
         return false;
     }
@@ -107,43 +107,5 @@ fn scored_paths(expr: &Expr, from: &From, paths: &mut Vec<String>) {
     }
     for child in expr.children() {
         scored_paths(child, from, paths);
-    }
-}
-
-/// The names of the user-defined functions that a query calls, each once.
-pub(crate) fn functions_of(query: &Query) -> Vec<String> {
-    let mut names = Vec::new();
-    collect_functions(query, &mut names);
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-fn collect_functions(query: &Query, names: &mut Vec<String>) {
-    let selected: Vec<&Expr> = match &query.select.selection {
-        Selection::Star(_) => Vec::new(),
-        Selection::Value(expr) => vec![expr],
-        Selection::List(items) => items.iter().map(|item| &item.expr).collect(),
-    };
-    let sorted = query.order_by.iter().flat_map(|order_by| &order_by.items).map(|item| &item.expr);
-    for expr in selected.into_iter().chain(&query.filter).chain(&query.group_by).chain(sorted) {
-        collect_in(expr, names);
-    }
-    for source in query.from.iter().flat_map(|from| &from.sources) {
-        match &source.collection {
-            Collection::Path { .. } => {}
-            Collection::Subquery(query) => collect_functions(query, names),
-        }
-    }
-}
-
-fn collect_in(expr: &Expr, names: &mut Vec<String>) {
-    match &expr.kind {
-        ExprKind::Call(call) if call.udf => names.push(call.name.text.to_string()),
-        ExprKind::Subquery { query, .. } => collect_functions(query, names),
-        _ => {}
-    }
-    for child in expr.children() {
-        collect_in(child, names);
     }
 }

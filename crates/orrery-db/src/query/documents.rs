@@ -1,12 +1,13 @@
 //! Queries over databases, containers, offers, users and permissions: the same language over their documents.
 
 use orrery_model::{Error, Result, Value};
+use orrery_query::QueryRequest;
 use orrery_query::context::{Context, Policies, Random};
 use orrery_query::pipeline::{Options, Pipeline, Row};
 
 use super::Queries;
-use super::position::Position;
-use super::request::QueryRequest;
+use super::page::position::Position;
+use super::prepare::plain_program;
 use crate::layout::continuation;
 use crate::layout::page_request::PageRequest;
 
@@ -39,7 +40,7 @@ impl Queries {
                 _ => return Err(continuation::invalid()),
             },
         };
-        let mut pipeline = Pipeline::new(request.plain_program()?, Options::default());
+        let mut pipeline = Pipeline::new(plain_program(request)?, Options::default());
         let (random, policies) = (Random::new(self.env.random_u64()), Policies::default());
         let context = Context::new(self.env.now_ms(), &random, &policies);
         let failed = |error: orrery_query::EvalError| Error::bad_request(error.to_string());

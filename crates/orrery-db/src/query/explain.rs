@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use orrery_model::{Object, Result, Value};
+use orrery_query::QueryRequest;
 
 use super::Queries;
-use super::execute::{QueryOptions, QueryPage, Routing};
-use super::request::QueryRequest;
+use super::execute::{QueryPage, Routing};
+use super::options::QueryOptions;
 use crate::partition::Receipt;
 
 impl Queries {

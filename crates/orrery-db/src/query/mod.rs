@@ -1,55 +1,46 @@
 //! Queries: from a request body to pages of rows.
 //!
-//! *Plan*: which windows of the key space, which access path of the index (`access.rs`, `choice.rs`, `points.rs`,
-//! `shortcut.rs`). *Fetch*: entries and items, some of them ahead (`reader.rs`, `ahead.rs`, `lacking.rs`). *Page*:
-//! evaluated rows, where the page ends and where the next begins (`run.rs`, `feed.rs`, `rows.rs`, `position.rs`).
+//! `execute.rs` is the list of steps: *prepare* (parse, check, compile), *plan* (windows of the key space, access paths),
+//! *fetch* (entries and items, some of them ahead), *page* (rows, where the page ends and the next one begins). Each of
+//! these uses only the ones before it; `execute.rs` and `explain.rs` use them all.
 //!
-//! What may live here: queries over items. Queries over metadata are in `resources`.
+//! What may live here: queries over items, and the language over other documents (`documents.rs`). Which metadata there is
+//! to query is for `resources` to know.
 
-mod access;
-mod ahead;
-mod answer;
 pub(crate) mod checks;
-mod choice;
-mod client_merge;
 mod documents;
-mod evaluation_slots;
+mod errors;
 mod execute;
 mod explain;
-mod feed;
-mod functions;
-mod index_metrics;
-mod lacking;
+mod fetch;
+mod item_work;
 mod metrics;
+mod options;
+mod page;
 mod plan;
-mod points;
-mod position;
-mod reader;
-mod request;
-mod rows;
-mod run;
-mod shortcut;
-mod stop;
-mod synthetic_routing;
+mod prepare;
+mod walk;
 
 use std::sync::Arc;
 
 use crate::items::Items;
 
-pub use client_merge::ClientMerge;
 pub use documents::MetadataPage;
-pub use execute::{QueryOptions, QueryPage, Routing};
+pub use execute::{QueryPage, Routing};
 pub use metrics::{Considered, QueryMetrics};
-pub use request::QueryRequest;
-pub use stop::Cancellation;
+pub use options::{Cancellation, ClientMerge, QueryOptions};
+pub use orrery_query::QueryRequest;
+
+/// Bytes of rows in one page.
+const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// Items with the queries over them.
 pub struct Queries {
     pub(crate) items: Arc<Items>,
     /// How many queries may be evaluating long stretches of items at once.
-    pub(crate) evaluations: evaluation_slots::EvaluationSlots,
+    pub(crate) evaluations: page::evaluation_slots::EvaluationSlots,
     /// What queries know of items without the property that they sort by.
-    pub(crate) lacking: lacking::LackingItems,
+    pub(crate) lacking: fetch::lacking::LackingItems,
 }
 
 layer!(Queries { items: Items });
@@ -59,8 +50,8 @@ impl Queries {
         let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         Self {
             items,
-            evaluations: evaluation_slots::EvaluationSlots::new(processors),
-            lacking: lacking::LackingItems::default(),
+            evaluations: page::evaluation_slots::EvaluationSlots::new(processors),
+            lacking: fetch::lacking::LackingItems::default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Containers and their partition key ranges.
 
+use orrery_model::document::parse_object;
 use std::sync::Arc;
 
 use orrery_model::container::ContainerDefinition;
@@ -20,7 +21,6 @@ use crate::catalog::{
     SyntheticPolicy, already_exists,
 };
 use crate::failure::store_failure;
-use crate::layout::document::parse_object;
 use crate::layout::keys;
 use crate::layout::page_request::PageRequest;
 use crate::layout::statistics::Statistics;

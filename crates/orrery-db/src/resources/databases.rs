@@ -1,5 +1,6 @@
 //! Databases.
 
+use orrery_model::document::parse_object;
 use std::sync::Arc;
 
 use orrery_model::ids::ResourceName;
@@ -12,7 +13,6 @@ use orrery_metering::cost;
 use super::Resources;
 use super::metadata::MetadataReply;
 use crate::catalog::{Catalog, Change, DatabaseEntry, OfferOwner, already_exists};
-use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;

@@ -1,6 +1,7 @@
 //! Client encryption keys of a database. They are never deleted for themselves: data encrypted with them would be
 //! lost.
 
+use orrery_model::document::parse_object;
 use std::sync::Arc;
 
 use orrery_model::encryption_key::ClientEncryptionKey;
@@ -13,7 +14,6 @@ use super::Resources;
 use super::databases::check_etag;
 use super::metadata::MetadataReply;
 use crate::catalog::{DatabaseEntry, EncryptionKey, already_exists};
-use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;

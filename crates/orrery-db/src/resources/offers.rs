@@ -1,5 +1,6 @@
 //! Offers: the throughput that a database or a container has been given.
 
+use orrery_model::document::parse_object;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use super::Resources;
 use super::databases::check_etag;
 use super::metadata::MetadataReply;
 use crate::catalog::{Catalog, Offer, OfferOwner, not_found};
-use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;

@@ -1,5 +1,6 @@
 //! Permissions: what a user may do, and the resource tokens that prove it.
 
+use orrery_model::document::parse_object;
 use std::sync::Arc;
 
 use orrery_model::ids::{ResourceName, missing_properties};
@@ -13,7 +14,6 @@ use super::databases::check_etag;
 use super::metadata::MetadataReply;
 use super::{Resources, resource_token};
 use crate::catalog::{Permission, PermissionMode, User, already_exists};
-use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;

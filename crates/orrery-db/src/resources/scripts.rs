@@ -3,6 +3,7 @@
 //! Their text is stored as it is sent: whether it is JavaScript shows when it runs, as in the service (its clients'
 //! suites store texts that are not).
 
+use orrery_model::document::parse_object;
 use std::sync::Arc;
 
 use orrery_model::ids::{ResourceName, missing_properties};
@@ -15,7 +16,6 @@ use super::Resources;
 use super::databases::check_etag;
 use super::metadata::MetadataReply;
 use crate::catalog::{Container, ContainerScripts, Script, ScriptKind, Stamp, TriggerTerms, already_exists};
-use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;

@@ -4,6 +4,7 @@
 //! partitions learn a new index version, so that no write that has not seen the policy can slip past, and all
 //! items are looked at. An item that does not follow the policy makes it fail, and the container is as before.
 
+use orrery_model::document::parse_object;
 use std::sync::Arc;
 
 use orrery_model::rid::ContainerRid;
@@ -14,7 +15,7 @@ use super::Resources;
 use super::metadata::MetadataReply;
 use crate::catalog::{Container, SYNTHETIC_KEY, SyntheticPolicy, existing};
 use crate::failure::store_failure;
-use crate::layout::document::{decode, parse_object};
+use crate::layout::document::decode;
 use crate::layout::keys;
 
 const ITEMS_AT_ONCE: usize = 256;

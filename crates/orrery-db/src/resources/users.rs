@@ -1,5 +1,6 @@
 //! Users of a database: names that hold permissions.
 
+use orrery_model::document::parse_object;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use super::Resources;
 use super::databases::check_etag;
 use super::metadata::MetadataReply;
 use crate::catalog::{Change, DatabaseEntry, User, already_exists};
-use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;

@@ -1,6 +1,7 @@
 //! The database's side of a running script. The script has a thread of its own; its operations come over a channel
 //! and are carried out here, by the request's own future, on its session.
 
+use orrery_model::document::parse_object;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,7 +20,6 @@ use super::slots::ScriptText;
 use crate::failure::{script_failure, script_timed_out};
 use crate::items::batch::{BatchKind, BatchOperation};
 use crate::items::transaction::Effect;
-use crate::layout::document::parse_object;
 use crate::layout::page_request::PageRequest;
 use crate::layout::stored::StoredItem;
 use crate::partition::Receipt;

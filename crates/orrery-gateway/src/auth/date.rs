@@ -3,6 +3,8 @@
 //! RFC 1123 is what SDKs send. The service parses leniently and assumes UTC, so case does not matter here,
 //! the weekday and the zone may be missing, and ISO 8601 is understood.
 
+use orrery_model::civil;
+
 use super::AuthFailure;
 
 /// How long a signature stays valid after its date.
@@ -94,38 +96,17 @@ fn number(text: &str, digits_min: usize, digits_max: usize) -> Option<i64> {
     if legal { text.parse().ok() } else { None }
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar. The year is counted from March, so that the leap day
-/// comes last and months have a regular pattern of lengths.
+/// Days from 1970-01-01, if there is such a date.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> Option<i64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let length = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=length).contains(&day) {
-        return None;
-    }
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    Some(
-        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468,
-    )
+    let exists = (1..=12).contains(&month) && (1..=civil::days_in_month(year, month)).contains(&day);
+    exists.then(|| civil::days_of_date(year, month, day))
 }
 
 /// RFC 1123 text of a time, as the `date` header and messages carry it.
 pub fn print_date(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // The inverse of `days_since_epoch`: 400 years are 146,097 days.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month_index = usize::try_from((month + 2) % 12).unwrap_or(0);
-    let year = era * 400 + year_of_era + i64::from(month >= 10);
+    let (year, month, day) = civil::date_of_days(days);
+    let month_index = usize::try_from(month - 1).unwrap_or(0);
     let weekday = WEEKDAYS[usize::try_from(days.rem_euclid(7)).unwrap_or(0)];
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{weekday}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT", MONTHS[month_index])

@@ -13,6 +13,25 @@ pub enum IndexStep {
     Element,
 }
 
+/// The path of a property inside items; every element of an array stands for itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IndexPath(pub Vec<IndexStep>);
+
+impl fmt::Display for IndexPath {
+    /// As indexing policies write it: `/a/[]/b`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        for step in &self.0 {
+            text.push('/');
+            match step {
+                IndexStep::Property(name) => path::push_segment(name, &mut text),
+                IndexStep::Element => text.push_str("[]"),
+            }
+        }
+        formatter.write_str(&text)
+    }
+}
+
 /// Which values below its steps a path means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathEnd {
@@ -22,9 +41,9 @@ pub enum PathEnd {
     Scalar,
 }
 
-/// A path of the included or excluded list.
+/// A path of the included or excluded list: which entries of an [`IndexPath`] it turns on or off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexPath {
+pub struct PolicyPath {
     text: Box<str>,
     pub steps: Vec<IndexStep>,
     pub end: PathEnd,
@@ -39,7 +58,7 @@ pub enum TupleStep {
     Index(u32),
 }
 
-impl IndexPath {
+impl PolicyPath {
     /// Parses a path of the included or excluded list.
     pub fn parse(text: &str) -> Result<Self> {
         Self::read(text).map_err(|error| refused(text, error))
@@ -99,7 +118,7 @@ impl IndexPath {
     }
 }
 
-impl fmt::Display for IndexPath {
+impl fmt::Display for PolicyPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
     }
@@ -176,12 +195,12 @@ mod tests {
             ("/\"_etag\"/?", &["_etag"], PathEnd::Scalar),
             ("/a/[]/b/?", &["a", "[]", "b"], PathEnd::Scalar),
         ] {
-            let path = IndexPath::parse(text).unwrap();
+            let path = PolicyPath::parse(text).unwrap();
             assert_eq!((path.steps, path.end), (steps(names), end), "{text}");
         }
-        let quoted = IndexPath::parse("/\"a/b\"/'[]'/*").unwrap();
+        let quoted = PolicyPath::parse("/\"a/b\"/'[]'/*").unwrap();
         assert_eq!(quoted.steps, ["a/b", "[]"].map(|name| IndexStep::Property(name.into())));
-        let tuple = IndexPath::parse("/a/[]/{x, y/z, name/[1]/first}/?").unwrap();
+        let tuple = PolicyPath::parse("/a/[]/{x, y/z, name/[1]/first}/?").unwrap();
         assert_eq!(tuple.steps, steps(&["a", "[]"]));
         assert_eq!(tuple.tuple.len(), 3);
         assert_eq!(tuple.tuple[2][1], TupleStep::Index(1));
@@ -205,10 +224,10 @@ mod tests {
             "/a/[]/{x/[]}/?",
             "/a/[]/{}/?",
         ] {
-            let error = IndexPath::parse(text).unwrap_err();
+            let error = PolicyPath::parse(text).unwrap_err();
             assert!(error.message.contains("Please ensure that the path is a valid path"), "{text}");
         }
-        let error = IndexPath::parse("/expiration").unwrap_err();
+        let error = PolicyPath::parse("/expiration").unwrap_err();
         assert!(error.message.starts_with(
             "The indexing path '/expiration' could not be accepted, failed near position '11'."
         ));
@@ -225,7 +244,7 @@ mod tests {
 
     #[test]
     fn deeper_and_scalar_paths_are_more_precise() {
-        let path = |text: &str| IndexPath::parse(text).unwrap();
+        let path = |text: &str| PolicyPath::parse(text).unwrap();
         let at = steps(&["a", "b"]);
         let precision = |text: &str| path(text).precision(&at);
         assert!(precision("/*") < precision("/a/*"));

@@ -1,7 +1,7 @@
 //! The indexing policy: which paths of an item are indexed, and how.
 
 use super::fields;
-use super::index_path::{IndexPath, IndexStep, parse_composite};
+use super::index_path::{IndexStep, PolicyPath, parse_composite};
 use super::vector::{self, VectorEmbedding, VectorIndex};
 use crate::error::{Error, Result};
 use crate::path::KeyPath;
@@ -27,8 +27,8 @@ pub struct IndexingPolicy {
     pub mode: IndexingMode,
     /// Whether items are indexed unless their write says otherwise, or only if it says so.
     pub automatic: bool,
-    pub included: Vec<IndexPath>,
-    pub excluded: Vec<IndexPath>,
+    pub included: Vec<PolicyPath>,
+    pub excluded: Vec<PolicyPath>,
     pub composite: Vec<Vec<CompositePath>>,
     pub spatial: Vec<SpatialIndex>,
     pub vector: Vec<VectorIndex>,
@@ -45,7 +45,7 @@ pub struct CompositePath {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpatialIndex {
-    pub path: IndexPath,
+    pub path: PolicyPath,
     pub types: Vec<SpatialType>,
     /// xmin, ymin, xmax, ymax of a geometry index.
     pub bounding_box: Option<[f64; 4]>,
@@ -107,15 +107,15 @@ impl IndexingPolicy {
             }
             IndexingMode::Consistent => {
                 if included.is_empty() && excluded.iter().all(is_etag) {
-                    included.push(IndexPath::root());
+                    included.push(PolicyPath::root());
                 }
-                if !included.iter().chain(&excluded).any(IndexPath::is_root) {
+                if !included.iter().chain(&excluded).any(PolicyPath::is_root) {
                     return Err(Error::bad_request(
                         "The special mandatory indexing path \"/\" is not provided in any of the path type sets. Please provide this path in one of the sets.",
                     ));
                 }
                 if !included.iter().chain(&excluded).any(is_etag) {
-                    excluded.push(IndexPath::parse("/\"_etag\"/?")?);
+                    excluded.push(PolicyPath::parse("/\"_etag\"/?")?);
                 }
             }
         }
@@ -149,7 +149,7 @@ impl IndexingPolicy {
         {
             return true;
         }
-        let best = |paths: &[IndexPath]| paths.iter().filter_map(|path| path.precision(steps)).max();
+        let best = |paths: &[PolicyPath]| paths.iter().filter_map(|path| path.precision(steps)).max();
         let included = best(&self.included);
         included.is_some() && included >= best(&self.excluded)
     }
@@ -160,10 +160,10 @@ impl IndexingPolicy {
         if self.mode == IndexingMode::None {
             return false;
         }
-        let below = |path: &IndexPath| {
+        let below = |path: &PolicyPath| {
             path.tuple.is_empty() && path.steps.len() > steps.len() && path.steps.starts_with(steps)
         };
-        let covering = |paths: &[IndexPath]| {
+        let covering = |paths: &[PolicyPath]| {
             let subtrees = paths.iter().filter(|path| path.end == super::PathEnd::Subtree);
             subtrees.filter_map(|path| path.precision(steps)).max()
         };
@@ -242,7 +242,7 @@ fn path_object(path: &str) -> Object {
     object
 }
 
-fn is_etag(path: &IndexPath) -> bool {
+fn is_etag(path: &PolicyPath) -> bool {
     matches!(path.steps.as_slice(), [IndexStep::Property(name)] if name.as_ref() == "_etag")
 }
 
@@ -258,7 +258,7 @@ fn parse_mode(policy: &Object) -> Result<IndexingMode> {
     }
 }
 
-fn parse_paths(policy: &Object, list: &str) -> Result<Vec<IndexPath>> {
+fn parse_paths(policy: &Object, list: &str) -> Result<Vec<PolicyPath>> {
     let listed = fields::array(policy, list)?;
     if listed.len() > PATHS_MAX {
         return Err(Error::bad_request(format!(
@@ -266,9 +266,9 @@ fn parse_paths(policy: &Object, list: &str) -> Result<Vec<IndexPath>> {
             listed.len()
         )));
     }
-    let mut paths: Vec<IndexPath> = Vec::with_capacity(listed.len());
+    let mut paths: Vec<PolicyPath> = Vec::with_capacity(listed.len());
     for entry in listed {
-        let path = IndexPath::parse(fields::required_str(fields::object(entry, list)?, "path")?)?;
+        let path = PolicyPath::parse(fields::required_str(fields::object(entry, list)?, "path")?)?;
         // Repeating a path changes nothing; the service keeps one.
         if !paths.iter().any(|earlier| {
             earlier.steps == path.steps && earlier.end == path.end && earlier.tuple == path.tuple
@@ -338,7 +338,7 @@ fn parse_spatial(policy: &Object) -> Result<Vec<SpatialIndex>> {
     }
     let indexes = indexes.iter().map(|entry| {
         let entry = fields::object(entry, "spatialIndexes")?;
-        let path = IndexPath::parse(fields::required_str(entry, "path")?)?;
+        let path = PolicyPath::parse(fields::required_str(entry, "path")?)?;
         let names = fields::array(entry, "types")?;
         if names.is_empty() {
             return Err(Error::bad_request(format!(
@@ -352,7 +352,7 @@ fn parse_spatial(policy: &Object) -> Result<Vec<SpatialIndex>> {
     indexes.collect()
 }
 
-fn parse_spatial_type(name: &Value, path: &IndexPath) -> Result<SpatialType> {
+fn parse_spatial_type(name: &Value, path: &PolicyPath) -> Result<SpatialType> {
     let known = SpatialType::ALL.into_iter().find(|kind| name.as_str() == Some(kind.name()));
     known.ok_or_else(|| {
         Error::bad_request(format!(

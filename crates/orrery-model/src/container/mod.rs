@@ -20,7 +20,7 @@ pub use computed::ComputedProperty;
 pub use conflict::ConflictResolution;
 pub use encryption::{ClientEncryptionPolicy, EncryptedPath};
 pub use full_text::{FullTextPath, FullTextPolicy, LANGUAGES as FULL_TEXT_LANGUAGES};
-pub use index_path::{IndexPath, IndexStep, PathEnd, TupleStep};
+pub use index_path::{IndexPath, IndexStep, PathEnd, PolicyPath, TupleStep};
 pub use indexing::{CompositePath, IndexingMode, IndexingPolicy, SpatialIndex, SpatialType};
 pub use throughput_buckets::ThroughputBucket;
 pub use unique_key::UniqueKey;

@@ -21,11 +21,27 @@ pub enum VectorDataType {
     Uint8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How two vectors are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DistanceFunction {
+    #[default]
     Cosine,
-    Euclidean,
     DotProduct,
+    Euclidean,
+}
+
+impl DistanceFunction {
+    /// Reads the name as policies and query options spell it, in any case.
+    pub fn parse(name: &str) -> Option<Self> {
+        [("cosine", Self::Cosine), ("dotproduct", Self::DotProduct), ("euclidean", Self::Euclidean)]
+            .into_iter()
+            .find_map(|(known, function)| known.eq_ignore_ascii_case(name).then_some(function))
+    }
+
+    /// Whether a smaller result means more alike.
+    pub fn is_ascending(self) -> bool {
+        self == Self::Euclidean
+    }
 }
 
 /// What the vectors at a path are.
@@ -104,16 +120,9 @@ fn parse_embedding(entry: &Object) -> Result<VectorEmbedding> {
         ))
     })?;
     let name = fields::optional_str(entry, "distanceFunction")?.unwrap_or("cosine");
-    let distance = match name.to_ascii_lowercase().as_str() {
-        "cosine" => DistanceFunction::Cosine,
-        "euclidean" => DistanceFunction::Euclidean,
-        "dotproduct" => DistanceFunction::DotProduct,
-        _ => {
-            return Err(Error::bad_request(format!(
-                "The Vector Embedding Policy has an invalid DistanceFunction:{name}"
-            )));
-        }
-    };
+    let distance = DistanceFunction::parse(name).ok_or_else(|| {
+        Error::bad_request(format!("The Vector Embedding Policy has an invalid DistanceFunction:{name}"))
+    })?;
     Ok(VectorEmbedding { path, data_type, dimensions, distance })
 }
 

@@ -1,5 +1,7 @@
 //! What an ORDER BY needs from the indexes of a container.
 
+use orrery_model::path::push_segment;
+
 use super::source_alias;
 use crate::ast::{Collection, Direction, Expr, ExprKind, From, Literal, Query, Source, Step};
 use crate::error::QueryError;
@@ -78,16 +80,4 @@ fn alias_path(name: &str, sources: &[Source]) -> Option<String> {
         path.push_str("/[]");
     }
     Some(path)
-}
-
-/// Appends a name as policies write it: quoted unless it is letters, digits and underscores.
-pub fn push_segment(name: &str, path: &mut String) {
-    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if plain {
-        path.push_str(name);
-    } else {
-        path.push('"');
-        path.push_str(&name.replace('\\', "\\\\").replace('"', "\\\""));
-        path.push('"');
-    }
 }

@@ -1,12 +1,14 @@
 //! Expressions, with constants folded.
 
+use orrery_model::container::DistanceFunction;
+use orrery_model::path::push_segment;
 use orrery_model::{Number, Value};
 
 use super::Compiler;
 use crate::aggregate::{Aggregate, DistinctValues};
 use crate::ast::{Call, Direction, Expr, ExprKind, Literal, Selection};
-use crate::check::{aggregate_of, indexes, path_root};
-use crate::context::{Context, DistanceFunction, Random};
+use crate::check::{aggregate_of, path_root};
+use crate::context::{Context, Random};
 use crate::error::{Code, QueryError};
 use crate::eval::{self, Env};
 use crate::functions;
@@ -350,7 +352,7 @@ pub(super) fn policy_path(node: &Node) -> Option<String> {
     for step in steps {
         path.push('/');
         match step {
-            Step::Name(name) => indexes::push_segment(name, &mut path),
+            Step::Name(name) => push_segment(name, &mut path),
             Step::Index(_) => path.push_str("[]"),
         }
     }

@@ -1,40 +1,14 @@
 //! Conditions that a range index can answer.
 
 use orrery_model::Value;
+use orrery_model::container::{IndexPath, IndexStep};
 
 use super::Slots;
 use crate::ast::{BinaryOperator, LogicalOperator, SubqueryKind, UnaryOperator};
-use crate::check::indexes::push_segment;
 use crate::context::Context;
 use crate::eval::{self, Env};
 use crate::operand;
 use crate::program::{Block, FunctionCall, Members, Node, Program, SourceRows};
-
-/// A property path of documents; every element of an array stands for itself.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct IndexPath(pub Vec<PathStep>);
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PathStep {
-    Name(Box<str>),
-    /// Any element of an array.
-    Element,
-}
-
-impl std::fmt::Display for IndexPath {
-    /// As indexing policies write it: `/a/[]/b`.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut text = String::new();
-        for step in &self.0 {
-            text.push('/');
-            match step {
-                PathStep::Name(name) => push_segment(name, &mut text),
-                PathStep::Element => text.push_str("[]"),
-            }
-        }
-        formatter.write_str(&text)
-    }
-}
 
 /// A condition that every matching document satisfies.
 ///
@@ -380,7 +354,7 @@ impl Analysis<'_> {
         match (self.constant(value), slots.path(path)) {
             (Some(None), _) => IndexCondition::None,
             (Some(Some(value)), Some(mut path)) if !matches!(value, Value::Array(_) | Value::Object(_)) => {
-                path.0.push(PathStep::Element);
+                path.0.push(IndexStep::Element);
                 IndexCondition::Term { path, test: Test::Equal(value), exact: false }
             }
             _ => IndexCondition::All,
@@ -392,7 +366,7 @@ fn term(node: &Node, test: Test, slots: &Slots) -> IndexCondition {
     match slots.path(node) {
         Some(path) if !path.0.is_empty() => {
             // An element found anywhere says little about the one that was meant.
-            let exact = !path.0.contains(&PathStep::Element);
+            let exact = !path.0.contains(&IndexStep::Element);
             IndexCondition::Term { path, test, exact }
         }
         _ => IndexCondition::All,

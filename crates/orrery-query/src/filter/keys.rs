@@ -3,11 +3,12 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
+use orrery_model::container::IndexStep;
 use orrery_model::partition_key::{KeyPart, PartitionKey, PartitionKeyDefinition};
 use orrery_model::{Object, Value};
 
 use super::interval::{Constraint, End, Interval};
-use super::{PathStep, Slots, index};
+use super::{Slots, index};
 use crate::ast::{BinaryOperator, LogicalOperator, SubqueryKind, UnaryOperator};
 use crate::limits;
 use crate::program::{Block, FunctionCall, Members, Node, Program, Source, SourceRows};
@@ -368,7 +369,7 @@ impl<C: Constraint> Keys<C> {
         let is_here = |key: &Vec<Box<str>>| {
             let mut steps = key.iter().zip(&path.0);
             key.len() == path.0.len()
-                && steps.all(|(name, step)| matches!(step, PathStep::Name(step) if step == name))
+                && steps.all(|(name, step)| matches!(step, IndexStep::Property(step) if step == name))
         };
         // The id may be a part of the key too.
         let places: Vec<bool> = self.paths.iter().map(is_here).collect();

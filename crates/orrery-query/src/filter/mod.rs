@@ -12,13 +12,15 @@ mod never;
 mod types;
 mod values;
 
-pub use index::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest, index_condition};
+pub use index::{Bound, IndexCondition, Test, TypeTest, index_condition};
 pub use interval::{End, Interval};
 pub(crate) use keys::keys_restriction;
 pub use keys::{
     KeyRestriction, NamedItems, OrderedKeys, fixed_values, key_restriction, named_items, ordered_keys,
 };
 pub(crate) use never::{Verdict, verdict};
+
+use orrery_model::container::{IndexPath, IndexStep};
 
 use crate::program::{Block, DOCUMENT, Node, Source, SourceRows, Step};
 
@@ -42,7 +44,7 @@ impl Slots {
             };
             if let Some(mut path) = self.path(node) {
                 if *iterate {
-                    path.0.push(PathStep::Element);
+                    path.0.push(IndexStep::Element);
                 }
                 self.known.push((*slot, path));
             }
@@ -59,8 +61,8 @@ impl Slots {
         let (_, base) = self.known.iter().find(|(known, _)| known == slot)?;
         let mut path = base.clone();
         path.0.extend(steps.iter().map(|step| match step {
-            Step::Name(name) => PathStep::Name(name.clone()),
-            Step::Index(_) => PathStep::Element,
+            Step::Name(name) => IndexStep::Property(name.clone()),
+            Step::Index(_) => IndexStep::Element,
         }));
         // An index into an array is found among all elements, so the condition gets weaker.
         Some(path)

@@ -1,10 +1,11 @@
 //! `VectorDistance`: exact comparison of two vectors.
 
+use orrery_model::container::DistanceFunction;
 use orrery_model::{Number, Object, Value};
 
 use super::arguments::{array, flag, object, optional};
 use super::{Evaluated, Function, row_in_context};
-use crate::context::{Context, DistanceFunction};
+use crate::context::Context;
 use crate::error::EvalError;
 use crate::operand::{Operand, owned};
 

@@ -4,12 +4,13 @@
 pub mod client;
 pub mod merging;
 
+use orrery_model::container::DistanceFunction;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use orrery_model::{Number, Value, value};
 use orrery_query::compile::{ComputedProperty, Settings};
-use orrery_query::context::{Context, DistanceFunction, Policies, Random, UdfCaller};
+use orrery_query::context::{Context, Policies, Random, UdfCaller};
 use orrery_query::error::{EvalError, QueryError, errors_to_value};
 use orrery_query::pipeline::{Options, Output, Pipeline, Row};
 use orrery_query::{Program, check};

@@ -1,5 +1,6 @@
 //! Compares the two containers, item by item and in both directions, before the one takes the other's place.
 
+use orrery_model::document::parse_object;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::follow::{Copied, Follower, Touched};
 use crate::catalog::Container;
 use crate::failure::store_failure;
 use crate::items::prepare::canonical;
-use crate::layout::document::{decode, parse_object};
+use crate::layout::document::decode;
 use crate::layout::keys;
 use crate::layout::stored::StoredItem;
 use crate::lifecycle::Lifecycle;

@@ -3,7 +3,9 @@
 //! Read: `YYYY-MM-DD`, then optionally a space or `T` and `hh:mm:ss` with an optional fraction of one to
 //! seven digits, then optionally `Z` or an offset from UTC such as `+02:00`. Nothing else is a date-time. Written:
 //! always in UTC, with seven digits and the `Z`. Years run from 1601 to 9999. The calendar is the Gregorian one
-//! throughout, so a dozen lines of arithmetic serve better than a date library with its own ranges.
+//! throughout.
+
+use orrery_model::civil;
 
 pub(super) const TICKS_PER_MICROSECOND: i64 = 10;
 pub(super) const TICKS_PER_MILLISECOND: i64 = 10_000;
@@ -128,7 +130,7 @@ impl Moment {
         if !(1..=9999).contains(&year) {
             return None;
         }
-        let date = Date { year, month, day: day.min(days_in_month(year, month)) };
+        let date = Date { year, month, day: day.min(civil::days_in_month(year, month)) };
         let ticks = date.days_since_epoch() * TICKS_PER_DAY + self.0.rem_euclid(TICKS_PER_DAY);
         Self::from_ticks(ticks.into())
     }
@@ -138,39 +140,17 @@ impl Date {
     fn new(year: i64, month: i64, day: i64) -> Option<Self> {
         let exists = (1..=9999).contains(&year)
             && (1..=12).contains(&month)
-            && (1..=days_in_month(year, month)).contains(&day);
+            && (1..=civil::days_in_month(year, month)).contains(&day);
         exists.then_some(Self { year, month, day })
     }
 
-    /// Counts by years that begin in March, which puts the leap day last.
     fn days_since_epoch(self) -> i64 {
-        let year = if self.month <= 2 { self.year - 1 } else { self.year };
-        let month = (self.month + 9) % 12;
-        let day_of_year = (153 * month + 2) / 5 + self.day - 1;
-        let era = year.div_euclid(400);
-        let year = year.rem_euclid(400);
-        era * 146_097 + year * 365 + year / 4 - year / 100 + day_of_year - 719_468
+        civil::days_of_date(self.year, self.month, self.day)
     }
 
     fn from_days_since_epoch(days: i64) -> Self {
-        let days = days + 719_468;
-        let era = days.div_euclid(146_097);
-        let day_of_era = days.rem_euclid(146_097);
-        let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-        let march_month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-        Self { year: era * 400 + year + i64::from(month <= 2), month, day }
-    }
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
+        let (year, month, day) = civil::date_of_days(days);
+        Self { year, month, day }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Edges of every family: what the reference says about types, ranges and limits.
 
 use super::{call, check};
-use crate::context::{Context, DistanceFunction, Policies, Random};
+use crate::context::{Context, Policies, Random};
 use crate::error::EvalError;
 use crate::functions::lookup;
 use crate::operand::{Operand, into_value, owned};
+use orrery_model::container::DistanceFunction;
 
 #[test]
 fn arrays() {

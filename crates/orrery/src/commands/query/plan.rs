@@ -1,10 +1,11 @@
 //! `orrery query plan`: query plans as the gateway returns them, one JSON object per line in and out.
 
+use orrery_model::container::DistanceFunction;
 use std::io::{BufRead, Write};
 
 use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::{Object, Value, value};
-use orrery_query::context::{DistanceFunction, Policies};
+use orrery_query::context::Policies;
 use orrery_query::error::{Code, QueryError};
 use orrery_query::plan::{Features, PlanRequest, plan, plan_ordered};
 use orrery_query::request::QueryRequest;
@@ -26,7 +27,7 @@ pub(super) fn run(input: &mut impl BufRead, output: &mut impl Write) -> Result<(
 fn plan_line(line: &[u8]) -> Result<Value, Vec<QueryError>> {
     let refuse = |message: String| vec![QueryError::text(message)];
     let line = value::parse(line).map_err(|error| refuse(format!("the line is not valid JSON: {error}")))?;
-    let request = QueryRequest::parse(&line).map_err(|error| refuse(error.to_string()))?;
+    let request = QueryRequest::from_value(&line).map_err(|error| refuse(error.to_string()))?;
     let definition = definition(&line).map_err(refuse)?;
     let features = match line.get("features").and_then(Value::as_str) {
         Some(list) => Features::parse(list),

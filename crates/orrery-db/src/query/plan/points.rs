@@ -6,9 +6,9 @@ use orrery_query::Program;
 use orrery_query::filter::named_items;
 use orrery_storage::{Key, KeyRange};
 
-use super::execute::QueryOptions;
 use crate::catalog::{Container, Partition};
 use crate::layout::keys;
+use crate::query::options::QueryOptions;
 
 /// The only items that can match.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,11 +13,13 @@ use orrery_model::{Object, Result};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_storage::Key;
 
+use crate::catalog::Partition;
 use crate::layout::continuation::invalid;
+use crate::layout::index_entry;
 
 /// A place in the result of a query.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Position {
+pub(crate) enum Position {
     /// At an item, some of whose rows were returned.
     Stream {
         key: Key,
@@ -50,8 +52,44 @@ impl Area {
     }
 }
 
+/// Where a stream goes on.
+#[derive(Default)]
+pub(crate) struct StreamStart {
+    pub(crate) key: Key,
+    pub(crate) skip_rows: u32,
+    pub(crate) passed: u64,
+    /// The access path of the earlier pages; `None` = this is the first.
+    #[expect(clippy::option_option, reason = "the first page, all items, or a candidate")]
+    pub(crate) path: Option<Option<u32>>,
+    pub(crate) areas: Vec<Area>,
+}
+
+impl StreamStart {
+    /// The same place in the index as it is now: its generation may have changed since the last page.
+    pub(crate) fn in_generation(mut self, generation: u32) -> Self {
+        if !self.areas.is_empty() {
+            self.key = index_entry::in_generation(self.key, generation);
+        }
+        for area in &mut self.areas {
+            area.key = index_entry::in_generation(std::mem::take(&mut area.key), generation);
+        }
+        self
+    }
+
+    /// The areas of a page that ends at this key: its own partition, and what is left of the larger ones.
+    pub(crate) fn areas_at(&self, by_entries: bool, partition: &Partition, key: &Key) -> Vec<Area> {
+        if !by_entries {
+            return Vec::new();
+        }
+        let range = &partition.range;
+        let own = Area { min: range.min.clone(), max: range.max.clone(), key: key.clone() };
+        let larger = self.areas.iter().filter(|area| area.max > range.max).cloned();
+        std::iter::once(own).chain(larger).collect()
+    }
+}
+
 impl Position {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut object = Object::new();
         let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
         match self {
@@ -84,7 +122,7 @@ impl Position {
         Value::from(object).to_json().into_bytes()
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let value = value::parse(bytes).map_err(|_| invalid())?;
         Self::read(&value).ok_or_else(invalid)
     }

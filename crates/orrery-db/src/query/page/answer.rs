@@ -9,30 +9,29 @@ use orrery_query::context::Work;
 use orrery_query::pipeline::{Options, Output, Pipeline};
 use orrery_storage::Direction;
 
-use super::access::{Candidate, Offers};
-use super::ahead::{Extent, Place, ReadAhead};
 use super::run::Run;
-use super::run::evaluation_failure;
-use super::shortcut;
-use super::shortcut::Extreme;
 use crate::layout::index_entry;
 use crate::partition::Receipt;
+use crate::query::errors::evaluation_failure;
+use crate::query::fetch::ahead::{Extent, ReadAhead, Source};
+use crate::query::plan::access::{AccessPaths, Candidate};
+use crate::query::plan::shortcut::{self, Extreme};
 
 /// Rows of work for one item; there are no joins here.
 const WORK_ROWS: u64 = 1000;
 
 impl Run<'_> {
     /// The only row of the query, if the index knows it.
-    pub(super) async fn answer_by_index(
+    pub(crate) async fn answer_by_index(
         &mut self,
         receipt: &mut Receipt,
         query: &Query,
         program: &Arc<Program>,
-        offers: &Offers,
+        paths: &AccessPaths,
     ) -> Result<Option<Output>> {
-        let value = match self.count_by_index(receipt, query, offers).await? {
+        let value = match self.count_by_index(receipt, query, paths).await? {
             Some(count) => Some(Some(count)),
-            None => self.extreme_by_index(receipt, query, program, offers).await?,
+            None => self.extreme_by_index(receipt, query, program, paths).await?,
         };
         let Some(Some(value)) = value else { return Ok(None) };
         Ok(Some(Output { value, input: 0, row: 0, position: None, passed: 1 }))
@@ -49,22 +48,22 @@ impl Run<'_> {
         &mut self,
         receipt: &mut Receipt,
         query: &Query,
-        offers: &Offers,
+        paths: &AccessPaths,
     ) -> Result<Option<Value>> {
         let Some(shape) = shortcut::count_of_filter(query) else { return Ok(None) };
         if !self.entries_are_items() || self.options.without_index {
             return Ok(None);
         }
         if query.filter.is_none() {
-            let count = self.count_everywhere(receipt, None).await?;
+            let count = self.reader.count_everywhere(receipt, None).await?;
             self.metrics.note("count of all items");
             return Ok(Some(shape.value(count)));
         }
-        let [candidate] = offers.candidates.as_slice() else { return Ok(None) };
+        let [candidate] = paths.candidates.as_slice() else { return Ok(None) };
         if !candidate.is_exact || candidate.repeats || !candidate.is_narrow {
             return Ok(None);
         }
-        let count = self.count_everywhere(receipt, Some(candidate)).await?;
+        let count = self.reader.count_everywhere(receipt, Some(candidate)).await?;
         self.metrics.note(&format!("count of {}", candidate.label));
         Ok(Some(shape.value(count)))
     }
@@ -76,10 +75,10 @@ impl Run<'_> {
         receipt: &mut Receipt,
         query: &Query,
         program: &Arc<Program>,
-        offers: &Offers,
+        paths: &AccessPaths,
     ) -> Result<Option<Option<Value>>> {
         let Some(extreme) = shortcut::extreme_of(query) else { return Ok(None) };
-        let Some(values) = &offers.values_of_extreme else { return Ok(None) };
+        let Some(values) = &paths.values_of_extreme else { return Ok(None) };
         if extreme.is_counted && !self.entries_are_items() {
             return Ok(None);
         }
@@ -87,14 +86,14 @@ impl Run<'_> {
         let mut pipeline = Pipeline::new(Arc::clone(program), Options::default());
         let (reader, partitions) = (self.reader, self.reader.partitions());
         let ranges = || values.scalars.iter().chain(&values.others);
-        let places = partitions.iter().flat_map(|partition| {
-            ranges().map(move |range| Place::entries(partition, range.clone(), direction, None).of_one())
+        let sources = partitions.iter().flat_map(|partition| {
+            ranges().map(move |range| Source::entries(partition, range.clone(), direction, None).of_one())
         });
-        let mut ahead = ReadAhead::new(reader, Extent::EveryBeginning, places);
+        let mut ahead = ReadAhead::new(reader, Extent::EveryBeginning, sources);
         while self.feed_end(receipt, &mut pipeline, &mut ahead).await? {}
         let counted = Candidate::of_ranges(ranges().cloned().collect());
         let count =
-            if extreme.is_counted { self.count_everywhere(receipt, Some(&counted)).await? } else { 0 };
+            if extreme.is_counted { self.reader.count_everywhere(receipt, Some(&counted)).await? } else { 0 };
         if receipt.served.is_empty() {
             self.touch(receipt).await?;
         }
@@ -135,11 +134,11 @@ impl Run<'_> {
             fetched.outcome?;
             self.check_time()?;
             tokio::task::yield_now().await;
-            if fetched.place.is_read() {
+            if fetched.source.is_read() {
                 ahead.leave();
                 return Ok(true);
             }
-            ahead.go_on(fetched.place);
+            ahead.go_on(fetched.source);
         }
     }
 }

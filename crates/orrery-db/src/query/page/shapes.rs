@@ -1,148 +1,61 @@
-//! One page of a query: rows as items come, rows in order, or rows that need all items.
+//! The three ways to fill a page: rows as items come, rows in order, or rows that need all items.
 //!
-//! The server keeps nothing between pages. A plain filter goes on where the last page stopped reading; a sorted
-//! one keeps only a page of rows in memory and goes on after the last sort position; groups and distinct
-//! rows are made again and counted off.
+//! The server keeps nothing between pages. A plain filter continues where the last page stopped reading; a sorted one keeps
+//! only a page of rows in memory and continues after the last sort position; groups and distinct rows are made again and
+//! counted off.
 
 use std::sync::Arc;
-use std::time::Instant;
 
+use orrery_env::monotonic;
 use orrery_model::rid::ItemRid;
-use orrery_model::{Error, ErrorKind, Result, Value};
+use orrery_model::{Error, Result, Value};
 use orrery_query::ast::Query;
-use orrery_query::context::{Context, Policies, Random, UdfCaller, Work};
 use orrery_query::pipeline::{Options, Pipeline, ResumePoint, Shape};
-use orrery_query::{EvalError, Program};
-use orrery_storage::{Key, ReadRequest};
+use orrery_query::{Program, QueryRequest};
+use orrery_storage::Key;
 
-use super::access::{Candidate, Offers, Sequence};
-use super::ahead::Extent;
-use super::choice::path_of;
-use super::execute::QueryOptions;
-use super::feed::StreamStart;
-use super::functions::QueryFunctions;
-use super::metrics::QueryMetrics;
-use super::points::Points;
-use super::position::Position;
-use super::reader::{Flow, Reader};
-use super::request::QueryRequest;
+use super::position::{Position, StreamStart};
 use super::rows::{KeptItems, Rows};
+use super::run::Run;
 use super::stop::PAGE_TIME_MAX;
-use crate::catalog::Partition;
 use crate::layout::continuation;
 use crate::partition::Receipt;
+use crate::query::fetch::ahead::Extent;
+use crate::query::fetch::reader::{Flow, Reader};
+use crate::query::plan::access::{AccessPath, AccessPaths};
 
-/// Bytes of rows in one page.
-pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
-/// Rows in a page when the server may decide.
-pub(super) const PAGE_ROWS_MAX: usize = 1000;
 /// Items that are looked at after a full page, to see whether another row follows.
 const LOOK_AHEAD_ITEMS: usize = 64;
 
-/// One page of one query.
-#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
-pub(super) struct Run<'a> {
-    pub(super) reader: Reader<'a>,
-    pub(super) options: &'a QueryOptions,
-    pub(super) now_ms: i64,
-    pub(super) random: &'a Random,
-    pub(super) policies: &'a Policies,
-    pub(super) started: Instant,
-    pub(super) rows_max: usize,
-    pub(super) metrics: QueryMetrics,
-    /// The item that the page begins inside of, until the first item is there.
-    pub(super) resumed_in: Option<Key>,
-    /// Whether the rows of one item may be many: the query joins, or has subqueries.
-    pub(super) multiplies: bool,
-    /// Whether it calls functions whose work may grow with the square of a text.
-    pub(super) squares: bool,
-    /// The length of the query's text.
-    pub(super) text_bytes: usize,
-    /// Whether the page can end at any item.
-    pub(super) is_stream: bool,
-    /// Whether an item of this page is done.
-    pub(super) has_progress: bool,
-    /// The item whose evaluation ran out of time, and its partition.
-    pub(super) interrupted_at: Option<Key>,
-    pub(super) interrupted_in: Option<Partition>,
-    pub(super) functions: Option<&'a QueryFunctions>,
-    /// The properties of items that the program looks at; `None` = all.
-    pub(super) roots: Option<Vec<Box<str>>>,
-    /// Whether rows are whole items: then the program makes no values of them.
-    pub(super) returns_items: bool,
-    /// The items whose rows are being sorted, if rows are whole items.
-    pub(super) kept: Option<KeptItems>,
-    /// The windows are keys that the filter names.
-    pub(super) by_keys: bool,
-    /// Whether the filter also says which key the items have.
-    pub(super) names_key: bool,
-    /// Whether each item stands for an index entry that would have led to it: to scan a key's items is cheaper than
-    /// following its entries, but what is paid for is the same.
-    pub(super) stands_for_entries: bool,
-}
-
 /// A page and where the next one begins.
-pub(super) type Page = (Rows, Option<Position>);
-
-/// How the items of a page are found.
-pub(super) enum Path {
-    /// All items, in key order.
-    Items,
-    /// Items by index entries, in the order of the entries.
-    Entries(Candidate),
-    /// Items by a set of index entries that may name one several times; in key order.
-    Set(Candidate),
-    /// Items that the filter names; in key order.
-    Points(Points),
-    /// Items in the order of the query.
-    Sequence(Sequence),
-}
-
-impl Path {
-    fn number(&self) -> Option<u32> {
-        match self {
-            Self::Entries(candidate) | Self::Set(candidate) => Some(candidate.number()),
-            Self::Items | Self::Points(_) | Self::Sequence(_) => None,
-        }
-    }
-
-    /// Whether every item on it matches, so that the filter need not be evaluated.
-    fn filter_holds(&self) -> bool {
-        matches!(self, Self::Points(points) if points.is_exact)
-    }
-
-    /// All items of the windows in key order, or only those that the filter names.
-    fn in_key_order(points: Option<Points>) -> Self {
-        points.map_or(Self::Items, Self::Points)
-    }
-}
+pub(crate) type Page = (Rows, Option<Position>);
 
 impl Run<'_> {
-    pub(super) async fn page(
+    pub(crate) async fn page(
         &mut self,
         receipt: &mut Receipt,
         query: &Query,
         program: Arc<Program>,
         from: Option<Position>,
-        offers: Offers,
+        paths: AccessPaths,
         request: &QueryRequest,
     ) -> Result<Page> {
-        if offers.is_empty {
+        if paths.is_empty {
             self.reader = Reader { windows: &[], ..self.reader };
         }
         match program.shape() {
-            Shape::Stream => self.stream(receipt, program, from, offers).await,
-            Shape::Sort => self.sort(receipt, program, from, offers, request.resume_filter.as_ref()).await,
+            Shape::Stream => self.stream(receipt, program, from, paths).await,
+            Shape::Sort => self.sort(receipt, program, from, paths, request.resume_filter.as_ref()).await,
             Shape::Once | Shape::Collect { .. } => {
                 if from.is_none()
-                    && let Some(output) = self.answer_by_index(receipt, query, &program, &offers).await?
+                    && let Some(output) = self.answer_by_index(receipt, query, &program, &paths).await?
                 {
                     let mut rows = Rows::default();
                     rows.push(output, None, self.reader.container.rid)?;
                     return Ok((rows, None));
                 }
                 let is_ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
-                self.collect(receipt, program, from, offers, is_ranked).await
+                self.collect(receipt, program, from, paths, is_ranked).await
             }
         }
     }
@@ -153,7 +66,7 @@ impl Run<'_> {
         receipt: &mut Receipt,
         program: Arc<Program>,
         from: Option<Position>,
-        offers: Offers,
+        paths: AccessPaths,
     ) -> Result<Page> {
         let start = match from {
             None => StreamStart::default(),
@@ -164,13 +77,13 @@ impl Run<'_> {
             Some(_) => return Err(continuation::invalid()),
         };
         let path = match start.path {
-            None => self.choose(receipt, offers, None).await?,
-            Some(None) => Path::in_key_order(offers.points),
+            None => self.choose(receipt, paths, None).await?,
+            Some(None) => AccessPath::in_key_order(paths.points),
             Some(Some(number)) => {
-                match offers.candidates.into_iter().find(|offer| offer.number() == number) {
-                    Some(candidate) => path_of(candidate),
+                match paths.candidates.into_iter().find(|candidate| candidate.number() == number) {
+                    Some(candidate) => AccessPath::of(candidate),
                     // The index no longer has it. Items in key order can be found without, entries cannot.
-                    None if start.areas.is_empty() => Path::in_key_order(offers.points),
+                    None if start.areas.is_empty() => AccessPath::in_key_order(paths.points),
                     None => return Err(continuation::invalid()),
                 }
             }
@@ -193,7 +106,7 @@ impl Run<'_> {
         let (mut looked_ahead, mut stopped) = (0, false);
         let mut passed_before = pipeline.passed();
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
-        let by_entries = matches!(path, Path::Entries(..));
+        let by_entries = matches!(path, AccessPath::Entries(..));
         let extent = self.extent();
         let feed =
             self.feed(receipt, &mut pipeline, &path, (&start, extent), |pipeline, found, partition| {
@@ -218,7 +131,7 @@ impl Run<'_> {
                     return Ok(Flow::Stop);
                 }
                 let is_full = rows.is_full(rows_max);
-                let is_late = started.elapsed() > PAGE_TIME_MAX;
+                let is_late = monotonic::elapsed(started) > PAGE_TIME_MAX;
                 if is_full || is_late {
                     let key = [found.mark.as_slice(), &[0]].concat();
                     next = Some(position(key, 0, pipeline.passed()));
@@ -251,7 +164,7 @@ impl Run<'_> {
         receipt: &mut Receipt,
         program: Arc<Program>,
         from: Option<Position>,
-        offers: Offers,
+        paths: AccessPaths,
         resume_filter: Option<&Value>,
     ) -> Result<Page> {
         let (resume, passed, returned) = match from {
@@ -260,8 +173,8 @@ impl Run<'_> {
             Some(Position::Counted { returned, .. }) => (resume_point(resume_filter)?, 0, returned),
             Some(Position::Stream { .. }) => return Err(continuation::invalid()),
         };
-        let sequence = offers.sequence.clone();
-        let path = self.choose(receipt, offers, sequence).await?;
+        let sequence = paths.sequence.clone();
+        let path = self.choose(receipt, paths, sequence).await?;
         self.take(&path);
         let skipped = usize::try_from(returned).unwrap_or(usize::MAX);
         let page_rows = Some(self.rows_max.saturating_add(skipped));
@@ -273,7 +186,7 @@ impl Run<'_> {
         let mut pipeline = Pipeline::new(program, options);
         if !pipeline.is_done() {
             match &path {
-                Path::Sequence(sequence) => {
+                AccessPath::Sequence(sequence) => {
                     self.feed_sequence(receipt, &mut pipeline, sequence, resume.as_ref()).await?;
                 }
                 path => {
@@ -307,7 +220,7 @@ impl Run<'_> {
         receipt: &mut Receipt,
         program: Arc<Program>,
         from: Option<Position>,
-        offers: Offers,
+        paths: AccessPaths,
         is_ranked: bool,
     ) -> Result<Page> {
         let (returned, from_path) = match from {
@@ -322,12 +235,12 @@ impl Run<'_> {
         if reads && !pipeline.is_done() {
             let path = match from_path {
                 // The first page.
-                None => self.choose(receipt, offers, None).await?,
+                None => self.choose(receipt, paths, None).await?,
                 // Rows come in the order of the access path, so later pages must take the same.
-                Some(None) => Path::in_key_order(offers.points),
+                Some(None) => AccessPath::in_key_order(paths.points),
                 Some(Some(number)) => {
-                    let same = offers.candidates.into_iter().find(|candidate| candidate.number() == number);
-                    path_of(same.ok_or_else(continuation::invalid)?)
+                    let same = paths.candidates.into_iter().find(|candidate| candidate.number() == number);
+                    AccessPath::of(same.ok_or_else(continuation::invalid)?)
                 }
             };
             if path.filter_holds() {
@@ -357,46 +270,10 @@ impl Run<'_> {
         let next = more.then(|| Position::Counted { returned: returned + rows.count as u64, path: number });
         Ok((rows, next))
     }
-
-    /// Notes the path that is taken.
-    fn take(&mut self, path: &Path) {
-        self.metrics.note(&path.label());
-        self.stands_for_entries = self.names_key && matches!(path, Path::Items);
-    }
-
-    /// How far a page will read that may end at any item.
-    fn extent(&self) -> Extent {
-        if self.by_keys { Extent::SmallPlaces } else { Extent::Unknown }
-    }
-
-    /// A query that reads no items still answers with the session of a partition.
-    pub(super) async fn touch(&self, receipt: &mut Receipt) -> Result<()> {
-        let range = self.options.scope.range(self.reader.container)?;
-        if let Some(partition) = self.reader.container.partitions_in(&range).next() {
-            let nothing = ReadRequest::Get(Vec::new());
-            self.reader.database.read_partition(receipt, partition, self.reader.session, nothing).await?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn context<'c>(&'c self, work: Option<&'c Work<'c>>) -> Context<'c> {
-        let udf = self.functions.map(|functions| functions as &dyn UdfCaller);
-        Context { work, udf, ..Context::new(self.now_ms, self.random, self.policies) }
-    }
 }
 
 fn resume_point(filter: Option<&Value>) -> Result<Option<ResumePoint>> {
     let Some(filter) = filter else { return Ok(None) };
     let point = ResumePoint::parse(filter, |rid| ItemRid::parse(rid).map(ItemRid::ordinal));
     point.map(Some).ok_or_else(|| Error::bad_request("The query's resumeFilter is malformed."))
-}
-
-pub(super) fn evaluation_failure(error: EvalError) -> Error {
-    match error {
-        EvalError::UdfTimedOut => crate::failure::script_timed_out(),
-        EvalError::TimedOut | EvalError::Cancelled => {
-            Error::new(ErrorKind::Timeout, "The query took longer than a request may take.")
-        }
-        error => Error::bad_request(error.to_string()),
-    }
 }

@@ -1,16 +1,18 @@
 //! Query plans for clients that merge partitions by themselves.
 
 use orrery_model::{Error, Result, Value};
-use orrery_query::Program;
 use orrery_query::ast::Query;
 use orrery_query::plan::{Features, Plan, PlanRequest, plan_query_where};
+use orrery_query::{Program, QueryRequest};
 
 use orrery_metering::cost;
 
-use super::Queries;
-use super::request::{QueryRequest, computed_properties, invalid_query, policies};
+use super::synthetic_routing;
 use crate::catalog::Container;
 use crate::partition::Receipt;
+use crate::query::Queries;
+use crate::query::errors::invalid_query;
+use crate::query::prepare::{Prepared, computed_properties, policies};
 
 const NOT_MERGEABLE: &str = "Queries over a FROM subquery with DISTINCT, GROUP BY or aggregates over the whole container cannot be merged by clients. Send the query without a plan, or restrict it to one partition key.";
 
@@ -25,9 +27,8 @@ impl Queries {
     ) -> Result<Value> {
         let container = self.item_container(receipt, database, container, None)?;
         receipt.add(cost::metadata_read());
-        let query = request.query()?;
         // The same checks as running it: an order that no index serves is refused here already.
-        let program = request.program(&query, &container.definition)?;
+        let Prepared { query, program, .. } = Prepared::of(request, &container.definition)?;
         let features = supported_features.map_or(Features::ALL, Features::parse);
         let plan = plan_in(&container, &query, request, features)?;
         let single_key = plan.ranges.len() == 1 && plan.ranges[0].min == plan.ranges[0].max;
@@ -40,7 +41,7 @@ impl Queries {
 }
 
 /// The plan of a query in this container.
-pub(super) fn plan_in(
+pub(crate) fn plan_in(
     container: &Container,
     query: &Query,
     request: &QueryRequest,
@@ -53,8 +54,7 @@ pub(super) fn plan_in(
         computed: &computed_properties(&container.definition)?,
         features,
     };
-    let restrict =
-        |program: &Program| crate::query::synthetic_routing::restriction(container, program).restriction;
+    let restrict = |program: &Program| synthetic_routing::restriction(container, program).restriction;
     plan_query_where(query, plan_request, restrict).map_err(|errors| match errors.as_slice() {
         [] => Error::internal("a plan failed without an error"),
         errors => invalid_query(errors),

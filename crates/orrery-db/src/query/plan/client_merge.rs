@@ -13,21 +13,10 @@ use orrery_query::check::indexes::order_paths;
 use orrery_query::filter::{IndexCondition, Test, TypeTest};
 use orrery_query::plan::{Plan, PlanInfo};
 
-use super::execute::QueryOptions;
-
-/// Which queries a client is asked to merge by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClientMerge {
-    #[default]
-    Never,
-    /// Those whose rows any client merges right.
-    WhereSure,
-    /// All that the service leaves to clients.
-    Always,
-}
+use crate::query::options::{ClientMerge, QueryOptions};
 
 /// Whether the client shall merge this query, which may visit several keys.
-pub(super) fn is_asked(
+pub(crate) fn is_asked(
     options: &QueryOptions,
     query: &Query,
     plan: impl FnOnce() -> Result<Plan>,

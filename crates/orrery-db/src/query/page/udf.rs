@@ -2,15 +2,15 @@
 
 use orrery_model::{Error, Result, Value};
 use orrery_query::EvalError;
-use orrery_query::ast::Query;
+use orrery_query::ast::{ExprKind, Query};
 use orrery_query::context::UdfCaller;
 use orrery_script::{FunctionError, Functions, Limits};
 
-use super::Queries;
-use super::checks::functions_of;
-use super::feed::run_blocking;
+use super::stop::run_blocking;
 use crate::catalog::{Container, ScriptKind};
 use crate::failure::script_failure;
+use crate::query::Queries;
+use crate::query::walk::{Visited, walk};
 
 /// What the functions of one page of a query may hold.
 const MEMORY_BYTES: usize = 32 << 20;
@@ -34,7 +34,7 @@ impl QueryFunctions {
         let scripts = database.catalog.snapshot().scripts(container.rid);
         let mut found = Vec::with_capacity(names.len());
         for name in names {
-            let script = scripts.get(ScriptKind::Function, &name).ok().filter(|script| *script.id == *name);
+            let script = scripts.get(ScriptKind::Function, name).ok().filter(|script| *script.id == *name);
             let script = script.cloned().ok_or_else(|| {
                 Error::bad_request(format!(
                     "The user-defined function 'udf.{name}' does not exist in the container."
@@ -49,6 +49,22 @@ impl QueryFunctions {
         let made = run_blocking(|| Functions::new(sources, &limits, now_ms, database.env.random_u64()));
         made.map(|functions| Some(Self(functions))).map_err(script_failure)
     }
+}
+
+/// The names of the functions that a query calls, each once.
+fn functions_of(query: &Query) -> Vec<&str> {
+    let mut names = Vec::new();
+    walk(query, &mut |visited| {
+        if let Visited::Expression(expr) = visited
+            && let ExprKind::Call(call) = &expr.kind
+            && call.udf
+        {
+            names.push(&*call.name.text);
+        }
+    });
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 impl UdfCaller for QueryFunctions {

@@ -5,12 +5,12 @@
 //! whole filter is evaluated on every item that it leads to.
 
 use orrery_model::Value;
-use orrery_model::container::{self, CompositePath, ContainerDefinition};
+use orrery_model::container::{CompositePath, ContainerDefinition, IndexPath, IndexStep, PolicyPath};
 use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use orrery_model::path::KeyPath;
 use orrery_query::ast::{Collection, Direction as Order, Query};
 use orrery_query::check::indexes;
-use orrery_query::filter::{Bound, IndexCondition, IndexPath, PathStep, Test, TypeTest};
+use orrery_query::filter::{Bound, IndexCondition, Test, TypeTest};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_storage::{Direction, Key, KeyRange};
 
@@ -153,9 +153,56 @@ pub(crate) struct Values {
     pub others: Vec<KeyRange>,
 }
 
-/// All that the index offers to a query.
+/// How the items of a page are found.
+pub(crate) enum AccessPath {
+    /// All items, in key order.
+    Items,
+    /// Items by index entries, in the order of the entries.
+    Entries(Candidate),
+    /// Items by a set of index entries that may name one several times; in key order.
+    Set(Candidate),
+    /// Items that the filter names; in key order.
+    Points(Points),
+    /// Items in the order of the query.
+    Sequence(Sequence),
+}
+
+impl AccessPath {
+    pub(crate) fn number(&self) -> Option<u32> {
+        match self {
+            Self::Entries(candidate) | Self::Set(candidate) => Some(candidate.number()),
+            Self::Items | Self::Points(_) | Self::Sequence(_) => None,
+        }
+    }
+
+    /// Whether every item on it matches, so that the filter need not be evaluated.
+    pub(crate) fn filter_holds(&self) -> bool {
+        matches!(self, Self::Points(points) if points.is_exact)
+    }
+
+    /// All items of the windows in key order, or only those that the filter names.
+    pub(crate) fn in_key_order(points: Option<Points>) -> Self {
+        points.map_or(Self::Items, Self::Points)
+    }
+
+    /// By the entries of a candidate.
+    pub(crate) fn of(candidate: Candidate) -> Self {
+        if candidate.repeats { Self::Set(candidate) } else { Self::Entries(candidate) }
+    }
+
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Items => "all items".to_owned(),
+            Self::Entries(candidate) | Self::Set(candidate) => candidate.label.clone(),
+            Self::Points(points) => points.label(),
+            Self::Sequence(sequence) => sequence.label.clone(),
+        }
+    }
+}
+
+/// The ways in which the index can answer a query.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Offers {
+pub(crate) struct AccessPaths {
     pub candidates: Vec<Candidate>,
     pub sequence: Option<Sequence>,
     /// Where the least and greatest values of a property stand, if the query asks for one.
@@ -166,17 +213,17 @@ pub(crate) struct Offers {
     pub is_empty: bool,
 }
 
-/// Finds what the index offers.
-pub(crate) fn offers(
+/// Finds the ways in which the index can answer a query.
+pub(crate) fn access_paths(
     generation: &Generation,
     definition: &ContainerDefinition,
     query: &Query,
     condition: &IndexCondition,
     windows: &[EpkRange],
     points: bool,
-) -> Offers {
+) -> AccessPaths {
     if !generation.tree.is_enabled() {
-        return Offers::default();
+        return AccessPaths::default();
     }
     let finder = Finder { generation, definition, windows, points };
     let candidates = match condition {
@@ -187,7 +234,7 @@ pub(crate) fn offers(
         }
         part => finder.candidate(part, true).into_iter().collect(),
     };
-    Offers {
+    AccessPaths {
         candidates,
         sequence: finder.sequence(query, definition, condition),
         values_of_extreme: finder.values_of_extreme(query, definition, condition),
@@ -265,7 +312,7 @@ impl Finder<'_> {
         } else {
             (ranges, Vec::new())
         };
-        let in_array = path.0.contains(&PathStep::Element);
+        let in_array = path.0.contains(&IndexStep::Element);
         let is_selective = !matches!(test, Test::NotEqual(_) | Test::StringScan | Test::Type(_));
         Some(Candidate {
             ranges,
@@ -283,7 +330,7 @@ impl Finder<'_> {
     /// Whether the path is one of the partition key's.
     fn is_key(&self, path: &IndexPath) -> bool {
         let is_same = |key: &KeyPath| {
-            let names = key.segments().iter().map(|name| PathStep::Name(name.clone()));
+            let names = key.segments().iter().map(|name| IndexStep::Property(name.clone()));
             names.eq(path.0.iter().cloned())
         };
         self.definition.partition_key.paths().iter().any(is_same)
@@ -318,7 +365,7 @@ impl Finder<'_> {
         let direction = if *order == Order::Ascending { Direction::Forward } else { Direction::Backward };
         // Every item has an id and a time.
         let is_everywhere =
-            matches!(path.0.as_slice(), [PathStep::Name(name)] if **name == *"id" || **name == *"_ts");
+            matches!(path.0.as_slice(), [IndexStep::Property(name)] if **name == *"id" || **name == *"_ts");
         let is_complete = is_defined || is_everywhere || self.knows_missing(&path);
         // Items without the property come first in ascending order, and the index may not know them: they must be
         // found for the first page. Where a filter leaves few items, going through those is better.
@@ -381,7 +428,7 @@ impl Finder<'_> {
 
     /// Whether the index has entries also for items without this property.
     fn knows_missing(&self, path: &IndexPath) -> bool {
-        named_paths(&self.generation.policy).any(|named| steps_are(&named.steps, path))
+        named_paths(&self.generation.policy).any(|named| named.steps == path.0)
     }
 
     /// Whether a composite index holds what items have at its paths: not so for array elements and for computed
@@ -389,11 +436,11 @@ impl Finder<'_> {
     fn holds_items(&self, paths: &[CompositePath]) -> bool {
         let computed = &self.definition.computed_properties;
         paths.iter().all(|path| {
-            let is_computed = matches!(path.steps.first(), Some(container::IndexStep::Property(name))
+            let is_computed = matches!(path.steps.first(), Some(IndexStep::Property(name))
                 if computed.iter().any(|property| *property.name == **name));
-            let is_system = matches!(path.steps.first(), Some(container::IndexStep::Property(name))
+            let is_system = matches!(path.steps.first(), Some(IndexStep::Property(name))
                 if **name != *"_ts" && SYSTEM_PROPERTIES.contains(&&**name));
-            !is_computed && !is_system && !path.steps.contains(&container::IndexStep::Element)
+            !is_computed && !is_system && !path.steps.contains(&IndexStep::Element)
         })
     }
 
@@ -489,7 +536,7 @@ fn conjuncts(condition: &IndexCondition) -> &[IndexCondition] {
 /// The scalar that the filter demands at a path.
 fn equal_value<'t>(terms: &'t [IndexCondition], path: &CompositePath) -> Option<&'t Value> {
     terms.iter().find_map(|term| match term {
-        IndexCondition::Term { path: own, test: Test::Equal(value), .. } if steps_are(&path.steps, own) => {
+        IndexCondition::Term { path: own, test: Test::Equal(value), .. } if path.steps == own.0 => {
             Some(value)
         }
         _ => None,
@@ -502,22 +549,11 @@ fn range_test<'t>(
     path: &CompositePath,
 ) -> Option<(Option<&'t Bound>, Option<&'t Bound>)> {
     terms.iter().find_map(|term| match term {
-        IndexCondition::Term { path: own, test: Test::Range { low, high }, .. }
-            if steps_are(&path.steps, own) =>
-        {
+        IndexCondition::Term { path: own, test: Test::Range { low, high }, .. } if path.steps == own.0 => {
             Some((low.as_ref(), high.as_ref()))
         }
         _ => None,
     })
-}
-
-fn steps_are(steps: &[container::IndexStep], path: &IndexPath) -> bool {
-    let same = |(step, own): (&container::IndexStep, &PathStep)| match (step, own) {
-        (container::IndexStep::Property(name), PathStep::Name(own)) => name == own,
-        (container::IndexStep::Element, PathStep::Element) => true,
-        _ => false,
-    };
-    steps.len() == path.0.len() && steps.iter().zip(&path.0).all(same)
 }
 
 fn describe_composite(paths: &[CompositePath]) -> String {
@@ -543,7 +579,7 @@ fn implies_defined(condition: &IndexCondition, path: &IndexPath) -> bool {
 /// Whether values at this path have entries in the generation.
 pub(crate) fn is_indexed(generation: &Generation, path: &IndexPath) -> bool {
     // What the server adds to items is not in the index, apart from the time.
-    if let Some(PathStep::Name(first)) = path.0.first()
+    if let Some(IndexStep::Property(first)) = path.0.first()
         && **first != *"_ts"
         && SYSTEM_PROPERTIES.contains(&&**first)
     {
@@ -551,20 +587,17 @@ pub(crate) fn is_indexed(generation: &Generation, path: &IndexPath) -> bool {
     }
     let tree = &generation.tree;
     let place = path.0.iter().fold(tree.root(), |place, step| match step {
-        PathStep::Name(name) => tree.property(place, name),
-        PathStep::Element => tree.element(place),
+        IndexStep::Property(name) => tree.property(place, name),
+        IndexStep::Element => tree.element(place),
     });
     tree.indexes(place)
 }
 
 /// Reads `/a/"b c"` as property names; paths into arrays are not for sorting.
 fn property_path(text: &str) -> Option<IndexPath> {
-    let path = container::IndexPath::parse(&format!("{text}/?")).ok()?;
-    let steps = path.steps.into_iter().map(|step| match step {
-        container::IndexStep::Property(name) => Some(PathStep::Name(name)),
-        container::IndexStep::Element => None,
-    });
-    steps.collect::<Option<Vec<_>>>().filter(|steps| !steps.is_empty()).map(IndexPath)
+    let path = PolicyPath::parse(&format!("{text}/?")).ok().map(|path| IndexPath(path.steps))?;
+    let is_usable = !path.0.is_empty() && !path.0.contains(&IndexStep::Element);
+    is_usable.then_some(path)
 }
 
 fn is_computed(path: &IndexPath, definition: &ContainerDefinition) -> bool {
@@ -572,7 +605,7 @@ fn is_computed(path: &IndexPath, definition: &ContainerDefinition) -> bool {
     definition
         .computed_properties
         .iter()
-        .any(|property| matches!(first, Some(PathStep::Name(name)) if **name == *property.name))
+        .any(|property| matches!(first, Some(IndexStep::Property(name)) if **name == *property.name))
 }
 
 fn merge_overlapping(ranges: &mut Vec<KeyRange>) {

@@ -4,41 +4,45 @@
 //! what would be printed, unless the client wrote it in another form (`is_plain`).
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use orrery_env::monotonic;
 use orrery_model::Result;
 use orrery_model::rid::ContainerRid;
 use orrery_query::pipeline::{Output, Pipeline, ResumePoint};
 
-use super::run::PAGE_BYTES_MAX;
 use crate::layout::document::document_value;
 use crate::layout::stored::StoredItem;
+use crate::query::PAGE_BYTES_MAX;
+
+/// Rows in a page when the server may decide.
+pub(crate) const PAGE_ROWS_MAX: usize = 1000;
 
 /// A page in the making.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// The texts, separated by commas.
-    pub(super) text: Vec<u8>,
-    pub(super) count: usize,
+    pub(crate) text: Vec<u8>,
+    pub(crate) count: usize,
     /// Where the last row stands, if rows are sorted.
-    pub(super) last: Option<ResumePoint>,
+    pub(crate) last: Option<ResumePoint>,
     /// What writing them took.
-    pub(super) time: Duration,
+    pub(crate) time: Duration,
 }
 
 impl Rows {
-    pub(super) fn is_full(&self, rows_max: usize) -> bool {
+    pub(crate) fn is_full(&self, rows_max: usize) -> bool {
         self.count >= rows_max || self.text.len() >= PAGE_BYTES_MAX
     }
 
     /// Adds a row. `item` is given if the row is a whole item, whose value was left out.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         output: Output,
         item: Option<&StoredItem>,
         rid: ContainerRid,
     ) -> Result<()> {
-        let started = Instant::now();
+        let started = monotonic::now();
         if self.count > 0 {
             self.text.push(b',');
         }
@@ -49,12 +53,12 @@ impl Rows {
         }
         self.count += 1;
         self.last = output.position;
-        self.time += started.elapsed();
+        self.time += monotonic::elapsed(started);
         Ok(())
     }
 
     /// Adds rows while they fit; answers whether some were left.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         outputs: impl Iterator<Item = Output>,
         rows_max: usize,
@@ -74,7 +78,7 @@ impl Rows {
 
 /// The items whose rows wait to be sorted.
 #[derive(Default)]
-pub(super) struct KeptItems {
+pub(crate) struct KeptItems {
     items: HashMap<u64, StoredItem>,
     /// From so many items on, those whose rows were dropped meanwhile are let go.
     sweep_at: usize,
@@ -84,7 +88,7 @@ impl KeptItems {
     const SWEEP_MIN: usize = 256;
 
     /// Keeps the item that was fed last, if its row is kept.
-    pub(super) fn after_feed(&mut self, pipeline: &Pipeline, item: &StoredItem) {
+    pub(crate) fn after_feed(&mut self, pipeline: &Pipeline, item: &StoredItem) {
         if !pipeline.keeps_last() {
             return;
         }

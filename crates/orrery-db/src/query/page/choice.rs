@@ -2,11 +2,10 @@
 
 use orrery_model::Result;
 
-use super::access::{Candidate, Offers, Sequence};
-use super::metrics::Considered;
-use super::run::Path;
 use super::run::Run;
 use crate::partition::Receipt;
+use crate::query::metrics::Considered;
+use crate::query::plan::access::{AccessPath, AccessPaths, Candidate, Sequence};
 
 /// Entries counted to judge a candidate.
 const PROBE_ENTRIES: usize = 128;
@@ -16,20 +15,22 @@ const PROBE_ENTRIES_BEFORE_ORDER: usize = 2048;
 
 impl Run<'_> {
     /// Chooses the access path: the items that the filter names, the index order, the candidate with the fewest entries, or all items.
-    pub(super) async fn choose(
+    pub(crate) async fn choose(
         &mut self,
         receipt: &mut Receipt,
-        offers: Offers,
+        paths: AccessPaths,
         sequence: Option<Sequence>,
-    ) -> Result<Path> {
-        if let Some(points) = offers.points {
+    ) -> Result<AccessPath> {
+        if let Some(points) = paths.points {
             let (access, entries) = (points.label(), Some(points.count()));
             self.metrics.considered.push(Considered { access, entries, is_more: false });
-            return Ok(Path::Points(points));
+            return Ok(AccessPath::Points(points));
         }
-        let mut candidates = offers.candidates;
+        let mut candidates = paths.candidates;
         candidates.retain(|candidate| !candidate.names_key);
-        let Some(partition) = self.reader.partitions().into_iter().next() else { return Ok(Path::Items) };
+        let Some(partition) = self.reader.partitions().into_iter().next() else {
+            return Ok(AccessPath::Items);
+        };
         let mut best: Option<(usize, Candidate)> = None;
         let several = candidates.len() > 1 || sequence.is_some();
         let count_max = if sequence.is_some() { PROBE_ENTRIES_BEFORE_ORDER } else { PROBE_ENTRIES };
@@ -72,25 +73,10 @@ impl Run<'_> {
             self.metrics.considered.push(Considered { access, entries: None, is_more: false });
         }
         Ok(match (best, sequence) {
-            (Some((probed, candidate)), Some(_)) if probed < count_max => path_of(candidate),
-            (_, Some(sequence)) => Path::Sequence(sequence),
-            (Some((_, candidate)), None) => path_of(candidate),
-            (None, None) => Path::Items,
+            (Some((probed, candidate)), Some(_)) if probed < count_max => AccessPath::of(candidate),
+            (_, Some(sequence)) => AccessPath::Sequence(sequence),
+            (Some((_, candidate)), None) => AccessPath::of(candidate),
+            (None, None) => AccessPath::Items,
         })
     }
-}
-
-impl Path {
-    pub(super) fn label(&self) -> String {
-        match self {
-            Self::Items => "all items".to_owned(),
-            Self::Entries(candidate) | Self::Set(candidate) => candidate.label.clone(),
-            Self::Points(points) => points.label(),
-            Self::Sequence(sequence) => sequence.label.clone(),
-        }
-    }
-}
-
-pub(super) fn path_of(candidate: Candidate) -> Path {
-    if candidate.repeats { Path::Set(candidate) } else { Path::Entries(candidate) }
 }

@@ -26,12 +26,12 @@ struct State {
     free: usize,
     /// Containers with somebody waiting, the next one first.
     turns: VecDeque<ContainerRid>,
-    waiting: HashMap<ContainerRid, VecDeque<oneshot::Sender<Slot>>>,
+    waiting: HashMap<ContainerRid, VecDeque<oneshot::Sender<EvaluationSlot>>>,
     suspended: usize,
 }
 
 /// The right to evaluate, given back when it is dropped.
-pub(crate) struct Slot {
+pub(crate) struct EvaluationSlot {
     pool: Option<Arc<Mutex<State>>>,
     container: ContainerRid,
     since: Instant,
@@ -44,26 +44,29 @@ impl EvaluationSlots {
     }
 
     /// Waits for a slot.
-    pub(crate) async fn acquire(&self, container: ContainerRid) -> Slot {
+    pub(crate) async fn acquire(&self, container: ContainerRid) -> EvaluationSlot {
         match take_or_wait(&self.0, container) {
             Ok(slot) => slot,
             // The sender is dropped only with the pool, which the caller holds.
-            Err(turn) => turn.await.unwrap_or_else(|_| Slot::unpooled(container)),
+            Err(turn) => turn.await.unwrap_or_else(|_| EvaluationSlot::unpooled(container)),
         }
     }
 }
 
-fn take_or_wait(pool: &Arc<Mutex<State>>, container: ContainerRid) -> Result<Slot, oneshot::Receiver<Slot>> {
+fn take_or_wait(
+    pool: &Arc<Mutex<State>>,
+    container: ContainerRid,
+) -> Result<EvaluationSlot, oneshot::Receiver<EvaluationSlot>> {
     let mut state = pool.lock();
     if state.free > 0 {
         state.free -= 1;
-        return Ok(Slot { pool: Some(Arc::clone(pool)), container, since: monotonic::now() });
+        return Ok(EvaluationSlot { pool: Some(Arc::clone(pool)), container, since: monotonic::now() });
     }
     Err(state.enqueue(container))
 }
 
 impl State {
-    fn enqueue(&mut self, container: ContainerRid) -> oneshot::Receiver<Slot> {
+    fn enqueue(&mut self, container: ContainerRid) -> oneshot::Receiver<EvaluationSlot> {
         let (sender, receiver) = oneshot::channel();
         let queue = self.waiting.entry(container).or_default();
         if queue.is_empty() {
@@ -74,7 +77,7 @@ impl State {
     }
 
     /// The next in turn that still waits.
-    fn next(&mut self) -> Option<(ContainerRid, oneshot::Sender<Slot>)> {
+    fn next(&mut self) -> Option<(ContainerRid, oneshot::Sender<EvaluationSlot>)> {
         while let Some(container) = self.turns.pop_front() {
             let Some(queue) = self.waiting.get_mut(&container) else { continue };
             let next = loop {
@@ -107,7 +110,7 @@ fn hand_on(pool: &Arc<Mutex<State>>) {
             };
             next
         };
-        let slot = Slot { pool: Some(Arc::clone(pool)), container, since: monotonic::now() };
+        let slot = EvaluationSlot { pool: Some(Arc::clone(pool)), container, since: monotonic::now() };
         match sender.send(slot) {
             Ok(()) => return,
             // It has stopped waiting in this moment. The slot must not be given back while it is handed on.
@@ -116,7 +119,7 @@ fn hand_on(pool: &Arc<Mutex<State>>) {
     }
 }
 
-impl Slot {
+impl EvaluationSlot {
     fn unpooled(container: ContainerRid) -> Self {
         Self { pool: None, container, since: monotonic::now() }
     }
@@ -147,7 +150,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for EvaluationSlot {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take() {
             hand_on(&pool);

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use orrery_model::Result;
-use orrery_query::filter::{IndexPath, PathStep};
+use orrery_model::container::{IndexPath, IndexStep};
 use orrery_storage::{Key, KeyRange, Lsn, PartitionId, ReadRequest, Scan};
 use parking_lot::Mutex;
 
@@ -170,10 +170,10 @@ impl Reader<'_> {
 }
 
 /// The names of a path of properties; those into arrays are not sorted by.
-pub(super) fn names(path: &IndexPath) -> Vec<&str> {
+pub(crate) fn names(path: &IndexPath) -> Vec<&str> {
     let names = path.0.iter().filter_map(|step| match step {
-        PathStep::Name(name) => Some(&**name),
-        PathStep::Element => None,
+        IndexStep::Property(name) => Some(&**name),
+        IndexStep::Element => None,
     });
     names.collect()
 }

@@ -4,11 +4,11 @@
 //! path that is filtered by a range and sorted by as well; and a composite index wherever equality meets a
 //! range. Functions that are projected look their property up in the index too.
 
-use orrery_model::container::{CompositePath, ContainerDefinition, IndexStep};
+use orrery_model::container::{CompositePath, ContainerDefinition, IndexPath, IndexStep, PolicyPath};
 use orrery_model::{Object, Value};
 use orrery_query::ast::{ExprKind, Query, Selection};
 use orrery_query::check::indexes;
-use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, TypeTest};
+use orrery_query::filter::{IndexCondition, Test, TypeTest};
 
 use super::access::is_indexed;
 use crate::catalog::Generation;
@@ -161,7 +161,7 @@ fn find_composite<'d>(
     definition: &'d ContainerDefinition,
 ) -> Option<&'d [CompositePath]> {
     let fits = |index: &&Vec<CompositePath>| {
-        index.len() == paths.len() && index.iter().zip(paths).all(|(own, path)| path_of(&own.steps) == **path)
+        index.len() == paths.len() && index.iter().zip(paths).all(|(own, path)| own.steps == path.0)
     };
     definition.indexing.composite.iter().find(fits).map(Vec::as_slice)
 }
@@ -193,16 +193,7 @@ fn grouped(query: &Query) -> Vec<IndexPath> {
 }
 
 fn parse_path(text: &str) -> Option<IndexPath> {
-    let path = orrery_model::container::IndexPath::parse(&format!("{text}/?")).ok()?;
-    Some(path_of(&path.steps))
-}
-
-fn path_of(steps: &[IndexStep]) -> IndexPath {
-    let steps = steps.iter().map(|step| match step {
-        IndexStep::Property(name) => PathStep::Name(name.clone()),
-        IndexStep::Element => PathStep::Element,
-    });
-    IndexPath(steps.collect())
+    PolicyPath::parse(&format!("{text}/?")).ok().map(|path| IndexPath(path.steps))
 }
 
 /// The path as these answers write it: names of letters in any script stand without quotes.
@@ -211,11 +202,11 @@ fn shown(path: &IndexPath) -> String {
     for step in &path.0 {
         text.push('/');
         match step {
-            PathStep::Element => text.push_str("[]"),
-            PathStep::Name(name) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
+            IndexStep::Element => text.push_str("[]"),
+            IndexStep::Property(name) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
                 text.push_str(name);
             }
-            PathStep::Name(name) => {
+            IndexStep::Property(name) => {
                 text.push('"');
                 text.push_str(&name.replace('\\', "\\\\").replace('"', "\\\""));
                 text.push('"');

@@ -1,6 +1,5 @@
-//! When the evaluation of a page ends early: its time is over, or its client has gone.
+//! Where an evaluation runs that may take long, and when it ends early: its time is over, or its client has gone.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,56 +7,35 @@ use orrery_env::monotonic;
 use orrery_query::EvalError;
 use orrery_query::context::Interrupt;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
-use super::evaluation_slots::Slot;
+use super::evaluation_slots::EvaluationSlot;
+use crate::query::options::Cancellation;
 
 /// A query that cannot end early fails after this time.
-pub(super) const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
+pub(crate) const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
 /// A page that can end at any item does so after this time.
-pub(super) const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
+pub(crate) const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Unless it has not got past its first item: then it fails after this time.
 const FIRST_ITEM_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Ends a query whose client has gone. Clones are one and the same.
-#[derive(Clone, Debug, Default)]
-pub struct Cancellation(Arc<Cancelled>);
-
-#[derive(Debug, Default)]
-struct Cancelled {
-    flag: AtomicBool,
-    notify: Notify,
-}
-
-impl Cancellation {
-    pub fn cancel(&self) {
-        self.0.flag.store(true, Ordering::Release);
-        self.0.notify.notify_waiters();
-    }
-
-    pub fn is_cancelled(&self) -> bool {
-        self.0.flag.load(Ordering::Acquire)
-    }
-
-    /// Done once it was cancelled.
-    pub async fn cancelled(&self) {
-        let notified = self.0.notify.notified();
-        if !self.is_cancelled() {
-            notified.await;
-        }
+/// Does something that may take long without holding up the requests that this thread serves.
+pub(crate) fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::current().runtime_flavor() {
+        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 
 /// Watches over one stretch of evaluation.
-pub(super) struct Watch {
-    pub(super) started: Instant,
+pub(crate) struct Watch {
+    pub(crate) started: Instant,
     /// Whether the page can end at any item.
-    pub(super) is_stream: bool,
+    pub(crate) is_stream: bool,
     /// Whether an item of this page is done.
-    pub(super) has_progress: AtomicBool,
-    pub(super) cancellation: Option<Cancellation>,
+    pub(crate) has_progress: AtomicBool,
+    pub(crate) cancellation: Option<Cancellation>,
     /// Where a long evaluation runs.
-    pub(super) slot: Mutex<Option<Slot>>,
+    pub(crate) slot: Mutex<Option<EvaluationSlot>>,
 }
 
 impl Interrupt for Watch {

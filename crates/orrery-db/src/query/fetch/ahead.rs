@@ -1,14 +1,14 @@
-//! Reading at several places at once.
+//! Reading at several sources at once.
 //!
-//! A page of a query reads one place after another: the run of keys of a logical partition, the entries of a value
+//! A page of a query reads one source after another: the run of keys of a logical partition, the entries of a value
 //! in a physical one. What it reads is used in that order and no other, so that rows, charges and continuations are
-//! those of reading one by one; but the first fetch at the next few places is under way while the one before is
+//! those of reading one by one; but the first fetch at the next few sources is under way while the one before is
 //! waited for. What was read ahead is noted in the request's receipt when it is used. A page that ends before pays
 //! nothing for it, is not refused because of it, and does not hear of its failures.
 //!
-//! Bounds: [`PLACES_MAX`] fetches at once for one request. Where all places will be read anyway each holds up to
+//! Bounds: [`SOURCES_MAX`] fetches at once for one request. Where all sources will be read anyway each holds up to
 //! [`AHEAD_BYTES`], all together about a page; where the page may end at any item, one fetch is read ahead at each
-//! place, at one further place for each that has been read to its end, so that little is read in vain.
+//! source, at one further source for each that has been read to its end, so that little is read in vain.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,29 +18,28 @@ use futures_util::stream::FuturesOrdered;
 use orrery_model::Result;
 use orrery_storage::{Direction, Key, KeyRange};
 
-use super::access::Candidate;
-use super::points::Points;
 use super::reader::{Fetch, Found, Reader, Timing};
-use super::run::PAGE_BYTES_MAX;
-use super::run::Run;
 use crate::catalog::Partition;
 use crate::partition::Receipt;
+use crate::query::PAGE_BYTES_MAX;
+use crate::query::plan::access::Candidate;
+use crate::query::plan::points::Points;
 
 /// Places that are read at once.
-pub(super) const PLACES_MAX: usize = 8;
-/// What is read ahead at a place.
-const AHEAD_BYTES: usize = PAGE_BYTES_MAX / PLACES_MAX;
+pub(crate) const SOURCES_MAX: usize = 8;
+/// What is read ahead at a source.
+const AHEAD_BYTES: usize = PAGE_BYTES_MAX / SOURCES_MAX;
 /// Sets of items that are held at once: each may be large.
 const SETS_MAX: usize = 2;
 
 /// Items in one partition that are read one fetch after another.
-pub(super) struct Place<'a> {
-    pub(super) partition: &'a Partition,
-    source: Source<'a>,
+pub(crate) struct Source<'a> {
+    pub(crate) partition: &'a Partition,
+    kind: SourceKind<'a>,
     fetch: Fetch,
 }
 
-enum Source<'a> {
+enum SourceKind<'a> {
     /// Items by their own keys.
     Items(VecDeque<KeyRange>),
     /// Items by index entries.
@@ -51,73 +50,73 @@ enum Source<'a> {
     Set { candidate: &'a Candidate, from: &'a Key },
 }
 
-impl<'a> Place<'a> {
+impl<'a> Source<'a> {
     /// `rows` is how many a page has at most.
-    pub(super) fn items(partition: &'a Partition, range: KeyRange, rows: usize) -> Self {
-        let place = Self::new(partition, Source::Items(VecDeque::from([range])));
-        Self { fetch: Fetch::of_rows(rows), ..place }
+    pub(crate) fn items(partition: &'a Partition, range: KeyRange, rows: usize) -> Self {
+        let source = Self::new(partition, SourceKind::Items(VecDeque::from([range])));
+        Self { fetch: Fetch::of_rows(rows), ..source }
     }
 
-    pub(super) fn entries(
+    pub(crate) fn entries(
         partition: &'a Partition,
         range: KeyRange,
         direction: Direction,
         composite: Option<&'a [bool]>,
     ) -> Self {
-        Self::new(partition, Source::Entries { range, direction, composite })
+        Self::new(partition, SourceKind::Entries { range, direction, composite })
     }
 
-    pub(super) fn points(partition: &'a Partition, points: &Points, from: &Key) -> Self {
+    pub(crate) fn points(partition: &'a Partition, points: &Points, from: &Key) -> Self {
         let keys = points.within(partition, from).into();
-        Self::new(partition, Source::Keys { keys, are_points: true })
+        Self::new(partition, SourceKind::Keys { keys, are_points: true })
     }
 
-    pub(super) fn set(partition: &'a Partition, candidate: &'a Candidate, from: &'a Key) -> Self {
-        Self::new(partition, Source::Set { candidate, from })
+    pub(crate) fn set(partition: &'a Partition, candidate: &'a Candidate, from: &'a Key) -> Self {
+        Self::new(partition, SourceKind::Set { candidate, from })
     }
 
-    fn new(partition: &'a Partition, source: Source<'a>) -> Self {
-        Self { partition, source, fetch: Fetch::default() }
+    fn new(partition: &'a Partition, kind: SourceKind<'a>) -> Self {
+        Self { partition, kind, fetch: Fetch::default() }
     }
 
     /// For looking at the first item only.
-    pub(super) fn of_one(self) -> Self {
+    pub(crate) fn of_one(self) -> Self {
         Self { fetch: Fetch::one(), ..self }
     }
 
     /// Whether there is nothing left to read.
-    pub(super) fn is_read(&self) -> bool {
-        match &self.source {
-            Source::Items(ranges) => ranges.iter().all(KeyRange::is_empty),
-            Source::Entries { range, .. } => range.is_empty(),
-            Source::Keys { keys, .. } => keys.is_empty(),
-            Source::Set { .. } => false,
+    pub(crate) fn is_read(&self) -> bool {
+        match &self.kind {
+            SourceKind::Items(ranges) => ranges.iter().all(KeyRange::is_empty),
+            SourceKind::Entries { range, .. } => range.is_empty(),
+            SourceKind::Keys { keys, .. } => keys.is_empty(),
+            SourceKind::Set { .. } => false,
         }
     }
 
     async fn read(&mut self, reader: &Reader<'_>, receipt: &mut Receipt) -> Result<Vec<Found>> {
         let partition = self.partition;
-        if let Source::Set { candidate, from } = &self.source {
+        if let SourceKind::Set { candidate, from } = &self.kind {
             let set = reader.item_set(receipt, partition, candidate).await?;
-            self.source = match set {
+            self.kind = match set {
                 Some(set) => {
                     let keys = set.into_iter().filter(|key| key >= *from).collect();
-                    Source::Keys { keys, are_points: false }
+                    SourceKind::Keys { keys, are_points: false }
                 }
-                None => Source::Items(reader.item_ranges(partition, from).into()),
+                None => SourceKind::Items(reader.item_ranges(partition, from).into()),
             };
         }
-        match &mut self.source {
-            Source::Items(ranges) => {
+        match &mut self.kind {
+            SourceKind::Items(ranges) => {
                 ranges.retain(|range| !range.is_empty());
                 let Some(range) = ranges.front_mut() else { return Ok(Vec::new()) };
                 reader.fetch_items(receipt, partition, range, self.fetch.next()).await
             }
-            Source::Entries { range, direction, composite } => {
+            SourceKind::Entries { range, direction, composite } => {
                 let count = self.fetch.next();
                 reader.fetch_entries(receipt, partition, range, *direction, *composite, count).await
             }
-            Source::Keys { keys, are_points } => {
+            SourceKind::Keys { keys, are_points } => {
                 let count = self.fetch.next().min(keys.len());
                 let keys: Vec<Key> = keys.drain(..count).collect();
                 if *are_points {
@@ -129,62 +128,62 @@ impl<'a> Place<'a> {
                     .filter_map(|(mark, item)| Some(Found { item: item?, mark, run: Vec::new() }))
                     .collect())
             }
-            Source::Set { .. } => Ok(Vec::new()),
+            SourceKind::Set { .. } => Ok(Vec::new()),
         }
     }
 }
 
-/// What was read at a place, and what that took.
-pub(super) struct Fetched<'a> {
-    pub(super) place: Place<'a>,
-    pub(super) batches: Vec<Vec<Found>>,
+/// What was read at a source, and what that took.
+pub(crate) struct Fetched<'a> {
+    pub(crate) source: Source<'a>,
+    pub(crate) batches: Vec<Vec<Found>>,
     /// What went wrong after the batches.
-    pub(super) outcome: Result<()>,
+    pub(crate) outcome: Result<()>,
     receipt: Receipt,
     timing: Timing,
 }
 
 type Fetching<'a> = Pin<Box<dyn Future<Output = Fetched<'a>> + Send + 'a>>;
 
-/// Reads at a place until there are so many bytes; once at least.
-fn fetch<'a>(reader: Reader<'a>, mut place: Place<'a>, bytes_max: usize) -> Fetching<'a> {
+/// Reads at a source until there are so many bytes; once at least.
+fn fetch<'a>(reader: Reader<'a>, mut source: Source<'a>, bytes_max: usize) -> Fetching<'a> {
     Box::pin(async move {
         let (timing, mut receipt) = (Timing::default(), Receipt::default());
         let own = Reader { timing: &timing, ..reader };
         let (mut batches, mut bytes) = (Vec::new(), 0);
         let outcome = loop {
-            match place.read(&own, &mut receipt).await {
+            match source.read(&own, &mut receipt).await {
                 Ok(found) => {
                     bytes += found.iter().map(|found| found.item.body.len()).sum::<usize>();
                     batches.push(found);
                 }
                 Err(error) => break Err(error),
             }
-            if place.is_read() || bytes >= bytes_max {
+            if source.is_read() || bytes >= bytes_max {
                 break Ok(());
             }
         };
-        Fetched { place, batches, outcome, receipt, timing }
+        Fetched { source, batches, outcome, receipt, timing }
     })
 }
 
-/// Whether a page reads all of its places.
+/// Whether a page reads all of its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(crate) enum Extent {
     /// It does.
     Everything,
-    /// It may end at any item, but begins at each place.
+    /// It may end at any item, but begins at each source.
     EveryBeginning,
-    /// It may end at any item. The places are keys that were worked out one by one, so each is likely small.
-    SmallPlaces,
+    /// It may end at any item. The sources are keys that were worked out one by one, so each is likely small.
+    SmallSources,
     /// It may end at any item.
     Unknown,
 }
 
-/// The places of a page, in their order.
-pub(super) struct ReadAhead<'a> {
+/// The sources of a page, in their order.
+pub(crate) struct ReadAhead<'a> {
     reader: Reader<'a>,
-    waiting: Box<dyn Iterator<Item = Place<'a>> + Send + 'a>,
+    waiting: Box<dyn Iterator<Item = Source<'a>> + Send + 'a>,
     running: FuturesOrdered<Fetching<'a>>,
     /// The partitions of what is running.
     partitions: VecDeque<&'a Partition>,
@@ -194,22 +193,22 @@ pub(super) struct ReadAhead<'a> {
 }
 
 impl<'a> ReadAhead<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         reader: Reader<'a>,
         extent: Extent,
-        places: impl Iterator<Item = Place<'a>> + Send + 'a,
+        sources: impl Iterator<Item = Source<'a>> + Send + 'a,
     ) -> Self {
-        let mut waiting = places.filter(|place| !place.is_read()).peekable();
-        let are_sets = matches!(waiting.peek(), Some(Place { source: Source::Set { .. }, .. }));
+        let mut waiting = sources.filter(|source| !source.is_read()).peekable();
+        let are_sets = matches!(waiting.peek(), Some(Source { kind: SourceKind::Set { .. }, .. }));
         // A script's reads go through what it has written.
         let width_max = match (reader.overlay, are_sets) {
             (Some(_), _) => 1,
             (None, true) => SETS_MAX,
-            (None, false) => PLACES_MAX,
+            (None, false) => SOURCES_MAX,
         };
         let (width, bytes) = match extent {
             Extent::Everything => (width_max, AHEAD_BYTES),
-            Extent::EveryBeginning | Extent::SmallPlaces => (width_max, 0),
+            Extent::EveryBeginning | Extent::SmallSources => (width_max, 0),
             Extent::Unknown => (1, 0),
         };
         Self {
@@ -223,12 +222,12 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// What the next fetch found; its place is to be given back with [`Self::go_on`] or [`Self::leave`].
-    pub(super) async fn next(&mut self, receipt: &mut Receipt) -> Result<Option<Fetched<'a>>> {
+    /// What the next fetch found; its source is to be given back with [`Self::go_on`] or [`Self::leave`].
+    pub(crate) async fn next(&mut self, receipt: &mut Receipt) -> Result<Option<Fetched<'a>>> {
         while self.running.len() < self.width {
-            let Some(place) = self.waiting.next() else { break };
-            self.partitions.push_back(place.partition);
-            self.running.push_back(fetch(self.reader, place, self.bytes));
+            let Some(source) = self.waiting.next() else { break };
+            self.partitions.push_back(source.partition);
+            self.running.push_back(fetch(self.reader, source, self.bytes));
         }
         let Some(partition) = self.partitions.pop_front() else { return Ok(None) };
         // Nothing has been read yet, unless it was read ahead.
@@ -238,25 +237,25 @@ impl<'a> ReadAhead<'a> {
         Ok(Some(fetched))
     }
 
-    /// Reads on at the place of the last fetch, if there is something left.
-    pub(super) fn go_on(&mut self, place: Place<'a>) {
-        if place.is_read() {
+    /// Reads on at the source of the last fetch, if there is something left.
+    pub(crate) fn go_on(&mut self, source: Source<'a>) {
+        if source.is_read() {
             self.leave();
         } else {
-            self.partitions.push_front(place.partition);
-            self.running.push_front(fetch(self.reader, place, self.bytes));
+            self.partitions.push_front(source.partition);
+            self.running.push_front(fetch(self.reader, source, self.bytes));
         }
     }
 
-    /// Is done with the place of the last fetch.
-    pub(super) fn leave(&mut self) {
+    /// Is done with the source of the last fetch.
+    pub(crate) fn leave(&mut self) {
         self.width = (self.width + 1).min(self.width_max);
     }
 }
 
 impl Reader<'_> {
     /// Lets the request pass to a partition, before anything that was read there is used.
-    pub(super) fn admit(&self, receipt: &mut Receipt, partition: &Partition) -> Result<()> {
+    pub(crate) fn admit(&self, receipt: &mut Receipt, partition: &Partition) -> Result<()> {
         match receipt.container.clone() {
             Some(container) if self.overlay.is_none() => self.database.admit(receipt, &container, partition),
             _ => Ok(()),
@@ -270,18 +269,18 @@ impl Reader<'_> {
     }
 }
 
-impl Run<'_> {
+impl Reader<'_> {
     /// Counts index entries in all partitions, or items where there is no candidate.
-    pub(super) async fn count_everywhere(
+    pub(crate) async fn count_everywhere(
         &self,
         receipt: &mut Receipt,
         candidate: Option<&Candidate>,
     ) -> Result<u64> {
-        let (reader, partitions) = (self.reader, self.reader.partitions());
+        let (reader, partitions) = (*self, self.partitions());
         for partition in &partitions {
             reader.admit(receipt, partition)?;
         }
-        let width = if reader.overlay.is_some() { 1 } else { PLACES_MAX };
+        let width = if reader.overlay.is_some() { 1 } else { SOURCES_MAX };
         let (mut waiting, mut running, mut sum) = (partitions.iter(), FuturesOrdered::new(), 0);
         loop {
             while running.len() < width {

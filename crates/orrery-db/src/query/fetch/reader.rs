@@ -4,20 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use orrery_env::monotonic;
 use orrery_model::Result;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
 use orrery_storage::{Direction, Entry, Key, KeyRange, ReadPage, ReadRequest, Scan, Want};
 
 use orrery_model::session::SessionToken;
 
-use super::Queries;
-use super::access::{Candidate, Sequence};
 use crate::catalog::{Container, Partition};
 use crate::items::point::has_key;
 use crate::layout::document::decode;
 use crate::layout::stored::StoredItem;
 use crate::layout::{index_entry, keys};
 use crate::partition::{Overlay, Receipt};
+use crate::query::Queries;
+use crate::query::plan::access::{Candidate, Sequence};
 
 /// Items or entries fetched from the store at once; between two fetches other requests get their turn.
 const FETCH_ENTRIES: usize = 256;
@@ -35,12 +36,12 @@ pub(crate) struct Timing {
 
 impl Timing {
     fn add(counter: &AtomicU64, since: Instant) {
-        let spent = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let spent = u64::try_from(monotonic::elapsed(since).as_nanos()).unwrap_or(u64::MAX);
         counter.fetch_add(spent, Ordering::Relaxed);
     }
 
     /// Takes over what was counted elsewhere.
-    pub(super) fn join(&self, other: &Self) {
+    pub(crate) fn join(&self, other: &Self) {
         for (own, other) in
             [(&self.index, &other.index), (&self.load, &other.load), (&self.entries, &other.entries)]
         {
@@ -133,13 +134,13 @@ impl Reader<'_> {
         self.container.partitions.iter().filter(any).cloned().collect()
     }
 
-    pub(super) fn contains(&self, effective: &EffectiveKey) -> bool {
+    pub(crate) fn contains(&self, effective: &EffectiveKey) -> bool {
         let after = self.windows.partition_point(|window| window.min <= *effective);
         after > 0 && self.windows[after - 1].contains(effective)
     }
 
     /// Whether the item at this key is one of those that the query is about.
-    pub(super) fn contains_item(&self, item_key: &[u8]) -> bool {
+    pub(crate) fn contains_item(&self, item_key: &[u8]) -> bool {
         match self.windows {
             [window] if window.is_full() => true,
             _ => keys::parse_item(item_key).is_some_and(|(effective, _)| self.contains(&effective)),
@@ -164,13 +165,13 @@ impl Reader<'_> {
     }
 
     /// Reads items.
-    pub(super) async fn read(
+    pub(crate) async fn read(
         &self,
         receipt: &mut Receipt,
         partition: &Partition,
         request: ReadRequest,
     ) -> Result<ReadPage> {
-        let started = Instant::now();
+        let started = monotonic::now();
         let page = self.read_any(receipt, partition, request).await?;
         Timing::add(&self.timing.load, started);
         Ok(page)
@@ -178,7 +179,7 @@ impl Reader<'_> {
 
     /// Reads the keys of index entries.
     async fn read_index(&self, receipt: &mut Receipt, partition: &Partition, scan: Scan) -> Result<ReadPage> {
-        let started = Instant::now();
+        let started = monotonic::now();
         let scan = ReadRequest::Scan(Scan { want: Want::Keys, ..scan });
         let page = self.read_any(receipt, partition, scan).await?;
         Timing::add(&self.timing.index, started);
@@ -360,7 +361,7 @@ impl Reader<'_> {
 }
 
 /// Moves a range behind what a page has returned.
-pub(super) fn advance(range: &mut KeyRange, page: &ReadPage, direction: Direction) {
+pub(crate) fn advance(range: &mut KeyRange, page: &ReadPage, direction: Direction) {
     match (page.entries.last(), direction) {
         (Some(last), Direction::Forward) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
         (Some(last), Direction::Backward) if page.more => range.end = Some(last.key.clone()),

@@ -1,8 +1,8 @@
 //! Feeding a pipeline with the items of an access path.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::Ordering;
 
+use orrery_env::monotonic;
 use orrery_model::{Object, Result, Value};
 use orrery_query::EvalError;
 use orrery_query::context::Work;
@@ -10,17 +10,17 @@ use orrery_query::pipeline::{Pipeline, ResumePoint, ResumeValue, Row};
 use orrery_storage::{Direction, Key, KeyRange};
 use parking_lot::Mutex;
 
-use super::access::{Sequence, SequenceBy};
-use super::ahead::{Extent, Place, ReadAhead};
-use super::lacking;
-use super::position::Area;
-use super::reader::{Fetch, Flow, Found, Reader, sequence_from};
-use super::run::{Path, Run, evaluation_failure};
-use super::stop::{QUERY_TIME_MAX, Watch};
+use super::position::StreamStart;
+use super::run::Run;
+use super::stop::{Watch, run_blocking};
 use crate::catalog::Partition;
 use crate::layout::document::{document_members, document_value};
-use crate::layout::index_entry;
 use crate::partition::Receipt;
+use crate::query::errors::evaluation_failure;
+use crate::query::fetch::ahead::{Extent, ReadAhead, Source};
+use crate::query::fetch::lacking;
+use crate::query::fetch::reader::{Fetch, Flow, Found, Reader, sequence_from};
+use crate::query::plan::access::{AccessPath, Sequence, SequenceBy};
 
 /// Rows of work that the joins of one fetch of items may cause.
 const WORK_ROWS_MAX: u64 = 20_000_000;
@@ -37,19 +37,19 @@ const SHORT_SQUARED_BYTES_MAX: usize = 4 << 10;
 
 impl Run<'_> {
     /// Reads items along the path and feeds them, until `after_each` has enough.
-    pub(super) async fn feed(
+    pub(crate) async fn feed(
         &mut self,
         receipt: &mut Receipt,
         pipeline: &mut Pipeline,
-        path: &Path,
+        path: &AccessPath,
         (start, extent): (&StreamStart, Extent),
         mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Result<Flow>,
     ) -> Result<()> {
         let (reader, partitions) = (self.reader, self.reader.partitions());
-        let places = partitions.iter().flat_map(|partition| places(&reader, path, start, partition));
-        let mut ahead = ReadAhead::new(reader, extent, places);
+        let sources = partitions.iter().flat_map(|partition| sources(&reader, path, start, partition));
+        let mut ahead = ReadAhead::new(reader, extent, sources);
         while let Some(fetched) = ahead.next(receipt).await? {
-            let partition = fetched.place.partition;
+            let partition = fetched.source.partition;
             for found in fetched.batches {
                 let after_each =
                     |pipeline: &mut Pipeline, found: &Found| after_each(pipeline, found, partition);
@@ -63,7 +63,7 @@ impl Run<'_> {
                 tokio::task::yield_now().await;
             }
             fetched.outcome?;
-            ahead.go_on(fetched.place);
+            ahead.go_on(fetched.source);
         }
         // None of the named items may lie in these partitions.
         if receipt.served.is_empty() {
@@ -73,7 +73,7 @@ impl Run<'_> {
     }
 
     /// Reads items in the order of the query, of each partition only as many as can be in the page.
-    pub(super) async fn feed_sequence(
+    pub(crate) async fn feed_sequence(
         &mut self,
         receipt: &mut Receipt,
         pipeline: &mut Pipeline,
@@ -92,10 +92,10 @@ impl Run<'_> {
             range.end = Some(range.start.clone());
         }
         let reads_entries = !range.is_empty();
-        let places = partitions.iter().map(|partition| {
-            Place::entries(partition, range.clone(), sequence.direction, sequence.composite())
+        let sources = partitions.iter().map(|partition| {
+            Source::entries(partition, range.clone(), sequence.direction, sequence.composite())
         });
-        let mut ahead = ReadAhead::new(self.reader, Extent::EveryBeginning, places);
+        let mut ahead = ReadAhead::new(self.reader, Extent::EveryBeginning, sources);
         for partition in &partitions {
             if begins_undefined {
                 self.feed_without(receipt, pipeline, partition, sequence).await?;
@@ -125,8 +125,8 @@ impl Run<'_> {
                     ahead.leave();
                 } else {
                     fetched.outcome?;
-                    is_read = fetched.place.is_read();
-                    ahead.go_on(fetched.place);
+                    is_read = fetched.source.is_read();
+                    ahead.go_on(fetched.source);
                 }
                 tokio::task::yield_now().await;
             }
@@ -224,10 +224,10 @@ impl Run<'_> {
         mut each: impl FnMut(&mut Self, Found, &Work<'_>) -> Result<Flow>,
     ) -> Result<Flow> {
         let bytes: usize = found.iter().map(|found| found.item.body.len()).sum();
-        let is_long = self.multiplies
+        let is_long = self.work.multiplies
             || bytes > SHORT_BYTES_MAX
             || bytes.saturating_mul(self.text_bytes) > SHORT_PRODUCT_MAX
-            || self.squares && bytes > SHORT_SQUARED_BYTES_MAX
+            || self.work.squares && bytes > SHORT_SQUARED_BYTES_MAX
             || self.metrics.items_read > SHORT_ITEMS_MAX;
         let slot = if is_long {
             Some(self.reader.database.evaluations.acquire(self.reader.container.rid).await)
@@ -237,7 +237,7 @@ impl Run<'_> {
         let watch = Watch { slot: Mutex::new(slot), ..self.watch() };
         let work = Work::new(WORK_ROWS_MAX).with_interrupt(&watch);
         let go_through = |run: &mut Self| {
-            let started = Instant::now();
+            let started = monotonic::now();
             let mut flow = Ok(Flow::GoOn);
             for found in found {
                 flow = each(run, found, &work);
@@ -246,7 +246,7 @@ impl Run<'_> {
                 }
                 watch.has_progress.store(true, Ordering::Relaxed);
             }
-            run.metrics.evaluation_time += started.elapsed();
+            run.metrics.evaluation_time += monotonic::elapsed(started);
             flow
         };
         let flow = if is_long { run_blocking(|| go_through(self)) } else { go_through(self) };
@@ -257,18 +257,7 @@ impl Run<'_> {
         Ok(flow)
     }
 
-    /// Ends an evaluation when this page has to.
-    pub(super) fn watch(&self) -> Watch {
-        Watch {
-            started: self.started,
-            is_stream: self.is_stream,
-            has_progress: AtomicBool::new(self.has_progress),
-            cancellation: self.options.cancellation.clone(),
-            slot: Mutex::new(None),
-        }
-    }
-
-    pub(super) fn feed_one(&mut self, pipeline: &mut Pipeline, found: &Found, work: &Work<'_>) -> Result<()> {
+    pub(crate) fn feed_one(&mut self, pipeline: &mut Pipeline, found: &Found, work: &Work<'_>) -> Result<()> {
         if self.resumed_in.take().is_some_and(|key| key != found.mark) {
             pipeline.forget_skipped_rows();
         }
@@ -294,78 +283,26 @@ impl Run<'_> {
     }
 
     /// Ends the pipeline. Rows of groups are made here, so functions in JavaScript may be called.
-    pub(super) fn finish(&mut self, pipeline: &mut Pipeline) -> Result<()> {
+    pub(crate) fn finish(&mut self, pipeline: &mut Pipeline) -> Result<()> {
         let watch = self.watch();
         let work = Work::new(WORK_ROWS_MAX).with_interrupt(&watch);
         let mut finish = || pipeline.finish(&self.context(Some(&work))).map_err(evaluation_failure);
-        let is_long = self.functions.is_some() || self.multiplies || self.squares;
+        let is_long = self.functions.is_some() || self.work.multiplies || self.work.squares;
         let finished = if is_long { run_blocking(finish) } else { finish() };
         self.metrics.steps += work.steps();
         finished
-    }
-
-    pub(super) fn check_time(&self) -> Result<()> {
-        if self.started.elapsed() > QUERY_TIME_MAX {
-            Err(evaluation_failure(EvalError::TimedOut))
-        } else {
-            Ok(())
-        }
-    }
-}
-
-/// Does something that may take long without holding up the requests that this thread serves.
-pub(crate) fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
-    match tokio::runtime::Handle::current().runtime_flavor() {
-        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
-        _ => work(),
-    }
-}
-
-/// Where a stream goes on.
-#[derive(Default)]
-pub(super) struct StreamStart {
-    pub(super) key: Key,
-    pub(super) skip_rows: u32,
-    pub(super) passed: u64,
-    /// The access path of the earlier pages; `None` = this is the first.
-    #[expect(clippy::option_option, reason = "the first page, all items, or a candidate")]
-    pub(super) path: Option<Option<u32>>,
-    pub(super) areas: Vec<Area>,
-}
-
-impl StreamStart {
-    /// The same place in the index as it is now: its generation may have changed since the last page.
-    pub(super) fn in_generation(mut self, generation: u32) -> Self {
-        if !self.areas.is_empty() {
-            self.key = index_entry::in_generation(self.key, generation);
-        }
-        for area in &mut self.areas {
-            area.key = index_entry::in_generation(std::mem::take(&mut area.key), generation);
-        }
-        self
-    }
-
-    /// The areas of a page that ends at this key: its own partition, and what is left of the larger ones.
-    pub(super) fn areas_at(&self, by_entries: bool, partition: &Partition, key: &Key) -> Vec<Area> {
-        if !by_entries {
-            return Vec::new();
-        }
-        let range = &partition.range;
-        let own = Area { min: range.min.clone(), max: range.max.clone(), key: key.clone() };
-        let larger = self.areas.iter().filter(|area| area.max > range.max).cloned();
-        std::iter::once(own).chain(larger).collect()
     }
 }
 
 static NO_KEY: Key = Key::new();
 
 /// Where a path leads in one partition, from where the page begins.
-fn places<'a>(
+fn sources<'a>(
     reader: &Reader<'_>,
-    path: &'a Path,
+    path: &'a AccessPath,
     start: &'a StreamStart,
     partition: &'a Partition,
-) -> Vec<Place<'a>> {
+) -> Vec<Source<'a>> {
     // Entries are ordered inside one partition; where the last page stopped holds for the partition it was in, and
     // for what that has been split into since.
     let resumed = match start.areas.first() {
@@ -376,19 +313,19 @@ fn places<'a>(
         }
     };
     match path {
-        Path::Entries(candidate) => {
+        AccessPath::Entries(candidate) => {
             let ranges = candidate.ranges_in(partition).map(|range| KeyRange {
                 start: range.start.clone().max(resumed.clone()),
                 end: range.end.clone(),
             });
             let composite = candidate.composite.as_deref();
-            ranges.map(|range| Place::entries(partition, range, Direction::Forward, composite)).collect()
+            ranges.map(|range| Source::entries(partition, range, Direction::Forward, composite)).collect()
         }
-        Path::Set(candidate) => vec![Place::set(partition, candidate, resumed)],
-        Path::Points(points) => vec![Place::points(partition, points, resumed)],
-        Path::Items | Path::Sequence(_) => {
+        AccessPath::Set(candidate) => vec![Source::set(partition, candidate, resumed)],
+        AccessPath::Points(points) => vec![Source::points(partition, points, resumed)],
+        AccessPath::Items | AccessPath::Sequence(_) => {
             let ranges = reader.item_ranges(partition, resumed).into_iter();
-            ranges.map(|range| Place::items(partition, range, reader.rows_wanted)).collect()
+            ranges.map(|range| Source::items(partition, range, reader.rows_wanted)).collect()
         }
     }
 }

@@ -1,0 +1,17 @@
+//! One page of a query: items evaluated to rows, where the page ends and where the next one begins.
+//!
+//! `run.rs` is the state of a page, `shapes.rs` the three ways to fill one, `choice.rs` picks the access path, `feed.rs`
+//! evaluates items, `answer.rs` answers from the index alone, `rows.rs` writes rows and `position.rs` the continuation.
+//!
+//! What may live here: everything that is decided while a page is being read.
+
+mod answer;
+mod choice;
+pub(super) mod evaluation_slots;
+mod feed;
+pub(super) mod position;
+pub(super) mod rows;
+pub(super) mod run;
+mod shapes;
+mod stop;
+pub(super) mod udf;
