@@ -1,6 +1,7 @@
 //! Operations on one item.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use orrery_env::Env;
@@ -29,6 +30,9 @@ use crate::layout::keys;
 use crate::layout::statistics::Statistics;
 use crate::layout::stored::StoredItem;
 use crate::partition::{KeyUsage, ROUTING_ATTEMPTS, Receipt};
+
+/// How long a write waits before it looks again whether a cut-over is over.
+const CUT_OVER_POLL: Duration = Duration::from_millis(20);
 
 /// The triggers that a write names.
 #[derive(Clone, Debug, Default)]
@@ -194,14 +198,7 @@ impl Items {
                 copy.run.check(&self.catalog.snapshot())?;
             }
             if container.repartition.as_ref().is_some_and(|repartition| repartition.frozen) {
-                // Another container is about to take its place, or it will be let go on.
-                attempt += 1;
-                if attempt > ROUTING_ATTEMPTS {
-                    let message = "The container is being repartitioned. Please retry.";
-                    return Err(Error::new(ErrorKind::RetryWith, message));
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-                self.look_at_catalog_again().await;
+                self.wait_for_cut_over(&mut attempt).await?;
                 container = self.current_or_replaced(&container)?;
                 continue;
             }
@@ -230,26 +227,39 @@ impl Items {
                     receipt.key_usage = Some(KeyUsage { items, bytes });
                     return Ok(committed.out);
                 }
-                Ok(_) if attempt < ROUTING_ATTEMPTS => {
-                    attempt += 1;
-                    self.look_at_catalog_again().await;
-                    container = self.current_or_replaced(&container)?;
-                }
-                Ok(_) => {
-                    return Err(Error::new(
-                        ErrorKind::RetryWith,
-                        "The container's index is changing. Please retry.",
-                    ));
-                }
+                Ok(_) => self.wait_for_index(&mut attempt).await?,
                 Err(error) => {
                     let error = commit_failure(error);
                     if !self.may_route_again(&error, &mut attempt).await {
                         return Err(error);
                     }
-                    container = self.current_or_replaced(&container)?;
                 }
             }
+            container = self.current_or_replaced(&container)?;
         }
+    }
+
+    /// Writes are frozen for the cut-over of a repartitioning; retry until it commits or aborts.
+    async fn wait_for_cut_over(&self, attempt: &mut u32) -> Result<()> {
+        *attempt += 1;
+        if *attempt > ROUTING_ATTEMPTS {
+            let message = "The container is being repartitioned. Please retry.";
+            return Err(Error::new(ErrorKind::RetryWith, message));
+        }
+        tokio::time::sleep(CUT_OVER_POLL).await;
+        self.look_at_catalog_again().await;
+        Ok(())
+    }
+
+    /// Another process has changed the container's index: follow the catalog, then retry.
+    async fn wait_for_index(&self, attempt: &mut u32) -> Result<()> {
+        if *attempt >= ROUTING_ATTEMPTS {
+            let message = "The container's index is changing. Please retry.";
+            return Err(Error::new(ErrorKind::RetryWith, message));
+        }
+        *attempt += 1;
+        self.look_at_catalog_again().await;
+        Ok(())
     }
 
     /// The same, or the error that tells the client that its name stands for another container now.

@@ -1,6 +1,6 @@
 //! An item on its way in: checked, its key and terms taken out, its text made ready to store.
 
-use orrery_model::document::{not_an_object, parse_object};
+use orrery_model::document::not_an_object;
 use std::borrow::Cow;
 
 use bytes::Bytes;

@@ -530,55 +530,16 @@ impl<'a> Working<'a> {
         PreparedItem::from_value(definition, value)
     }
 
+    /// Writes an item in place of the one that is there, if one is.
     fn put(&mut self, new: &PreparedItem, met: Option<&ExistingItem>, position: u16) -> ActionResult {
-        if let Some(policy) = &self.transaction.container.synthetic
-            && let Err(error) = policy.check(&new.value, &self.transaction.partition_key)
-        {
+        let unique_keys = self.transaction.unique_keys_of(&new.unique_hashes);
+        if let Err(error) = self.check_put(new, met, &unique_keys) {
             return ActionResult { outcome: Err(error), charge: cost::refused_write(0) };
         }
         let effect = if met.is_some_and(|met| met.visible) { Effect::Replaced } else { Effect::Created };
-        let old_id = met.map_or(new.id.as_str(), |met| &met.id);
-        let old_value = met.and_then(|met| parse_object(&met.item.body).ok());
-        let unique_keys = self.transaction.unique_keys_of(&new.unique_hashes);
-        for key in &unique_keys {
-            if let Some(holder) = self.get(key)
-                && holder != new.id.as_str().as_bytes()
-                && holder != old_id.as_bytes()
-                && self.holds_tuple(&holder)
-            {
-                return ActionResult { outcome: Err(unique_violation()), charge: cost::refused_write(0) };
-            }
-        }
-        if let Some(error) = self.count(new.body.len(), met) {
-            return ActionResult { outcome: Err(error), charge: cost::refused_write(0) };
-        }
-        if let Some(met) = met {
-            self.remove_traces(&met.item, old_value.as_ref(), old_id);
-        }
-        let old_entries = self.index_entries(met.map(|met| &met.item), old_value.as_ref(), old_id);
+        let old_entries = self.take_out(met);
         let item_key = keys::item(&self.transaction.effective, new.id.as_str());
-        self.notice_repeated(&item_key);
-        if old_id != new.id.as_str() {
-            self.notice_repeated(&keys::item(&self.transaction.effective, old_id));
-        }
-        let ordinal = match (met, effect) {
-            (Some(met), Effect::Replaced) => met.item.ordinal,
-            (met, _) => {
-                if let Some(met) = met {
-                    self.writes.insert(keys::rid(met.item.ordinal), None);
-                }
-                let ordinal = match self.transaction.script {
-                    Some(script) => script.ordinal(position),
-                    None => ordinal(self.lsn, position, self.transaction.range_id),
-                };
-                self.writes.insert(keys::rid(ordinal), Some(Bytes::copy_from_slice(&item_key)));
-                ordinal
-            }
-        };
-        if old_id != new.id.as_str() {
-            self.writes.insert(keys::item(&self.transaction.effective, old_id), None);
-            self.writes.insert(keys::rid(ordinal), Some(Bytes::copy_from_slice(&item_key)));
-        }
+        let ordinal = self.place(&item_key, new, met, position);
         let item = StoredItem {
             lsn: self.lsn,
             position,
@@ -589,49 +550,141 @@ impl<'a> Working<'a> {
             is_plain: new.is_plain,
             body: new.body.clone(),
         };
-        self.writes.insert(keys::feed(self.lsn, position), Some(Bytes::copy_from_slice(&item_key)));
-        if let Some(expiry) = own_expiry(&item) {
-            self.writes.insert(keys::expiry(expiry, &item_key), Some(Bytes::new()));
+        self.write_references(&item_key, &item, new, unique_keys);
+        let terms = self.reindex(new, &item, &old_entries, effect);
+        if self.recording {
+            self.record_begin(&item_key, &item, met);
         }
-        for key in unique_keys {
-            self.writes.insert(key, Some(Bytes::copy_from_slice(new.id.as_str().as_bytes())));
-        }
-        let made = self.transaction.entries.get(usize::from(position)).filter(|made| !made.keys.is_empty());
-        let new_entries = match made {
-            Some(made) => made.clone(),
-            None => self.index_entries(Some(&item), Some(&new.value), new.id.as_str()),
-        };
-        let value = Bytes::copy_from_slice(&ordinal.to_be_bytes());
-        let terms = if old_entries.keys.is_empty() {
-            self.write_index(new_entries.keys, Some(&value));
-            new_entries.terms
-        } else {
-            let gone = old_entries.keys.filter(|key| !new_entries.keys.contains(key));
-            let kept_ordinal = effect == Effect::Replaced;
-            let added = if kept_ordinal {
-                new_entries.keys.filter(|key| !old_entries.keys.contains(key))
-            } else {
-                new_entries.keys
-            };
-            let terms = self.transaction.terms_of(&added) + self.transaction.terms_of(&gone);
-            self.write_index(added, Some(&value));
-            self.write_index(gone, None);
-            terms
-        };
+        self.writes.insert(item_key, Some(item.encode()));
         let charge = match effect {
             Effect::Replaced => cost::replace(new.body.len(), terms),
             _ => cost::create(new.body.len(), terms),
         };
-        if self.recording {
-            let previous = met.filter(|met| met.visible).map(|met| met.item.lsn);
-            if let Some(met) = met.filter(|met| !met.visible) {
-                self.record_end(met, position);
-            }
-            let version = Version::written(&item_key, &item, previous);
-            self.writes.insert(keys::history(self.lsn, position, history::BEGIN), Some(version));
-        }
-        self.writes.insert(item_key, Some(item.encode()));
         ActionResult { outcome: Ok(ActionSuccess { effect, item }), charge }
+    }
+
+    /// Whether an item may be written; the counters then include it.
+    fn check_put(
+        &mut self,
+        new: &PreparedItem,
+        met: Option<&ExistingItem>,
+        unique_keys: &[Key],
+    ) -> Result<(), Error> {
+        if let Some(policy) = &self.transaction.container.synthetic {
+            policy.check(&new.value, &self.transaction.partition_key)?;
+        }
+        let old_id = met.map_or(new.id.as_str(), |met| &met.id);
+        for key in unique_keys {
+            if let Some(holder) = self.get(key)
+                && holder != new.id.as_str().as_bytes()
+                && holder != old_id.as_bytes()
+                && self.holds_tuple(&holder)
+            {
+                return Err(unique_violation());
+            }
+        }
+        self.count(new.body.len(), met).map_or(Ok(()), Err)
+    }
+
+    /// Removes what the version that is there has outside itself; answers its index entries, which may stay.
+    fn take_out(&mut self, met: Option<&ExistingItem>) -> IndexEntries {
+        let Some(met) = met else { return IndexEntries::default() };
+        let value = parse_object(&met.item.body).ok();
+        self.remove_references(&met.item, value.as_ref(), &met.id);
+        self.index_entries(Some(&met.item), value.as_ref(), &met.id)
+    }
+
+    /// Gives the item its RID: that of the item it replaces, which may have had another id, or a new one.
+    fn place(
+        &mut self,
+        item_key: &Key,
+        new: &PreparedItem,
+        met: Option<&ExistingItem>,
+        position: u16,
+    ) -> u64 {
+        let old_key = met
+            .filter(|met| *met.id != *new.id.as_str())
+            .map(|met| keys::item(&self.transaction.effective, &met.id));
+        self.notice_repeated(item_key);
+        if let Some(old_key) = &old_key {
+            self.notice_repeated(old_key);
+        }
+        let replaced = met.filter(|met| met.visible);
+        let ordinal = match (replaced, self.transaction.script) {
+            (Some(met), _) => met.item.ordinal,
+            (None, Some(script)) => script.ordinal(position),
+            (None, None) => ordinal(self.lsn, position, self.transaction.range_id),
+        };
+        // An item that is no longer visible gives up its RID.
+        if let Some(met) = met.filter(|met| !met.visible) {
+            self.writes.insert(keys::rid(met.item.ordinal), None);
+        }
+        if replaced.is_none() || old_key.is_some() {
+            self.writes.insert(keys::rid(ordinal), Some(Bytes::copy_from_slice(item_key)));
+        }
+        if let Some(old_key) = old_key {
+            self.writes.insert(old_key, None);
+        }
+        ordinal
+    }
+
+    /// Writes what leads to the item: its feed entry, its expiry entry and its unique tuples.
+    fn write_references(
+        &mut self,
+        item_key: &Key,
+        item: &StoredItem,
+        new: &PreparedItem,
+        unique_keys: Vec<Key>,
+    ) {
+        self.writes.insert(keys::feed(item.lsn, item.position), Some(Bytes::copy_from_slice(item_key)));
+        if let Some(expiry) = own_expiry(item) {
+            self.writes.insert(keys::expiry(expiry, item_key), Some(Bytes::new()));
+        }
+        for key in unique_keys {
+            self.writes.insert(key, Some(Bytes::copy_from_slice(new.id.as_str().as_bytes())));
+        }
+    }
+
+    /// Writes the index entries that are new and deletes those that are gone; answers how many terms that is.
+    fn reindex(
+        &mut self,
+        new: &PreparedItem,
+        item: &StoredItem,
+        old_entries: &IndexEntries,
+        effect: Effect,
+    ) -> usize {
+        let made = self.transaction.entries.get(usize::from(item.position));
+        let new_entries = match made.filter(|made| !made.keys.is_empty()) {
+            Some(made) => made.clone(),
+            None => self.index_entries(Some(item), Some(&new.value), new.id.as_str()),
+        };
+        let value = Bytes::copy_from_slice(&item.ordinal.to_be_bytes());
+        if old_entries.keys.is_empty() {
+            self.write_index(new_entries.keys, Some(&value));
+            return new_entries.terms;
+        }
+        let gone = old_entries.keys.filter(|key| !new_entries.keys.contains(key));
+        // An entry holds the ordinal: one that stays is only as it was if the ordinal is.
+        let kept_ordinal = effect == Effect::Replaced;
+        let added = if kept_ordinal {
+            new_entries.keys.filter(|key| !old_entries.keys.contains(key))
+        } else {
+            new_entries.keys
+        };
+        let terms = self.transaction.terms_of(&added) + self.transaction.terms_of(&gone);
+        self.write_index(added, Some(&value));
+        self.write_index(gone, None);
+        terms
+    }
+
+    /// Keeps the beginning of a version, and the end of an item that was there but no longer visible.
+    fn record_begin(&mut self, item_key: &Key, item: &StoredItem, met: Option<&ExistingItem>) {
+        let previous = met.filter(|met| met.visible).map(|met| met.item.lsn);
+        if let Some(met) = met.filter(|met| !met.visible) {
+            self.record_end(met, item.position);
+        }
+        let version = Version::written(item_key, item, previous);
+        self.writes.insert(keys::history(item.lsn, item.position, history::BEGIN), Some(version));
     }
 
     /// Whether the item that reserved a unique tuple still lives.
@@ -684,7 +737,7 @@ impl<'a> Working<'a> {
             .to_owned();
         let item_key = keys::item(&self.transaction.effective, &id);
         self.notice_repeated(&item_key);
-        self.remove_traces(&met.item, value.as_ref(), &id);
+        self.remove_references(&met.item, value.as_ref(), &id);
         self.writes.insert(item_key, None);
         self.writes.insert(keys::rid(met.item.ordinal), None);
         let entries = self.index_entries(Some(&met.item), value.as_ref(), &id);
@@ -710,8 +763,8 @@ impl<'a> Working<'a> {
         }
     }
 
-    /// Takes out what an item's version has left outside itself.
-    fn remove_traces(&mut self, item: &StoredItem, value: Option<&Value>, id: &str) {
+    /// Removes what leads to a version of an item: its feed entry, its expiry entry and its unique tuples.
+    fn remove_references(&mut self, item: &StoredItem, value: Option<&Value>, id: &str) {
         self.writes.insert(keys::feed(item.lsn, item.position), None);
         let item_key = keys::item(&self.transaction.effective, id);
         if self.transaction.container.repartition.is_some() {
