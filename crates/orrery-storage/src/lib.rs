@@ -16,11 +16,15 @@ mod postgres;
 mod transaction;
 
 pub use contract::{
-    BoxFuture, CommitError, Committed, Coordination, Decision, Direction, Duty, Entry, ErasedDecision,
-    ErasedOp, Health, Key, KeyRange, Limits, Lsn, Op, PartitionId, PartitionInfo, PartitionRef,
-    PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StoreError, View, Want, WriteSet, commit,
+    BoxFuture, Checkpoint, CheckpointFile, CommitError, Committed, Coordination, Decision, Direction, Duty,
+    Entry, ErasedDecision, ErasedOp, Health, Key, KeyRange, Limits, Lsn, Op, PartitionId, PartitionInfo,
+    PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StoreError, View, Want, WriteSet,
+    commit,
 };
-pub use embedded::{Durability, Embedded, EmbeddedOptions, OpenError};
+pub use embedded::{
+    BackupError, BackupRepository, BackupSummary, Durability, Embedded, EmbeddedOptions, FileReceiver,
+    ManifestFile, NewBackup, OpenError, RestoreSummary,
+};
 pub use memory::Memory;
 pub use packed::{KeyPacker, PackedKeys};
 pub use postgres::{

@@ -24,6 +24,7 @@
 //!
 //! `docs/design/0001-storage-contract.md` has the alternatives that were rejected.
 
+mod checkpoint;
 mod coordination;
 
 use std::future::Future;
@@ -36,6 +37,7 @@ use parking_lot::Mutex;
 
 use crate::packed::PackedKeys;
 
+pub use checkpoint::{Checkpoint, CheckpointFile};
 pub use coordination::{Coordination, Duty};
 
 /// A key inside a partition. Byte order is scan order.
@@ -446,6 +448,11 @@ pub trait PartitionStore: Send + Sync + 'static {
     /// How long the oldest pending write has waited; zero where the store does not track it.
     fn oldest_write_wait(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Takes a checkpoint for a backup; `None` where the store is not made of files of ours and has backups of its own.
+    fn checkpoint(&self) -> BoxFuture<'_, Result<Option<Box<dyn Checkpoint>>, StoreError>> {
+        Box::pin(async { Ok(None) })
     }
 
     /// Flushes buffers and stops background work. Later calls fail as unavailable.

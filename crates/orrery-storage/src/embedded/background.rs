@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::shared::{Shared, Task};
 use super::sweep::{Next, Sweeper};
-use super::{journal, layout, tree, watchdog};
+use super::{kept_log, layout, tree, watchdog};
 use crate::transaction::panic_text;
 
 /// Sealed memtables that may be pending before writers have to wait.
@@ -171,10 +171,11 @@ pub(super) fn run_flusher(shared: &Arc<Shared>) {
             for _ in 0..count {
                 let journal = shared.background.work.lock().sealed_journals.front().cloned();
                 if let Some(journal) = journal {
-                    remove_journal(&shared.directory, &journal).map_err(|error| error.to_string())?;
+                    kept_log::retire_journal(shared, &journal).map_err(|error| error.to_string())?;
                     shared.background.work.lock().sealed_journals.pop_front();
                 }
             }
+            kept_log::remove_expired(shared);
             shared.background.work.lock().merge_due = true;
             shared.background.changed.notify_all();
             request_collection(shared);
@@ -285,11 +286,6 @@ fn record_merge_fault(shared: &Shared, fault: tree::TreeError) {
 fn request_collection(shared: &Shared) {
     // Only a closed queue refuses the task, and then everything is freed anyway.
     drop(shared.queue.push(Task::Collect, usize::MAX));
-}
-
-fn remove_journal(directory: &Path, journal: &Path) -> std::io::Result<()> {
-    std::fs::remove_file(journal)?;
-    journal::sync_directory(&layout::journals_path(directory))
 }
 
 /// After an error or a panic in the background the state of the store is in doubt, so writes go offline.

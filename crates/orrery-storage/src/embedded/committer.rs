@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 
 use super::Durability;
 use super::background;
+use super::checkpoint::{self, LinkedJournal};
 use super::condition::is_fullness;
 use super::journal::Journal;
 use super::layout::{self, PartitionRecord, Slot};
@@ -46,6 +48,9 @@ const OVERLAP_CHANGES_MIN: usize = 800;
 /// The committer checks the free disk space each time it has written this much.
 const WATCHED_BYTES: usize = 1 << 20;
 
+/// How often the time is recorded in the journal, for restoring to a point in time.
+const TIME_STEP_MS: u64 = 1000;
+
 /// Most that a write may put and still count as a removal.
 const REMOVAL_PUT_BYTES_MAX: usize = 16 << 10;
 
@@ -61,6 +66,8 @@ pub(super) struct Committer {
     unwatched_bytes: usize,
     /// When the oldest write without an fsync was made, under relaxed durability.
     unflushed_since: Option<Instant>,
+    /// The time that was last recorded in the journal.
+    time_ms: i64,
 }
 
 /// The group that is being built.
@@ -133,6 +140,7 @@ impl Committer {
             last_bytes: 0,
             unwatched_bytes: 0,
             unflushed_since: None,
+            time_ms: 0,
         })
     }
 
@@ -197,6 +205,7 @@ impl Committer {
         let mut group = Group::with_capacity(self.last_bytes.min(PREALLOCATED_BYTES_MAX));
         let mut close = None;
         let mut collect = false;
+        let mut checkpoints = Vec::new();
         while group.overlay.bytes() < GROUP_BYTES_MAX {
             match tasks.next() {
                 None => break,
@@ -205,10 +214,14 @@ impl Committer {
                     break;
                 }
                 Some(Task::Collect) => collect = true,
+                Some(Task::LinkJournals { into, reply }) => checkpoints.push((into, reply)),
                 Some(task) => self.run_task(&mut group, task),
             }
         }
         self.complete(group);
+        for (into, reply) in checkpoints {
+            send(reply, self.link_journals(&into));
+        }
         if let Err(error) = self.seal_if_full() {
             self.shared.fail(&format!("starting a new journal failed: {error}"));
         }
@@ -264,7 +277,7 @@ impl Committer {
                 }
                 PendingReply::Swept
             }
-            Task::Collect | Task::Close { .. } => return,
+            Task::Collect | Task::LinkJournals { .. } | Task::Close { .. } => return,
         };
         group.replies.push(reply);
     }
@@ -337,6 +350,12 @@ impl Committer {
         if self.journal.is_empty() {
             overlay.put_full(&layout::journal_key(), Some(&self.journal.number().to_be_bytes()));
         }
+        // Once per second is enough to restore to a second, and costs nothing that can be measured.
+        let now_ms = self.shared.options.env.now_ms();
+        if self.journal.is_empty() || now_ms.abs_diff(self.time_ms) >= TIME_STEP_MS {
+            self.time_ms = now_ms;
+            overlay.put_full(&layout::time_key(), Some(&now_ms.to_be_bytes()));
+        }
         self.last_bytes = overlay.bytes();
         self.unwatched_bytes += self.last_bytes;
         if self.unwatched_bytes >= WATCHED_BYTES {
@@ -370,6 +389,19 @@ impl Committer {
         }
         tree.publish(sequence);
         Ok(())
+    }
+
+    /// Links all journals, which contain every write that was acknowledged so far and is not in a table.
+    fn link_journals(&mut self, into: &Path) -> Result<Vec<LinkedJournal>, StoreError> {
+        self.shared.health.check_writable().map_err(StoreError::Unavailable)?;
+        // Under relaxed durability the end of the journal may not be on disk yet.
+        if let Err(error) = self.journal.sync() {
+            self.shared.fail(&format!("fsync of the journal failed: {error}"));
+            return Err(StoreError::Unavailable(error.to_string()));
+        }
+        self.unflushed_since = None;
+        checkpoint::link_journals(&self.shared.directory, &self.journal, into)
+            .map_err(|error| StoreError::Unavailable(format!("the journals cannot be linked: {error}")))
     }
 
     fn seal_if_full(&mut self) -> std::io::Result<()> {
@@ -651,6 +683,7 @@ fn refuse(task: Task, shared: &Shared) {
             send(reply, failure.map_or(Ok(()), |reason| Err(StoreError::Unavailable(reason))));
         }
         Task::Sweep { .. } => shared.background.sweep_batch_ended(false),
+        Task::LinkJournals { reply, .. } => send(reply, Err(refusal())),
         Task::Collect => {}
     }
 }

@@ -229,6 +229,11 @@ impl Journal {
         &self.path
     }
 
+    /// Where the last record ends. Bytes before it never change.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.records == 0
     }

@@ -3,8 +3,11 @@
 //! ```text
 //! LOCK                 held by the process that has the store open
 //! FORMAT               one line: the name and version of this layout
+//! HISTORY              a random id of this line of writes; a restored store gets a new one
 //! journal/<n>.journal  writes that may not be in a table yet, see `journal`
+//! log/<n>.journal      journals kept for restoring to a point in time, see `kept_log`
 //! tree/                the tables of the LSM tree, see `tree`
+//! checkpoints/         hard links to the files of running backups, see `checkpoint`; removed at every start
 //! ```
 //!
 //! All partitions share one tree. Every partition owns a *slot*, a number that is never reused, which prefixes its
@@ -12,6 +15,7 @@
 //!
 //! * `J` → number of the journal that the surrounding entries were written to (u64)
 //! * `N` → the next free slot (u32)
+//! * `T` → when the surrounding entries were written, in milliseconds since 1970 (i64); updated once per second
 //! * `P`, partition id (u32) → slot (u32), epoch (u64), last LSN (u64)
 //! * `D`, slot (u32) → empty; the partition was destroyed and its entries are being removed
 //!
@@ -103,6 +107,10 @@ pub(super) fn journal_key() -> Bytes {
     Slot::STORE.key(b"J")
 }
 
+pub(super) fn time_key() -> Bytes {
+    Slot::STORE.key(b"T")
+}
+
 pub(super) fn next_slot_key() -> Bytes {
     Slot::STORE.key(b"N")
 }
@@ -146,6 +154,18 @@ pub(super) fn tree_path(directory: &Path) -> PathBuf {
 
 pub(super) fn journals_path(directory: &Path) -> PathBuf {
     directory.join("journal")
+}
+
+pub(super) fn history_path(directory: &Path) -> PathBuf {
+    directory.join("HISTORY")
+}
+
+pub(super) fn log_path(directory: &Path) -> PathBuf {
+    directory.join("log")
+}
+
+pub(super) fn checkpoints_path(directory: &Path) -> PathBuf {
+    directory.join("checkpoints")
 }
 
 pub(super) fn journal_path(directory: &Path, number: u64) -> PathBuf {

@@ -11,16 +11,22 @@
 //! * `background`: the flusher and merger threads; `sweep`: how destroyed partitions leave the tree.
 //! * `condition`: whether the store accepts reads and writes; `watchdog`: detects stalls and a full disk.
 //! * `store`, `read`: the storage contract, implemented on the above.
+//! * `checkpoint`: a consistent set of files while the store serves; `kept_log`: journals kept for restoring to a
+//!   point in time; `history`: the id of a line of writes; `backup`: repositories of backups, and restoring from them.
 //! * `open`: creates, checks and recovers a directory; `verify`: names the damaged file.
 //!
 //! Reads run concurrently with the committer, on the state it published last. They never wait for an fsync.
 //! `docs/design/0002-group-commit.md` draws which thread waits for which.
 
 mod background;
+mod backup;
+mod checkpoint;
 mod committer;
 mod condition;
 mod error;
+mod history;
 mod journal;
+mod kept_log;
 mod layout;
 mod open;
 mod overlay;
@@ -39,9 +45,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use orrery_env::{Env, SystemEnv};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+pub use self::backup::{
+    BackupError, BackupRepository, BackupSummary, FileReceiver, ManifestFile, NewBackup, RestoreSummary,
+};
 pub use self::error::OpenError;
 use self::shared::Shared;
 use crate::contract::Limits;
@@ -57,8 +67,10 @@ pub enum Durability {
 }
 
 /// Tuning of the engine. The defaults suit a server of any size.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EmbeddedOptions {
+    /// Where the time of journal records and the ids of histories come from.
+    pub env: Arc<dyn Env>,
     pub durability: Durability,
     /// Memory for the block cache, including allocator overhead.
     pub cache_bytes: u64,
@@ -76,6 +88,8 @@ pub struct EmbeddedOptions {
     pub disk_reserve_bytes: u64,
     /// A write that waits this long counts as stalled: health checks fail, and the log says what every thread is doing.
     pub stall_after: Duration,
+    /// How long journals are kept after their writes are in tables, for restoring to a point in time; zero = not at all.
+    pub keep_log: Duration,
     /// Verify the checksums of all tables when the store is opened.
     pub verify_tables: bool,
 }
@@ -83,6 +97,7 @@ pub struct EmbeddedOptions {
 impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
+            env: Arc::new(SystemEnv),
             durability: Durability::Always,
             cache_bytes: 64 << 20,
             memtable_bytes: 16 << 20,
@@ -93,6 +108,7 @@ impl Default for EmbeddedOptions {
             slow_reads_max: slow_reads_max(),
             disk_reserve_bytes: 64 << 20,
             stall_after: Duration::from_secs(30),
+            keep_log: Duration::ZERO,
             verify_tables: false,
         }
     }
@@ -287,7 +303,7 @@ mod tests {
             }
         }
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while entries_in_tree(&store) != [b"J", b"N"] {
+        while entries_in_tree(&store) != [b"J", b"N", b"T"] {
             assert!(std::time::Instant::now() < deadline, "{} entries remain", entries_in_tree(&store).len());
             tokio::task::yield_now().await;
         }

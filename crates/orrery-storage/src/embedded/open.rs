@@ -17,7 +17,7 @@ use super::journal::{self, Journal};
 use super::layout::{self, PartitionRecord, Slot};
 use super::shared::{Partition, Shared};
 use super::tree::{Pin, Tree, TreeError};
-use super::{background, verify, watchdog};
+use super::{background, checkpoint, history, verify, watchdog};
 use crate::contract::{Direction, KeyRange, PartitionId, Scan, Want};
 use crate::transaction::panic_text;
 
@@ -27,6 +27,8 @@ pub(super) fn open(directory: PathBuf, options: EmbeddedOptions) -> Result<Opene
     // The lock comes first: everything after it may change files.
     let lock = lock(&directory)?;
     check_format(&directory)?;
+    history::ensure(&directory, options.env.as_ref())?;
+    checkpoint::remove_left_over(&directory).map_err(OpenError::io(&directory))?;
     let tree = open_tree(&directory, &options)?;
     let (journal, sealed) = recover_journals(&directory, &tree)?;
     let shared = Arc::new(Shared::new(directory, options, tree));
@@ -121,7 +123,7 @@ fn create(directory: &Path, format: &Path) -> Result<(), OpenError> {
 /// Makes sure that a directory without `FORMAT` is empty, or contains only what an interrupted initialisation leaves:
 /// no table and no journal with records.
 fn check_holds_no_data(directory: &Path, format: &Path) -> Result<(), OpenError> {
-    let ours = ["LOCK", "FORMAT.tmp", "PROBE", "tree", "journal"];
+    let ours = ["LOCK", "FORMAT.tmp", "PROBE", "HISTORY", "HISTORY.tmp", "tree", "journal"];
     for entry in fs::read_dir(directory).map_err(OpenError::io(directory))? {
         let name = entry.map_err(OpenError::io(directory))?.file_name();
         if !ours.iter().any(|our| *our == name) {
@@ -141,7 +143,7 @@ fn check_holds_no_data(directory: &Path, format: &Path) -> Result<(), OpenError>
     Ok(())
 }
 
-fn open_tree(directory: &Path, options: &EmbeddedOptions) -> Result<Tree, OpenError> {
+pub(super) fn open_tree(directory: &Path, options: &EmbeddedOptions) -> Result<Tree, OpenError> {
     let path = layout::tree_path(directory);
     let tables = verify::check_table_list(&path)?;
     if options.verify_tables
@@ -230,7 +232,7 @@ fn check_complete(directory: &Path, tree: &Tree, found: &[(u64, PathBuf)]) -> Re
 }
 
 /// Lists the journals, oldest first.
-fn journals(directory: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
+pub(super) fn journals(directory: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
     let path = layout::journals_path(directory);
     let entries = match fs::read_dir(&path) {
         Ok(entries) => entries,

@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::EmbeddedOptions;
 use super::background::Background;
+use super::checkpoint::LinkedJournal;
 use super::condition::Condition;
 use super::layout::{PartitionRecord, Slot};
 use super::read::SlowScanBackoff;
@@ -88,6 +89,11 @@ pub(super) enum Task {
     },
     /// Frees what the tree retains for readers that are gone.
     Collect,
+    /// Links all journals into a checkpoint's directory.
+    LinkJournals {
+        into: PathBuf,
+        reply: Reply<Vec<LinkedJournal>>,
+    },
     Close {
         reply: Reply<()>,
     },

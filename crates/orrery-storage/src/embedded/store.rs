@@ -11,8 +11,9 @@ use super::read::{self, EmbeddedSnapshot};
 use super::shared::{Refusal, Reply, Task};
 use super::tree::TreeError;
 use crate::contract::{
-    BoxFuture, CommitError, Direction, Entry, ErasedOp, Health, KeyRange, Limits, Lsn, PartitionId,
-    PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StoreError, Want,
+    BoxFuture, Checkpoint, CommitError, Direction, Entry, ErasedOp, Health, KeyRange, Limits, Lsn,
+    PartitionId, PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot,
+    StoreError, Want,
 };
 use crate::transaction;
 
@@ -237,6 +238,10 @@ impl PartitionStore for Embedded {
 
     fn oldest_write_wait(&self) -> Duration {
         self.shared.oldest_write_wait()
+    }
+
+    fn checkpoint(&self) -> BoxFuture<'_, Result<Option<Box<dyn Checkpoint>>, StoreError>> {
+        Box::pin(async move { Ok(Some(Box::new(self.link_files().await?) as Box<dyn Checkpoint>)) })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -15,16 +15,17 @@ use super::error::OpenError;
 /// A table and its expected checksum.
 pub(super) struct ListedTable {
     pub(super) path: PathBuf,
-    checksum: u128,
+    pub(super) checksum: u128,
 }
 
 /// Verifies and returns the list of tables; empty if there is no tree yet.
 pub(super) fn check_table_list(tree: &Path) -> Result<Vec<ListedTable>, OpenError> {
     let current = tree.join("current");
-    if !current.try_exists().map_err(OpenError::io(&current))? {
-        return Ok(Vec::new());
-    }
-    let content = fs::read(&current).map_err(OpenError::io(&current))?;
+    let content = match fs::read(&current) {
+        Ok(content) => content,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(OpenError::io(&current)(error)),
+    };
     // Number (u64), checksum (u128), checksum kind (u8), as `lsm-tree` writes it.
     let Ok(content) = <[u8; 25]>::try_from(content) else {
         return Err(OpenError::damaged(&current, "it is not 25 bytes long"));
@@ -60,6 +61,19 @@ pub(super) fn check_table_list(tree: &Path) -> Result<Vec<ListedTable>, OpenErro
     Ok(tables)
 }
 
+/// The number of the current table list, and the content of the file that names it; `None` if there is no tree yet.
+pub(super) fn read_current(tree: &Path) -> std::io::Result<Option<(u64, Vec<u8>)>> {
+    let content = match fs::read(tree.join("current")) {
+        Ok(content) => content,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let number = Fields(&content).u64();
+    let number = number
+        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "`current` is too short"))?;
+    Ok(Some((number, content)))
+}
+
 /// The first table whose content does not match its checksum.
 pub(super) fn find_damaged_table(tables: &[ListedTable]) -> Option<(PathBuf, String)> {
     tables.iter().find_map(|table| check_table(&table.path, table.checksum))
@@ -89,7 +103,7 @@ fn checksum_of(path: &Path) -> std::io::Result<u128> {
 }
 
 /// Levels of runs of tables; each table has a number, a checksum kind, a checksum and a sequence number.
-fn read_table_list(tree: &Path, list: &Path) -> Option<Vec<ListedTable>> {
+pub(super) fn read_table_list(tree: &Path, list: &Path) -> Option<Vec<ListedTable>> {
     let archive = sfa::Reader::new(list).ok()?;
     let mut section = Vec::new();
     archive.toc().section(b"tables")?.reader(list).ok()?.read_to_end(&mut section).ok()?;
