@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use orrery_env::Env;
-use orrery_model::Result;
-use orrery_storage::{Health, PartitionStore};
+use orrery_model::{Error, Result};
+use orrery_storage::{Checkpoint, Health, PartitionStore};
 
 use crate::catalog::{Catalog, CatalogStore};
 use crate::failure::store_failure;
@@ -84,6 +84,15 @@ impl Database {
     /// Which engine keeps the data.
     pub fn store_name(&self) -> &'static str {
         self.store.name()
+    }
+
+    /// Takes a checkpoint of the store's files for a backup.
+    pub async fn take_checkpoint(&self) -> Result<Box<dyn Checkpoint>> {
+        let checkpoint = self.store.checkpoint().await.map_err(store_failure)?;
+        checkpoint.ok_or_else(|| {
+            let message = format!("The {} store has no checkpoints; use its own backups.", self.store.name());
+            Error::not_implemented(message)
+        })
     }
 
     /// Stops background work and closes the store. Requests that come later fail as unavailable.

@@ -54,7 +54,7 @@ pub use lifecycle::{
 pub use orrery_env::{ClockReading, MovableClock, SystemEnv};
 pub use orrery_metering::{Budget, Priority, Throttled, cost};
 pub use orrery_query::limits as query_limits;
-pub use orrery_storage::Health;
+pub use orrery_storage::{Checkpoint, Health};
 pub use partition::{
     HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause, ThrottleEvent,
 };

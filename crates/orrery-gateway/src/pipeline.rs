@@ -20,9 +20,10 @@ use orrery_db::{Database, Receipt, RequestContext};
 use orrery_env::monotonic;
 use orrery_model::{Error, ErrorKind};
 
+use crate::admin::AdminState;
 use crate::consistency::ConsistencyLevel;
 use crate::dispatch::{BODY_BYTES_MAX, Call, origin};
-use crate::faults::{FAULT_HEADER, Faults, Struck};
+use crate::faults::{FAULT_HEADER, Struck};
 use crate::operation::Verb;
 use crate::options::GatewayOptions;
 use crate::path::Path;
@@ -41,7 +42,7 @@ const DEFAULT_VERSION: &str = "2018-12-31";
 pub struct Gateway {
     database: Arc<Database>,
     options: GatewayOptions,
-    faults: Faults,
+    admin: AdminState,
 }
 
 /// A request on its way, and what its answer needs whether it succeeds or fails.
@@ -60,7 +61,7 @@ struct Exchange {
 
 impl Gateway {
     pub fn new(database: Arc<Database>, options: GatewayOptions) -> Self {
-        Self { database, options, faults: Faults::default() }
+        Self { database, options, admin: AdminState::default() }
     }
 
     /// Answers one request, unless a web page sent it that may not.
@@ -112,7 +113,7 @@ impl Gateway {
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
     {
         if admin::is_ours(parts.uri.path()) {
-            return admin::answer(&parts, &connection, &self.database, &self.options, &self.faults, body)
+            return admin::answer(&parts, &connection, &self.database, &self.options, &self.admin, body)
                 .await;
         }
         let mut exchange = self.begin(parts, connection);
@@ -163,7 +164,8 @@ impl Gateway {
 
     /// Lets an injected fault hit the request; answers what the client gets instead of the true answer.
     async fn strike(&self, exchange: &mut Exchange, verb: Verb) -> Option<Reply> {
-        let struck = self.faults.strike(&self.database, verb, &exchange.path, &exchange.parts.headers)?;
+        let struck =
+            self.admin.faults.strike(&self.database, verb, &exchange.path, &exchange.parts.headers)?;
         if let Some(latency) = struck.latency {
             tokio::time::sleep(latency).await;
         }

@@ -3,6 +3,7 @@
 //! Health and the certificate are open, metrics too on loopback. Everything else is signed with an account key
 //! like any request, and answers JSON.
 
+mod checkpoints;
 mod controls;
 mod explain;
 mod health;
@@ -34,13 +35,20 @@ pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/_orrery") || path.starts_with("/_explorer") || path == "/alive" || path == "/ready"
 }
 
+/// What the administrative requests of one server share.
+#[derive(Default)]
+pub(crate) struct AdminState {
+    pub(crate) faults: Faults,
+    checkpoints: checkpoints::Checkpoints,
+}
+
 /// Answers a request below `/_orrery/` or `/_explorer/`.
 pub(crate) async fn answer<F>(
     parts: &Parts,
     connection: &ConnectionInfo,
     database: &Arc<Database>,
     options: &GatewayOptions,
-    faults: &Faults,
+    state: &AdminState,
     body: F,
 ) -> Response<Full<Bytes>>
 where
@@ -61,7 +69,7 @@ where
         "/_explorer" | "/_explorer/index.html" if reads => {
             text(StatusCode::NOT_FOUND, "text/plain", "This build has no explorer page.\n")
         }
-        _ => signed(parts, path, database, options, faults, body).await,
+        _ => signed(parts, path, database, options, state, body).await,
     }
 }
 
@@ -73,7 +81,7 @@ async fn signed<F>(
     path: &str,
     database: &Arc<Database>,
     options: &GatewayOptions,
-    faults: &Faults,
+    state: &AdminState,
     body: F,
 ) -> Response<Full<Bytes>>
 where
@@ -96,8 +104,12 @@ where
         let query = parts.uri.query().unwrap_or_default();
         if path == "/_orrery/faults" || path.starts_with("/_orrery/faults/") {
             let is_allowed = options.clock.is_some();
-            return controls::faults(database, faults, is_allowed, &parts.method, path, &body)
+            return controls::faults(database, &state.faults, is_allowed, &parts.method, path, &body)
                 .map_err(Refusal::from);
+        }
+        if let Some(rest) = path.strip_prefix("/_orrery/checkpoints") {
+            let routed = state.checkpoints.route(database, &parts.method, rest, query).await;
+            return routed.map_err(Refusal::from);
         }
         route(database, options, &parts.method, path, query, &body).await.map_err(Refusal::from)
     };
@@ -156,13 +168,15 @@ async fn route(
     }
 }
 
+/// An argument in a query string, unescaped.
+fn query_argument(query: &str, name: &str) -> Option<String> {
+    let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    pair.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned())
+}
+
 /// All containers with their partitions, or the one named by `?database=…&container=…`.
 async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply> {
-    let argument = |name: &str| {
-        let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-        pair.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned())
-    };
-    let views = match (argument("database"), argument("container")) {
+    let views = match (query_argument(query, "database"), query_argument(query, "container")) {
         (Some(name), Some(container)) => vec![database.container_view(&name, &container).await?],
         (None, None) => database.partition_views().await?,
         _ => return Err(Error::bad_request("Name both the database and the container, or neither.")),

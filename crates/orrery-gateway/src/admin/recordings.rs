@@ -7,6 +7,7 @@ use orrery_db::Database;
 use orrery_model::value::{self, Value};
 use orrery_model::{Error, Result};
 
+use super::query_argument;
 use crate::reply::Reply;
 
 /// `/_orrery/recordings` and what is below.
@@ -32,10 +33,7 @@ pub(crate) fn route(
     match (method, rest) {
         (&Method::GET, "") => json(database.list_recordings()),
         (&Method::GET, "/download") => {
-            let argument = |name: &str| {
-                let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-                pair.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned())
-            };
+            let argument = |name| query_argument(query, name);
             let (Some(name), Some(container)) = (argument("database"), argument("container")) else {
                 return Err(Error::bad_request("Name the database and the container."));
             };

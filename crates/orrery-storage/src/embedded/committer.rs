@@ -49,7 +49,7 @@ const OVERLAP_CHANGES_MIN: usize = 800;
 const WATCHED_BYTES: usize = 1 << 20;
 
 /// How often the time is recorded in the journal, for restoring to a point in time.
-const TIME_STEP_MS: u64 = 1000;
+const TIME_STEP_MS: u64 = 10;
 
 /// Most that a write may put and still count as a removal.
 const REMOVAL_PUT_BYTES_MAX: usize = 16 << 10;
@@ -350,7 +350,7 @@ impl Committer {
         if self.journal.is_empty() {
             overlay.put_full(&layout::journal_key(), Some(&self.journal.number().to_be_bytes()));
         }
-        // Once per second is enough to restore to a second, and costs nothing that can be measured.
+        // Often enough to restore to a second, seldom enough to cost nothing that can be measured.
         let now_ms = self.shared.options.env.now_ms();
         if self.journal.is_empty() || now_ms.abs_diff(self.time_ms) >= TIME_STEP_MS {
             self.time_ms = now_ms;

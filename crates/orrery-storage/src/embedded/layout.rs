@@ -15,7 +15,7 @@
 //!
 //! * `J` → number of the journal that the surrounding entries were written to (u64)
 //! * `N` → the next free slot (u32)
-//! * `T` → when the surrounding entries were written, in milliseconds since 1970 (i64); updated once per second
+//! * `T` → when the surrounding entries were written, in milliseconds since 1970 (i64); updated every 10 ms
 //! * `P`, partition id (u32) → slot (u32), epoch (u64), last LSN (u64)
 //! * `D`, slot (u32) → empty; the partition was destroyed and its entries are being removed
 //!

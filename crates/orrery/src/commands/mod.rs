@@ -4,6 +4,7 @@
 //! server (`serve`), the protocol (`client`) and moving items (`transfer`), which several commands share.
 
 mod advise;
+mod backup;
 mod containers;
 mod copy;
 mod export;
@@ -13,6 +14,7 @@ mod key;
 mod partitions;
 mod query;
 mod record;
+mod restore;
 mod serve;
 mod simulate;
 mod store;
@@ -63,6 +65,13 @@ enum Command {
     /// Missing containers are created with the definition and throughput of the originals. Items are upserted. Writes
     /// to the source during the copy may be missed.
     Copy(Box<copy::CopyArguments>),
+    /// Back up a running server with an embedded store into a directory.
+    ///
+    /// The backup is consistent and taken while the server serves. A directory holds any number of backups: each one adds
+    /// only what is new. A backup contains the data, not the keys and certificates of the server.
+    Backup(Box<backup::BackupArguments>),
+    /// Restore a backup into a new data directory, optionally as of a point in time.
+    Restore(restore::RestoreArguments),
     /// Measure candidate partition keys on data and a workload, and rank them with reasons.
     ///
     /// Candidates (properties, concatenations, suffixes, hierarchies) are measured by placing the items and requests
@@ -133,6 +142,8 @@ pub(crate) fn run() -> Result<(), Failure> {
         Command::Import(arguments) => import::run(&arguments, stdout),
         Command::Export(arguments) => export::run(&arguments, stdout),
         Command::Copy(arguments) => copy::run(&arguments, stdout),
+        Command::Backup(arguments) => backup::run(&arguments, stdout),
+        Command::Restore(arguments) => restore::run(&arguments, stdout),
         Command::Advise(arguments) => advise::run(&arguments, stdout),
         Command::Record { command } => record::run(&command, stdout),
         Command::Simulate(arguments) => simulate::run(&arguments, stdout),

@@ -19,12 +19,13 @@ use crate::failure::Failure;
 pub(super) async fn open_store(storage: &StorageSettings) -> Result<Arc<dyn PartitionStore>, Failure> {
     match storage {
         StorageSettings::Memory => Ok(Arc::new(Memory::new())),
-        StorageSettings::Directory { path, durability, cache_bytes, disk_reserve_bytes } => {
+        StorageSettings::Directory { path, durability, cache_bytes, disk_reserve_bytes, keep_log } => {
             make_directory(path)?;
             let options = EmbeddedOptions {
                 durability: *durability,
                 cache_bytes: *cache_bytes,
                 disk_reserve_bytes: *disk_reserve_bytes,
+                keep_log: *keep_log,
                 ..EmbeddedOptions::default()
             };
             // The engine has its own directory; keys and certificates are stored beside it.

@@ -212,6 +212,7 @@ mod tests {
             durability: Durability::Relaxed { interval_ms: 50 },
             cache_bytes: 0,
             disk_reserve_bytes: 0,
+            keep_log: std::time::Duration::ZERO,
         };
         let text = banner("127.0.0.1:1", &key, &KeyOrigin::WellKnown, &storage).text();
         assert!(text.contains("/data (relaxed: a power failure may lose the last 50 ms)"), "{text}");

@@ -62,6 +62,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "MB")]
     pub(crate) disk_reserve_mb: Option<u64>,
 
+    /// How long to keep the journal after its writes are in tables, such as 24h or 7d: backups can then be restored to any
+    /// second of that time. [default: not at all]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) keep_log: Option<String>,
+
     /// The account key: base64 of 64 bytes. Prefer the variable or a file: other users of this machine can see
     /// command lines.
     #[arg(long, value_name = "BASE64", hide_env_values = true, help_heading = "Keys")]

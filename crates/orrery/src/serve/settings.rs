@@ -62,7 +62,13 @@ pub(crate) struct PartitionLimits {
 /// Where data is stored.
 pub(crate) enum StorageSettings {
     Memory,
-    Directory { path: PathBuf, durability: Durability, cache_bytes: u64, disk_reserve_bytes: u64 },
+    Directory {
+        path: PathBuf,
+        durability: Durability,
+        cache_bytes: u64,
+        disk_reserve_bytes: u64,
+        keep_log: Duration,
+    },
     Postgres(Box<PostgresOptions>),
 }
 
@@ -218,6 +224,7 @@ impl OptionSources {
                 .disk_reserve_mb
                 .unwrap_or(DEFAULT_DISK_RESERVE_MB)
                 .saturating_mul(1 << 20),
+            keep_log: options.keep_log.as_deref().map_or(Ok(Duration::ZERO), parse_keep_log)?,
         })
     }
 
@@ -241,6 +248,24 @@ struct StorageChoice<'a> {
     in_memory: Option<bool>,
     data: Option<&'a PathBuf>,
     store: Option<&'a String>,
+}
+
+/// A duration such as 90m, 24h or 7d.
+fn parse_keep_log(text: &str) -> Result<Duration, Failure> {
+    let unit = text.chars().last().and_then(|unit| match unit {
+        's' => Some(1),
+        'm' => Some(60),
+        'h' => Some(3600),
+        'd' => Some(86_400),
+        _ => None,
+    });
+    let number = unit.and_then(|_| text[..text.len() - 1].parse::<u64>().ok());
+    match (number, unit) {
+        (Some(number), Some(unit)) => Ok(Duration::from_secs(number.saturating_mul(unit))),
+        _ => Err(Failure::usage(format!(
+            "keep-log is {text}: expected a number and a unit, such as 90m, 24h or 7d"
+        ))),
+    }
 }
 
 fn resolve_tls(

@@ -22,7 +22,7 @@ use crate::embedded::{Embedded, EmbeddedOptions, history, layout, open, verify};
 pub struct RestoreSummary {
     /// The backup that the tables came from.
     pub backup: String,
-    /// The time of the last write that was restored, in milliseconds since 1970, to the second; `None` if nothing was
+    /// The time of the last write that was restored, in milliseconds since 1970, to 10 ms; `None` if nothing was
     /// ever written.
     pub reached_ms: Option<i64>,
     /// Journal records that were replayed on top of the tables.
