@@ -189,10 +189,8 @@ pub(super) fn link_journals(store: &Path, active: &Journal, into: &Path) -> io::
             Err(error) if error.kind() == io::ErrorKind::NotFound && number != active.number() => continue,
             Err(error) => return Err(error),
         }
-        let bytes = match number == active.number() {
-            true => active.end(),
-            false => fs::metadata(into.join(&name))?.len(),
-        };
+        let is_active = number == active.number();
+        let bytes = if is_active { active.end() } else { fs::metadata(into.join(&name))?.len() };
         linked.push(LinkedJournal { name, bytes });
     }
     assert!(!linked.is_empty(), "the journal that is being written exists");

@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &BackupArguments, output: &mut dyn Write) -> Result
             size(copied)
         );
         if removed > 0 {
-            text.push_str(&format!("removed {}\n", count(removed as u64, "older backup")));
+            text += &format!("removed {}\n", count(removed as u64, "older backup"));
         }
         text
     });
@@ -135,10 +135,9 @@ async fn copy(
     let progress = progress_bar(&files);
     let mut copied = Ok(());
     for file in &files {
-        copied = match backup.reuse(file) {
-            true => Ok(()),
-            false => copy_file(&client, id, file, &mut backup, &mut pace, &progress).await,
-        };
+        if !backup.reuse(file) {
+            copied = copy_file(&client, id, file, &mut backup, &mut pace, &progress).await;
+        }
         progress.inc(file.bytes);
         if copied.is_err() {
             break;
@@ -211,10 +210,8 @@ impl Pace {
 
 /// A bar on a terminal, nothing elsewhere.
 fn progress_bar(files: &[CheckpointFile]) -> ProgressBar {
-    let target = match std::io::stderr().is_terminal() {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
+    let is_terminal = std::io::stderr().is_terminal();
+    let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(files.iter().map(|file| file.bytes).sum()), target);
     if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {bytes} of {total_bytes}, {eta} left, {msg}")
     {
