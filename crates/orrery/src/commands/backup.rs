@@ -67,18 +67,18 @@ pub(super) fn run(arguments: &BackupArguments, output: &mut dyn Write) -> Result
         Value::Object(object)
     };
     let text = arguments.output.render(&answer, || {
-        let mut text = format!(
-            "backup {} of {}: {}, {} ({} copied)\n",
+        let removed = match removed {
+            0 => String::new(),
+            removed => format!("removed {}\n", count(removed as u64, "older backup")),
+        };
+        format!(
+            "backup {} of {}: {}, {} ({} copied)\n{removed}",
             summary.name,
             moment::print(summary.taken_ms),
             count(summary.files as u64, "file"),
             size(summary.bytes),
             size(copied)
-        );
-        if removed > 0 {
-            text += &format!("removed {}\n", count(removed as u64, "older backup"));
-        }
-        text
+        )
     });
     print(output, &text)
 }
