@@ -33,6 +33,9 @@ fn main() -> ExitCode {
                 // If standard error is closed, the exit code still reports the failure.
                 writeln!(std::io::stderr(), "orrery: {message}").ok();
             }
+            if let Some(detail) = &failure.detail {
+                writeln!(std::io::stderr(), "{}", detail.trim_end()).ok();
+            }
             ExitCode::from(failure.exit_code)
         }
     }

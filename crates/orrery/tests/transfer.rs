@@ -94,7 +94,7 @@ fn json_lines_are_imported_and_failures_are_reported() {
     assert_eq!(listed.lines().count(), 6, "{listed}");
     let with_item = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(
-        with_item.clone().any(|line| line["record"] == "705" && line["item"] == json!({"pk": "x"})),
+        with_item.clone().any(|line| line["record"] == "line 706" && line["item"] == json!({"pk": "x"})),
         "{listed}"
     );
 

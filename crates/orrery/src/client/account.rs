@@ -86,6 +86,13 @@ impl Account {
         Ok(account)
     }
 
+    /// The same endpoint with another key.
+    pub(crate) fn with_key(self, key: &str) -> Result<Self, Failure> {
+        let key = MasterKey::parse(key)
+            .map_err(|error| Failure::usage(format!("the key is not valid: {error}")))?;
+        Ok(Self { key, ..self })
+    }
+
     /// Accepts further certificates. No effect without TLS.
     pub(crate) fn trusting(mut self, certificate: Option<PathBuf>, accept_any: bool) -> Self {
         if let Some(trust) = &mut self.tls {

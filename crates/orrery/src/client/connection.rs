@@ -37,11 +37,17 @@ pub(super) struct RequestError {
     message: String,
     /// Whether a retry may succeed.
     pub(super) is_transient: bool,
+    /// Nothing listens at the address.
+    pub(super) is_refused: bool,
 }
 
 impl RequestError {
     pub(super) fn unsendable(error: &dyn std::fmt::Display) -> Self {
-        Self { message: format!("the request cannot be sent: {error}"), is_transient: false }
+        Self {
+            message: format!("the request cannot be sent: {error}"),
+            is_transient: false,
+            is_refused: false,
+        }
     }
 }
 
@@ -122,7 +128,10 @@ impl ConnectionPool {
 
     async fn connect(&self) -> Result<Sender, RequestError> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
-        let stream = stream.map_err(|error| self.error(&error))?;
+        let stream = stream.map_err(|error| RequestError {
+            is_refused: error.kind() == std::io::ErrorKind::ConnectionRefused,
+            ..self.error(&error)
+        })?;
         // Requests are written in one piece, so Nagle's algorithm would only delay them.
         stream.set_nodelay(true).map_err(|error| self.error(&error))?;
         match &self.tls {
@@ -154,6 +163,7 @@ impl ConnectionPool {
         RequestError {
             message: format!("the server at {} does not answer: {error}", self.authority),
             is_transient: true,
+            is_refused: false,
         }
     }
 
@@ -164,6 +174,7 @@ impl ConnectionPool {
                 self.authority
             ),
             is_transient: false,
+            is_refused: false,
         }
     }
 }

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{Client, Request, Response, path};
 use crate::failure::Failure;
+use crate::io::plain;
 
 /// A container, named by its database and its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,10 @@ impl ContainerPath {
 
     pub(crate) fn path(&self) -> String {
         path(&["dbs", &self.database, "colls", &self.container])
+    }
+
+    pub(crate) fn item_path(&self, id: &str) -> String {
+        path(&["dbs", &self.database, "colls", &self.container, "docs", id])
     }
 
     pub(crate) fn items_path(&self) -> String {
@@ -45,6 +50,15 @@ impl std::fmt::Display for ContainerPath {
 pub(crate) struct PartitionRange {
     pub(crate) id: String,
     pub(crate) keys: EpkRange,
+}
+
+impl PartitionRange {
+    /// A row of the feed of ranges. Some emulators write the id as a number.
+    fn parse(row: &Value) -> Option<Self> {
+        let text = |name: &str| row.get(name).and_then(Value::as_str);
+        let id = row.get("id").filter(|id| matches!(id, Value::String(_) | Value::Number(_))).map(plain)?;
+        Some(Self { id, keys: EpkRange::parse(text("minInclusive")?, text("maxExclusive")?).ok()? })
+    }
 }
 
 /// A part of a container, and how far it has been read.
@@ -121,12 +135,7 @@ impl Client {
             let body = response.json().unwrap_or_default();
             let rows = body.get("PartitionKeyRanges").and_then(Value::as_array).unwrap_or(&[]);
             for row in rows {
-                let text = |name: &str| row.get(name).and_then(Value::as_str);
-                let range = text("id").zip(text("minInclusive")).zip(text("maxExclusive"));
-                let range = range.and_then(|((id, min), max)| {
-                    Some(PartitionRange { id: id.to_owned(), keys: EpkRange::parse(min, max).ok()? })
-                });
-                ranges.push(range.ok_or_else(|| {
+                ranges.push(PartitionRange::parse(row).ok_or_else(|| {
                     Failure::refused("the server returned partition ranges that cannot be parsed")
                 })?);
             }

@@ -13,10 +13,14 @@ mod account;
 mod arguments;
 mod connection;
 mod feed;
+mod items;
+mod query;
 mod request;
+mod resources;
+mod server;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use orrery_env::Env;
@@ -24,12 +28,14 @@ use orrery_gateway::auth::{print_date, sign_request};
 
 use crate::failure::Failure;
 pub(crate) use account::Account;
-pub(crate) use arguments::{
-    ContainerArguments, EndpointArguments, ServerArguments, TrustArguments, accepted_json, container_query,
-};
+pub(crate) use arguments::{ContainerArguments, accepted_json, container_query};
 use connection::{ConnectionPool, RequestError};
 pub(crate) use feed::{ContainerPath, Lane, PageOutcome, PartitionRange, ascii_json, range_of};
+pub(crate) use items::parse_partition_key;
+pub(crate) use query::{QueryPages, QueryText};
 pub(crate) use request::{Request, Response, path};
+pub(crate) use resources::id_of;
+pub(crate) use server::{ServerArguments, TrustArguments, announce};
 
 /// Retries of one request after transient failures, not counting throttling.
 const RETRIES_MAX: u32 = 8;
@@ -46,6 +52,8 @@ pub(crate) struct Client {
     /// Request units per second to stay below, on average.
     request_units_max: Option<u32>,
     begun: OnceLock<Instant>,
+    /// Whether the server has answered at least once.
+    has_answered: AtomicBool,
     pub(crate) statistics: Statistics,
 }
 
@@ -68,12 +76,19 @@ impl Client {
             pool,
             request_units_max: None,
             begun: OnceLock::new(),
+            has_answered: AtomicBool::new(false),
             statistics: Statistics::default(),
         })
     }
 
     pub(crate) fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// Request units charged so far.
+    #[expect(clippy::cast_precision_loss, reason = "hundredths, far below 2^53")]
+    pub(crate) fn charge(&self) -> f64 {
+        self.statistics.charge.load(Ordering::Relaxed) as f64 / 100.0
     }
 
     /// Limits the client to this many request units per second, on average.
@@ -111,6 +126,10 @@ impl Client {
                         pause
                     }
                 },
+                // A server that refuses the very first connection is not there; one that answered before may come back.
+                Err(error) if error.is_refused && !self.has_answered.load(Ordering::Relaxed) => {
+                    return outcome.map_err(Failure::refused);
+                }
                 Err(error) if error.is_transient && retries < RETRIES_MAX => {
                     retries += 1;
                     self.statistics.retried.fetch_add(1, Ordering::Relaxed);
@@ -162,6 +181,7 @@ impl Client {
             .map_err(|error| RequestError::unsendable(&error))?;
         built.headers_mut().extend(request.headers.clone());
         let response = self.pool.send(built).await?;
+        self.has_answered.store(true, Ordering::Relaxed);
         if let Some(charge) = response.number::<f64>("x-ms-request-charge").filter(|charge| *charge > 0.0) {
             #[expect(
                 clippy::cast_possible_truncation,

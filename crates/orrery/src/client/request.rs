@@ -25,6 +25,10 @@ impl Request {
         Self::new(Method::POST, path, body)
     }
 
+    pub(crate) fn put(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::PUT, path, body)
+    }
+
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path, Bytes::new())
     }
@@ -93,8 +97,8 @@ impl Response {
         // The rest identifies the request, which the caller knows.
         let text = text.split("\r\nActivityId").next().unwrap_or_default();
         let text = text.strip_prefix("Message: ").unwrap_or(text);
-        let text =
-            text.strip_prefix("{\"Errors\":[\"").and_then(|text| text.strip_suffix("\"]}")).unwrap_or(text);
+        let sentence = value::parse(text.trim().as_bytes()).ok().and_then(|errors| error_sentences(&errors));
+        let text = sentence.as_deref().unwrap_or(text);
         match text.trim() {
             "" => "no reason given".to_owned(),
             text => text.replace(['\r', '\n'], " "),
@@ -106,8 +110,32 @@ impl Response {
         if self.is_success() {
             return Ok(self);
         }
-        Err(Failure::refused(format!("the server refused ({}): {}", self.status, self.message())))
+        let failure = Failure::refused(format!("the server refused ({}): {}", self.status, self.message()));
+        Err(failure.with_detail(String::from_utf8_lossy(&self.body).into_owned()))
     }
+}
+
+/// The sentences of an error list: `{"Errors":["…"]}`, or that of queries,
+/// `{"errors":[{"message":"…","code":"SC1001","location":{"start":7,"end":8}}]}`.
+fn error_sentences(errors: &Value) -> Option<String> {
+    let listed = errors.get("Errors").or_else(|| errors.get("errors"))?.as_array()?;
+    let sentence = |error: &Value| match error.as_str() {
+        Some(text) => Some(text.to_owned()),
+        None => {
+            let message = error.get("message")?.as_str()?;
+            let code =
+                error.get("code").map(|code| code.as_str().map_or_else(|| code.to_json(), str::to_owned));
+            let start =
+                error.get("location").and_then(|location| location.get("start")).and_then(Value::as_i64);
+            let at = start.map(|start| format!("at character {}", start + 1));
+            match [code, at].into_iter().flatten().collect::<Vec<_>>().join(" ") {
+                place if place.is_empty() => Some(message.to_owned()),
+                place => Some(format!("{message} ({place})")),
+            }
+        }
+    };
+    let sentences = listed.iter().map(sentence).collect::<Option<Vec<_>>>()?;
+    Some(sentences.join(" "))
 }
 
 /// A path of segments, each escaped: `path(&["dbs", "a b", "colls"])` is `/dbs/a%20b/colls`.
@@ -139,6 +167,11 @@ mod tests {
         let wrapped =
             r#"{"code":"BadRequest","message":"Message: {\"Errors\":[\"Wrong.\"]}\r\nActivityId: 1"}"#;
         assert_eq!(response(wrapped).message(), "Wrong.");
+        let syntax = r#"{"code":"BadRequest","message":"{\"errors\":[{\"severity\":\"Error\",\"location\":{\"start\":9,\"end\":13},\"code\":\"SC1001\",\"message\":\"Syntax error, incorrect syntax near 'FORM'.\"}]}"}"#;
+        assert_eq!(
+            response(syntax).message(),
+            "Syntax error, incorrect syntax near 'FORM'. (SC1001 at character 10)"
+        );
         assert_eq!(response("").message(), "no reason given");
         assert_eq!(response("<html>\n</html>").message(), "<html> </html>");
     }

@@ -14,7 +14,7 @@ use orrery_db::cost;
 use orrery_env::SystemEnv;
 use orrery_model::Value;
 
-use crate::client::{ContainerPath, EndpointArguments, Lane, PageOutcome, block_on};
+use crate::client::{ContainerPath, Lane, PageOutcome, ServerArguments, block_on};
 use crate::failure::Failure;
 use crate::io::{Output, ReportOutput, decompress, open_input, print, read_text, unreadable};
 
@@ -111,7 +111,7 @@ pub(crate) struct AdviseRunArguments {
     output: ReportOutput,
 
     #[command(flatten)]
-    server: EndpointArguments,
+    server: ServerArguments,
 }
 
 #[derive(Args)]
@@ -236,7 +236,7 @@ fn refused(error: AdviceError) -> Failure {
 
 fn read_lines(path: &Path, items_max: Option<u64>, advisor: &mut Advisor) -> Result<(), Failure> {
     let failed = |error: std::io::Error| unreadable(path, &error);
-    let mut reader = decompress(open_input(path)?.0).map_err(failed)?;
+    let (mut reader, _) = decompress(open_input(path)?.0).map_err(failed)?;
     let mut line = Vec::new();
     let mut count = 0;
     while items_max.is_none_or(|items_max| count < items_max) {

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use orrery_env::SystemEnv;
 use orrery_model::{Object, Value};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::client::{Account, Client, ContainerPath, Request, TrustArguments, path};
+use crate::client::{Account, Client, ContainerPath, TrustArguments, announce, id_of};
 use crate::failure::Failure;
 use crate::io::print;
 use crate::transfer::progress::{self, ExpectedTotal};
@@ -77,11 +76,14 @@ async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), 
         Ok::<_, Failure>(Arc::new(client.limited_to(arguments.pace.request_units)))
     };
     let (from, to) = (connect(&arguments.from)?, connect(&arguments.to)?);
+    if !arguments.pace.quiet {
+        announce(to.account(), "copying to");
+    }
     let outcome = Arc::new(Outcome::new(arguments.write.failures.as_deref())?);
     let to_database = arguments.to_database.as_ref().unwrap_or(&arguments.database);
     let names = match &arguments.container {
         Some(container) => vec![container.clone()],
-        None => list_containers(&from, &arguments.database).await?,
+        None => from.list_containers(&arguments.database).await?.iter().map(id_of).collect(),
     };
     let pairs: Vec<(ContainerPath, ContainerPath)> = names
         .iter()
@@ -102,8 +104,8 @@ async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), 
         positions: Mutex::new(SavedPositions::parse(state.as_ref())),
         current: Mutex::new(None),
     };
-    let shown =
-        progress::show(arguments.pace.quiet, Arc::clone(&outcome), Arc::clone(&to), ExpectedTotal::Unknown);
+    let total = expected_total(&from, &pairs).await?;
+    let shown = progress::show(arguments.pace.quiet, Arc::clone(&outcome), Arc::clone(&to), total);
     let save = || match &checkpoint {
         Some(checkpoint) => checkpoint.save(copier.state()),
         None => Ok(()),
@@ -147,23 +149,18 @@ async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), 
     }
 }
 
-async fn list_containers(client: &Client, database: &str) -> Result<Vec<String>, Failure> {
-    let mut names = Vec::new();
-    let mut continuation: Option<String> = None;
-    loop {
-        let mut request = Request::get(path(&["dbs", database, "colls"]));
-        if let Some(token) = &continuation {
-            request = request.with("x-ms-continuation", token);
-        }
-        let response = client.send(&SystemEnv, &request).await?.accepted()?;
-        let body = response.json().unwrap_or_default();
-        let rows = body.get("DocumentCollections").and_then(Value::as_array).unwrap_or(&[]);
-        names.extend(rows.iter().filter_map(|row| Some(row.get("id")?.as_str()?.to_owned())));
-        continuation = response.continuation().map(str::to_owned);
-        if continuation.is_none() {
-            return Ok(names);
-        }
+/// The items of all containers to copy, if the source counts them. A container that is missing fails the copy before it
+/// has changed anything.
+async fn expected_total(
+    from: &Client,
+    pairs: &[(ContainerPath, ContainerPath)],
+) -> Result<ExpectedTotal, Failure> {
+    let mut total = Some(0);
+    for (path, _) in pairs {
+        let items = RemoteContainer::require(from, path).await?.items;
+        total = total.zip(items).map(|(total, items)| total + items);
     }
+    Ok(total.filter(|total| *total > 0).map_or(ExpectedTotal::Unknown, ExpectedTotal::Items))
 }
 
 fn open_checkpoint(
@@ -325,7 +322,7 @@ impl Copier<'_> {
                 item_line(item, false, &mut text)?;
                 match prepare(&target.key, &IdRule::Required, 0, text.into_bytes()) {
                     Ok(prepared) => {
-                        writer.write(PendingItem { ticket: batch.ticket, record: 0, prepared }).await;
+                        writer.write(PendingItem { ticket: batch.ticket, place: None, prepared }).await;
                     }
                     Err((reason, text)) => {
                         let record = "an item of the source container";

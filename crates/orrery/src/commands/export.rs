@@ -15,7 +15,7 @@ use flate2::write::GzEncoder;
 use orrery_model::{Object, Value};
 use tokio::sync::mpsc;
 
-use crate::client::{Client, ContainerArguments, EndpointArguments};
+use crate::client::{Client, ContainerArguments, ServerArguments};
 use crate::failure::Failure;
 use crate::io::print;
 use crate::transfer::progress::{self, ExpectedTotal};
@@ -48,7 +48,7 @@ pub(crate) struct ExportArguments {
     pace: PaceOptions,
 
     #[command(flatten)]
-    server: EndpointArguments,
+    server: ServerArguments,
 }
 
 pub(super) fn run(arguments: &ExportArguments, output: &mut impl Write) -> Result<(), Failure> {

@@ -6,8 +6,9 @@ use clap::{Args, Subcommand};
 use orrery_env::SystemEnv;
 use orrery_model::{Object, Value};
 
-use crate::client::{Request, ServerArguments, accepted_json, block_on, path};
+use crate::client::{Client, Request, ServerArguments, accepted_json, block_on, path};
 use crate::failure::Failure;
+use crate::io::rows::RowsArguments;
 use crate::io::{count, plain, print};
 
 #[derive(Subcommand)]
@@ -16,6 +17,9 @@ pub(crate) enum FaultsCommand {
     List {
         #[command(flatten)]
         server: ServerArguments,
+
+        #[command(flatten)]
+        rows: RowsArguments,
     },
     /// Add a rule.
     Add {
@@ -24,6 +28,9 @@ pub(crate) enum FaultsCommand {
 
         #[command(flatten)]
         server: ServerArguments,
+
+        #[command(flatten)]
+        rows: RowsArguments,
     },
     /// Remove one rule or all.
     Remove {
@@ -37,6 +44,9 @@ pub(crate) enum FaultsCommand {
 
         #[command(flatten)]
         server: ServerArguments,
+
+        #[command(flatten)]
+        rows: RowsArguments,
     },
 }
 
@@ -112,9 +122,10 @@ const PATH: &str = "/_orrery/faults";
 
 pub(super) fn run(command: &FaultsCommand, output: &mut impl Write) -> Result<(), Failure> {
     let text = match command {
-        FaultsCommand::List { server } => {
-            let answer = send(server, &Request::get(PATH))?;
-            server.output.render(&answer, || {
+        FaultsCommand::List { server, rows } => {
+            let answer = send(&server.connect()?, &Request::get(PATH))?;
+            let rules = || answer.get("rules").and_then(Value::as_array).unwrap_or(&[]).to_vec();
+            rows.render_rows(&answer, rules, || {
                 let rules = answer.get("rules").and_then(Value::as_array).unwrap_or(&[]);
                 match rules {
                     [] => "No rules.\n".to_owned(),
@@ -122,17 +133,17 @@ pub(super) fn run(command: &FaultsCommand, output: &mut impl Write) -> Result<()
                 }
             })
         }
-        FaultsCommand::Add { rule, server } => {
-            let answer = send(server, &Request::post(PATH, body(rule).to_json()))?;
-            server.output.render(&answer, || describe(&answer) + "\n")
+        FaultsCommand::Add { rule, server, rows } => {
+            let answer = send(&server.connect_to_change()?, &Request::post(PATH, body(rule).to_json()))?;
+            rows.render(&answer, || describe(&answer) + "\n")
         }
-        FaultsCommand::Remove { id, all: _, server } => {
+        FaultsCommand::Remove { id, all: _, server, rows } => {
             let target = match id {
                 Some(id) => path(&["_orrery", "faults", id]).replace("%5F", "_"),
                 None => PATH.to_owned(),
             };
-            let answer = send(server, &Request::delete(target))?;
-            server.output.render(&answer, || {
+            let answer = send(&server.connect_to_change()?, &Request::delete(target))?;
+            rows.render(&answer, || {
                 let removed = answer.get("removed").and_then(Value::as_i64).unwrap_or(0);
                 format!("Removed {}.\n", count(u64::try_from(removed).unwrap_or(0), "rule"))
             })
@@ -141,8 +152,7 @@ pub(super) fn run(command: &FaultsCommand, output: &mut impl Write) -> Result<()
     print(output, &text)
 }
 
-fn send(server: &ServerArguments, request: &Request) -> Result<Value, Failure> {
-    let client = server.connect()?;
+fn send(client: &Client, request: &Request) -> Result<Value, Failure> {
     accepted_json(block_on(client.send(&SystemEnv, request))?)
 }
 

@@ -5,19 +5,20 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Args;
+use orrery_model::offer::DEFAULT_THROUGHPUT;
 use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::{Object, Value};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::client::{Client, ContainerArguments, ContainerPath, EndpointArguments};
+use crate::client::{Client, ContainerArguments, ContainerPath, ServerArguments};
 use crate::failure::Failure;
 use crate::io::{input_name, print};
-use crate::transfer::input::{CsvArguments, Input, InputFormat};
-use crate::transfer::progress::{self, ExpectedTotal};
+use crate::transfer::input::{CsvArguments, Input, InputFormat, Place};
+use crate::transfer::progress::{self, ExpectedTotal, InputProgress};
 use crate::transfer::{
     BATCH_WAIT_MAX, BatchLimits, Checkpoint, FailedRecord, IdRule, ItemWriter, Outcome, PaceOptions,
     PendingItem, PreparedItem, ProvisionedThroughput, RemoteContainer, Summary, Tracker, WriteOptions,
@@ -29,6 +30,15 @@ const CHUNK_RECORDS_MAX: usize = 500;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Chunks read ahead of the writer.
 const CHUNKS_AHEAD: usize = 4;
+
+/// How long an import should take with the throughput that it provisions.
+const FITTING_SECONDS: u64 = 120;
+/// Request units to write a kilobyte of small items, which cost the most: some 6 units for 100 bytes.
+const UNITS_PER_KILOBYTE: u64 = 60;
+/// How much longer the content of a compressed file is, roughly.
+const COMPRESSION_RATIO: u64 = 6;
+/// What one physical partition serves.
+const PARTITION_UNITS_MAX: i64 = 10_000;
 
 #[derive(Args)]
 pub(crate) struct ImportArguments {
@@ -64,7 +74,7 @@ pub(crate) struct ImportArguments {
     pace: PaceOptions,
 
     #[command(flatten)]
-    server: EndpointArguments,
+    server: ServerArguments,
 }
 
 /// The container to create if it does not exist.
@@ -79,7 +89,7 @@ pub(crate) struct CreateArguments {
     #[arg(long, value_name = "PATH", value_delimiter = ',', requires = "create", help_heading = "Container")]
     partition_key: Vec<String>,
 
-    /// The throughput of a created container, in request units per second.
+    /// The throughput of a created container, in request units per second. [default: autoscale, up to what fits the import]
     #[arg(long, value_name = "NUMBER", help_heading = "Container")]
     throughput: Option<u32>,
 }
@@ -89,11 +99,13 @@ pub(super) fn run(arguments: &ImportArguments, output: &mut impl Write) -> Resul
 }
 
 async fn import(arguments: &ImportArguments, output: &mut impl Write) -> Result<(), Failure> {
-    let client = Arc::new(arguments.server.connect()?.limited_to(arguments.pace.request_units));
+    let client =
+        if arguments.pace.quiet { arguments.server.connect() } else { arguments.server.connect_to_change() };
+    let client = Arc::new(client?.limited_to(arguments.pace.request_units));
     let outcome = Arc::new(Outcome::new(arguments.write.failures.as_deref())?);
     let opened = Input::open(&arguments.file, arguments.format, &arguments.csv)?;
     let path = arguments.container.path();
-    let container = open_container(arguments, &client, &path).await?;
+    let container = open_container(arguments, &client, &path, &opened).await?;
     let (checkpoint, records_done) = open_checkpoint(arguments, &client, &container, opened.bytes)?;
     outcome.skipped.store(records_done, Ordering::Relaxed);
 
@@ -105,12 +117,17 @@ async fn import(arguments: &ImportArguments, output: &mut impl Write) -> Result<
     };
     let limits = BatchLimits { batch_items: arguments.write.batch, concurrency: arguments.pace.concurrency };
     let writer = ItemWriter::open(Arc::clone(&client), &path, Arc::clone(&outcome), settle, &limits).await?;
+    let records_read = Arc::new(AtomicU64::new(0));
     let total = match opened.bytes {
-        Some(length) => ExpectedTotal::Bytes(length, Arc::clone(&opened.bytes_read)),
+        Some(length) => ExpectedTotal::Bytes(InputProgress {
+            length,
+            bytes_read: Arc::clone(&opened.bytes_read),
+            records_read: Arc::clone(&records_read),
+        }),
         None => ExpectedTotal::Unknown,
     };
     let shown = progress::show(arguments.pace.quiet, Arc::clone(&outcome), Arc::clone(&client), total);
-    let chunks = read_ahead(opened, container.key.clone(), id_rule(arguments), records_done);
+    let chunks = read_ahead(opened, container.key.clone(), id_rule(arguments), records_done, records_read);
     let save = || match &checkpoint {
         Some(checkpoint) => checkpoint.save(state(&tracker)),
         None => Ok(()),
@@ -152,6 +169,7 @@ async fn open_container(
     arguments: &ImportArguments,
     client: &Client,
     path: &ContainerPath,
+    input: &Input,
 ) -> Result<RemoteContainer, Failure> {
     if !arguments.create.create {
         return RemoteContainer::find(client, path).await?.ok_or_else(|| {
@@ -171,8 +189,31 @@ async fn open_container(
     let key = PartitionKeyDefinition::with_paths(&paths).map_err(|error| Failure::usage(error.message))?;
     let mut definition = Object::new();
     definition.set("partitionKey", key.to_value());
-    let throughput = arguments.create.throughput.map(|units| ProvisionedThroughput::Manual(units.into()));
-    RemoteContainer::create(client, path, definition, throughput).await
+    let given = arguments.create.throughput.map(|units| ProvisionedThroughput::Manual(units.into()));
+    let fitting = if given.is_none() { fitting_throughput(input) } else { None };
+    let created = RemoteContainer::create(client, path, definition, given.or(fitting)).await?;
+    if let Some(throughput) = fitting.filter(|_| !arguments.pace.quiet) {
+        // Only for people: ignore a closed standard error.
+        writeln!(
+            std::io::stderr(),
+            "Created {path} with {throughput}, to fit this import; --throughput sets another."
+        )
+        .ok();
+    }
+    Ok(created)
+}
+
+/// The throughput with which an import of this size takes a few minutes rather than hours; none if the smallest does.
+///
+/// Autoscale, because a container that is idle after the import then costs a tenth of it. At most what one physical partition
+/// serves: more would divide the container into partitions, which it keeps.
+fn fitting_throughput(input: &Input) -> Option<ProvisionedThroughput> {
+    let Some(bytes) = input.bytes else { return Some(ProvisionedThroughput::Autoscale(PARTITION_UNITS_MAX)) };
+    let bytes = if input.is_compressed { bytes.saturating_mul(COMPRESSION_RATIO) } else { bytes };
+    let per_second = bytes / 1000 * UNITS_PER_KILOBYTE / FITTING_SECONDS;
+    let thousands = i64::try_from(per_second.div_ceil(1000)).unwrap_or(i64::MAX);
+    let units = thousands.saturating_mul(1000).min(PARTITION_UNITS_MAX);
+    (per_second > u64::from(DEFAULT_THROUGHPUT)).then_some(ProvisionedThroughput::Autoscale(units))
 }
 
 fn id_rule(arguments: &ImportArguments) -> IdRule {
@@ -215,7 +256,7 @@ fn state(tracker: &Tracker<u64>) -> Value {
 struct RecordChunk {
     /// The number of the last one; the first of the input is 1.
     last: u64,
-    records: Vec<Result<PreparedItem, (String, Vec<u8>)>>,
+    records: Vec<(Place, Result<PreparedItem, (String, Vec<u8>)>)>,
 }
 
 /// Reads and prepares records on a thread of its own. The first `skip` records are already imported.
@@ -224,6 +265,7 @@ fn read_ahead(
     key: PartitionKeyDefinition,
     rule: IdRule,
     skip: u64,
+    records_read: Arc<AtomicU64>,
 ) -> mpsc::Receiver<std::io::Result<RecordChunk>> {
     let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
     tokio::task::spawn_blocking(move || {
@@ -241,14 +283,16 @@ fn read_ahead(
                     return;
                 }
             };
+            records_read.store(number, Ordering::Relaxed);
             if number <= skip {
                 continue;
             }
-            bytes += record.as_ref().map_or(0, Vec::len);
-            records.push(match record {
+            bytes += record.text.as_ref().map_or(0, Vec::len);
+            let prepared = match record.text {
                 Ok(text) => prepare(&key, &rule, number, text),
                 Err(reason) => Err((reason, Vec::new())),
-            });
+            };
+            records.push((record.place, prepared));
             if records.len() >= CHUNK_RECORDS_MAX || bytes >= CHUNK_BYTES_MAX {
                 let chunk = RecordChunk { last: number, records: std::mem::take(&mut records) };
                 bytes = 0;
@@ -291,13 +335,12 @@ async fn write_chunks(
             Ok(Some(Ok(chunk))) => chunk,
         };
         let ticket = tracker.begin(0, chunk.records.len(), chunk.last);
-        let first = chunk.last + 1 - chunk.records.len() as u64;
-        for (record, prepared) in (first..).zip(chunk.records) {
+        for (place, prepared) in chunk.records {
             match prepared {
-                Ok(prepared) => writer.write(PendingItem { ticket, record, prepared }).await,
+                Ok(prepared) => writer.write(PendingItem { ticket, place: Some(place), prepared }).await,
                 Err((reason, text)) => {
                     let item = (!text.is_empty()).then_some(text.as_slice());
-                    let record = record.to_string();
+                    let record = place.to_string();
                     outcome.fail(&FailedRecord {
                         status: 0,
                         substatus: 0,

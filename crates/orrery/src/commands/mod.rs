@@ -7,9 +7,11 @@ mod advise;
 mod backup;
 mod containers;
 mod copy;
+mod databases;
 mod export;
 mod faults;
 mod import;
+mod items;
 mod key;
 mod partitions;
 mod query;
@@ -34,6 +36,10 @@ use crate::failure::Failure;
     arg_required_else_help = true
 )]
 struct Cli {
+    /// With an error, also print the server's whole answer.
+    #[arg(long, global = true)]
+    verbose: bool,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -93,11 +99,23 @@ enum Command {
         #[command(subcommand)]
         command: key::KeyCommand,
     },
-    /// Manage synthetic keys and repartitioning.
+    /// List, show, create and delete databases.
+    #[command(visible_alias = "db", arg_required_else_help = true)]
+    Databases {
+        #[command(subcommand)]
+        command: databases::DatabasesCommand,
+    },
+    /// List, show, create, delete and repartition containers; manage synthetic keys.
     #[command(arg_required_else_help = true)]
     Containers {
         #[command(subcommand)]
         command: containers::ContainersCommand,
+    },
+    /// List, show, write and delete items.
+    #[command(arg_required_else_help = true)]
+    Items {
+        #[command(subcommand)]
+        command: items::ItemsCommand,
     },
     /// Inspect, split and merge the physical partitions of a running server.
     #[command(arg_required_else_help = true)]
@@ -120,7 +138,7 @@ enum Command {
         #[command(subcommand)]
         command: faults::FaultsCommand,
     },
-    /// Inspect query plans and execution.
+    /// Run queries; inspect their plans and execution.
     #[command(arg_required_else_help = true)]
     Query {
         #[command(subcommand)]
@@ -134,7 +152,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let stdout = &mut std::io::stdout();
-    match cli.command {
+    let result = match cli.command {
         Command::Serve(arguments) => {
             let matches = matches.subcommand_matches("serve").expect("the command is serve");
             serve::run(&arguments, matches)
@@ -148,10 +166,13 @@ pub(crate) fn run() -> Result<(), Failure> {
         Command::Record { command } => record::run(&command, stdout),
         Command::Simulate(arguments) => simulate::run(&arguments, stdout),
         Command::Key { command } => key::run(&command, stdout),
+        Command::Databases { command } => databases::run(&command, stdout),
+        Command::Items { command } => items::run(&command, stdout),
         Command::Containers { command } => containers::run(&command, stdout),
         Command::Partitions { command } => partitions::run(&command, stdout),
         Command::Store { command } => store::run(&command, stdout),
         Command::Faults { command } => faults::run(&command, stdout),
         Command::Query { command } => query::run(&command, stdout),
-    }
+    };
+    result.map_err(|failure| if cli.verbose { failure } else { Failure { detail: None, ..failure } })
 }

@@ -5,10 +5,11 @@ use std::io::Write;
 
 use clap::Subcommand;
 use orrery_gateway::auth::print_date;
-use orrery_model::Value;
+use orrery_model::{Object, Value};
 
 use crate::client::{ContainerArguments, ServerArguments, container_query};
 use crate::failure::Failure;
+use crate::io::rows::RowsArguments;
 use crate::io::{plain, print};
 
 #[derive(Subcommand)]
@@ -25,6 +26,9 @@ pub(crate) enum PartitionsCommand {
 
         #[command(flatten)]
         server: ServerArguments,
+
+        #[command(flatten)]
+        rows: RowsArguments,
     },
     /// Show a container's partitions with their hottest and largest keys, and its last throttled requests.
     Show {
@@ -33,6 +37,9 @@ pub(crate) enum PartitionsCommand {
 
         #[command(flatten)]
         server: ServerArguments,
+
+        #[command(flatten)]
+        rows: RowsArguments,
     },
     /// Split a partition at the middle of its data, online.
     Split {
@@ -44,6 +51,9 @@ pub(crate) enum PartitionsCommand {
 
         #[command(flatten)]
         server: ServerArguments,
+
+        #[command(flatten)]
+        rows: RowsArguments,
     },
     /// Merge two adjacent partitions, online.
     Merge {
@@ -56,37 +66,44 @@ pub(crate) enum PartitionsCommand {
 
         #[command(flatten)]
         server: ServerArguments,
+
+        #[command(flatten)]
+        rows: RowsArguments,
     },
 }
 
 pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Result<(), Failure> {
     let text = match command {
-        PartitionsCommand::List { database, container, server } => {
+        PartitionsCommand::List { database, container, server, rows } => {
             let query = database.as_deref().zip(container.as_deref());
             let query = query.map(|(database, container)| container_query(database, container));
             let views = server.get("/_orrery/partitions", query.as_deref())?;
-            server.output.render(&views, || match views.as_array().unwrap_or(&[]) {
-                [] => "There are no containers.\n".to_owned(),
-                views => views.iter().map(table).collect(),
-            })
+            rows.render_rows(
+                &views,
+                || partition_rows(&views),
+                || match views.as_array().unwrap_or(&[]) {
+                    [] => "There are no containers.\n".to_owned(),
+                    views => views.iter().map(table).collect(),
+                },
+            )
         }
-        PartitionsCommand::Show { container, server } => show(container, server)?,
-        PartitionsCommand::Split { partition, container, server } => {
+        PartitionsCommand::Show { container, server, rows } => show(container, server, *rows)?,
+        PartitionsCommand::Split { partition, container, server, rows } => {
             let mut body = container.body();
             body.set("partition", Value::from(partition.to_string()));
-            let answer = server.post("/_orrery/partitions/split", body)?;
-            server.output.render(&answer, || {
+            let answer = server.change("/_orrery/partitions/split", body)?;
+            rows.render(&answer, || {
                 let children = answer.get("children").and_then(Value::as_array).unwrap_or(&[]);
                 let children: Vec<String> = children.iter().map(plain).collect();
                 format!("Split partition {partition} into {}.\n", children.join(" and "))
             })
         }
-        PartitionsCommand::Merge { partitions, container, server } => {
+        PartitionsCommand::Merge { partitions, container, server, rows } => {
             let mut body = container.body();
             let ids = partitions.iter().map(|partition| Value::from(partition.to_string()));
             body.set("partitions", ids.collect::<Vec<_>>().into());
-            let answer = server.post("/_orrery/partitions/merge", body)?;
-            server.output.render(&answer, || {
+            let answer = server.change("/_orrery/partitions/merge", body)?;
+            rows.render(&answer, || {
                 let ids: Vec<String> = partitions.iter().map(u32::to_string).collect();
                 let child = answer.get("child").map(plain).unwrap_or_default();
                 format!("Merged partitions {} into {child}.\n", ids.join(" and "))
@@ -97,7 +114,11 @@ pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Resul
 }
 
 /// One container in detail. Its throttled requests come from another page and are joined in here.
-fn show(container: &ContainerArguments, server: &ServerArguments) -> Result<String, Failure> {
+fn show(
+    container: &ContainerArguments,
+    server: &ServerArguments,
+    rows: RowsArguments,
+) -> Result<String, Failure> {
     let views = server.get("/_orrery/partitions", Some(&container.query()))?;
     let throttles = server.get("/_orrery/throttles", None)?;
     let view = views.as_array().and_then(|views| views.first()).cloned().unwrap_or(Value::Null);
@@ -113,7 +134,7 @@ fn show(container: &ContainerArguments, server: &ServerArguments) -> Result<Stri
     if let Some(object) = whole.as_object_mut() {
         object.set("throttles", throttles.clone().into());
     }
-    Ok(server.output.render(&whole, || {
+    Ok(rows.render_rows(&whole, || partition_rows(&views), || {
         let mut text = table(&view);
         let partitions = view.get("partitions").and_then(Value::as_array).unwrap_or(&[]);
         for partition in partitions {
@@ -157,6 +178,24 @@ fn show(container: &ContainerArguments, server: &ServerArguments) -> Result<Stri
         }
         text
     }))
+}
+
+/// A row for each partition, with the container's path.
+fn partition_rows(views: &Value) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for view in views.as_array().unwrap_or(&[]) {
+        for partition in view.get("partitions").and_then(Value::as_array).unwrap_or(&[]) {
+            let mut row = Object::new();
+            row.set("container", view.get("container").cloned().unwrap_or_default());
+            for (name, value) in partition.as_object().into_iter().flat_map(Object::iter) {
+                if !matches!(value, Value::Array(_)) {
+                    row.set(name, value.clone());
+                }
+            }
+            rows.push(row.into());
+        }
+    }
+    rows
 }
 
 fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {

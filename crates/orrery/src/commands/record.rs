@@ -9,7 +9,7 @@ use orrery_env::{Env, SystemEnv};
 use orrery_model::Object;
 use orrery_model::value::{self, Value};
 
-use crate::client::{Client, ContainerArguments, EndpointArguments, Request, block_on};
+use crate::client::{Client, ContainerArguments, Request, ServerArguments, block_on};
 use crate::failure::Failure;
 use crate::io::print;
 
@@ -25,7 +25,7 @@ pub(crate) enum RecordCommand {
         requests_max: Option<u32>,
 
         #[command(flatten)]
-        server: EndpointArguments,
+        server: ServerArguments,
     },
     /// Stop recording. The recording can still be downloaded.
     Stop {
@@ -33,7 +33,7 @@ pub(crate) enum RecordCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: EndpointArguments,
+        server: ServerArguments,
     },
     /// Print a recording as JSON lines.
     Download {
@@ -41,7 +41,7 @@ pub(crate) enum RecordCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: EndpointArguments,
+        server: ServerArguments,
     },
     /// Record for a number of seconds, then print the recording.
     For {
@@ -52,12 +52,12 @@ pub(crate) enum RecordCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: EndpointArguments,
+        server: ServerArguments,
     },
     /// List the recordings of a server.
     List {
         #[command(flatten)]
-        server: EndpointArguments,
+        server: ServerArguments,
     },
     /// Discard a recording.
     Discard {
@@ -65,7 +65,7 @@ pub(crate) enum RecordCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: EndpointArguments,
+        server: ServerArguments,
     },
 }
 
@@ -80,13 +80,13 @@ pub(super) fn run(command: &RecordCommand, output: &mut impl Write) -> Result<()
                 if let Some(requests_max) = requests_max {
                     body.set("requestsMax", Value::from(i64::from(*requests_max)));
                 }
-                post(&server.connect()?, &env, "", body).await
+                post(&server.connect_to_change()?, &env, "", body).await
             }
             RecordCommand::Stop { container, server } => {
-                post(&server.connect()?, &env, "/stop", container.body()).await
+                post(&server.connect_to_change()?, &env, "/stop", container.body()).await
             }
             RecordCommand::Discard { container, server } => {
-                post(&server.connect()?, &env, "/discard", container.body()).await
+                post(&server.connect_to_change()?, &env, "/discard", container.body()).await
             }
             RecordCommand::Download { container, server } => {
                 download(&server.connect()?, &env, container).await
@@ -97,7 +97,7 @@ pub(super) fn run(command: &RecordCommand, output: &mut impl Write) -> Result<()
                 Ok(list.as_array().unwrap_or(&[]).iter().map(|one| one.to_json() + "\n").collect())
             }
             RecordCommand::For { seconds, container, server } => {
-                let client = server.connect()?;
+                let client = server.connect_to_change()?;
                 post(&client, &env, "", container.body()).await?;
                 tokio::select! {
                     () = tokio::time::sleep(std::time::Duration::from_secs(*seconds)) => {}

@@ -24,7 +24,7 @@ use orrery_model::{ErrorKind, Object, Value, value};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::failure::Failure;
-use crate::transfer::input::{CsvArguments, Input, InputFormat};
+use crate::transfer::input::{CsvArguments, Input, InputFormat, Place, Record};
 
 /// Items written concurrently.
 const CONCURRENCY: usize = 64;
@@ -90,8 +90,15 @@ fn scan(directory: &Path) -> Result<(Vec<String>, SeedContainers), Failure> {
     };
     let (mut databases, mut seeds) = (Vec::new(), SeedContainers::new());
     for (database, path) in list(directory)? {
-        // Files beside the databases, such as a README, are ignored.
+        // Files beside the databases, such as a README, are ignored, but not data that the user expects to be loaded.
         if !path.is_dir() {
+            if DATA_ENDINGS.iter().chain(&[".json"]).any(|ending| database.ends_with(ending)) {
+                return Err(Failure::refused(format!(
+                    "the seed file {} is in no database: move it to {}/<database>/",
+                    path.display(),
+                    directory.display()
+                )));
+            }
             continue;
         }
         for (file, path) in list(&path)? {
@@ -174,29 +181,32 @@ async fn create_container(
 /// Writes every record. The first one that cannot be written fails the start.
 async fn load_items(database: &Arc<Database>, place: (&str, &str), path: &Path) -> Result<u64, Failure> {
     let input = Input::open(path, InputFormat::Auto, &CsvArguments::default())?;
-    let wrong = |number: u64, error: &dyn std::fmt::Display| {
-        Failure::refused(format!("the seed file {}, record {number}: {error}", path.display()))
+    let broken = |error: &dyn std::fmt::Display| {
+        Failure::refused(format!("the seed file {} cannot be read: {error}", path.display()))
+    };
+    let wrong = |place: Place, error: &dyn std::fmt::Display| {
+        Failure::refused(format!("the seed file {}, {place}: {error}", path.display()))
     };
     let mut count = 0;
     let mut writes = FuturesUnordered::new();
     for record in input.records {
         count += 1;
-        let text = record.map_err(|error| wrong(count, &error))?.map_err(|error| wrong(count, &error))?;
-        let number = count;
+        let Record { place: line, text } = record.map_err(|error| broken(&error))?;
+        let text = text.map_err(|error| wrong(line, &error))?;
         writes.push(async move {
             let mut receipt = Receipt::open(RequestContext::own_work());
             let options = ItemOptions::default();
             let written = database.upsert_item(&mut receipt, place, &options, &Bytes::from(text)).await;
-            (number, written.map(|_| ()))
+            (line, written.map(|_| ()))
         });
         if writes.len() >= CONCURRENCY
-            && let Some((number, result)) = writes.next().await
+            && let Some((line, result)) = writes.next().await
         {
-            result.map_err(|error| wrong(number, &error))?;
+            result.map_err(|error| wrong(line, &error))?;
         }
     }
-    while let Some((number, result)) = writes.next().await {
-        result.map_err(|error| wrong(number, &error))?;
+    while let Some((line, result)) = writes.next().await {
+        result.map_err(|error| wrong(line, &error))?;
     }
     Ok(count)
 }

@@ -51,6 +51,14 @@ impl RemoteContainer {
         })
     }
 
+    /// Creates a database unless it exists.
+    pub(crate) async fn create_database(client: &Client, id: &str) -> Result<(), Failure> {
+        let mut database = Object::new();
+        database.set("id", Value::from(id));
+        let request = Request::post("/dbs", Value::from(database).to_json());
+        accepted_or_exists(client.send(&SystemEnv, &request).await?)
+    }
+
     /// Creates a container, and its database if it is missing. If someone else creates either first, theirs is used.
     pub(crate) async fn create(
         client: &Client,
@@ -58,23 +66,15 @@ impl RemoteContainer {
         mut definition: Object,
         throughput: Option<ProvisionedThroughput>,
     ) -> Result<Self, Failure> {
-        let mut database = Object::new();
-        database.set("id", Value::from(path.database.as_str()));
-        let request = Request::post("/dbs", Value::from(database).to_json());
-        accepted_or_exists(client.send(&SystemEnv, &request).await?)?;
+        Self::create_database(client, &path.database).await?;
         definition.set("id", Value::from(path.container.as_str()));
         let mut request = Request::post(
             url_path(&["dbs", &path.database, "colls"]),
             Value::from(definition).to_exact_json(),
         );
-        request = match throughput {
-            Some(ProvisionedThroughput::Manual(units)) => {
-                request.with("x-ms-offer-throughput", &units.to_string())
-            }
-            Some(ProvisionedThroughput::Autoscale(maximum)) => request
-                .with("x-ms-cosmos-offer-autopilot-settings", &format!("{{\"maxThroughput\":{maximum}}}")),
-            None => request,
-        };
+        if let Some(throughput) = throughput {
+            request = throughput.add_to(request);
+        }
         accepted_or_exists(client.send(&SystemEnv, &request).await?)?;
         Self::require(client, path).await
     }
@@ -90,36 +90,12 @@ impl RemoteContainer {
 
     /// The container's own throughput, if it has any.
     pub(crate) async fn throughput(&self, client: &Client) -> Result<Option<ProvisionedThroughput>, Failure> {
-        let mut continuation: Option<String> = None;
-        loop {
-            let mut request = Request::get("/offers");
-            if let Some(token) = &continuation {
-                request = request.with("x-ms-continuation", token);
-            }
-            let response = client.send(&SystemEnv, &request).await?;
-            // Serverless accounts have no offers, and read-only keys may not read them.
-            if !response.is_success() {
-                return Ok(None);
-            }
-            let body = response.json().unwrap_or_default();
-            let offers = body.get("Offers").and_then(Value::as_array).unwrap_or(&[]);
-            let own = offers.iter().find(|offer| {
-                offer.get("offerResourceId").and_then(Value::as_str) == Some(self.rid.as_str())
-            });
-            if let Some(content) = own.and_then(|offer| offer.get("content")) {
-                let autoscale = content.get("offerAutopilotSettings");
-                let maximum = autoscale.and_then(|settings| settings.get("maxThroughput"));
-                if let Some(maximum) = maximum.and_then(Value::as_i64) {
-                    return Ok(Some(ProvisionedThroughput::Autoscale(maximum)));
-                }
-                let manual = content.get("offerThroughput").and_then(Value::as_i64);
-                return Ok(manual.map(ProvisionedThroughput::Manual));
-            }
-            continuation = response.continuation().map(str::to_owned);
-            if continuation.is_none() {
-                return Ok(None);
-            }
+        let response = client.send(&SystemEnv, &Request::get("/offers")).await?;
+        // Serverless accounts have no offers, read-only keys may not read them, and some emulators do not know them.
+        if !response.is_success() {
+            return Ok(None);
         }
+        Ok(ProvisionedThroughput::find(&client.list("/offers", "Offers").await?, &self.rid))
     }
 }
 
@@ -130,6 +106,39 @@ pub(crate) enum ProvisionedThroughput {
     Manual(i64),
     /// The most request units per second.
     Autoscale(i64),
+}
+
+impl ProvisionedThroughput {
+    /// The throughput of the resource with this RID; none if it has none of its own.
+    pub(crate) fn find(offers: &[Value], rid: &str) -> Option<Self> {
+        let own =
+            offers.iter().find(|offer| offer.get("offerResourceId").and_then(Value::as_str) == Some(rid));
+        let content = own?.get("content")?;
+        let autoscale =
+            content.get("offerAutopilotSettings").and_then(|settings| settings.get("maxThroughput"));
+        if let Some(maximum) = autoscale.and_then(Value::as_i64) {
+            return Some(Self::Autoscale(maximum));
+        }
+        content.get("offerThroughput").and_then(Value::as_i64).map(Self::Manual)
+    }
+
+    /// The headers that provision it with a new database or container.
+    pub(crate) fn add_to(self, request: Request) -> Request {
+        match self {
+            Self::Manual(units) => request.with("x-ms-offer-throughput", &units.to_string()),
+            Self::Autoscale(maximum) => request
+                .with("x-ms-cosmos-offer-autopilot-settings", &format!("{{\"maxThroughput\":{maximum}}}")),
+        }
+    }
+}
+
+impl std::fmt::Display for ProvisionedThroughput {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Manual(units) => write!(formatter, "{units} RU/s"),
+            Self::Autoscale(maximum) => write!(formatter, "up to {maximum} RU/s (autoscale)"),
+        }
+    }
 }
 
 fn accepted_or_exists(response: Response) -> Result<(), Failure> {

@@ -16,11 +16,30 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The expected amount of work.
 pub(crate) enum ExpectedTotal {
-    /// Bytes of the input, and how many have been read.
-    Bytes(u64, Arc<AtomicU64>),
+    /// The bytes of a file.
+    Bytes(InputProgress),
     /// Items in the container, according to the server.
     Items(u64),
     Unknown,
+}
+
+/// How far a file has been imported. It is read ahead of what is written, so the bytes read say too much: of the records
+/// read, the share that is done counts.
+pub(crate) struct InputProgress {
+    pub(crate) length: u64,
+    pub(crate) bytes_read: Arc<AtomicU64>,
+    pub(crate) records_read: Arc<AtomicU64>,
+}
+
+impl InputProgress {
+    fn bytes_done(&self, outcome: &Outcome) -> u64 {
+        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let done = load(&outcome.items) + load(&outcome.failed) + load(&outcome.skipped);
+        let read = load(&self.records_read).max(1);
+        let bytes = u128::from(load(&self.bytes_read).min(self.length)) * u128::from(done.min(read))
+            / u128::from(read);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
 }
 
 /// Shows progress until it is dropped.
@@ -52,9 +71,9 @@ async fn show_bar(outcome: &Outcome, client: &Client, total: &ExpectedTotal) {
     loop {
         tokio::time::sleep(BAR_INTERVAL).await;
         match total {
-            ExpectedTotal::Bytes(length, read) => {
-                guard.0.set_length(*length);
-                guard.0.set_position(read.load(Ordering::Relaxed));
+            ExpectedTotal::Bytes(input) => {
+                guard.0.set_length(input.length);
+                guard.0.set_position(input.bytes_done(outcome));
             }
             ExpectedTotal::Items(count) => {
                 guard.0.set_length(*count);
@@ -98,12 +117,15 @@ fn figures(outcome: &Outcome, client: &Client) -> String {
 #[expect(clippy::cast_precision_loss, reason = "rounded for display")]
 fn line(outcome: &Outcome, client: &Client, total: &ExpectedTotal) -> String {
     let share = match total {
-        ExpectedTotal::Bytes(length, read) => Some((read.load(Ordering::Relaxed), *length)),
+        ExpectedTotal::Bytes(input) => Some((input.bytes_done(outcome), input.length)),
         ExpectedTotal::Items(count) => Some((outcome.items.load(Ordering::Relaxed), *count)),
         ExpectedTotal::Unknown => None,
     };
     let share = share.filter(|(_, total)| *total > 0);
-    let share =
-        share.map(|(part, total)| format!("{:.0} %, ", (part as f64 / total as f64).min(1.0) * 100.0));
-    format!("{:.0} s: {}{}", outcome.seconds(), share.unwrap_or_default(), figures(outcome, client))
+    let share = share.map(|(part, total)| (part as f64 / total as f64).min(1.0));
+    let percent = share.map(|share| format!("{:.0} %, ", share * 100.0)).unwrap_or_default();
+    let seconds = outcome.seconds();
+    let left = share.filter(|share| *share > 0.01).map(|share| seconds / share - seconds);
+    let left = left.map(|left| format!(", about {left:.0} s left")).unwrap_or_default();
+    format!("{seconds:.0} s: {percent}{}{left}", figures(outcome, client))
 }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::input::Place;
 use super::item::PreparedItem;
 use super::outcome::{FailedRecord, Outcome};
 use super::tracker::Ticket;
@@ -34,14 +35,14 @@ const RETRIES_MAX: u32 = 200;
 /// An item to be written, and the chunk it belongs to.
 pub(crate) struct PendingItem {
     pub(crate) ticket: Ticket,
-    /// Its number in the input; 0 if it did not come from a file.
-    pub(crate) record: u64,
+    /// Where it is in the input; none if it did not come from a file.
+    pub(crate) place: Option<Place>,
     pub(crate) prepared: PreparedItem,
 }
 
 impl PendingItem {
     fn name(&self) -> String {
-        if self.record > 0 { self.record.to_string() } else { self.prepared.id.clone() }
+        self.place.map_or_else(|| self.prepared.id.clone(), |place| place.to_string())
     }
 }
 

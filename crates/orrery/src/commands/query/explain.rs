@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use clap::Args;
-use orrery_model::{Value, value};
+use orrery_model::{Object, Value, value};
 
-use crate::client::{ContainerArguments, ServerArguments};
+use crate::client::{ContainerArguments, QueryText, ServerArguments, parse_partition_key};
 use crate::failure::Failure;
 use crate::io::print;
+use crate::io::rows::RowsArguments;
 
 #[derive(Args)]
 pub(crate) struct ExplainArguments {
@@ -21,46 +22,43 @@ pub(crate) struct ExplainArguments {
     #[arg(long, short, value_name = "@NAME=JSON")]
     parameter: Vec<String>,
 
-    /// Restrict the query to this partition key, a JSON array.
-    #[arg(long, value_name = "JSON")]
+    /// Restrict the query to this partition key: text, a JSON value, or a JSON array.
+    #[arg(long, value_name = "KEY")]
     partition_key: Option<String>,
 
     #[command(flatten)]
     server: ServerArguments,
+
+    #[command(flatten)]
+    rows: RowsArguments,
 }
 
 pub(super) fn run(arguments: &ExplainArguments, output: &mut impl Write) -> Result<(), Failure> {
-    let answer = arguments.server.post("/_orrery/explain", request(arguments)?)?;
-    print(output, &arguments.server.output.render(&answer, || describe(&answer)))
+    let query = QueryText::new(&arguments.query, &arguments.parameter)?;
+    let key = arguments.partition_key.as_deref().map(parse_partition_key);
+    let body = explain_request(arguments.container.body(), &query, key.as_deref())?;
+    let answer = arguments.server.ask("/_orrery/explain", body)?;
+    print(output, &arguments.rows.render(&answer, || describe(&answer)))
 }
 
-fn request(arguments: &ExplainArguments) -> Result<Value, Failure> {
-    let json = |name: &str, text: &str| {
-        value::parse(text.as_bytes())
-            .map_err(|error| Failure::usage(format!("{name} is not valid JSON: {error}")))
-    };
-    let mut parameters = Vec::new();
-    for pair in &arguments.parameter {
-        let (name, text) = pair
-            .split_once('=')
-            .filter(|(name, _)| name.starts_with('@'))
-            .ok_or_else(|| Failure::usage(format!("a parameter must be @NAME=JSON, but got `{pair}`")))?;
-        let mut parameter = orrery_model::Object::new();
-        parameter.set("name", name.into());
-        parameter.set("value", json(name, text)?);
-        parameters.push(Value::from(parameter));
-    }
-    let mut body = arguments.container.body();
-    body.set("query", arguments.query.as_str().into());
-    body.set("parameters", parameters.into());
-    if let Some(key) = &arguments.partition_key {
-        body.set("partitionKey", json("the partition key", key)?);
+/// The body of a request to explain a query; `body` already names the container.
+pub(in crate::commands) fn explain_request(
+    mut body: Object,
+    query: &QueryText,
+    partition_key: Option<&str>,
+) -> Result<Value, Failure> {
+    body.set("query", query.text.as_str().into());
+    body.set("parameters", query.parameters_value());
+    if let Some(key) = partition_key {
+        let key = value::parse(key.as_bytes())
+            .map_err(|error| Failure::usage(format!("the partition key is not valid JSON: {error}")))?;
+        body.set("partitionKey", key);
     }
     Ok(body.into())
 }
 
 /// The explanation as text.
-fn describe(answer: &Value) -> String {
+pub(in crate::commands) fn describe(answer: &Value) -> String {
     let text = |value: Option<&Value>| match value {
         None | Some(Value::Null) => "unknown".to_owned(),
         Some(Value::String(text)) => text.to_string(),

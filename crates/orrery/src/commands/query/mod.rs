@@ -1,7 +1,8 @@
-//! `orrery query`: how a query is planned and how a server executes it. Nothing here changes data.
+//! `orrery query`: runs queries, and shows how they are planned and executed. Nothing here changes data.
 
 mod explain;
 mod plan;
+mod run;
 
 use std::io::Write;
 
@@ -11,6 +12,11 @@ use crate::failure::Failure;
 
 #[derive(Subcommand)]
 pub(crate) enum QueryCommand {
+    /// Run a query and print its rows.
+    ///
+    /// Works with any endpoint that speaks the protocol. Where the server leaves the merge of several partitions to its
+    /// clients, as the service does, it is done here.
+    Run(Box<run::RunArguments>),
     /// Print query plans as clients get them.
     ///
     /// Reads one JSON object per line from standard input:
@@ -27,6 +33,7 @@ pub(crate) enum QueryCommand {
 
 pub(super) fn run(command: &QueryCommand, output: &mut impl Write) -> Result<(), Failure> {
     match command {
+        QueryCommand::Run(arguments) => run::run(arguments, output),
         QueryCommand::Plan => plan::run(&mut std::io::stdin().lock(), output),
         QueryCommand::Explain(arguments) => explain::run(arguments, output),
     }

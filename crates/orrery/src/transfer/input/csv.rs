@@ -7,7 +7,7 @@ use ::csv::{ReaderBuilder, StringRecord, StringRecordsIntoIter};
 use clap::{Args, ValueEnum};
 use orrery_model::{Object, Value, value};
 
-use super::{Record, Records};
+use super::{Place, Record, Records};
 use crate::failure::Failure;
 
 /// How the types of CSV values are decided.
@@ -79,8 +79,8 @@ enum ColumnType {
 /// The arguments, validated.
 #[derive(Clone, Debug)]
 pub(super) struct CsvOptions {
-    delimiter: u8,
-    columns: Option<Vec<String>>,
+    pub(super) delimiter: u8,
+    pub(super) columns: Option<Vec<String>>,
     default: ColumnType,
     kinds: HashMap<String, ColumnType>,
     empty: CsvEmpty,
@@ -168,9 +168,13 @@ impl<R: io::Read> Iterator for Rows<R> {
             Ok(row) => row,
             Err(error) if error.is_io_error() => return Some(Err(error.into())),
             // A row that is not valid UTF-8 does not affect the next one.
-            Err(error) => return Some(Ok(Err(error.to_string()))),
+            Err(error) => {
+                let line = error.position().map_or(0, ::csv::Position::line);
+                return Some(Ok(Record { place: Place::Line(line), text: Err(error.to_string()) }));
+            }
         };
-        Some(Ok(self.object(&row).map(|object| object.to_json().into_bytes())))
+        let place = Place::Line(row.position().map_or(0, ::csv::Position::line));
+        Some(Ok(Record { place, text: self.object(&row).map(|object| object.to_json().into_bytes()) }))
     }
 }
 
@@ -257,7 +261,7 @@ mod tests {
     fn read_all(arguments: &CsvArguments, text: &str) -> Vec<String> {
         let options = CsvOptions::new(arguments).ok().unwrap();
         let records = options.records(Box::new(io::Cursor::new(text.as_bytes().to_vec()))).unwrap();
-        let text = |record: io::Result<Record>| match record.unwrap() {
+        let text = |record: io::Result<Record>| match record.unwrap().text {
             Ok(text) => String::from_utf8(text).unwrap(),
             Err(reason) => format!("! {reason}"),
         };
@@ -301,6 +305,11 @@ mod tests {
         assert!(records[0].contains("\"x\" of column n"), "{records:?}");
         assert!(records[1].contains("3 values for 2 columns"), "{records:?}");
         assert_eq!(records[2], r#"{"id":"3","n":5}"#);
+        let quoted = "id,n\n1,\"two\nlines\"\n2,x\n";
+        let options_of = CsvOptions::new(&options(&[])).ok().unwrap();
+        let records = options_of.records(Box::new(io::Cursor::new(quoted.as_bytes().to_vec()))).unwrap();
+        let places: Vec<String> = records.map(|record| record.unwrap().place.to_string()).collect();
+        assert_eq!(places, ["line 2", "line 4"]);
         assert!(CsvOptions::new(&options(&["n=date"])).is_err());
         assert!(CsvOptions::new(&CsvArguments { delimiter: "||".to_owned(), ..options(&[]) }).is_err());
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-use super::{RECORD_BYTES_MAX, Record};
+use super::{Place, RECORD_BYTES_MAX, Record};
 
 /// Some programs start a UTF-8 file with a byte order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -18,16 +18,17 @@ fn too_long() -> String {
 /// One record per line. Empty lines are skipped.
 pub(super) struct JsonLines<R> {
     reader: R,
-    is_first: bool,
+    /// Lines read so far.
+    lines: u64,
 }
 
 impl<R: BufRead> JsonLines<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, is_first: true }
+        Self { reader, lines: 0 }
     }
 
     /// The next line without its line feed; none at the end of the input.
-    fn line(&mut self) -> io::Result<Option<Record>> {
+    fn line(&mut self) -> io::Result<Option<Result<Vec<u8>, String>>> {
         let mut line = Vec::new();
         let mut is_long = false;
         loop {
@@ -59,19 +60,19 @@ impl<R: BufRead> Iterator for JsonLines<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let record = match self.line() {
-                Ok(record) => record?,
+            let text = match self.line() {
+                Ok(text) => text?,
                 Err(error) => return Some(Err(error)),
             };
-            let record = match record {
-                Ok(line) if self.is_first => Ok(strip_mark(&line).to_vec()),
-                record => record,
+            self.lines += 1;
+            let text = match text {
+                Ok(line) if self.lines == 1 => Ok(strip_mark(&line).to_vec()),
+                text => text,
             };
-            self.is_first = false;
-            if record.as_ref().is_ok_and(|line| line.trim_ascii().is_empty()) {
+            if text.as_ref().is_ok_and(|line| line.trim_ascii().is_empty()) {
                 continue;
             }
-            return Some(Ok(record));
+            return Some(Ok(Record { place: Place::Line(self.lines), text }));
         }
     }
 }
@@ -81,6 +82,8 @@ impl<R: BufRead> Iterator for JsonLines<R> {
 pub(super) struct JsonElements<R> {
     reader: R,
     state: ParserState,
+    /// Elements read so far.
+    elements: u64,
 }
 
 /// Where the reader is between two elements.
@@ -98,7 +101,7 @@ enum ParserState {
 
 impl<R: BufRead> JsonElements<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, state: ParserState::Start }
+        Self { reader, state: ParserState::Start, elements: 0 }
     }
 
     fn peek(&mut self) -> io::Result<Option<u8>> {
@@ -152,17 +155,18 @@ impl<R: BufRead> JsonElements<R> {
             }
             (_, None) => Err(broken("the array is not closed")),
             _ => {
-                let record = self.value()?;
+                let text = self.value()?;
                 if self.state == ParserState::InArray {
                     self.state = ParserState::AfterElement;
                 }
-                Ok(Some(record))
+                self.elements += 1;
+                Ok(Some(Record { place: Place::Element(self.elements), text }))
             }
         }
     }
 
     /// Reads one value: up to its closing bracket, or for a scalar up to a delimiter.
-    fn value(&mut self) -> io::Result<Record> {
+    fn value(&mut self) -> io::Result<Result<Vec<u8>, String>> {
         let mut text = Vec::new();
         let (mut depth, mut in_string, mut escaped, mut is_long) = (0_usize, false, false, false);
         loop {
@@ -250,7 +254,7 @@ mod tests {
     use super::*;
 
     fn read(records: impl Iterator<Item = io::Result<Record>>) -> Vec<String> {
-        let text = |record: io::Result<Record>| match record {
+        let text = |record: io::Result<Record>| match record.map(|record| record.text) {
             Ok(Ok(text)) => String::from_utf8(text).unwrap(),
             Ok(Err(reason)) => format!("! {reason}"),
             Err(error) => format!("!! {error}"),
@@ -273,6 +277,15 @@ mod tests {
         assert_eq!(read(JsonLines::new(text.as_bytes())), expected);
         assert_eq!(read(JsonLines::new(BufReader::with_capacity(3, text.as_bytes()))), expected);
         assert_eq!(read(JsonLines::new(&b""[..])), [""; 0]);
+    }
+
+    #[test]
+    fn records_know_their_place() {
+        let places = |records: &mut dyn Iterator<Item = io::Result<Record>>| -> Vec<String> {
+            records.map(|record| record.unwrap().place.to_string()).collect()
+        };
+        assert_eq!(places(&mut JsonLines::new(&b"{}\n\n \n{}\nx\n"[..])), ["line 1", "line 4", "line 5"]);
+        assert_eq!(places(&mut JsonElements::new(&b"[{},\n\n{}]"[..])), ["element 1", "element 2"]);
     }
 
     #[test]

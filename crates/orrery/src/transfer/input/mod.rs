@@ -6,6 +6,7 @@
 mod csv;
 mod json;
 
+use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,29 @@ use self::csv::CsvOptions;
 pub(super) const RECORD_BYTES_MAX: usize = 4 << 20;
 
 /// One record: its text, or why it could not be read.
-pub(crate) type Record = Result<Vec<u8>, String>;
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) place: Place,
+    pub(crate) text: Result<Vec<u8>, String>,
+}
+
+/// Where a record is, as a person would look for it. The first is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The line it starts on.
+    Line(u64),
+    /// Its number in an array: all of it may be on one line.
+    Element(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(formatter, "line {number}"),
+            Self::Element(number) => write!(formatter, "element {number}"),
+        }
+    }
+}
 
 /// A stream of records. An `Err` item ends it.
 pub(crate) trait Records: Iterator<Item = io::Result<Record>> + Send {}
@@ -49,6 +72,8 @@ pub(crate) struct Input {
     pub(crate) bytes: Option<u64>,
     /// Bytes read so far.
     pub(crate) bytes_read: Arc<AtomicU64>,
+    /// Whether the file is compressed.
+    pub(crate) is_compressed: bool,
 }
 
 impl Input {
@@ -59,9 +84,14 @@ impl Input {
         let bytes_read = Arc::new(AtomicU64::new(0));
         let (source, bytes) = open_input(path)?;
         let counted = CountingReader { source, bytes_read: Arc::clone(&bytes_read) };
-        let mut reader = decompress(counted).map_err(failed)?;
+        let (mut reader, is_compressed) = decompress(counted).map_err(failed)?;
         let format = match format {
-            InputFormat::Auto => detect(path, &mut *reader).map_err(failed)?,
+            InputFormat::Auto if csv.columns.is_some() => InputFormat::Csv,
+            InputFormat::Auto => {
+                detect(path, &mut *reader, csv.delimiter).map_err(failed)?.ok_or_else(|| {
+                    unreadable(path, &"it is neither JSON nor CSV with a header line; name its --format")
+                })?
+            }
             format => format,
         };
         let records: Box<dyn Records> = match format {
@@ -69,25 +99,31 @@ impl Input {
             InputFormat::Json => Box::new(json::JsonElements::new(reader)),
             InputFormat::Csv => csv.records(reader).map_err(failed)?,
         };
-        Ok(Self { records, bytes, bytes_read })
+        Ok(Self { records, bytes, bytes_read, is_compressed })
     }
 }
 
-/// Detects the format by the file's extension, else by the first character that is not white space.
-fn detect(path: &Path, reader: &mut dyn BufRead) -> io::Result<InputFormat> {
+/// Detects the format by the file's extension, else by the first character that is not white space. Text without a
+/// delimiter in its first line, or without a second line, is not taken for CSV: it would be an import of nothing.
+fn detect(path: &Path, reader: &mut dyn BufRead, delimiter: u8) -> io::Result<Option<InputFormat>> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     match name.rsplit_once('.').map(|(_, extension)| extension) {
-        Some("jsonl" | "ndjson") => return Ok(InputFormat::Jsonl),
-        Some("csv" | "tsv") => return Ok(InputFormat::Csv),
-        Some("json") => return Ok(InputFormat::Json),
+        Some("jsonl" | "ndjson") => return Ok(Some(InputFormat::Jsonl)),
+        Some("csv" | "tsv") => return Ok(Some(InputFormat::Csv)),
+        Some("json") => return Ok(Some(InputFormat::Json)),
         _ => {}
     }
     let start = json::strip_mark(reader.fill_buf()?);
     Ok(match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'[') => InputFormat::Json,
-        Some(b'{') | None => InputFormat::Jsonl,
-        Some(_) => InputFormat::Csv,
+        Some(b'[') => Some(InputFormat::Json),
+        Some(b'{') | None => Some(InputFormat::Jsonl),
+        Some(_) => {
+            let mut lines = start.trim_ascii_start().splitn(2, |byte| *byte == b'\n');
+            let has_columns = lines.next().is_some_and(|line| line.contains(&delimiter));
+            let has_rows = lines.next().is_some_and(|rest| !rest.trim_ascii().is_empty());
+            (has_columns && has_rows).then_some(InputFormat::Csv)
+        }
     })
 }
 

@@ -3,6 +3,8 @@
 //! Everything written to standard output goes through [`print`], so that a closed pipe (`orrery … | head`) ends a
 //! command quietly everywhere. Progress bars belong to the transfers and live in `transfer::progress`.
 
+pub(crate) mod rows;
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -20,19 +22,10 @@ const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// For people.
+    #[value(alias = "table")]
     Text,
     /// One JSON object.
     Json,
-}
-
-impl Output {
-    /// The server's JSON as it is, or the text that `describe` makes of it.
-    pub(crate) fn render(self, answer: &Value, describe: impl FnOnce() -> String) -> String {
-        match self {
-            Self::Json => answer.to_json() + "\n",
-            Self::Text => describe(),
-        }
-    }
 }
 
 /// The format of a report that also exists as a page with plots.
@@ -71,13 +64,13 @@ pub(crate) fn open_input(path: &Path) -> Result<(Box<dyn Read + Send>, Option<u6
     Ok((Box::new(file), metadata.is_file().then_some(metadata.len())))
 }
 
-/// Buffers a reader and decompresses it if it starts like gzip.
-pub(crate) fn decompress(reader: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
+/// Buffers a reader and decompresses it if it starts like gzip; also returns whether it does.
+pub(crate) fn decompress(reader: impl Read + Send + 'static) -> io::Result<(Box<dyn BufRead + Send>, bool)> {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
     if reader.fill_buf()?.starts_with(&GZIP_MAGIC) {
-        Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader))))
+        Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader))), true))
     } else {
-        Ok(Box::new(reader))
+        Ok((Box::new(reader), false))
     }
 }
 
@@ -85,7 +78,7 @@ pub(crate) fn decompress(reader: impl Read + Send + 'static) -> io::Result<Box<d
 pub(crate) fn read_text(path: &Path, bytes_max: u64) -> Result<String, Failure> {
     let failed = |error: io::Error| unreadable(path, &error);
     let mut text = String::new();
-    let reader = decompress(open_input(path)?.0).map_err(failed)?;
+    let (reader, _) = decompress(open_input(path)?.0).map_err(failed)?;
     reader.take(bytes_max + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > bytes_max {
         return Err(unreadable(path, &format!("it is longer than {bytes_max} bytes")));
