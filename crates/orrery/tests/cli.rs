@@ -44,7 +44,9 @@ fn the_server_disables_huge_pages() {
 fn help_lists_every_command_and_option() {
     let (code, stdout, _) = run(&mut orrery(&["--help"]));
     assert_eq!(code, 0);
-    for fragment in ["Azure Cosmos DB", "Usage: orrery <COMMAND>", "  serve ", "  key ", "--version"] {
+    for fragment in
+        ["Azure Cosmos DB", "Usage: orrery [OPTIONS] <COMMAND>", "  serve ", "  key ", "--version"]
+    {
         assert!(stdout.contains(fragment), "{fragment} is missing in:\n{stdout}");
     }
     let (code, stdout, _) = run(&mut orrery(&["serve", "--help"]));

@@ -431,5 +431,106 @@ fn seed_data_is_loaded_once() {
     let refused = orrery(&["serve", "--listen", "0", "--in-memory", "--seed", text(&seed)]).output().unwrap();
     let message = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(1), "{message}");
-    assert!(message.contains("c.jsonl, record 2: "), "{message}");
+    assert!(message.contains("c.jsonl, line 2: "), "{message}");
+}
+
+/// What a created container was provisioned with.
+fn throughput_of(server: &Server, container: &str) -> String {
+    let show =
+        ["containers", "show", "-d", "db", "-c", container, "--endpoint", &server.url(), "--output", "json"];
+    let (code, stdout, stderr) = common::run(&mut orrery(&show));
+    assert_eq!(code, 0, "{stderr}");
+    serde_json::from_str::<Value>(&stdout).unwrap()["throughput"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn created_containers_get_throughput_that_fits_the_import() {
+    let server = Server::start(&["--in-memory"]);
+    let directory = tempfile::tempdir().unwrap();
+    let import = |container: &str, items: String, more: &[&str]| {
+        let file = directory.path().join(format!("{container}.jsonl"));
+        std::fs::write(&file, items).unwrap();
+        let url = server.url();
+        let mut arguments =
+            vec!["import", text(&file), "-d", "db", "-c", container, "--create", "--partition-key=/pk"];
+        arguments.extend(["--endpoint", &url]);
+        arguments.extend(more);
+        let (code, _, stderr) = common::run(&mut orrery(&arguments));
+        assert_eq!(code, 0, "{stderr}");
+        stderr
+    };
+    // Two megabytes could be 20,000 small items, which take five minutes at 400 units per second.
+    let stderr = import("large", numbered(40, 50_000), &[]);
+    assert_eq!(throughput_of(&server, "large"), "up to 1000 RU/s (autoscale)");
+    assert!(
+        stderr.contains("Created db/large with up to 1000 RU/s (autoscale), to fit this import"),
+        "{stderr}"
+    );
+    let stderr = import("small", numbered(10, 10), &[]);
+    assert_eq!(throughput_of(&server, "small"), "400 RU/s");
+    assert!(!stderr.contains("to fit"), "{stderr}");
+    import("given", numbered(40, 50_000), &["--throughput", "700"]);
+    assert_eq!(throughput_of(&server, "given"), "700 RU/s");
+}
+
+#[test]
+fn inputs_that_are_not_what_they_seem_are_refused() {
+    let server = Server::start(&["--in-memory"]);
+    let directory = tempfile::tempdir().unwrap();
+    for content in ["just a line of text\n", "words, and a comma\n", "several\nlines\nof text\n"] {
+        let file = directory.path().join("notes.txt");
+        std::fs::write(&file, content).unwrap();
+        let (code, summary) = server.run(&import_with(&[text(&file)]), b"");
+        assert_eq!(code, 1, "{content}");
+        assert!(
+            summary["message"].as_str().unwrap().contains("neither JSON nor CSV"),
+            "{content}: {summary}"
+        );
+    }
+    let file = directory.path().join("lines.jsonl");
+    std::fs::write(&file, "{\"id\":\"1\",\"pk\":\"x\"}\n\n\n{\"id\":\n").unwrap();
+    let (code, summary) = server.run(&import_with(&[text(&file)]), b"");
+    assert_eq!((code, &summary["failures"][0]["first"]), (1, &json!("line 4")), "{summary}");
+}
+
+#[test]
+fn a_dead_server_is_reported_at_once() {
+    let dead = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    let from = Server::start(&["--in-memory"]);
+    let (code, _) = from.run(&import_with(&[]), numbered(10, 10).as_bytes());
+    assert_eq!(code, 0);
+    let url = from.url();
+    let started = std::time::Instant::now();
+    for arguments in [
+        &["import", "-d", "db", "-c", "c", "--create", "--partition-key=/pk", "--endpoint", &dead][..],
+        &["copy", "-d", "db", "--from", &url, "--to", &dead],
+        &["copy", "-d", "db", "--from", &dead, "--to", &url],
+    ] {
+        let (code, _, stderr) = run_with_input(arguments, numbered(10, 10).as_bytes());
+        assert_eq!(code, 1, "{arguments:?}");
+        assert!(stderr.contains("does not answer"), "{arguments:?}: {stderr}");
+    }
+    // It used to be tried for as long as a server that restarts.
+    assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
+}
+
+#[test]
+fn seed_files_in_the_wrong_place_fail_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("README.md"), "# Data").unwrap();
+    Server::start(&["--in-memory", "--seed", text(directory.path())]);
+    std::fs::write(directory.path().join("orders.jsonl"), "{\"id\":\"1\"}\n").unwrap();
+    let arguments = ["serve", "--in-memory", "--listen", "127.0.0.1:0", "--seed", text(directory.path())];
+    let (code, _, stderr) = common::run(&mut orrery(&arguments));
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("orders.jsonl is in no database"), "{stderr}");
+    std::fs::create_dir(directory.path().join("db")).unwrap();
+    std::fs::rename(directory.path().join("orders.jsonl"), directory.path().join("db/orders.jsonl")).unwrap();
+    std::fs::write(directory.path().join("db/orders.jsonl"), "{\"id\":\"1\"}\n\n{\"id\":2}\n").unwrap();
+    let (code, _, stderr) = common::run(&mut orrery(&arguments));
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("orders.jsonl, line 3: "), "{stderr}");
 }

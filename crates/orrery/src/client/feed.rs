@@ -232,6 +232,15 @@ mod tests {
     }
 
     #[test]
+    fn ranges_may_have_numbers_for_ids() {
+        let row = |text: &str| PartitionRange::parse(&orrery_model::value::parse(text.as_bytes()).unwrap());
+        let expected = Some(range("0", "", "FF"));
+        assert_eq!(row(r#"{"id":0,"minInclusive":"","maxExclusive":"FF"}"#), expected);
+        assert_eq!(row(r#"{"id":"0","minInclusive":"","maxExclusive":"FF"}"#), expected);
+        assert_eq!(row(r#"{"id":null,"minInclusive":"","maxExclusive":"FF"}"#), None);
+    }
+
+    #[test]
     fn each_key_belongs_to_one_range() {
         let ranges = [range("1", "", "20"), range("2", "20", "FF")];
         for (key, expected) in [("", 0), ("05", 0), ("1FFF", 0), ("20", 1), ("3A", 1)] {

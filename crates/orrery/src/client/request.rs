@@ -25,10 +25,6 @@ impl Request {
         Self::new(Method::POST, path, body)
     }
 
-    pub(crate) fn put(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self::new(Method::PUT, path, body)
-    }
-
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path, Bytes::new())
     }

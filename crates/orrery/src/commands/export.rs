@@ -15,7 +15,8 @@ use flate2::write::GzEncoder;
 use orrery_model::{Object, Value};
 use tokio::sync::mpsc;
 
-use crate::client::{Client, ContainerArguments, ServerArguments};
+use super::parse_arguments;
+use crate::client::{Client, ContainerArguments, ContainerPath, ServerArguments};
 use crate::failure::Failure;
 use crate::io::print;
 use crate::transfer::progress::{self, ExpectedTotal};
@@ -49,6 +50,21 @@ pub(crate) struct ExportArguments {
 
     #[command(flatten)]
     server: ServerArguments,
+}
+
+/// Exports to a file with the usual options.
+pub(super) fn from(
+    file: &str,
+    container: &ContainerPath,
+    server: &ServerArguments,
+    quiet: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut arguments = vec!["export", file, "-d", &container.database, "-c", &container.container];
+    arguments.extend(quiet.then_some("--quiet"));
+    let mut parsed = parse_arguments::<ExportArguments>(&arguments)?;
+    parsed.server = server.clone();
+    run(&parsed, output)
 }
 
 pub(super) fn run(arguments: &ExportArguments, output: &mut impl Write) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use orrery_model::{Object, Value};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::parse_arguments;
 use crate::client::{Client, ContainerArguments, ContainerPath, ServerArguments};
 use crate::failure::Failure;
 use crate::io::{input_name, print};
@@ -92,6 +93,21 @@ pub(crate) struct CreateArguments {
     /// The throughput of a created container, in request units per second. [default: autoscale, up to what fits the import]
     #[arg(long, value_name = "NUMBER", help_heading = "Container")]
     throughput: Option<u32>,
+}
+
+/// Imports a file with the usual options.
+pub(super) fn into(
+    file: &str,
+    container: &ContainerPath,
+    server: &ServerArguments,
+    quiet: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut arguments = vec!["import", file, "-d", &container.database, "-c", &container.container];
+    arguments.extend(quiet.then_some("--quiet"));
+    let mut parsed = parse_arguments::<ImportArguments>(&arguments)?;
+    parsed.server = server.clone();
+    run(&parsed, output)
 }
 
 pub(super) fn run(arguments: &ImportArguments, output: &mut impl Write) -> Result<(), Failure> {

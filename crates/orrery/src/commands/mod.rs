@@ -10,19 +10,23 @@ mod copy;
 mod databases;
 mod export;
 mod faults;
+mod health;
 mod import;
 mod items;
 mod key;
 mod partitions;
 mod query;
 mod record;
+mod reference;
 mod restore;
 mod serve;
+mod shell;
 mod simulate;
 mod store;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::client::ServerArguments;
 use crate::failure::Failure;
 
 /// A partitioned JSON document database that speaks the wire protocol of Azure Cosmos DB for NoSQL.
@@ -138,11 +142,38 @@ enum Command {
         #[command(subcommand)]
         command: faults::FaultsCommand,
     },
+    /// Open a prompt on any endpoint: queries with history and completion, items, import and export.
+    ///
+    /// On a terminal, queries run when they are complete; Tab completes keywords, functions, containers and properties;
+    /// Ctrl-C stops a query. In pipes and scripts, statements end with a semicolon, and the first error ends the shell
+    /// with exit code 1. `help` lists the commands.
+    Shell(Box<shell::ShellArguments>),
     /// Run queries; inspect their plans and execution.
     #[command(arg_required_else_help = true)]
     Query {
         #[command(subcommand)]
         command: query::QueryCommand,
+    },
+    /// Check that a server is ready; for health checks of containers and services.
+    ///
+    /// Exits with 0 if it is, and otherwise with 1 and the reason.
+    Health {
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Print completions for a shell, to be loaded by it.
+    #[command(after_help = "bash:        orrery completions bash > /etc/bash_completion.d/orrery\n\
+                            zsh:         orrery completions zsh > \"${fpath[1]}/_orrery\"\n\
+                            fish:        orrery completions fish > ~/.config/fish/completions/orrery.fish\n\
+                            PowerShell:  orrery completions powershell >> $PROFILE")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages of all commands into a directory.
+    Man {
+        /// The directory, such as /usr/local/share/man/man1.
+        directory: std::path::PathBuf,
     },
 }
 
@@ -172,7 +203,18 @@ pub(crate) fn run() -> Result<(), Failure> {
         Command::Partitions { command } => partitions::run(&command, stdout),
         Command::Store { command } => store::run(&command, stdout),
         Command::Faults { command } => faults::run(&command, stdout),
+        Command::Shell(arguments) => shell::run(&arguments),
+        Command::Completions { shell } => reference::completions(shell, stdout),
+        Command::Man { directory } => reference::man(&directory),
+        Command::Health { server } => health::run(&server, stdout),
         Command::Query { command } => query::run(&command, stdout),
     };
     result.map_err(|failure| if cli.verbose { failure } else { Failure { detail: None, ..failure } })
+}
+
+/// The arguments of a command that another one runs, with their defaults.
+fn parse_arguments<A: clap::Args + FromArgMatches>(arguments: &[&str]) -> Result<A, Failure> {
+    let command = A::augment_args(clap::Command::new("orrery"));
+    let matches = command.try_get_matches_from(arguments).map_err(Failure::usage)?;
+    A::from_arg_matches(&matches).map_err(Failure::usage)
 }

@@ -204,7 +204,7 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 }
 
 /// The partitions of one container as a table.
-fn table(view: &Value) -> String {
+pub(super) fn table(view: &Value) -> String {
     const COLUMNS: [(&str, &str); 8] = [
         ("PARTITION", "id"),
         ("FROM", "min"),

@@ -76,7 +76,7 @@ impl QueryText {
     }
 
     /// A request of this query; the caller adds what it is restricted to.
-    fn request(&self, container: &ContainerPath) -> Request {
+    pub(crate) fn request(&self, container: &ContainerPath) -> Request {
         Request::post(container.items_path(), self.body())
             .with("content-type", "application/query+json")
             .with("x-ms-documentdb-isquery", "True")

@@ -11,6 +11,7 @@ use orrery_model::{Value, value};
 
 use crate::failure::Failure;
 use crate::io::print;
+pub(super) use resources::container_rows;
 
 #[derive(Subcommand)]
 pub(crate) enum ContainersCommand {

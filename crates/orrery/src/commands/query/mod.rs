@@ -9,6 +9,7 @@ use std::io::Write;
 use clap::Subcommand;
 
 use crate::failure::Failure;
+pub(super) use explain::{describe as describe_explanation, explain_request};
 
 #[derive(Subcommand)]
 pub(crate) enum QueryCommand {
