@@ -57,6 +57,8 @@ fn help_lists_every_command_and_option() {
         "in-memory",
         "config",
         "seed",
+        "containers",
+        "profile",
         "durability",
         "cache-mb",
         "key",
@@ -391,4 +393,70 @@ fn partitions_are_shown_split_and_merged() {
     assert_eq!(code, 2);
     let (code, _, stderr) = partitions(&["list", "--database", "d"]);
     assert_eq!(code, 2, "{stderr}");
+}
+
+#[test]
+fn listed_containers_exist_at_the_start_and_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let listed = "shop/orders:/customer,shop/visits:/tenant:/user,other/plain";
+    let serve = || {
+        let mut command = Server::command(&["--data", text(directory.path())]);
+        Server::spawn(command.env("ORRERY_CONTAINERS", listed))
+    };
+    let server = serve();
+    let list = ["containers", "list", "--output", "csv", "--endpoint", &server.url()];
+    let (_, before, _) = run(&mut orrery(&list));
+    for row in ["other,plain,/id,", "shop,orders,/customer,", "shop,visits,\"/tenant, /user\","] {
+        assert!(before.contains(row), "{before}");
+    }
+    let put = ["items", "put", "{\"id\":\"1\",\"customer\":\"ada\"}", "-d", "shop", "-c", "orders"];
+    assert_eq!(run(orrery(&put).args(["--endpoint", &server.url()])).0, 0);
+    server.stop();
+    let server = serve();
+    let show = ["items", "show", "1", "-d", "shop", "-c", "orders", "--endpoint", &server.url()];
+    assert_eq!(run(&mut orrery(&show)).0, 0);
+    assert_refused(
+        &mut orrery(&["serve", "--in-memory", "--containers", "orders"]),
+        2,
+        &["shop/orders:/customer"],
+    );
+}
+
+#[test]
+fn profiles_set_options_and_say_which() {
+    let server = start(&["--in-memory", "--profile", "emulator"]);
+    let note =
+        "emulator: no-throttle=true, allow-well-known-key=true, no-clock-check=true, durability=relaxed:100";
+    assert_eq!(server.ready["profile"], note);
+    // The production profile has a key of its own, even on loopback.
+    let list = |server: &Server| run(&mut orrery(&["databases", "list", "--endpoint", &server.url()]));
+    assert_eq!(list(&server).0, 0);
+    let server = start(&["--in-memory", "--profile", "production"]);
+    let (code, _, stderr) = list(&server);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("(401)"), "{stderr}");
+    let server = start(&["--in-memory", "--profile", "faithful"]);
+    assert_eq!(server.ready["profile"], "faithful: no-throttle=false, cross-partition-queries=plan");
+    let mut client = server.client();
+    client.create_container(&[]);
+    let headers = [
+        ("content-type", "application/query+json"),
+        ("x-ms-documentdb-isquery", "True"),
+        ("x-ms-documentdb-query-enablecrosspartition", "True"),
+    ];
+    let query = br#"{"query":"SELECT * FROM c ORDER BY c.id"}"#;
+    let answer = client.send("POST", common::DOCS, &headers, query).unwrap();
+    assert_eq!((answer.status, answer.header("x-ms-substatus")), (400, Some("1004")), "{}", answer.text());
+}
+
+#[test]
+fn the_status_page_says_what_runs() {
+    let server = start(&["--in-memory"]);
+    let (status, answer) = server.raw("GET /status HTTP/1.1\r\nhost: localhost\r\n");
+    let body: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!((status, &body["ready"], &body["status"]), (200, &true.into(), &"ready".into()));
+    assert_eq!(body["version"], env!("CARGO_PKG_VERSION"));
+    assert!(
+        server.get("/alive").starts_with("HTTP/1.1 200") && server.get("/ready").starts_with("HTTP/1.1 200")
+    );
 }

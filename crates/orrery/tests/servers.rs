@@ -24,7 +24,7 @@ const fn changes(arguments: &'static [&'static str]) -> Case {
     Case { arguments, changes: true }
 }
 
-const DEFINITION: &str = r#"{"format":1,"kind":"concatenation","parts":["/a","/b"]}"#;
+const DEFINITION: &str = r#"{"format":1,"kind":"concatenate","parts":["/a","/b"]}"#;
 
 /// Every command that talks to a server, in an order in which all succeed.
 const CASES: &[Case] = &[

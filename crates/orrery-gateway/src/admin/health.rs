@@ -11,7 +11,22 @@ use super::text;
 
 /// Whether the server can do its work: 503 with the reason where the store takes no writes.
 pub(super) fn health(database: &Database) -> Response<Full<Bytes>> {
+    report(database, Object::new())
+}
+
+/// Health in detail, as the vNext emulator has it at the same path: also which program runs, and since when the oldest write
+/// waits.
+pub(super) fn status(database: &Database) -> Response<Full<Bytes>> {
     let mut object = Object::new();
+    object.set("version", Value::from(env!("CARGO_PKG_VERSION")));
+    object.set("timestampMs", Value::from(database.env().now_ms()));
+    object.set("alive", Value::from(true));
+    object.set("ready", Value::from(matches!(database.store_health(), Health::Ready)));
+    object.set("oldestWriteWaitSeconds", Value::from(database.oldest_write_wait().as_secs_f64()));
+    report(database, object)
+}
+
+fn report(database: &Database, mut object: Object) -> Response<Full<Bytes>> {
     let (status, state, reason) = match database.store_health() {
         Health::Ready => (StatusCode::OK, "ready", None),
         Health::Impaired(reason) => (StatusCode::SERVICE_UNAVAILABLE, "impaired", Some(reason)),

@@ -32,7 +32,9 @@ use crate::transport::{BodyError, ConnectionInfo};
 
 /// Whether a path is part of this surface.
 pub(crate) fn is_ours(path: &str) -> bool {
-    path.starts_with("/_orrery") || path.starts_with("/_explorer") || path == "/alive" || path == "/ready"
+    path.starts_with("/_orrery")
+        || path.starts_with("/_explorer")
+        || matches!(path, "/alive" | "/ready" | "/status")
 }
 
 /// What the administrative requests of one server share.
@@ -59,6 +61,7 @@ where
     match path {
         "/alive" if reads => text(StatusCode::OK, "application/json", "{\"status\":\"alive\"}\n"),
         "/_orrery/health" | "/ready" if reads => health::health(database),
+        "/status" if reads => health::status(database),
         "/_orrery/metrics" if reads && connection.peer.ip().is_loopback() => {
             text(StatusCode::OK, METRICS_TYPE, metrics_text(database, options).await)
         }

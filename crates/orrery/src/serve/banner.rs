@@ -21,6 +21,8 @@ pub(super) struct Banner<'a> {
     pub(super) key: &'a MasterKey,
     pub(super) key_origin: &'a KeyOrigin,
     pub(super) storage: &'a StorageSettings,
+    /// The profile and what it set.
+    pub(super) profile: Option<&'a str>,
     /// None = plain HTTP only.
     pub(super) certificate: Option<CertificateOrigin>,
     pub(super) ready_after: Duration,
@@ -128,6 +130,9 @@ impl Banner<'_> {
         ] {
             writeln!(text, "  {name:<18} {value}").expect("a String accepts every write");
         }
+        if let Some(profile) = self.profile {
+            writeln!(text, "  {:<18} {profile}", "Profile").expect("a String accepts every write");
+        }
         text
     }
 
@@ -146,6 +151,9 @@ impl Banner<'_> {
             storage => storage.directory().map(|path| Value::from(path.display().to_string())),
         };
         object.set("data", directory.unwrap_or_default());
+        if let Some(profile) = self.profile {
+            object.set("profile", Value::from(profile));
+        }
         object.set("tls", Value::from(self.certificate.is_some()));
         let ready_ms = i64::try_from(self.ready_after.as_millis()).unwrap_or(i64::MAX);
         object.set("readyAfterMs", Value::from(ready_ms));
@@ -171,6 +179,7 @@ mod tests {
             key,
             key_origin: origin,
             storage,
+            profile: None,
             certificate: Some(CertificateOrigin::Generated),
             ready_after: Duration::from_millis(7),
         }

@@ -12,7 +12,7 @@ use orrery_env::Env;
 use orrery_gateway::auth::{AccountKeys, MasterKey};
 use orrery_gateway::durable_file::{self, Access};
 
-use super::settings::{KeySettings, StorageSettings};
+use super::settings::{KeySettings, StorageSettings, WellKnownKey};
 use crate::failure::Failure;
 
 /// The file in the data directory that stores a generated key.
@@ -43,6 +43,11 @@ pub(super) enum KeyOrigin {
 pub(super) fn check(settings: &KeySettings, address: IpAddr) -> Result<(), Failure> {
     let mut given = settings.primary.iter().chain(&settings.secondary).chain(&settings.read_only);
     if !well_known_allowed(settings, address) && given.any(MasterKey::is_well_known) {
+        if settings.well_known == WellKnownKey::Nowhere {
+            return Err(Failure::usage(
+                "the well-known key is public, and the production profile refuses it",
+            ));
+        }
         return Err(Failure::usage(format!(
             "the well-known key is public and {address} is not a loopback address: choose another key, or pass \
              --allow-well-known-key if anyone who can reach this port may have full access"
@@ -67,7 +72,11 @@ pub(super) fn check_shared(
 }
 
 fn well_known_allowed(settings: &KeySettings, address: IpAddr) -> bool {
-    address.is_loopback() || settings.allow_well_known
+    match settings.well_known {
+        WellKnownKey::Everywhere => true,
+        WellKnownKey::OnLoopback => address.is_loopback(),
+        WellKnownKey::Nowhere => false,
+    }
 }
 
 /// Chooses the account's keys. A generated key is stored in `directory`.
@@ -122,7 +131,12 @@ mod tests {
     use super::*;
 
     fn settings() -> KeySettings {
-        KeySettings { primary: None, secondary: None, read_only: Vec::new(), allow_well_known: false }
+        KeySettings {
+            primary: None,
+            secondary: None,
+            read_only: Vec::new(),
+            well_known: WellKnownKey::OnLoopback,
+        }
     }
 
     fn address(text: &str) -> IpAddr {
@@ -170,17 +184,15 @@ mod tests {
 
     #[test]
     fn the_well_known_key_must_be_allowed_beyond_loopback() {
-        let given = |allow_well_known| KeySettings {
-            primary: Some(MasterKey::well_known()),
-            allow_well_known,
-            ..settings()
-        };
-        assert!(choose(given(false), address("0.0.0.0"), None, &SystemEnv).is_err());
-        assert!(choose(given(true), address("0.0.0.0"), None, &SystemEnv).is_ok());
-        assert!(choose(given(false), address("::1"), None, &SystemEnv).is_ok());
+        let given =
+            |well_known| KeySettings { primary: Some(MasterKey::well_known()), well_known, ..settings() };
+        assert!(choose(given(WellKnownKey::OnLoopback), address("0.0.0.0"), None, &SystemEnv).is_err());
+        assert!(choose(given(WellKnownKey::Everywhere), address("0.0.0.0"), None, &SystemEnv).is_ok());
+        assert!(choose(given(WellKnownKey::OnLoopback), address("::1"), None, &SystemEnv).is_ok());
+        assert!(choose(given(WellKnownKey::Nowhere), address("::1"), None, &SystemEnv).is_err());
         let read_only = KeySettings { read_only: vec![MasterKey::well_known()], ..settings() };
         assert!(choose(read_only, address("0.0.0.0"), None, &SystemEnv).is_err());
-        let allowed = KeySettings { allow_well_known: true, ..settings() };
+        let allowed = KeySettings { well_known: WellKnownKey::Everywhere, ..settings() };
         let chosen = choose(allowed, address("0.0.0.0"), None, &SystemEnv).ok().unwrap();
         assert_eq!(chosen.origin, KeyOrigin::WellKnown);
     }

@@ -101,6 +101,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
     let chosen = keys::choose(settings.keys, address.ip(), directory, &*env)?;
     let certificate = open_certificate(&settings.tls, address, directory, env.now_seconds())?;
     let database = open_database(store, Arc::clone(&env), settings.limits).await?;
+    seed::create_listed(&database, &settings.containers).await?;
     if let Some(seed) = &settings.seed {
         seed::load(&database, seed, directory).await?;
     }
@@ -142,6 +143,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         key: &key,
         key_origin: &chosen.origin,
         storage: &settings.storage,
+        profile: settings.profile.as_deref(),
         certificate: certificate_origin,
         ready_after: started.elapsed(),
     };

@@ -22,6 +22,13 @@ use crate::failure::Failure;
 #[command(mut_args = complete)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ServeOptions {
+    /// Set several options at once; any of them can still be set to something else. `emulator` for tests: no throttling, the
+    /// well-known key on any address, signatures of any date, writes synced within 100 ms. `faithful`: throttled, and
+    /// queries left to clients exactly as the service does. `production`: throttled, every write synced, no well-known key
+    /// even on loopback.
+    #[arg(long, value_enum, value_name = "PROFILE")]
+    pub(crate) profile: Option<Profile>,
+
     /// The address to listen on: address and port, or a port on 127.0.0.1. Port 0 picks a free one.
     /// [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
@@ -47,6 +54,13 @@ pub(crate) struct ServeOptions {
     /// again on a later start only if it has changed.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) seed: Option<PathBuf>,
+
+    /// Containers to create on start unless they exist, as DATABASE/CONTAINER:/PARTITION/KEY, such as shop/orders:/customer.
+    /// More paths, each after a colon, make a hierarchical key; without any it is /id. Can be repeated or a list separated
+    /// by commas.
+    #[arg(long, value_name = "CONTAINERS", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) containers: Option<Vec<String>>,
 
     /// When a write is synced to disk: `always` before it is acknowledged, `relaxed:MS` at most that many
     /// milliseconds later. [default: always]
@@ -197,6 +211,77 @@ pub(crate) struct ServeOptions {
     pub(crate) test_controls: Option<bool>,
 }
 
+/// A purpose, and the options that fit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Profile {
+    Emulator,
+    Faithful,
+    Production,
+}
+
+impl Profile {
+    /// What the profile sets, for options that nothing else has set. The production profile also refuses the well-known
+    /// key, which is no option of its own.
+    fn options(self) -> ServeOptions {
+        let none = ServeOptions::default();
+        match self {
+            Self::Emulator => ServeOptions {
+                no_throttle: Some(true),
+                allow_well_known_key: Some(true),
+                no_clock_check: Some(true),
+                durability: Some("relaxed:100".to_owned()),
+                ..none
+            },
+            Self::Faithful => ServeOptions {
+                no_throttle: Some(false),
+                cross_partition_queries: Some(CrossPartition::Plan),
+                ..none
+            },
+            Self::Production => ServeOptions {
+                no_throttle: Some(false),
+                allow_well_known_key: Some(false),
+                no_clock_check: Some(false),
+                test_controls: Some(false),
+                durability: Some("always".to_owned()),
+                ..none
+            },
+        }
+    }
+
+    /// Fills in what nothing else has set; returns what that was, for the start-up message.
+    fn complete(self, options: &mut ServeOptions) -> String {
+        let own = self.options();
+        let mut set: Vec<String> = Vec::new();
+        let switches: [(&str, &mut Option<bool>, Option<bool>); 4] = [
+            ("no-throttle", &mut options.no_throttle, own.no_throttle),
+            ("allow-well-known-key", &mut options.allow_well_known_key, own.allow_well_known_key),
+            ("no-clock-check", &mut options.no_clock_check, own.no_clock_check),
+            ("test-controls", &mut options.test_controls, own.test_controls),
+        ];
+        for (name, option, value) in switches {
+            if let (None, Some(value)) = (&option, value) {
+                set.push(format!("{name}={value}"));
+                *option = Some(value);
+            }
+        }
+        if let (None, Some(durability)) = (&options.durability, own.durability) {
+            set.push(format!("durability={durability}"));
+            options.durability = Some(durability);
+        }
+        if let (None, Some(who)) = (options.cross_partition_queries, own.cross_partition_queries) {
+            set.push("cross-partition-queries=plan".to_owned());
+            options.cross_partition_queries = Some(who);
+        }
+        let name = match self {
+            Self::Emulator => "emulator",
+            Self::Faithful => "faithful",
+            Self::Production => "production",
+        };
+        format!("{name}: {}", set.join(", "))
+    }
+}
+
 /// Who merges cross-partition queries; see [`ServeOptions::cross_partition_queries`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -251,6 +336,8 @@ pub(crate) struct OptionSources {
     pub(super) file: ServeOptions,
     /// The arguments, and the file where there is no argument.
     pub(super) combined: ServeOptions,
+    /// The profile and what it set, for the start-up message.
+    pub(super) profile_note: Option<String>,
     /// The options that were given as flags, by field name.
     flags: Vec<String>,
 }
@@ -265,9 +352,10 @@ impl OptionSources {
         let file = config.map(read_file).transpose()?.unwrap_or_default();
         let mut combined = file.clone();
         combined.update_from_arg_matches(matches).map_err(Failure::usage)?;
+        let profile_note = combined.profile.map(|profile| profile.complete(&mut combined));
         let is_flag = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
         let flags = matches.ids().map(clap::Id::as_str).filter(|id| is_flag(id)).map(str::to_owned).collect();
-        Ok(Self { arguments: arguments.clone(), file, combined, flags })
+        Ok(Self { arguments: arguments.clone(), file, combined, profile_note, flags })
     }
 
     pub(super) fn is_flag(&self, field: &str) -> bool {
@@ -313,6 +401,20 @@ mod tests {
             }
         }
         assert!(count > 30, "{count}");
+    }
+
+    #[test]
+    fn profiles_fill_in_what_nothing_else_sets() {
+        let command = command().mut_args(|argument| argument.env(None));
+        let matches = command.get_matches_from(["serve", "--profile", "emulator", "--no-clock-check=false"]);
+        let arguments = ServeOptions::from_arg_matches(&matches).unwrap();
+        let sources = OptionSources::gather(&arguments, &matches, None).ok().unwrap();
+        let options = &sources.combined;
+        assert_eq!((options.no_throttle, options.no_clock_check), (Some(true), Some(false)));
+        assert_eq!(
+            sources.profile_note.as_deref(),
+            Some("emulator: no-throttle=true, allow-well-known-key=true, durability=relaxed:100")
+        );
     }
 
     #[test]

@@ -20,9 +20,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use orrery_db::{Database, ItemOptions, Receipt, RequestContext};
 use orrery_gateway::durable_file::{self, Access};
 use orrery_model::offer::Throughput;
+use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::{ErrorKind, Object, Value, value};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::settings::ListedContainer;
 use crate::failure::Failure;
 use crate::transfer::input::{CsvArguments, Input, InputFormat, Place, Record};
 
@@ -67,6 +69,31 @@ pub(super) async fn load(
         tracing::info!(container = name, items = count, "loaded seed data");
         ledger.record(name, rid, hash);
         ledger.write(data_directory)?;
+    }
+    Ok(())
+}
+
+/// Creates the containers of `--containers` that do not exist.
+pub(super) async fn create_listed(
+    database: &Database,
+    containers: &[ListedContainer],
+) -> Result<(), Failure> {
+    for ListedContainer { database: name, id, paths } in containers {
+        if database.catalog().container(name, id).is_ok() {
+            continue;
+        }
+        create_database(database, name).await?;
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let key = PartitionKeyDefinition::with_paths(&paths)
+            .map_err(|error| Failure::usage(format!("the container {name}/{id}: {}", error.message)))?;
+        let mut body = Object::new();
+        body.set("id", Value::from(id.as_str()));
+        body.set("partitionKey", key.to_value());
+        let body = Value::from(body).to_exact_json();
+        let created = database.create_container(&mut Receipt::default(), name, body.as_bytes(), None).await;
+        created.map_err(|error| {
+            Failure::refused(format!("the container {name}/{id} cannot be created: {error}"))
+        })?;
     }
     Ok(())
 }

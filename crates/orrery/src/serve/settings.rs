@@ -12,7 +12,7 @@ use orrery_gateway::memory::default_budget_bytes;
 use orrery_gateway::{AccountConsistency, ConsistencyLevel};
 use orrery_storage::{Durability, PostgresOptions};
 
-use super::options::{CrossPartition, OptionSources};
+use super::options::{CrossPartition, OptionSources, Profile};
 use crate::failure::Failure;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
@@ -27,6 +27,10 @@ pub(crate) struct Settings {
     pub(crate) storage: StorageSettings,
     /// The directory of seed data to load on start.
     pub(crate) seed: Option<PathBuf>,
+    /// Containers to create on start.
+    pub(crate) containers: Vec<ListedContainer>,
+    /// The profile and what it set, for the start-up message.
+    pub(crate) profile: Option<String>,
     pub(crate) keys: KeySettings,
     pub(crate) tls: TlsSettings,
     pub(crate) connections_max: usize,
@@ -87,7 +91,49 @@ pub(crate) struct KeySettings {
     pub(crate) primary: Option<MasterKey>,
     pub(crate) secondary: Option<MasterKey>,
     pub(crate) read_only: Vec<MasterKey>,
-    pub(crate) allow_well_known: bool,
+    pub(crate) well_known: WellKnownKey,
+}
+
+/// On which addresses the emulator's well-known key is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WellKnownKey {
+    Everywhere,
+    OnLoopback,
+    Nowhere,
+}
+
+/// A container to create on start.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ListedContainer {
+    pub(crate) database: String,
+    pub(crate) id: String,
+    /// The paths of its partition key.
+    pub(crate) paths: Vec<String>,
+}
+
+impl ListedContainer {
+    /// Parses `DATABASE/CONTAINER:/PATH`, with any number of paths.
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let wrong = || {
+            Failure::usage(format!(
+                "containers must be DATABASE/CONTAINER:/PARTITION/KEY, such as shop/orders:/customer, but got `{text}`"
+            ))
+        };
+        let mut parts = text.trim().split(':');
+        let (database, id) = parts.next().and_then(|place| place.split_once('/')).ok_or_else(wrong)?;
+        let mut paths: Vec<String> = parts.map(str::to_owned).collect();
+        if database.is_empty()
+            || id.is_empty()
+            || id.contains('/')
+            || paths.iter().any(|path| !path.starts_with('/'))
+        {
+            return Err(wrong());
+        }
+        if paths.is_empty() {
+            paths.push("/id".to_owned());
+        }
+        Ok(Self { database: database.to_owned(), id: id.to_owned(), paths })
+    }
 }
 
 /// Whether and with which certificate TLS is served.
@@ -131,6 +177,13 @@ impl OptionSources {
             listen: options.listen.map_or(Ok(DEFAULT_LISTEN), |text| parse_listen(&text))?,
             storage,
             seed: options.seed,
+            containers: options
+                .containers
+                .unwrap_or_default()
+                .iter()
+                .map(|text| ListedContainer::parse(text))
+                .collect::<Result<_, _>>()?,
+            profile: self.profile_note,
             keys: KeySettings {
                 primary,
                 secondary: options.secondary_key.map(|text| parse_key("secondary-key", &text)).transpose()?,
@@ -140,7 +193,11 @@ impl OptionSources {
                     .iter()
                     .map(|text| parse_key("read-only-key", text))
                     .collect::<Result<_, _>>()?,
-                allow_well_known: options.allow_well_known_key.unwrap_or(false),
+                well_known: match options.profile {
+                    _ if options.allow_well_known_key == Some(true) => WellKnownKey::Everywhere,
+                    Some(Profile::Production) => WellKnownKey::Nowhere,
+                    _ => WellKnownKey::OnLoopback,
+                },
             },
             tls: resolve_tls(
                 options.no_tls.unwrap_or(false),
@@ -445,6 +502,20 @@ mod tests {
         }
         for text in ["", "somewhere", "127.0.0.1", "127.0.0.1:99999", "::1"] {
             assert!(message(parse_listen(text)).contains("listen"), "{text}");
+        }
+    }
+
+    #[test]
+    fn listed_containers_name_their_key() {
+        let parse = |text: &str| {
+            let container = ListedContainer::parse(text).ok().unwrap();
+            format!("{} {} {}", container.database, container.id, container.paths.join(" "))
+        };
+        assert_eq!(parse("shop/orders:/customer"), "shop orders /customer");
+        assert_eq!(parse(" a/b:/x/y:/z"), "a b /x/y /z");
+        assert_eq!(parse("a/b"), "a b /id");
+        for text in ["", "a", "a/", "/b:/c", "a/b:c", "a/b/c:/d", "a/b:"] {
+            assert!(message(ListedContainer::parse(text)).contains("shop/orders:/customer"), "{text}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a text at the prompt means.
 
-use orrery_query::lexer::{TokenKind, tokens};
+use orrery_query::aggregate::Aggregate;
+use orrery_query::lexer::{Token, TokenKind, tokens};
 
 use crate::failure::Failure;
 
@@ -62,19 +63,31 @@ pub(super) fn ends_statement(text: &str) -> bool {
     text.trim_end().ends_with(';') && !is_open(text.trim_end().trim_end_matches(';'))
 }
 
-/// Whether a query goes on in the next line: a string is open, or the parser misses something at the end.
+/// Whether a query goes on in the next line: a string is open, the parser misses something at the end, or there is no FROM
+/// clause yet for the properties that are selected.
 pub(super) fn is_open(text: &str) -> bool {
     let last = tokens(text).into_iter().rfind(|token| token.kind != TokenKind::End);
     if last.is_some_and(|token| token.kind == TokenKind::InvalidString) {
         return true;
     }
     match orrery_query::parser::parse(text) {
-        Ok(_) => false,
+        Ok(_) => lacks_source(text),
         Err(error) => {
             let length = u32::try_from(text.trim_end().encode_utf16().count()).unwrap_or(u32::MAX);
             error.location.is_some_and(|location| location.start >= length)
         }
     }
+}
+
+/// Whether a query selects properties or aggregates without a FROM clause. Constants need none: `SELECT 6 * 7`.
+fn lacks_source(text: &str) -> bool {
+    let tokens = tokens(text);
+    let words: Vec<&str> = tokens.iter().map(|token| token.span.of(text)).collect();
+    let is_name = |(at, token): (usize, &Token)| {
+        let is_called = words.get(at + 1).is_some_and(|next| *next == "(");
+        if is_called { Aggregate::find(words[at]).is_some() } else { token.kind == TokenKind::Identifier }
+    };
+    !words.iter().any(|word| word.eq_ignore_ascii_case("from")) && tokens.iter().enumerate().any(is_name)
 }
 
 impl Statement {
@@ -142,12 +155,21 @@ mod tests {
 
     #[test]
     fn queries_go_on_until_they_are_complete() {
-        for open in
-            ["SELECT", "SELECT * FROM", "SELECT * FROM c WHERE", "SELECT (1 +", "SELECT 'a", "SELECT {\"a\":"]
-        {
+        for open in [
+            "SELECT",
+            "SELECT * FROM",
+            "SELECT * FROM c WHERE",
+            "SELECT (1 +",
+            "SELECT 'a",
+            "SELECT {\"a\":",
+            "SELECT c.id",
+            "SELECT VALUE COUNT(1)",
+        ] {
             assert!(is_open(open), "{open}");
         }
-        for complete in ["SELECT 1", "SELECT * FROM c", "SELECT FORM c x", "x", "SELECT ';'"] {
+        for complete in
+            ["SELECT 1", "SELECT * FROM c", "SELECT FORM c x", "x", "SELECT ';'", "SELECT VALUE ABS(-1)"]
+        {
             assert!(!is_open(complete), "{complete}");
         }
         assert!(
