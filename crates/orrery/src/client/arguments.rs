@@ -59,17 +59,17 @@ impl ServerArguments {
 
     /// Posts JSON that changes nothing, and returns the answer.
     pub(crate) fn ask(&self, path: &str, body: impl Into<Value>) -> Result<Value, Failure> {
-        post(&self.connect()?, path, body.into())
+        post(&self.connect()?, path, &body.into())
     }
 
     /// Posts JSON that changes something, and returns the answer. Sent once only: a split that is repeated would split
     /// again.
     pub(crate) fn change(&self, path: &str, body: impl Into<Value>) -> Result<Value, Failure> {
-        post(&self.connect_to_change()?, path, body.into())
+        post(&self.connect_to_change()?, path, &body.into())
     }
 }
 
-fn post(client: &Client, path: &str, body: Value) -> Result<Value, Failure> {
+fn post(client: &Client, path: &str, body: &Value) -> Result<Value, Failure> {
     accepted_json(client.send_blocking(&SystemEnv, &Request::post(path, body.to_json()))?)
 }
 

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use orrery_model::{Value, value};
 
 use crate::failure::Failure;
+use crate::io::plain;
 
 /// One request. The path and the query string are already escaped.
 #[derive(Clone, Debug)]
@@ -115,19 +116,17 @@ impl Response {
 /// `{"errors":[{"message":"…","code":"SC1001","location":{"start":7,"end":8}}]}`.
 fn error_sentences(errors: &Value) -> Option<String> {
     let listed = errors.get("Errors").or_else(|| errors.get("errors"))?.as_array()?;
-    let sentence = |error: &Value| match error.as_str() {
-        Some(text) => Some(text.to_owned()),
-        None => {
-            let message = error.get("message")?.as_str()?;
-            let code =
-                error.get("code").map(|code| code.as_str().map_or_else(|| code.to_json(), str::to_owned));
-            let start =
-                error.get("location").and_then(|location| location.get("start")).and_then(Value::as_i64);
-            let at = start.map(|start| format!("at character {}", start + 1));
-            match [code, at].into_iter().flatten().collect::<Vec<_>>().join(" ") {
-                place if place.is_empty() => Some(message.to_owned()),
-                place => Some(format!("{message} ({place})")),
-            }
+    let sentence = |error: &Value| {
+        if let Some(text) = error.as_str() {
+            return Some(text.to_owned());
+        }
+        let message = error.get("message")?.as_str()?;
+        let code = error.get("code").map(plain);
+        let start = error.get("location").and_then(|location| location.get("start")).and_then(Value::as_i64);
+        let at = start.map(|start| format!("at character {}", start + 1));
+        match [code, at].into_iter().flatten().collect::<Vec<_>>().join(" ") {
+            place if place.is_empty() => Some(message.to_owned()),
+            place => Some(format!("{message} ({place})")),
         }
     };
     let sentences = listed.iter().map(sentence).collect::<Option<Vec<_>>>()?;

@@ -268,11 +268,14 @@ fn state(tracker: &Tracker<u64>) -> Value {
     state.into()
 }
 
+/// Where a record is, and the item made of it; or why there is none, and its text.
+type PlacedRecord = (Place, Result<PreparedItem, (String, Vec<u8>)>);
+
 /// Consecutive records.
 struct RecordChunk {
     /// The number of the last one; the first of the input is 1.
     last: u64,
-    records: Vec<(Place, Result<PreparedItem, (String, Vec<u8>)>)>,
+    records: Vec<PlacedRecord>,
 }
 
 /// Reads and prepares records on a thread of its own. The first `skip` records are already imported.

@@ -3,7 +3,7 @@
 //! A row is any JSON value. The columns of a table are the properties of its objects, in the order in which they first
 //! appear; a value that is no object is shown in a column of its own.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
@@ -89,7 +89,7 @@ pub(crate) fn csv(rows: &[Value]) -> String {
     }
     let mut text = csv_line(grid.columns.iter().map(String::as_str));
     for row in rows {
-        let cells: Vec<String> = grid.columns.iter().map(|column| grid.cell(row, column)).collect();
+        let cells: Vec<String> = grid.columns.iter().map(|column| cell(row, column)).collect();
         text += &csv_line(cells.iter().map(String::as_str));
     }
     text
@@ -125,15 +125,15 @@ pub(crate) fn table(rows: &[Value], width: Option<usize>) -> String {
         let mut cells = Row::new();
         cells.max_height(1);
         for column in grid.columns.iter().take(shown) {
-            let cell = Cell::new(one_line(&grid.cell(row, column)));
-            let is_number = matches!(grid.value(row, column), Some(Value::Number(_)));
+            let cell = Cell::new(one_line(&cell(row, column)));
+            let is_number = matches!(value(row, column), Some(Value::Number(_)));
             cells.add_cell(if is_number { cell.set_alignment(CellAlignment::Right) } else { cell });
         }
         table.add_row(cells);
     }
     // A short column is never the one to shrink.
     for (at, name) in grid.columns.iter().take(shown).enumerate() {
-        let longest = rows.iter().map(|row| grid.cell(row, name).chars().count()).max().unwrap_or(0);
+        let longest = rows.iter().map(|row| cell(row, name).chars().count()).max().unwrap_or(0);
         let longest = longest.max(name.chars().count());
         if longest + 3 <= COLUMN_WIDTH_MIN
             && let Some(column) = table.column_mut(at)
@@ -144,7 +144,7 @@ pub(crate) fn table(rows: &[Value], width: Option<usize>) -> String {
     let mut text = table.trim_fmt() + "\n";
     if shown < grid.columns.len() {
         let hidden = grid.columns[shown..].join(", ");
-        text += &format!("{} more columns: {hidden}\n", grid.columns.len() - shown);
+        text.extend([&(grid.columns.len() - shown).to_string(), " more columns: ", &hidden, "\n"]);
     }
     text
 }
@@ -176,13 +176,13 @@ fn lay_out(table: &mut Table, width: Option<usize>) {
 pub(crate) fn chart(rows: &[Value], width: Option<usize>) -> Result<String, &'static str> {
     let grid = Grid::new(rows);
     let number = |row: &Value| {
-        let mut values = grid.columns.iter().filter_map(|column| grid.value(row, column));
+        let mut values = grid.columns.iter().filter_map(|column| value(row, column));
         values.find_map(|value| {
             value.as_number().map(orrery_model::Number::as_f64).filter(|number| number.is_finite())
         })
     };
     let label = |row: &Value| {
-        let values = grid.columns.iter().filter_map(|column| grid.value(row, column));
+        let values = grid.columns.iter().filter_map(|column| value(row, column));
         let labels: Vec<String> = values
             .filter(|value| !matches!(value, Value::Number(_)))
             .map(|value| one_line(&plain(value)))
@@ -206,7 +206,8 @@ pub(crate) fn chart(rows: &[Value], width: Option<usize>) -> Result<String, &'st
         let label: String = label.chars().take(label_width).collect();
         let padding = " ".repeat(label_width - label.chars().count());
         let bar = bar(number.abs() / largest, room);
-        text += &format!("{label}{padding}  {:>figure_width$}  {bar}\n", figure(*number));
+        let figure = format!("{:>figure_width$}", figure(*number));
+        text.extend([&label, &padding, "  ", &figure, "  ", &bar, "\n"]);
     }
     Ok(text)
 }
@@ -246,9 +247,9 @@ const VALUE_COLUMN: &str = "value";
 impl Grid {
     fn new(rows: &[Value]) -> Self {
         let mut columns: Vec<String> = Vec::new();
-        let mut seen: HashMap<String, ()> = HashMap::new();
+        let mut seen: HashSet<String> = HashSet::new();
         let mut add = |name: &str| {
-            if seen.insert(name.to_owned(), ()).is_none() {
+            if seen.insert(name.to_owned()) {
                 columns.push(name.to_owned());
             }
         };
@@ -262,19 +263,20 @@ impl Grid {
         columns.sort_by_key(|name| is_system(name));
         Self { columns }
     }
+}
 
-    fn value<'r>(&self, row: &'r Value, column: &str) -> Option<&'r Value> {
-        match row.as_object() {
-            Some(object) => object.get(column),
-            None if column == VALUE_COLUMN => Some(row),
-            None => None,
-        }
+/// What a row has in a column.
+fn value<'r>(row: &'r Value, column: &str) -> Option<&'r Value> {
+    match row.as_object() {
+        Some(object) => object.get(column),
+        None if column == VALUE_COLUMN => Some(row),
+        None => None,
     }
+}
 
-    /// A missing property is an empty cell.
-    fn cell(&self, row: &Value, column: &str) -> String {
-        self.value(row, column).map(plain).unwrap_or_default()
-    }
+/// The text of a cell. A missing property is an empty one.
+fn cell(row: &Value, column: &str) -> String {
+    value(row, column).map(plain).unwrap_or_default()
 }
 
 fn is_system(name: &str) -> bool {

@@ -178,7 +178,9 @@ impl MergedRows {
         }
         if let Some(name) = info.aggregates.first().filter(|_| !info.is_grouped()) {
             let mut merged = aggregate(name)?;
-            rows.iter().for_each(|row| add_listed(&mut merged, row));
+            for row in &rows {
+                add_listed(&mut merged, row);
+            }
             return Ok(merged.finish().into_iter().collect());
         }
         if info.is_grouped() {
