@@ -283,7 +283,7 @@ fn keys_are_never_logged() {
     let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ==";
     let mut command = orrery(&["serve", "--listen", "127.0.0.1:0", "--output", "json", "--in-memory"]);
     let mut server =
-        Server::spawn(command.env("ORRERY_LOG", "receipt").env("ORRERY_KEY", key).stderr(Stdio::piped()));
+        Server::spawn(command.env("ORRERY_LOG", "trace").env("ORRERY_KEY", key).stderr(Stdio::piped()));
     server.get("/dbs");
     server.signal("-TERM");
     let exit = server.wait();
