@@ -129,6 +129,21 @@ fn certificates_are_checked_by_every_command() {
     }
 }
 
+/// It needs a server with a store on disk, and a directory to write to.
+#[test]
+fn backups_name_their_server_like_other_commands() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, backup) = (directory.path().join("data"), directory.path().join("backup"));
+    let server = Server::on_directory(&data);
+    let arguments = ["backup", common::path_text(&backup)];
+    let mut command = orrery(&arguments);
+    let (code, _, stderr) =
+        run(command.env("ORRERY_CONNECTION", server.url()).env("ORRERY_ENDPOINT", dead_endpoint()));
+    assert_eq!(code, 0, "{stderr}");
+    let mut command = orrery(&[&arguments[..], &["--endpoint", &dead_endpoint()]].concat());
+    assert_eq!(run(command.env("ORRERY_CONNECTION", server.url())).0, 1);
+}
+
 #[test]
 fn contradictory_and_wrong_names_are_usage_errors() {
     for (arguments, variable, fragment) in [

@@ -16,7 +16,7 @@ use orrery_model::{Object, Value};
 use orrery_storage::{BackupRepository, BackupSummary, CheckpointFile, NewBackup};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::client::{Client, EndpointArguments, Request, accepted_json, block_on};
+use crate::client::{Client, Request, ServerArguments, accepted_json, block_on};
 use crate::failure::Failure;
 use crate::io::{Output, byte_size, count, print};
 
@@ -45,7 +45,7 @@ pub(crate) struct BackupArguments {
     rate_mb: Option<std::num::NonZero<u32>>,
 
     #[command(flatten)]
-    server: EndpointArguments,
+    server: ServerArguments,
 
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]

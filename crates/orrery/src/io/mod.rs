@@ -28,6 +28,16 @@ pub(crate) enum Output {
     Json,
 }
 
+impl Output {
+    /// The server's JSON as it is, or the text that `describe` makes of it.
+    pub(crate) fn render(self, answer: &Value, describe: impl FnOnce() -> String) -> String {
+        match self {
+            Self::Json => answer.to_json() + "\n",
+            Self::Text => describe(),
+        }
+    }
+}
+
 /// The format of a report that also exists as a page with plots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportOutput {
