@@ -580,7 +580,7 @@ mod tests {
     use orrery_model::{KeyPart, PartitionKey, PartitionKeyDefinition};
 
     fn effective(definition: &PartitionKeyDefinition, key: &str) -> u128 {
-        let key = PartitionKey::parse_header(key.as_bytes()).unwrap();
+        let key = PartitionKey::parse_json(key.as_bytes()).unwrap();
         let bytes = definition.effective_key(&key).as_bytes()[..16].to_vec();
         u128::from_be_bytes(bytes.try_into().unwrap())
     }

@@ -97,7 +97,7 @@ fn keyed(candidate: &Candidate, item: &str, draw: u64) -> (String, PartitionKey)
     }
     let parts = candidate.key_paths.iter().map(|path| item.pointer(path).unwrap().clone());
     let header = serde_json::Value::from(parts.collect::<Vec<_>>()).to_string();
-    (item.to_string(), PartitionKey::parse_header(header.as_bytes()).unwrap())
+    (item.to_string(), PartitionKey::parse_json(header.as_bytes()).unwrap())
 }
 
 /// Loads the data and runs the replay.
@@ -196,7 +196,7 @@ async fn run(
                     keys.iter().map(|key| key.components[0].to_json().to_string()).collect();
                 if let [key] = keys.as_slice() {
                     scope.partition_key =
-                        Some(PartitionKey::parse_header(format!("[{key}]").as_bytes()).unwrap());
+                        Some(PartitionKey::parse_json(format!("[{key}]").as_bytes()).unwrap());
                 } else {
                     text = format!("{text} AND c.partitionKey IN ({})", keys.join(","));
                 }

@@ -50,7 +50,7 @@ impl Database {
         database.load_purges().await?;
         for container in database.catalog.snapshot().containers() {
             database.unsettle_history(container.rid);
-            database.set_recording(container.rid).await?;
+            database.set_history_mark(container.rid).await?;
         }
         database.start_maintenance();
         database.resume_repartitions();

@@ -74,7 +74,7 @@ fn unavailable() -> Error {
 pub(crate) fn script_failure(error: ScriptError) -> Error {
     match error {
         ScriptError::Compile(text) => Error::new(
-            ErrorKind::Script { substatus: u16::MAX },
+            ErrorKind::Script { code: u16::MAX },
             format!("Encountered exception while compiling Javascript. Exception = {text}"),
         ),
         ScriptError::Thrown { text, stack, number } => {
@@ -85,7 +85,7 @@ pub(crate) fn script_failure(error: ScriptError) -> Error {
                 message.push('\n');
                 message.push_str(&stack);
             }
-            Error::new(ErrorKind::Script { substatus: number }, message)
+            Error::new(ErrorKind::Script { code: number }, message)
         }
         ScriptError::TimedOut | ScriptError::Cancelled => script_timed_out(),
         ScriptError::Engine(detail) => {

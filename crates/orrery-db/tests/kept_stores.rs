@@ -97,7 +97,7 @@ async fn check(directory: &Path) {
             "{name}"
         );
         let key = if name == "levels" { r#"["k6","i13"]"# } else { r#"["k6"]"# };
-        let partition_key = Some(PartitionKey::parse_header(key.as_bytes()).unwrap());
+        let partition_key = Some(PartitionKey::parse_json(key.as_bytes()).unwrap());
         let at = ItemOptions { partition_key, ..ItemOptions::default() };
         let read = database.read_item(&mut Receipt::default(), ("db", name, "i13"), &at).await.unwrap();
         let read = orrery_model::value::parse(&read.document()).unwrap();

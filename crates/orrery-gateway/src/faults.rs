@@ -19,22 +19,13 @@ use crate::headers;
 use crate::operation::Verb;
 use crate::path::{ContainerPath, Path};
 use crate::reply::Reply;
+use crate::wire::status::{WireStatus, injectable};
 
 /// Rules that may exist at the same time.
 const RULES_MAX: usize = 100;
 const LATENCY_MS_MAX: u64 = 10 * 60_000;
 /// Names the rule that hit a request.
 pub(crate) const FAULT_HEADER: &str = "x-orrery-fault";
-
-/// What may fail, and with which code in the body.
-const STATUSES: [(u16, u16, &str); 6] = [
-    (408, 0, "RequestTimeout"),
-    (410, 1002, "Gone"),
-    (429, 3200, "429"),
-    (449, 0, "RetryWith"),
-    (500, 0, "InternalServerError"),
-    (503, 0, "ServiceUnavailable"),
-];
 
 const RESOURCES: [&str; 14] = [
     "any",
@@ -142,7 +133,7 @@ impl Struck {
             return Some(Reply::new(StatusCode::SERVICE_UNAVAILABLE));
         }
         let (status, substatus) = self.status?;
-        let code = STATUSES.iter().find(|(known, ..)| *known == status).map_or("Fault", |(.., code)| code);
+        let code = usual(status).map_or("Fault", |usual| usual.code);
         let message = format!("The rule '{}' of /_orrery/faults failed this request.", self.id);
         let reply = Reply::failure((status, substatus, code), &message, activity_id, uri);
         Some(match self.retry_after_ms {
@@ -241,9 +232,9 @@ impl Rule {
             return refuse("A rule has either a status or dropConnection.".to_owned());
         }
         if let Some(status) = self.status
-            && !STATUSES.iter().any(|(known, ..)| *known == status)
+            && usual(status).is_none()
         {
-            let known: Vec<String> = STATUSES.iter().map(|(known, ..)| known.to_string()).collect();
+            let known: Vec<String> = injectable().iter().map(|known| known.status.to_string()).collect();
             return refuse(format!("The status {status} is none of {}.", known.join(", ")));
         }
         if self.latency_ms.is_some_and(|latency| latency > LATENCY_MS_MAX) {
@@ -308,11 +299,8 @@ impl Rule {
     }
 
     fn struck(&self) -> Struck {
-        let substatus = |status: u16| {
-            let usual =
-                STATUSES.iter().find(|(known, ..)| *known == status).map_or(0, |(_, usual, _)| *usual);
-            self.substatus.unwrap_or(usual)
-        };
+        let substatus =
+            |status| self.substatus.or_else(|| Some(usual(status)?.substatus)).unwrap_or_default();
         let default_delay = (self.status == Some(429)).then_some(100);
         Struck {
             id: self.id.clone(),
@@ -323,6 +311,11 @@ impl Rule {
             retry_after_ms: self.retry_after_ms.or(default_delay),
         }
     }
+}
+
+/// How an error of this status travels, if rules can inject it.
+fn usual(status: u16) -> Option<WireStatus> {
+    injectable().into_iter().find(|known| known.status == status)
 }
 
 /// Whether a request goes to a physical partition, as far as its headers tell: one that names neither a range nor

@@ -89,7 +89,7 @@ pub fn invalid(name: &str, value: &str) -> Error {
 }
 
 pub fn partition_key(headers: &HeaderMap) -> Result<Option<PartitionKey>> {
-    headers.get(PARTITION_KEY).map(HeaderValue::as_bytes).map(PartitionKey::parse_header).transpose()
+    headers.get(PARTITION_KEY).map(HeaderValue::as_bytes).map(PartitionKey::parse_json).transpose()
 }
 
 /// The range id; some clients put the container's RID and a comma before it.

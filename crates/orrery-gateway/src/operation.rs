@@ -102,7 +102,7 @@ fn is_query(headers: &HeaderMap) -> bool {
 
 /// The error for a method that a path does not take.
 pub fn method_not_allowed() -> Error {
-    Error::new(ErrorKind::MethodNotAllowed, "The requested verb is not supported on this resource.")
+    Error::new(ErrorKind::UnsupportedOperation, "The requested verb is not supported on this resource.")
 }
 
 #[cfg(test)]
@@ -138,8 +138,11 @@ mod tests {
 
     #[test]
     fn wrong_methods_and_paths_are_refused() {
-        assert_eq!(decide(&Method::PATCH, "/dbs", &[]).unwrap_err().kind, ErrorKind::MethodNotAllowed);
-        assert_eq!(decide(&Method::OPTIONS, "/dbs/d", &[]).unwrap_err().kind, ErrorKind::MethodNotAllowed);
+        assert_eq!(decide(&Method::PATCH, "/dbs", &[]).unwrap_err().kind, ErrorKind::UnsupportedOperation);
+        assert_eq!(
+            decide(&Method::OPTIONS, "/dbs/d", &[]).unwrap_err().kind,
+            ErrorKind::UnsupportedOperation
+        );
         assert_eq!(decide(&Method::GET, "/else", &[]).unwrap_err().kind, ErrorKind::NotFound);
     }
 }

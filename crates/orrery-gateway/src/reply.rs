@@ -16,7 +16,7 @@ use crate::auth::AuthFailure;
 use crate::headers;
 use crate::path::Path;
 use crate::wire::binary_json;
-use crate::wire::status::wire_status;
+use crate::wire::status::{refusal_status, wire_status};
 
 /// An answer of the data plane has about as many headers: a map of this size need not grow.
 const HEADERS_USUAL: usize = 32;
@@ -169,7 +169,8 @@ impl Reply {
 
     pub(crate) fn auth_failure(failure: &AuthFailure, activity_id: &str) -> Self {
         let message = format!("{failure}\r\nActivityId: {activity_id}, Orrery");
-        error_body(failure.status(), failure.substatus(), failure.code(), &message)
+        let wire = refusal_status(failure);
+        error_body(wire.status, wire.substatus, wire.code, &message)
     }
 
     /// Adds what every answer has and turns it into a response.

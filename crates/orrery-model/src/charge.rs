@@ -45,7 +45,7 @@ impl Sum for Charge {
     }
 }
 
-/// Decimal text without trailing zeros, as `x-ms-request-charge` carries it: `1`, `2.83`.
+/// Decimal text without trailing zeros, as responses carry it: `1`, `2.83`.
 impl fmt::Display for Charge {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.0 / 100, self.0 % 100);
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn charges_print_like_the_header() {
+    fn charges_print_as_responses_carry_them() {
         for (hundredths, text) in [(0, "0"), (100, "1"), (283, "2.83"), (1230, "12.3"), (105, "1.05")] {
             assert_eq!(Charge::from_hundredths(hundredths).to_string(), text);
         }

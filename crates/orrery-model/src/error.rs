@@ -18,7 +18,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// The request is malformed or asks for something invalid.
     BadRequest,
-    /// The partition key in the header is not the one in the item.
+    /// The partition key that the request names is not the one in the item.
     PartitionKeyMismatch,
     /// The container was deleted and created again since the client cached it.
     ContainerRecreated,
@@ -40,8 +40,8 @@ pub enum ErrorKind {
     OwnerNotFound,
     /// The session token is ahead of what this partition has.
     ReadSessionNotAvailable,
-    /// The method does not exist on this resource.
-    MethodNotAllowed,
+    /// The resource has no such operation.
+    UnsupportedOperation,
     /// A resource with this id, or with this unique key, exists.
     Conflict,
     /// Two keys that hash alike use the same item id.
@@ -61,7 +61,7 @@ pub enum ErrorKind {
     /// A concurrent write won; retry.
     RetryWith,
     /// A script threw an error, with the number it gave (0 = none), or is not JavaScript (65535).
-    Script { substatus: u16 },
+    Script { code: u16 },
     /// A script took too long.
     Timeout,
     /// Orrery does not do this. Never retried.

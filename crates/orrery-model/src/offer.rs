@@ -43,7 +43,7 @@ pub struct Usage {
     pub shared_containers: Option<u32>,
 }
 
-/// A switch between the two kinds, asked for by a header of the replace request.
+/// A switch between the two kinds, asked for by the replace request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migration {
     ToAutoscale,
@@ -66,30 +66,6 @@ pub struct Offer {
 }
 
 impl Throughput {
-    /// Reads `x-ms-offer-throughput` and `x-ms-cosmos-offer-autopilot-settings` of a create request.
-    pub fn from_headers(manual: Option<&str>, autoscale: Option<&str>) -> Result<Option<Self>> {
-        match (manual, autoscale) {
-            (None, None) => Ok(None),
-            (Some(_), Some(_)) => Err(Error::bad_request(
-                "The headers x-ms-offer-throughput and x-ms-cosmos-offer-autopilot-settings cannot both be specified.",
-            )),
-            (Some(text), None) => {
-                let throughput = text.trim().parse().map_err(|_| {
-                    Error::bad_request(format!(
-                        "The value '{text}' of the header x-ms-offer-throughput is not an integer."
-                    ))
-                })?;
-                Self::manual(throughput, Usage::default()).map(Some)
-            }
-            (None, Some(text)) => {
-                let settings = crate::value::parse(text.as_bytes()).map_err(|_| {
-                    Error::bad_request("The header x-ms-cosmos-offer-autopilot-settings is not valid JSON.")
-                })?;
-                Self::from_settings(&settings, Usage::default()).map(Some)
-            }
-        }
-    }
-
     /// A manual throughput that its owner may have.
     pub fn manual(requested: i64, usage: Usage) -> Result<Self> {
         check(requested, usage.manual_minimum(), MANUAL_STEP).map(Self::Manual)
@@ -102,7 +78,7 @@ impl Throughput {
     }
 
     /// Reads `{"maxThroughput": …, "autoUpgradePolicy": …}`.
-    fn from_settings(settings: &Value, usage: Usage) -> Result<Self> {
+    pub fn from_settings(settings: &Value, usage: Usage) -> Result<Self> {
         let max = settings.get("maxThroughput").and_then(Value::as_i64).ok_or_else(|| {
             Error::bad_request("The autoscale settings must have an integer property 'maxThroughput'.")
         })?;
@@ -272,7 +248,7 @@ impl Offer {
         Usage { highest_ever: self.highest_ever, storage_kb_max: self.storage_kb_max, shared_containers }
     }
 
-    /// The lowest value that a replace may ask for: the `x-ms-cosmos-min-throughput` header.
+    /// The lowest value that a replace may ask for.
     pub fn minimum(&self, shared_containers: Option<u32>) -> u32 {
         let usage = self.usage(shared_containers);
         if self.throughput.is_autoscale() { usage.autoscale_minimum() } else { usage.manual_minimum() }
@@ -379,35 +355,6 @@ mod tests {
             highest_ever: throughput.maximum(),
             storage_kb_max: 0,
             replaced_seconds: None,
-        }
-    }
-
-    #[test]
-    fn creation_headers_are_read() {
-        let read = Throughput::from_headers;
-        assert_eq!(read(None, None).unwrap(), None);
-        assert_eq!(read(Some("1000"), None).unwrap(), Some(Throughput::Manual(1000)));
-        assert_eq!(
-            read(None, Some(r#"{"maxThroughput": 4000}"#)).unwrap(),
-            Some(Throughput::Autoscale { max: 4000, increment_percent: None })
-        );
-        assert_eq!(
-            read(None, Some(r#"{"maxThroughput":5000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}}"#)).unwrap(),
-            Some(Throughput::Autoscale { max: 5000, increment_percent: Some(10) })
-        );
-        for (manual, autoscale, fragment) in [
-            (Some("400"), Some(r#"{"maxThroughput":4000}"#), "cannot both"),
-            (Some("-200"), None, "Requested throughput -200 is less than required minimum throughput 400"),
-            (Some("450"), None, "inclusive in increments of 100"),
-            (Some("1000100"), None, "1000000"),
-            (Some("many"), None, "not an integer"),
-            (None, Some(r#"{"maxThroughput":900}"#), "less than required minimum throughput 1000"),
-            (None, Some(r#"{"maxThroughput":4500}"#), "in increments of 1000"),
-            (None, Some("{}"), "maxThroughput"),
-            (None, Some("{"), "JSON"),
-        ] {
-            let error = read(manual, autoscale).unwrap_err();
-            assert!(error.message.contains(fragment), "{manual:?} {autoscale:?}: {error}");
         }
     }
 

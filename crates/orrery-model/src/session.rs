@@ -27,7 +27,7 @@ pub struct SessionEntry {
     pub lsn: u64,
 }
 
-/// The value of the `x-ms-session-token` header.
+/// What a client has seen of each partition, sent back with every request of its session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionToken {
     pub entries: Vec<SessionEntry>,
@@ -48,7 +48,7 @@ impl SessionEntry {
 }
 
 impl SessionToken {
-    /// Reads a header. An empty one has no entries.
+    /// Reads the text form. An empty one has no entries.
     pub fn parse(text: &str) -> Result<Self> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         let entries = entries.take(ENTRIES_MAX + 1).map(parse_entry);

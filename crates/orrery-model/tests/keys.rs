@@ -62,7 +62,7 @@ fn definition(kind: &str, version: i64, paths: usize) -> PartitionKeyDefinition 
 fn effective_key_vectors() {
     for case in cases("epk.json") {
         let header = case.get("pk").unwrap().to_json();
-        let key = PartitionKey::parse_header(header.as_bytes()).unwrap();
+        let key = PartitionKey::parse_json(header.as_bytes()).unwrap();
         let version = case.get("version").and_then(Value::as_i64).unwrap();
         let definition = definition(text(&case, "kind"), version, key.parts().len());
         let effective = definition.effective_key(&key);
@@ -77,7 +77,7 @@ fn prefix_range_vectors() {
         let header = case.get("prefix").unwrap().to_json();
         let paths = usize::try_from(case.get("paths").and_then(Value::as_i64).unwrap()).unwrap();
         let definition = definition("MultiHash", 2, paths);
-        let key = PartitionKey::parse_header(header.as_bytes()).unwrap();
+        let key = PartitionKey::parse_json(header.as_bytes()).unwrap();
         let key = definition.check_prefix(&key).unwrap();
         let range = EpkRange::parse(text(&case, "minInclusive"), text(&case, "maxExclusive")).unwrap();
         assert_eq!(definition.prefix_range(&key), range, "{header}");
@@ -118,7 +118,7 @@ fn even_ranges_use_the_boundaries_of_the_service() {
 
 #[test]
 fn headers_are_arrays_of_scalars() {
-    let parse = |header: &str| PartitionKey::parse_header(header.as_bytes());
+    let parse = |header: &str| PartitionKey::parse_json(header.as_bytes());
     assert_eq!(
         parse(r#"["\u00e9é", 1e0, true, null, {}]"#).unwrap().parts(),
         [KeyPart::from("éé"), KeyPart::from(1.0), KeyPart::from(true), KeyPart::Null, KeyPart::Undefined]
@@ -131,12 +131,12 @@ fn headers_are_arrays_of_scalars() {
     {
         assert!(parse(header).is_err(), "{header}");
     }
-    assert!(PartitionKey::parse_header(b"[\"\xff\"]").is_err());
+    assert!(PartitionKey::parse_json(b"[\"\xff\"]").is_err());
 }
 
 #[test]
 fn full_keys_have_a_component_for_every_path() {
-    let key = |header: &str| PartitionKey::parse_header(header.as_bytes()).unwrap();
+    let key = |header: &str| PartitionKey::parse_json(header.as_bytes()).unwrap();
     let single = definition("Hash", 2, 1);
     assert_eq!(single.check_full(&key("[]")).unwrap(), key("[{}]"));
     assert_eq!(single.check_prefix(&key("[]")).unwrap(), key("[{}]"));
@@ -234,7 +234,7 @@ proptest! {
     #[test]
     fn headers_round_trip(parts in proptest::collection::vec(any_part(), 0..4)) {
         let key = PartitionKey::new(parts);
-        prop_assert_eq!(PartitionKey::parse_header(key.to_json().as_bytes()).unwrap(), key);
+        prop_assert_eq!(PartitionKey::parse_json(key.to_json().as_bytes()).unwrap(), key);
     }
 
     #[test]

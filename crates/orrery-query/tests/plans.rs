@@ -111,7 +111,7 @@ fn restriction(case: &Value) -> KeyRestriction {
             assert_eq!(ranges.len(), 1);
             return KeyRestriction::None;
         }
-        keys.push(PartitionKey::parse_header(min.to_json().as_bytes()).unwrap());
+        keys.push(PartitionKey::parse_json(min.to_json().as_bytes()).unwrap());
     }
     keys.sort();
     KeyRestriction::Keys(keys)

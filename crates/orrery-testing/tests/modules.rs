@@ -123,7 +123,8 @@ fn graph(source: &Path, root: &[&str]) -> Graph {
         if last == "mod" || (module.len() == 1 && (last == "lib" || last == "main")) {
             module.pop();
         }
-        if module.len() < depth {
+        let is_test = module.iter().any(|segment| segment == "tests");
+        if is_test || module.len() < depth {
             continue;
         }
         let name = module[depth - 1].clone();

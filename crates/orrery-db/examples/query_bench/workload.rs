@@ -113,7 +113,7 @@ pub async fn run(database: &Database, shape: &Shape, count: u64, number: u64) ->
     };
     let key = format!("[\"p{}\"]", at / PER_KEY);
     let scope = FeedScope {
-        partition_key: shape.in_one_key.then(|| PartitionKey::parse_header(key.as_bytes()).unwrap()),
+        partition_key: shape.in_one_key.then(|| PartitionKey::parse_json(key.as_bytes()).unwrap()),
         ..FeedScope::default()
     };
     let page = PageRequest { items_max: Some(-1), continuation: None };

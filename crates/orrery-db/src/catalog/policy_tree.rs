@@ -20,7 +20,7 @@ struct Node {
 
 /// A place in an item, as the policy sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PolicyPlace {
     node: Option<usize>,
     /// What the nearest `/*` above says.
     inherited: bool,
@@ -70,33 +70,33 @@ impl PolicyTree {
         self.enabled
     }
 
-    pub(crate) fn root(&self) -> Place {
-        Place { node: Some(0), inherited: self.nodes[0].subtree.unwrap_or(false) }
+    pub(crate) fn root(&self) -> PolicyPlace {
+        PolicyPlace { node: Some(0), inherited: self.nodes[0].subtree.unwrap_or(false) }
     }
 
-    pub(crate) fn property(&self, place: Place, name: &str) -> Place {
+    pub(crate) fn property(&self, place: PolicyPlace, name: &str) -> PolicyPlace {
         self.step(place, |step| matches!(step, IndexStep::Property(known) if **known == *name))
     }
 
-    pub(crate) fn element(&self, place: Place) -> Place {
+    pub(crate) fn element(&self, place: PolicyPlace) -> PolicyPlace {
         self.step(place, |step| *step == IndexStep::Element)
     }
 
-    fn step(&self, place: Place, is_it: impl Fn(&IndexStep) -> bool) -> Place {
+    fn step(&self, place: PolicyPlace, is_it: impl Fn(&IndexStep) -> bool) -> PolicyPlace {
         let children = place.node.map_or(&[][..], |node| &self.nodes[node].children);
         let node = children.iter().find(|(step, _)| is_it(step)).map(|(_, child)| *child);
         let subtree = node.and_then(|node| self.nodes[node].subtree);
-        Place { node, inherited: subtree.unwrap_or(place.inherited) }
+        PolicyPlace { node, inherited: subtree.unwrap_or(place.inherited) }
     }
 
     /// Whether the value at this place has a term.
-    pub(crate) fn indexes(&self, place: Place) -> bool {
+    pub(crate) fn indexes(&self, place: PolicyPlace) -> bool {
         let scalar = place.node.and_then(|node| self.nodes[node].scalar);
         self.enabled && scalar.unwrap_or(place.inherited)
     }
 
     /// Whether anything at or below this place may have a term.
-    pub(crate) fn indexes_below(&self, place: Place) -> bool {
+    pub(crate) fn indexes_below(&self, place: PolicyPlace) -> bool {
         self.enabled
             && (place.inherited || place.node.is_some_and(|node| !self.nodes[node].children.is_empty()))
     }

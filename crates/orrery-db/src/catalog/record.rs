@@ -519,7 +519,7 @@ fn add_user(catalog: &mut Catalog, record: UserRecord) -> Result<(), Detail> {
         let partition_key = permission
             .partition_key
             .as_deref()
-            .map(|text| PartitionKey::parse_header(text.as_bytes()))
+            .map(|text| PartitionKey::parse_json(text.as_bytes()))
             .transpose()?;
         let permission = Permission {
             rid: PermissionRid::parse(&permission.rid).ok_or("a permission's RID is malformed")?,

@@ -19,12 +19,12 @@ pub(crate) use terms::{named_paths, push_entries};
 /// Partitions with their indexes.
 pub struct Indexes {
     pub(crate) partitions: Arc<Partitions>,
-    pub(crate) index_rebuilds: rebuild::Progress,
+    pub(crate) index_rebuilds: rebuild::RebuildProgress,
 }
 
 impl Indexes {
     pub(crate) fn new(partitions: Arc<Partitions>) -> Self {
-        Self { partitions, index_rebuilds: rebuild::Progress::default() }
+        Self { partitions, index_rebuilds: rebuild::RebuildProgress::default() }
     }
 }
 

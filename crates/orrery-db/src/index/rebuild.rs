@@ -29,9 +29,9 @@ const DELETE_AT_ONCE: usize = 10_000;
 
 /// How far each rebuild is, in percent.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<HashMap<ContainerRid, u8>>);
+pub(crate) struct RebuildProgress(Mutex<HashMap<ContainerRid, u8>>);
 
-impl Progress {
+impl RebuildProgress {
     fn set(&self, container: ContainerRid, percent: u8) {
         self.0.lock().insert(container, percent);
     }

@@ -5,7 +5,7 @@ use orrery_model::container::{IndexStep, IndexingPolicy, PathEnd, PolicyPath};
 use orrery_model::partition_key::EffectiveKey;
 use orrery_storage::KeyPacker;
 
-use crate::catalog::policy_tree::Place;
+use crate::catalog::policy_tree::PolicyPlace;
 use crate::catalog::{Generation, PolicyTree};
 use crate::layout::index_entry;
 use crate::layout::index_entry::PathHash;
@@ -95,7 +95,7 @@ impl Walk<'_> {
         self.keys.end_key();
     }
 
-    fn value(&mut self, value: &Value, path: PathHash, place: Place, is_root: bool) {
+    fn value(&mut self, value: &Value, path: PathHash, place: PolicyPlace, is_root: bool) {
         if !is_root && self.tree.indexes(place) {
             let number = self.number;
             self.push(|key| index_entry::push_term(key, number, path, Some(value)));
@@ -117,7 +117,7 @@ impl Walk<'_> {
         }
     }
 
-    fn below(&mut self, value: &Value, path: PathHash, place: Place) {
+    fn below(&mut self, value: &Value, path: PathHash, place: PolicyPlace) {
         if self.tree.indexes(place) || self.tree.indexes_below(place) {
             self.value(value, path, place, false);
         }

@@ -13,7 +13,7 @@ use orrery_storage::ReadRequest;
 use orrery_metering::cost;
 
 use super::fill::Missing;
-use super::point::{ItemOptions, ItemReply, check_header, full_key, patch_action};
+use super::point::{ItemOptions, ItemReply, check_named_key, full_key, patch_action};
 use super::prepare::PreparedItem;
 use super::transaction::{Action, ActionKind, ActionResult};
 use super::{Items, key_mismatch, required_key};
@@ -182,8 +182,8 @@ impl Items {
         let key = operation.partition_key.as_ref().or(options.partition_key.as_ref());
         // A container that makes keys can do without.
         let key = if container.synthetic.is_some() { key } else { Some(required_key(key)?) };
-        // The caller may be allowed no other key than the one in the header.
-        if options.partition_key.as_ref().is_some_and(|header| key != Some(header)) {
+        // The caller may be allowed no other key than the one the request names.
+        if options.partition_key.as_ref().is_some_and(|named| key != Some(named)) {
             return Err(key_mismatch());
         }
         let (key, action) = prepare(container, key, operation, self.env())?;
@@ -249,7 +249,7 @@ pub(crate) fn prepare(
         let item = PreparedItem::for_container(container, body()?, key, missing, env)?;
         let own = definition.extract(&item.value)?;
         if let Some(key) = key {
-            check_header(container, key, &own)?;
+            check_named_key(container, key, &own)?;
         }
         Ok((own, item))
     };

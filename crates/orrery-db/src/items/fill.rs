@@ -19,18 +19,18 @@ pub(crate) enum Missing {
 }
 
 impl SyntheticPolicy {
-    /// Adds what the item lacks of its key: to its value and, at the end, to its text. A key in the header
+    /// Adds what the item lacks of its key: to its value and, at the end, to its text. A key that the request names
     /// counts as the item's own. The item's properties must explain the result.
     pub(crate) fn fill(
         &self,
         value: &mut Value,
         text: Bytes,
-        header: Option<&PartitionKey>,
+        named: Option<&PartitionKey>,
         missing: Missing,
         env: &dyn Env,
     ) -> Result<Bytes> {
         let paths = self.definition.key_paths();
-        let given = header.map_or(&[][..], |key| key.parts());
+        let given = named.map_or(&[][..], |key| key.parts());
         let item = Given { item: Properties(value), paths: &paths, parts: given };
         let absent = |path: &&Path| item.property(path) == Property::Missing;
         if missing == Missing::Found && self.definition.is_random() && paths.iter().any(absent) {

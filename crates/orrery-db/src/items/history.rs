@@ -1,6 +1,6 @@
 //! The kept versions of items: a log beside the items, for the change feed of all versions and deletes.
 //!
-//! A partition that keeps versions carries a *recording* mark, which every write reads: so a write is in the log
+//! A partition that keeps versions carries a *history mark*, which every write reads: so a write is in the log
 //! exactly if it came after the mark, whatever its caller knew of the container. The mark holds the position after
 //! which the log is complete; trimming moves it on. Marks follow the catalog: they are set before a new container
 //! can be seen, before a replaced definition is acknowledged, and once more at the start of the server.
@@ -47,7 +47,7 @@ impl Items {
 
     /// From which position on the partition's log is complete; nothing if it keeps none.
     pub(crate) async fn history_floor(&self, partition: &Partition) -> Result<Option<Lsn>> {
-        let scan = ReadRequest::Scan(Scan::forward(keys::recordings(), usize::from(u16::MAX)));
+        let scan = ReadRequest::Scan(Scan::forward(keys::history_marks(), usize::from(u16::MAX)));
         let page = self.store.read(partition.store, scan).await.map_err(store_failure)?;
         Ok(page.entries.iter().map(|entry| number(&entry.value)).max())
     }
@@ -55,7 +55,7 @@ impl Items {
     /// Lets a new partition keep every version from its first write on.
     pub(crate) async fn record_from_the_start(&self, partition: PartitionRef) -> Result<()> {
         let mut writes = WriteSet::default();
-        writes.put(keys::recording(0), Bytes::copy_from_slice(&0u64.to_be_bytes()));
+        writes.put(keys::history_mark(0), Bytes::copy_from_slice(&0u64.to_be_bytes()));
         self.commit_as_it_is(partition, writes).await?;
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Items {
     }
 
     /// Brings the marks of a container's partitions to what its definition says. Splits may go on meanwhile.
-    pub(crate) async fn set_recording(&self, rid: ContainerRid) -> Result<()> {
+    pub(crate) async fn set_history_mark(&self, rid: ContainerRid) -> Result<()> {
         let mut attempt = 0;
         loop {
             let Some(container) = self.catalog.snapshot().container_by_rid(rid).cloned() else {
@@ -98,7 +98,7 @@ impl Items {
         let unsettled = self.unsettled_histories.0.lock().get(&container.rid).copied();
         let mut container = Arc::clone(container);
         if unsettled.is_some() {
-            self.set_recording(container.rid).await?;
+            self.set_history_mark(container.rid).await?;
             // The round may have begun before the change that is to be followed.
             match self.catalog.snapshot().container_by_rid(container.rid) {
                 Some(current) => container = Arc::clone(current),
@@ -173,20 +173,20 @@ impl Op for SetRecording {
     }
 
     fn reads(&self, keys: &mut Vec<Key>) {
-        keys.push(keys::recording(0));
+        keys.push(keys::history_mark(0));
     }
 
     fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<()> {
-        if view.get(&keys::recording(0)).is_some() == self.on {
+        if view.get(&keys::history_mark(0)).is_some() == self.on {
             return Decision::Reject(());
         }
         let mut writes = WriteSet::default();
         if self.on {
             // What was written before this is not in the log.
-            writes.put(keys::recording(0), Bytes::copy_from_slice(&lsn.to_be_bytes()));
+            writes.put(keys::history_mark(0), Bytes::copy_from_slice(&lsn.to_be_bytes()));
         } else {
             for numbering in 0..self.numberings {
-                writes.delete(keys::recording(numbering));
+                writes.delete(keys::history_mark(numbering));
             }
         }
         Decision::Write(writes, ())
@@ -210,17 +210,17 @@ impl Op for TrimHistory {
     }
 
     fn reads(&self, keys: &mut Vec<Key>) {
-        keys.push(keys::recording(0));
+        keys.push(keys::history_mark(0));
     }
 
     fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<bool> {
-        let floor = view.get(&keys::recording(0)).map(|bytes| number(&bytes));
+        let floor = view.get(&keys::history_mark(0)).map(|bytes| number(&bytes));
         if floor.is_some() == self.everything {
             return Decision::Reject(false);
         }
         let mut writes = WriteSet::default();
         if let Some(floor) = floor {
-            writes.put(keys::recording(0), Bytes::copy_from_slice(&floor.max(self.to).to_be_bytes()));
+            writes.put(keys::history_mark(0), Bytes::copy_from_slice(&floor.max(self.to).to_be_bytes()));
         }
         for key in &self.versions {
             writes.delete(key.clone());

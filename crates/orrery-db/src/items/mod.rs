@@ -74,7 +74,7 @@ pub(crate) fn required_key(key: Option<&PartitionKey>) -> Result<&PartitionKey> 
     key.ok_or_else(|| Error::bad_request("PartitionKey value must be supplied for this operation."))
 }
 
-/// The error for a key in the header that is not the one in the item.
+/// The error for a key that the request names and the item does not have.
 pub(crate) fn key_mismatch() -> Error {
     Error::new(
         ErrorKind::PartitionKeyMismatch,

@@ -42,7 +42,7 @@ pub struct Triggers {
     pub headers: Vec<(String, String)>,
 }
 
-/// What the headers of an item request say.
+/// What an item request says beside its body.
 #[derive(Clone, Debug, Default)]
 pub struct ItemOptions {
     pub partition_key: Option<PartitionKey>,
@@ -349,7 +349,7 @@ pub(crate) fn with_key(
     Ok((key, item.body))
 }
 
-/// Checks an item and its key. Without a key in the header the item's own is taken.
+/// Checks an item and its key. Where the request names no key, the item's own is taken.
 pub(crate) fn prepare(
     container: &Container,
     options: &ItemOptions,
@@ -357,24 +357,24 @@ pub(crate) fn prepare(
     missing: Missing,
     env: &dyn Env,
 ) -> Result<(PartitionKey, PreparedItem)> {
-    let header = options.partition_key.as_ref();
-    let item = PreparedItem::for_container(container, body, header, missing, env)?;
+    let named = options.partition_key.as_ref();
+    let item = PreparedItem::for_container(container, body, named, missing, env)?;
     let own = container.definition.partition_key.extract(&item.value)?;
-    if let Some(key) = header {
-        check_header(container, key, &own)?;
+    if let Some(key) = named {
+        check_named_key(container, key, &own)?;
     }
     Ok((own, item))
 }
 
 /// The key beside an item must be the item's own. Where the container makes keys a client may not know it yet:
 /// what its extraction left undefined says nothing.
-pub(crate) fn check_header(container: &Container, header: &PartitionKey, own: &PartitionKey) -> Result<()> {
-    if container.synthetic.is_some() && header.0.is_empty() {
+pub(crate) fn check_named_key(container: &Container, named: &PartitionKey, own: &PartitionKey) -> Result<()> {
+    if container.synthetic.is_some() && named.0.is_empty() {
         return Ok(());
     }
-    let header = container.definition.partition_key.check_full(header)?;
+    let named = container.definition.partition_key.check_full(named)?;
     let is_unknown = |part: &KeyPart| container.synthetic.is_some() && *part == KeyPart::Undefined;
-    if header.0.iter().zip(&own.0).all(|(sent, own)| sent == own || is_unknown(sent)) {
+    if named.0.iter().zip(&own.0).all(|(sent, own)| sent == own || is_unknown(sent)) {
         Ok(())
     } else {
         Err(key_mismatch())

@@ -175,7 +175,7 @@ impl Op for ItemTransaction {
     fn reads(&self, keys: &mut Vec<Key>) {
         keys.push(keys::statistics(&self.effective));
         keys.push(keys::INDEX_VERSION.to_vec());
-        keys.push(keys::recording(0));
+        keys.push(keys::history_mark(0));
         let mut named: HashSet<&str> = HashSet::new();
         for action in self.actions.iter() {
             self.reads_of(action, &mut named, keys);
@@ -302,7 +302,7 @@ pub(crate) struct Working<'a> {
     lsn: Lsn,
     statistics: Statistics,
     /// Every version is kept.
-    recording: bool,
+    keeps_history: bool,
     writes: BTreeMap<Key, Option<Bytes>>,
     /// Index entries that come and go. Those of one item are of no other, so that no two of these meet as long as
     /// no item is written twice.
@@ -330,8 +330,8 @@ impl<'a> Working<'a> {
     fn new(transaction: &'a ItemTransaction, view: &'a dyn View, lsn: Lsn) -> Self {
         let statistics = view.get(&keys::statistics(&transaction.effective));
         let statistics = statistics.and_then(|bytes| Statistics::decode(&bytes)).unwrap_or_default();
-        let recording = view.get(&keys::recording(0)).is_some();
-        Self { recording, ..Self::after(transaction, view, lsn, statistics) }
+        let keeps_history = view.get(&keys::history_mark(0)).is_some();
+        Self { keeps_history, ..Self::after(transaction, view, lsn, statistics) }
     }
 
     /// Goes on from what earlier actions have left, which `view` shows.
@@ -347,7 +347,7 @@ impl<'a> Working<'a> {
             lsn,
             statistics,
             // What is kept of versions is written when the transaction takes effect.
-            recording: false,
+            keeps_history: false,
             writes: BTreeMap::new(),
             unread: Vec::new(),
             repeated: false,
@@ -552,7 +552,7 @@ impl<'a> Working<'a> {
         };
         self.write_references(&item_key, &item, new, unique_keys);
         let terms = self.reindex(new, &item, &old_entries, effect);
-        if self.recording {
+        if self.keeps_history {
             self.record_begin(&item_key, &item, met);
         }
         self.writes.insert(item_key, Some(item.encode()));
@@ -748,7 +748,7 @@ impl<'a> Working<'a> {
             self.statistics.items = self.statistics.items.saturating_sub(1);
             self.statistics.bytes = self.statistics.bytes.saturating_sub(met.item.body.len() as u64);
         }
-        if self.recording {
+        if self.keeps_history {
             self.record_end(&met, position);
         }
         let charge = cost::delete(entries.terms);

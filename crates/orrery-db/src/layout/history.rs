@@ -88,7 +88,7 @@ impl Version {
 
     /// The partition key of a deleted item.
     pub(crate) fn partition_key(&self) -> Option<PartitionKey> {
-        PartitionKey::parse_header(&self.rest).ok().filter(|_| self.happened == Happened::Delete)
+        PartitionKey::parse_json(&self.rest).ok().filter(|_| self.happened == Happened::Delete)
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_format_is_frozen() {
         let item_key = keys::item(&EffectiveKey::parse("0500").unwrap(), "a");
-        let key = PartitionKey::parse_header(br#"["x"]"#).unwrap();
+        let key = PartitionKey::parse_json(br#"["x"]"#).unwrap();
         let bytes = Version::deleted(&item_key, &key, 258, 7, true);
         assert_eq!(bytes[..11], [1, 3, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
         assert_eq!(bytes[11..21], [0, 0, 0, 0, 0, 0, 0, 7, 0, 6]);

@@ -6,7 +6,7 @@
 //! * `20` index: generation, path, value, effective key, id. One entry per indexed term (`layout/index_entry.rs`).
 //! * `24` composite index: generation, number, values, effective key, id.
 //! * `30` feed: lsn, position in the transaction. The key of the item whose latest change this is.
-//! * `36` recording: numbering. There while every version is kept; from which position on (`items/history.rs`).
+//! * `36` history mark: numbering. There while every version is kept; from which position on (`items/history.rs`).
 //! * `38` history: lsn, position, step. Every version, for as long as it is retained.
 //! * `40` unique: policy, effective key, hash of the value tuple. The id that holds it.
 //! * `50` expiry: second, effective key, id. Items with a lifetime of their own.
@@ -144,19 +144,19 @@ pub(crate) fn feed_after(lsn: Lsn) -> KeyRange {
 
 /// The key that is there while a partition keeps every version. A merge brings the keys of several numberings
 /// together, of which the first is always there.
-pub(crate) fn recording(numbering: u16) -> Key {
+pub(crate) fn history_mark(numbering: u16) -> Key {
     let [high, low] = numbering.to_be_bytes();
     vec![RECORDING, high, low]
 }
 
-/// The numbering that a recording key is about.
-pub(crate) fn parse_recording(key: &[u8]) -> Option<u16> {
+/// The numbering that a history mark is about.
+pub(crate) fn parse_history_mark(key: &[u8]) -> Option<u16> {
     let rest = key.strip_prefix(&[RECORDING])?;
     Some(u16::from_be_bytes(rest.try_into().ok()?))
 }
 
-/// All recording keys.
-pub(crate) fn recordings() -> KeyRange {
+/// All history marks.
+pub(crate) fn history_marks() -> KeyRange {
     KeyRange::prefix(&[RECORDING])
 }
 
@@ -279,8 +279,8 @@ mod tests {
         assert_eq!(feed(258, 3), [0x30, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3]);
         assert_eq!(history(258, 3, 1), [0x38, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 1]);
         assert_eq!(parse_history(&history(258, 3, 1)), Some((258, 3, 1)));
-        assert_eq!(recording(258), [0x36, 1, 2]);
-        assert_eq!(parse_recording(&recording(258)), Some(258));
+        assert_eq!(history_mark(258), [0x36, 1, 2]);
+        assert_eq!(parse_history_mark(&history_mark(258)), Some(258));
         assert_eq!(expiry(1, &key)[..9], [0x50, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(item_of_expiry(&expiry(1, &key)).unwrap(), key);
         assert_eq!(parse_purge(&purge(&effective("00"))), Some(effective("00")));

@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn the_format_is_frozen() {
         let statistics = Statistics { items: 1, bytes: 258, purged_to: 3, written_at: 4 };
-        let bytes = statistics.encode(&PartitionKey::parse_header(br#"["a"]"#).unwrap());
+        let bytes = statistics.encode(&PartitionKey::parse_json(br#"["a"]"#).unwrap());
         assert_eq!(bytes[..17], [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
         assert_eq!(Statistics::decode(&bytes), Some(statistics));
         assert_eq!(Statistics::key_text(&bytes), Some(r#"["a"]"#));

@@ -159,7 +159,7 @@ fn owner(container: &Container, key: &[u8], value: &[u8]) -> Result<Owner> {
     if split_log::is_own(key) {
         return Ok(Owner::None);
     }
-    if *key == keys::INDEX_VERSION || keys::parse_recording(key).is_some() {
+    if *key == keys::INDEX_VERSION || keys::parse_history_mark(key).is_some() {
         return Ok(Owner::All);
     }
     let unknown = || Error::internal("an entry of an unknown kind cannot be moved");
@@ -189,8 +189,8 @@ impl Source {
             keys::feed(lsn, self.position(position))
         } else if let Some((lsn, position, step)) = keys::parse_history(key) {
             keys::history(lsn, self.position(position), step)
-        } else if let Some(numbering) = keys::parse_recording(key) {
-            keys::recording(numbering + self.numbering)
+        } else if let Some(numbering) = keys::parse_history_mark(key) {
+            keys::history_mark(numbering + self.numbering)
         } else {
             key.to_vec()
         }

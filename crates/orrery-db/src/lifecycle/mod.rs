@@ -26,7 +26,7 @@ pub use view::{ContainerView, LargeKey, PartitionLoad, PartitionView};
 /// Resources with the work that changes them over time.
 pub struct Lifecycle {
     pub(crate) resources: Arc<Resources>,
-    pub(crate) repartitions: repartition::Progress,
+    pub(crate) repartitions: repartition::CopyProgress,
     pub(crate) maintenance: maintenance::Maintenance,
     pub(crate) following: cluster::Following,
 }
@@ -37,7 +37,7 @@ impl Lifecycle {
     pub(crate) fn new(resources: Arc<Resources>) -> Self {
         Self {
             resources,
-            repartitions: repartition::Progress::default(),
+            repartitions: repartition::CopyProgress::default(),
             maintenance: maintenance::Maintenance::default(),
             following: cluster::Following::default(),
         }

@@ -21,12 +21,12 @@ const WAITING_MAX: usize = 1000;
 /// How long a script waits for its turn.
 const TURN_TIME_MAX: Duration = Duration::from_mins(1);
 
-type Place = (ContainerRid, EffectiveKey);
+type GateKey = (ContainerRid, EffectiveKey);
 
 /// The keys that scripts run on.
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
-    gates: Mutex<HashMap<Place, Arc<Gate>>>,
+    gates: Mutex<HashMap<GateKey, Arc<Gate>>>,
     /// How many of them keep writers waiting: nearly always none, and then nobody looks further.
     closed: AtomicUsize,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Turn<'a> {
 struct Entry<'a> {
     gates: &'a Gates,
     gate: Arc<Gate>,
-    place: Place,
+    place: GateKey,
 }
 
 impl Gates {

@@ -1,4 +1,4 @@
-//! What a query page did, for the headers that ask for it.
+//! What a query page did, for clients that ask for it and for explanations.
 
 use std::time::Duration;
 
@@ -46,37 +46,5 @@ pub struct Considered {
 impl QueryMetrics {
     pub(crate) fn note(&mut self, access: &str) {
         access.clone_into(&mut self.access);
-    }
-
-    /// The value of `x-ms-documentdb-query-metrics`.
-    pub fn to_header(&self) -> String {
-        let ms = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1000.0);
-        #[expect(clippy::cast_precision_loss, reason = "a ratio of counts of items")]
-        let ratio = match self.items_read {
-            0 => 1.0,
-            read => (self.output_items as f64 / read as f64).min(1.0),
-        };
-        let pairs = [
-            ("totalExecutionTimeInMs", ms(self.total_time)),
-            ("queryCompileTimeInMs", ms(self.parse_time + self.compile_time)),
-            ("queryLogicalPlanBuildTimeInMs", ms(self.parse_time)),
-            ("queryPhysicalPlanBuildTimeInMs", ms(self.plan_time)),
-            ("queryOptimizationTimeInMs", ms(Duration::ZERO)),
-            ("VMExecutionTimeInMs", ms(self.evaluation_time)),
-            ("indexLookupTimeInMs", ms(self.index_time)),
-            ("instructionCount", (self.entries_read + self.items_read + self.output_items).to_string()),
-            ("documentLoadTimeInMs", ms(self.load_time)),
-            // Built-in functions are part of the evaluation and not measured apart; others do not run yet.
-            ("systemFunctionExecuteTimeInMs", ms(Duration::ZERO)),
-            ("userFunctionExecuteTimeInMs", ms(Duration::ZERO)),
-            ("retrievedDocumentCount", self.items_read.to_string()),
-            ("retrievedDocumentSize", self.bytes_read.to_string()),
-            ("outputDocumentCount", self.output_items.to_string()),
-            ("outputDocumentSize", self.output_bytes.to_string()),
-            ("writeOutputTimeInMs", ms(self.output_time)),
-            ("indexUtilizationRatio", format!("{ratio:.2}")),
-        ];
-        let texts: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        texts.join(";")
     }
 }

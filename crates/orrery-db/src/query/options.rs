@@ -11,7 +11,7 @@ use crate::layout::page_request::PageRequest;
 
 /// How a client wants its query to be run.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a header of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct QueryOptions {
     pub intended_rid: Option<String>,
     pub session: Option<SessionToken>,

@@ -219,7 +219,7 @@ impl Resources {
             .await?;
         if let Some(rid) = rerecorded {
             self.unsettle_history(rid);
-            self.set_recording(rid).await?;
+            self.set_history_mark(rid).await?;
         }
         if let Some(before) = to_verify {
             self.verify_policy(before.rid, &before).await?;

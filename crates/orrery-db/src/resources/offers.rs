@@ -18,7 +18,7 @@ use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
-/// An offer with what its response headers say.
+/// An offer with what its response says beside it.
 #[derive(Clone, Debug)]
 pub struct OfferReply {
     pub reply: MetadataReply,

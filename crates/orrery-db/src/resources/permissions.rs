@@ -13,7 +13,7 @@ use orrery_metering::cost;
 use super::databases::check_etag;
 use super::metadata::MetadataReply;
 use super::{Resources, resource_token};
-use crate::catalog::{Permission, PermissionMode, User, already_exists};
+use crate::catalog::{Change, DatabaseEntry, Permission, PermissionMode, User, already_exists};
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;
@@ -91,7 +91,7 @@ impl Resources {
     pub async fn replace_permission(
         &self,
         receipt: &mut Receipt,
-        (database, user, permission): (&str, &str, &str),
+        place: (&str, &str, &str),
         body: &[u8],
         if_match: Option<&str>,
         token_seconds: Option<i64>,
@@ -102,11 +102,7 @@ impl Resources {
         let permission = self
             .catalog
             .change(|change| {
-                let database = Arc::clone(change.catalog.database(database)?);
-                let mut user = User::clone(database.user(user)?);
-                let current = Arc::clone(user.permission(permission)?);
-                check_etag(if_match, current.stamp)?;
-                user.permissions.remove(&current.id);
+                let (database, mut user, current) = take_permission(change, place, if_match)?;
                 if user.permissions.contains_key(wanted.id.as_str()) {
                     return Err(already_exists());
                 }
@@ -123,17 +119,13 @@ impl Resources {
     pub async fn delete_permission(
         &self,
         receipt: &mut Receipt,
-        (database, user, permission): (&str, &str, &str),
+        place: (&str, &str, &str),
         if_match: Option<&str>,
     ) -> Result<()> {
         receipt.add(cost::metadata_write());
         self.catalog
             .change(|change| {
-                let database = Arc::clone(change.catalog.database(database)?);
-                let mut user = User::clone(database.user(user)?);
-                let current = Arc::clone(user.permission(permission)?);
-                check_etag(if_match, current.stamp)?;
-                user.permissions.remove(&current.id);
+                let (database, user, _) = take_permission(change, place, if_match)?;
                 change.put_user(&database.id, user);
                 Ok(())
             })
@@ -189,7 +181,7 @@ impl Wanted {
         }
         let partition_key = match body.get("resourcePartitionKey") {
             None | Some(Value::Null) => None,
-            Some(key) => Some(PartitionKey::parse_header(key.to_json().as_bytes())?),
+            Some(key) => Some(PartitionKey::parse_json(key.to_json().as_bytes())?),
         };
         Ok(Self {
             id: ResourceName::from_body(object)?,
@@ -233,4 +225,18 @@ fn check_token_seconds(seconds: Option<i64>) -> Result<i64> {
             TOKEN_SECONDS.end()
         ))),
     }
+}
+
+/// Takes a permission from its user, to be put back changed or not at all.
+fn take_permission(
+    change: &Change,
+    (database, user, permission): (&str, &str, &str),
+    if_match: Option<&str>,
+) -> Result<(Arc<DatabaseEntry>, User, Arc<Permission>)> {
+    let database = Arc::clone(change.catalog.database(database)?);
+    let mut user = User::clone(database.user(user)?);
+    let current = Arc::clone(user.permission(permission)?);
+    check_etag(if_match, current.stamp)?;
+    user.permissions.remove(&current.id);
+    Ok((database, user, current))
 }

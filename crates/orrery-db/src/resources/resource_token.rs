@@ -332,8 +332,7 @@ fn current_grant(catalog: &Catalog, payload: &Payload) -> Result<Grant> {
         return Err(revoked());
     }
     let container = payload.container.as_deref().and_then(ContainerRid::parse).ok_or_else(revoked)?;
-    let token_key =
-        payload.key.as_deref().map(|text| PartitionKey::parse_header(text.as_bytes())).transpose();
+    let token_key = payload.key.as_deref().map(|text| PartitionKey::parse_json(text.as_bytes())).transpose();
     let token_key = token_key.map_err(|_| revoked())?;
     let partition_key = match (token_key, permission.partition_key.clone()) {
         (Some(token), Some(now)) if token.starts_with(&now) => Some(token),

@@ -61,28 +61,36 @@ impl Resources {
     pub fn read_script(
         &self,
         receipt: &mut Receipt,
-        (database, container): (&str, &str),
+        place: (&str, &str),
         kind: ScriptKind,
         id: &str,
     ) -> Result<MetadataReply> {
-        let container = self.item_container(receipt, database, container, None)?;
-        receipt.add(cost::metadata_read());
-        let scripts = self.catalog.snapshot().scripts(container.rid);
+        let (_, scripts) = self.scripts_of(receipt, place)?;
         Ok(reply(scripts.get(kind, id)?, false))
     }
 
     pub fn list_scripts(
         &self,
         receipt: &mut Receipt,
-        (database, container): (&str, &str),
+        place: (&str, &str),
         kind: ScriptKind,
         page: &PageRequest,
     ) -> Result<MetadataPage> {
+        let (container, scripts) = self.scripts_of(receipt, place)?;
+        let rows = scripts.of_kind(kind).map(|script| (&*script.id, script.to_value()));
+        self.metadata_page(kind.keyword(), container.rid.to_string(), page, rows)
+    }
+
+    /// The scripts of a container, for a request that reads them.
+    fn scripts_of(
+        &self,
+        receipt: &mut Receipt,
+        (database, container): (&str, &str),
+    ) -> Result<(Arc<Container>, Arc<ContainerScripts>)> {
         let container = self.item_container(receipt, database, container, None)?;
         receipt.add(cost::metadata_read());
         let scripts = self.catalog.snapshot().scripts(container.rid);
-        let rows = scripts.of_kind(kind).map(|script| (&*script.id, script.to_value()));
-        self.metadata_page(kind.keyword(), container.rid.to_string(), page, rows)
+        Ok((container, scripts))
     }
 
     /// Replaces a script, which may get another name.
@@ -190,7 +198,7 @@ impl Wanted {
         let source = text("body")?;
         if source.trim().is_empty() {
             return Err(Error::new(
-                ErrorKind::Script { substatus: u16::MAX },
+                ErrorKind::Script { code: u16::MAX },
                 "Encountered exception while compiling Javascript. The script is empty.",
             ));
         }

@@ -8,48 +8,55 @@ use super::Scripts;
 use crate::items::batch::BatchKind;
 use crate::items::fill::Missing;
 use crate::items::point::{ItemOptions, ItemReply, full_key, patch_action, prepare, with_key};
+use crate::items::prepare::PreparedItem;
 use crate::items::transaction::ActionKind;
 use crate::partition::Receipt;
 
 impl Scripts {
+    /// Creates an item; one with the same id is a conflict.
     pub async fn create_item(
         &self,
         receipt: &mut Receipt,
-        (database, container): (&str, &str),
+        place: (&str, &str),
         options: &ItemOptions,
         body: &Bytes,
     ) -> Result<ItemReply> {
-        let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
-        if let Some(triggers) = &options.triggers {
-            let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
-            let kind = BatchKind::Create;
-            return self
-                .write_with_triggers(receipt, &container, key, kind, None, Some(&body), options, triggers)
-                .await;
-        }
-        let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
-        self.write_item(receipt, &container, key, item.id.clone(), ActionKind::Create(item), options).await
+        self.write_whole(receipt, place, options, body, BatchKind::Create, ActionKind::Create).await
     }
 
+    /// Creates an item or replaces the one with the same id.
     pub async fn upsert_item(
+        &self,
+        receipt: &mut Receipt,
+        place: (&str, &str),
+        options: &ItemOptions,
+        body: &Bytes,
+    ) -> Result<ItemReply> {
+        self.write_whole(receipt, place, options, body, BatchKind::Upsert, ActionKind::Upsert).await
+    }
+
+    /// Writes an item under the id that it has in its body.
+    async fn write_whole(
         &self,
         receipt: &mut Receipt,
         (database, container): (&str, &str),
         options: &ItemOptions,
         body: &Bytes,
+        kind: BatchKind,
+        action: fn(PreparedItem) -> ActionKind,
     ) -> Result<ItemReply> {
         let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         if let Some(triggers) = &options.triggers {
             let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
-            let kind = BatchKind::Upsert;
             return self
                 .write_with_triggers(receipt, &container, key, kind, None, Some(&body), options, triggers)
                 .await;
         }
         let (key, item) = prepare(&container, options, body, Missing::Made, self.env())?;
-        self.write_item(receipt, &container, key, item.id.clone(), ActionKind::Upsert(item), options).await
+        self.write_item(receipt, &container, key, item.id.clone(), action(item), options).await
     }
 
+    /// Replaces an item, which may get another id.
     pub async fn replace_item(
         &self,
         receipt: &mut Receipt,
@@ -79,6 +86,7 @@ impl Scripts {
         self.write_item(receipt, &container, key, id, ActionKind::Replace(new), options).await
     }
 
+    /// Changes parts of an item.
     pub async fn patch_item(
         &self,
         receipt: &mut Receipt,
@@ -99,6 +107,7 @@ impl Scripts {
         self.write_item(receipt, &container, key, id, kind, options).await
     }
 
+    /// Deletes an item.
     pub async fn delete_item(
         &self,
         receipt: &mut Receipt,

@@ -42,7 +42,7 @@ impl ScriptText {
 }
 
 /// A thread for a script, until it is dropped.
-pub(super) struct Slot {
+pub(super) struct ScriptSlot {
     _place: OwnedSemaphorePermit,
     _slow: Option<OwnedSemaphorePermit>,
 }
@@ -57,11 +57,11 @@ impl ScriptSlots {
     }
 
     /// Waits for a place.
-    pub(super) async fn enter(&self, script: ScriptText) -> Result<Slot> {
+    pub(super) async fn enter(&self, script: ScriptText) -> Result<ScriptSlot> {
         tokio::time::timeout(WAIT_MAX, self.wait(script)).await.unwrap_or_else(|_| Err(too_many()))
     }
 
-    async fn wait(&self, script: ScriptText) -> Result<Slot> {
+    async fn wait(&self, script: ScriptText) -> Result<ScriptSlot> {
         let acquire = async |places: &Arc<Semaphore>| {
             let permit = Arc::clone(places).acquire_owned().await;
             permit.map_err(|_| Error::internal("Scripts are no longer run."))
@@ -69,11 +69,11 @@ impl ScriptSlots {
         let place = acquire(&self.all).await?;
         // Asked only now, because other calls may have been stopped while this one waited.
         if !self.is_slow(script) {
-            return Ok(Slot { _place: place, _slow: None });
+            return Ok(ScriptSlot { _place: place, _slow: None });
         }
         drop(place);
         let slow = acquire(&self.slow).await?;
-        Ok(Slot { _place: acquire(&self.all).await?, _slow: Some(slow) })
+        Ok(ScriptSlot { _place: acquire(&self.all).await?, _slow: Some(slow) })
     }
 
     fn is_slow(&self, script: ScriptText) -> bool {
@@ -115,7 +115,7 @@ mod tests {
         let held = [places.enter(slow).await.unwrap(), places.enter(slow).await.unwrap()];
         let mut third = Box::pin(places.enter(slow));
         assert!((&mut third).now_or_never().is_none());
-        let others: Vec<Slot> =
+        let others: Vec<ScriptSlot> =
             futures_util::future::try_join_all((0..6).map(|_| places.enter(other))).await.unwrap();
         drop(held);
         third.await.unwrap();

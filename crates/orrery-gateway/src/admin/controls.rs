@@ -54,7 +54,7 @@ pub(crate) async fn merge(database: &Arc<Database>, body: &[u8]) -> Result<Reply
 pub(crate) async fn explain_charge(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
     let body = parse(body)?;
     let place = (text(&body, "database")?, text(&body, "container")?);
-    let key = body.get("partitionKey").map(|key| PartitionKey::parse_header(key.to_json().as_bytes()));
+    let key = body.get("partitionKey").map(|key| PartitionKey::parse_json(key.to_json().as_bytes()));
     let key = key.transpose()?;
     let (charge, parts) = match text(&body, "operation")? {
         "query" => explain_query(database, place, &body, key).await?,

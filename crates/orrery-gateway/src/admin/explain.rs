@@ -38,7 +38,7 @@ pub(crate) async fn explain(
     };
     let partition_key = match body.get("partitionKey") {
         None | Some(Value::Null) => None,
-        Some(key) => Some(PartitionKey::parse_header(key.to_json().as_bytes())?),
+        Some(key) => Some(PartitionKey::parse_json(key.to_json().as_bytes())?),
     };
     let options = QueryOptions {
         scope: FeedScope { partition_key, range_id, ..FeedScope::default() },

@@ -1,4 +1,4 @@
-//! Why a request is refused: the table of statuses, substatuses and messages.
+//! Why a request is refused. The status codes are in the one table, `wire/status.rs`.
 
 use super::date::DateWindow;
 use super::print_date;
@@ -56,48 +56,4 @@ pub enum AuthFailure {
          --allowed-origins (or ORRERY_ALLOWED_ORIGINS)."
     )]
     OriginNotAllowed { origin: String },
-}
-
-impl AuthFailure {
-    pub fn status(&self) -> u16 {
-        match self {
-            Self::OutsideWindow { .. }
-            | Self::AadOperation
-            | Self::ReadOnlyKey
-            | Self::ResourceTokenRights
-            | Self::ResourceTokenExpired
-            | Self::HostNotAllowed { .. }
-            | Self::OriginNotAllowed { .. } => 403,
-            _ => 401,
-        }
-    }
-
-    /// The `code` of the error body.
-    pub fn code(&self) -> &'static str {
-        if self.status() == 403 { "Forbidden" } else { "Unauthorized" }
-    }
-
-    /// 0 = the header is left out.
-    pub fn substatus(&self) -> u16 {
-        match self {
-            Self::MissingHeader => 5000,
-            Self::Malformed(_) => 5001,
-            Self::AadDisabled => 5002,
-            Self::AadMalformed(_) => 5003,
-            Self::AadSignature => 5004,
-            Self::AadNotYetValid => 5005,
-            Self::AadExpired => 5006,
-            Self::SasDisabled => 5012,
-            Self::AadOperation => 5300,
-            Self::SignatureMismatch { .. }
-            | Self::MissingDate
-            | Self::InvalidDate
-            | Self::OutsideWindow { .. }
-            | Self::ReadOnlyKey
-            | Self::ResourceTokenRights
-            | Self::ResourceTokenExpired
-            | Self::HostNotAllowed { .. }
-            | Self::OriginNotAllowed { .. } => 0,
-        }
-    }
 }

@@ -25,6 +25,7 @@ use crate::reply::Reply;
 use crate::wire::batch_json::{self, ParsedOperation};
 use crate::wire::binary_json;
 use crate::wire::hybrid_row::{self, ResultRow, RowOperation};
+use crate::wire::query_metrics;
 use crate::wire::status::wire_status;
 
 const BATCH_OPERATIONS_MAX: usize = 1000;
@@ -267,7 +268,7 @@ impl Call<'_> {
         let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
         let mut reply = reply;
         if headers::flag(headers, headers::POPULATE_QUERY_METRICS) {
-            reply = reply.with("x-ms-documentdb-query-metrics", page.metrics.to_header());
+            reply = reply.with("x-ms-documentdb-query-metrics", query_metrics::to_header(&page.metrics));
         }
         reply = self.with_query_hints(reply, &page);
         // One range was asked and has answered everything, or several have: the client need not plan.
@@ -488,7 +489,7 @@ fn parse_rows(body: &Bytes) -> Result<Vec<ParsedOperation>> {
                     "A lifetime beside the item in a batch is not supported. Items may carry 'ttl'.",
                 ));
             }
-            let partition_key = row.partition_key.map(|text| PartitionKey::parse_header(text.as_bytes()));
+            let partition_key = row.partition_key.map(|text| PartitionKey::parse_json(text.as_bytes()));
             let resource_body = row.resource_body.map(|bytes| json_text(&body.slice_ref(bytes)));
             Ok(ParsedOperation {
                 operation: BatchOperation {

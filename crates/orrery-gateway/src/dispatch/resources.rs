@@ -12,6 +12,7 @@ use super::scripts::SCRIPT_QUOTA;
 use crate::operation::{Verb, method_not_allowed};
 use crate::path::{ContainerPath, Path};
 use crate::reply::{ITEM_QUOTA, Reply};
+use crate::wire::throughput;
 use crate::{account, headers};
 
 /// How long a replaced offer waits for its partitions before it is answered as pending. Small containers split in
@@ -68,10 +69,7 @@ impl Call<'_> {
     }
 
     fn throughput(&self) -> Result<Option<Throughput>> {
-        Throughput::from_headers(
-            self.header(headers::OFFER_THROUGHPUT),
-            self.header(headers::OFFER_AUTOSCALE),
-        )
+        throughput::requested(self.header(headers::OFFER_THROUGHPUT), self.header(headers::OFFER_AUTOSCALE))
     }
 
     /// A whole feed or, for a query, the rows it selects from the whole feed.

@@ -62,7 +62,7 @@ fn convert(body: &Bytes, operation: Operation<'_>) -> Result<ParsedOperation> {
         other => return Err(Error::bad_request(format!("The batch operation type '{other}' is not known."))),
     };
     let key = operation.partition_key.as_ref();
-    let partition_key = key.map(|KeyText(text)| PartitionKey::parse_header(text.as_bytes())).transpose()?;
+    let partition_key = key.map(|KeyText(text)| PartitionKey::parse_json(text.as_bytes())).transpose()?;
     let operation_body = operation.resource_body.map(|raw| body.slice_ref(raw.get().as_bytes()));
     Ok(ParsedOperation {
         operation: BatchOperation {

@@ -1,6 +1,9 @@
-//! Kinds of errors as clients see them: status, substatus and the `code` of the body.
+//! The one table of status codes: how each kind of error, refusal and injected fault travels, as status, substatus and the
+//! `code` of the body.
 
 use orrery_model::ErrorKind;
+
+use crate::auth::AuthFailure;
 
 /// How one kind travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,11 +14,11 @@ pub struct WireStatus {
     pub code: &'static str,
 }
 
-/// The table.
+/// How an error of the database travels.
 pub fn wire_status(kind: ErrorKind) -> WireStatus {
     let (status, substatus, code) = match kind {
         ErrorKind::BadRequest | ErrorKind::InvalidQuery => (400, 0, "BadRequest"),
-        ErrorKind::Script { substatus } => (400, substatus, "BadRequest"),
+        ErrorKind::Script { code } => (400, code, "BadRequest"),
         ErrorKind::PartitionKeyMismatch => (400, 1001, "BadRequest"),
         ErrorKind::CrossPartitionQuery => (400, 1004, "BadRequest"),
         ErrorKind::ContainerRecreated => (400, 1024, "BadRequest"),
@@ -26,7 +29,7 @@ pub fn wire_status(kind: ErrorKind) -> WireStatus {
         ErrorKind::NotFound => (404, 0, "NotFound"),
         ErrorKind::OwnerNotFound => (404, 1003, "NotFound"),
         ErrorKind::ReadSessionNotAvailable => (404, 1002, "NotFound"),
-        ErrorKind::MethodNotAllowed => (405, 0, "MethodNotAllowed"),
+        ErrorKind::UnsupportedOperation => (405, 0, "MethodNotAllowed"),
         ErrorKind::Timeout => (408, 0, "RequestTimeout"),
         ErrorKind::Conflict => (409, 0, "Conflict"),
         ErrorKind::KeyHashCollision => (409, 3302, "Conflict"),
@@ -43,4 +46,42 @@ pub fn wire_status(kind: ErrorKind) -> WireStatus {
         ErrorKind::StorageFull => (507, 0, "InsufficientStorage"),
     };
     WireStatus { status, substatus, code }
+}
+
+/// How a request travels that is refused before the database sees it.
+pub fn refusal_status(failure: &AuthFailure) -> WireStatus {
+    let (status, substatus) = match failure {
+        AuthFailure::SignatureMismatch { .. } | AuthFailure::MissingDate | AuthFailure::InvalidDate => {
+            (401, 0)
+        }
+        AuthFailure::MissingHeader => (401, 5000),
+        AuthFailure::Malformed(_) => (401, 5001),
+        AuthFailure::AadDisabled => (401, 5002),
+        AuthFailure::AadMalformed(_) => (401, 5003),
+        AuthFailure::AadSignature => (401, 5004),
+        AuthFailure::AadNotYetValid => (401, 5005),
+        AuthFailure::AadExpired => (401, 5006),
+        AuthFailure::SasDisabled => (401, 5012),
+        AuthFailure::AadOperation => (403, 5300),
+        AuthFailure::OutsideWindow { .. }
+        | AuthFailure::ReadOnlyKey
+        | AuthFailure::ResourceTokenRights
+        | AuthFailure::ResourceTokenExpired
+        | AuthFailure::HostNotAllowed { .. }
+        | AuthFailure::OriginNotAllowed { .. } => (403, 0),
+    };
+    WireStatus { status, substatus, code: if status == 403 { "Forbidden" } else { "Unauthorized" } }
+}
+
+/// The errors that a fault rule can inject, each as it travels otherwise.
+pub fn injectable() -> [WireStatus; 6] {
+    [
+        ErrorKind::Timeout,
+        ErrorKind::PartitionGone,
+        ErrorKind::TooManyRequests { retry_after_ms: 0 },
+        ErrorKind::RetryWith,
+        ErrorKind::Internal,
+        ErrorKind::Unavailable,
+    ]
+    .map(wire_status)
 }

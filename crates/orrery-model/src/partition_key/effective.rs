@@ -91,7 +91,7 @@ impl EpkRange {
         Self { min: key, max }
     }
 
-    /// Reads the two hex texts of the `x-ms-start-epk` and `x-ms-end-epk` headers.
+    /// Reads the two bounds as hexadecimal texts.
     pub fn parse(min: &str, max: &str) -> Result<Self> {
         let range = Self { min: EffectiveKey::parse(min)?, max: EffectiveKey::parse(max)? };
         if range.min > range.max {

@@ -17,8 +17,8 @@ use crate::value::{self, Number, Object, Value};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartitionKey(pub Vec<KeyPart>);
 
-/// Longest header accepted: three components of the longest kind, every byte escaped.
-const HEADER_BYTES_MAX: usize = 64 << 10;
+/// Longest text accepted: three components of the longest kind, every byte escaped.
+const TEXT_BYTES_MAX: usize = 64 << 10;
 
 impl PartitionKey {
     pub fn new(parts: Vec<KeyPart>) -> Self {
@@ -29,14 +29,14 @@ impl PartitionKey {
         &self.0
     }
 
-    /// Reads the JSON array of the `x-ms-documentdb-partitionkey` header. `{}` is undefined.
-    pub fn parse_header(header: &[u8]) -> Result<Self> {
-        if header.len() > HEADER_BYTES_MAX {
+    /// Reads the JSON array in which requests name a key. `{}` is undefined.
+    pub fn parse_json(text: &[u8]) -> Result<Self> {
+        if text.len() > TEXT_BYTES_MAX {
             return Err(Error::bad_request("The partition key header is too long."));
         }
         let invalid =
-            || Error::bad_request(format!("Partition key {} is invalid.", String::from_utf8_lossy(header)));
-        let Ok(Value::Array(parts)) = value::parse(header) else { return Err(invalid()) };
+            || Error::bad_request(format!("Partition key {} is invalid.", String::from_utf8_lossy(text)));
+        let Ok(Value::Array(parts)) = value::parse(text) else { return Err(invalid()) };
         let parts = parts.iter().map(|part| match part {
             Value::Null => Some(KeyPart::Null),
             Value::Bool(flag) => Some(KeyPart::Bool(*flag)),
@@ -48,7 +48,7 @@ impl PartitionKey {
         parts.collect::<Option<Vec<_>>>().map(Self).ok_or_else(invalid)
     }
 
-    /// The header form as a value: `["a",5,{}]`.
+    /// The JSON form as a value: `["a",5,{}]`.
     pub fn to_value(&self) -> Value {
         let parts = self.0.iter().map(|part| match part {
             KeyPart::Undefined => Value::Object(Object::new()),
@@ -60,7 +60,7 @@ impl PartitionKey {
         Value::Array(parts.collect())
     }
 
-    /// The header form as text. Reading it back gives the same key, `-0` included.
+    /// The JSON form as text. Reading it back gives the same key, `-0` included.
     pub fn to_json(&self) -> String {
         let mut text = String::from("[");
         for (index, part) in self.0.iter().enumerate() {

@@ -57,7 +57,7 @@ fn hash(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), Failure
 
 fn effective_key(line: &[u8]) -> Result<String, String> {
     let line: HashRequest<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let key = PartitionKey::parse_header(line.pk.get().as_bytes()).map_err(|error| error.to_string())?;
+    let key = PartitionKey::parse_json(line.pk.get().as_bytes()).map_err(|error| error.to_string())?;
     // Only the number of paths affects the hash, not their names.
     let paths = (0..key.parts().len().max(1)).map(|number| Value::from(format!("/p{number}")));
     let mut definition = Object::new();

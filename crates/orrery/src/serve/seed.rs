@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use orrery_db::{Database, ItemOptions, Receipt, RequestContext};
 use orrery_gateway::durable_file::{self, Access};
-use orrery_model::offer::Throughput;
+use orrery_gateway::wire::throughput;
 use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::{ErrorKind, Object, Value, value};
 use xxhash_rust::xxh3::Xxh3;
@@ -197,7 +197,7 @@ async fn create_container(
     let mut number = |name: &str| body.remove(name).map(|value| value.to_json());
     let manual = number("throughput");
     let autoscale = number("maxThroughput").map(|maximum| format!("{{\"maxThroughput\":{maximum}}}"));
-    let throughput = Throughput::from_headers(manual.as_deref(), autoscale.as_deref());
+    let throughput = throughput::requested(manual.as_deref(), autoscale.as_deref());
     let throughput = throughput.map_err(|error| wrong(&error))?;
     let body = Value::from(body).to_exact_json();
     let created =

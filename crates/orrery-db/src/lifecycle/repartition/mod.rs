@@ -97,7 +97,7 @@ impl RepartitionStatus {
 
 /// What is under way or was in this process, by the path of the container.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<HashMap<String, Known>>);
+pub(crate) struct CopyProgress(Mutex<HashMap<String, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -106,7 +106,7 @@ struct Known {
     task: Option<tokio::task::AbortHandle>,
 }
 
-impl Progress {
+impl CopyProgress {
     fn update(&self, path: &str, edit: impl FnOnce(&mut RepartitionStatus)) {
         edit(self.0.lock().entry(path.to_owned()).or_default().status.get_or_insert_default());
     }

@@ -1,14 +1,14 @@
 //! One page of a query: items evaluated to rows, where the page ends and where the next one begins.
 //!
-//! `run.rs` is the state of a page, `shapes.rs` the three ways to fill one, `choice.rs` picks the access path, `feed.rs`
+//! `run.rs` is the state of a page, `shapes.rs` the three ways to fill one, `choice.rs` picks the access path, `evaluate.rs`
 //! evaluates items, `answer.rs` answers from the index alone, `rows.rs` writes rows and `position.rs` the continuation.
 //!
 //! What may live here: everything that is decided while a page is being read.
 
 mod answer;
 mod choice;
+mod evaluate;
 pub(super) mod evaluation_slots;
-mod feed;
 pub(super) mod position;
 pub(super) mod rows;
 pub(super) mod run;

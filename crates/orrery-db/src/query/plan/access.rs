@@ -25,7 +25,7 @@ use crate::layout::stored::SYSTEM_PROPERTIES;
 const POINTS_MAX: usize = 64;
 
 /// A part of the filter that the index can answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(crate) struct Candidate {
     /// Disjoint, in order.
@@ -51,18 +51,7 @@ pub(crate) struct Candidate {
 impl Candidate {
     /// Just these entries.
     pub(crate) fn of_ranges(ranges: Vec<KeyRange>) -> Self {
-        let label = String::new();
-        Self {
-            ranges,
-            keys: Vec::new(),
-            repeats: false,
-            is_exact: false,
-            is_selective: true,
-            is_narrow: true,
-            names_key: false,
-            composite: None,
-            label,
-        }
+        Self { ranges, is_selective: true, is_narrow: true, ..Self::default() }
     }
 
     /// The ranges that can have entries in a partition.
@@ -265,18 +254,8 @@ impl Finder<'_> {
                 let mut ranges: Vec<KeyRange> = parts.into_iter().flat_map(|part| part.ranges).collect();
                 ranges.sort_by(|a, b| a.start.cmp(&b.start));
                 merge_overlapping(&mut ranges);
-                let composite = None;
-                Some(Candidate {
-                    ranges,
-                    keys: Vec::new(),
-                    repeats: true,
-                    is_exact: false,
-                    is_selective,
-                    is_narrow,
-                    names_key: false,
-                    composite,
-                    label,
-                })
+                let repeats = true;
+                Some(Candidate { ranges, repeats, is_selective, is_narrow, label, ..Candidate::default() })
             }
             // One of several conditions that must all hold is enough to find the items.
             IndexCondition::And(parts) => {
@@ -509,17 +488,8 @@ impl Finder<'_> {
                 equal.iter().map(|value| Some(*value)).zip(descending.iter().copied()).collect();
             let next = range.map(|((low, high), descending)| (low, high, descending));
             let range = index_entry::composite_between(self.generation.number, number, &values, next)?;
-            Some(Candidate {
-                ranges: vec![range],
-                keys: Vec::new(),
-                repeats: false,
-                is_exact: false,
-                is_selective: true,
-                is_narrow: true,
-                names_key: false,
-                composite: Some(descending),
-                label: format!("composite index {number} {}", describe_composite(paths)),
-            })
+            let label = format!("composite index {number} {}", describe_composite(paths));
+            Some(Candidate { composite: Some(descending), label, ..Candidate::of_ranges(vec![range]) })
         };
         composites.filter_map(candidate).collect()
     }

@@ -17,7 +17,7 @@ use crate::catalog::Generation;
 const LOOKED_UP: [&str; 6] =
     ["STARTSWITH", "STRINGEQUALS", "CONTAINS", "ENDSWITH", "REGEXMATCH", "ARRAY_CONTAINS"];
 
-/// The document of the header `x-ms-cosmos-index-utilization`.
+/// The document in which clients expect this.
 pub(crate) fn index_metrics(
     query: &Query,
     condition: &IndexCondition,

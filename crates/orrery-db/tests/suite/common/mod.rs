@@ -211,7 +211,7 @@ pub fn parse(text: &[u8]) -> Value {
 }
 
 pub fn key(header: &str) -> PartitionKey {
-    PartitionKey::parse_header(header.as_bytes()).unwrap()
+    PartitionKey::parse_json(header.as_bytes()).unwrap()
 }
 
 /// The options of a request with this partition key header.

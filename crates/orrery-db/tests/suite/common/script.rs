@@ -246,7 +246,7 @@ impl Arguments<'_> {
             return None;
         }
         let text = self.json();
-        Some(PartitionKey::parse_header(text.as_bytes()).unwrap())
+        Some(PartitionKey::parse_json(text.as_bytes()).unwrap())
     }
 
     fn id(&mut self) -> String {
