@@ -48,15 +48,15 @@ pub use items::point::{ItemOptions, ItemReply, Triggers};
 pub use items::transaction::Effect;
 pub use layout::page_request::PageRequest;
 pub use lifecycle::{
-    ContainerView, LargeKey, MergeReport, PartitionLoad, PartitionView, RepartitionRequest,
-    RepartitionStatus, SplitReport,
+    ContainerView, LargeKey, LivePartition, LiveView, MergeReport, PartitionLoad, PartitionView,
+    RepartitionRequest, RepartitionStatus, SplitReport,
 };
 pub use orrery_env::{ClockReading, MovableClock, SystemEnv};
 pub use orrery_metering::{Budget, Priority, Throttled, cost};
 pub use orrery_query::limits as query_limits;
 pub use orrery_storage::{Checkpoint, Health};
 pub use partition::{
-    HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause, ThrottleEvent,
+    HeatSecond, HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause, ThrottleEvent,
 };
 pub use query::{
     Cancellation, ClientMerge, Considered, MetadataPage, QueryMetrics, QueryOptions, QueryPage, QueryRequest,

@@ -144,7 +144,7 @@ const REQUEST_HEADERS: &str = "access-control-request-headers";
 fn is_visit(parts: &Parts) -> bool {
     let is = |name: &str, value: &[u8]| parts.headers.get(name).is_some_and(|sent| sent.as_bytes() == value);
     parts.method == Method::GET
-        && parts.uri.path().starts_with("/_explorer")
+        && (parts.uri.path() == "/" || parts.uri.path().starts_with("/_explorer"))
         && is("sec-fetch-mode", b"navigate")
         && is("sec-fetch-dest", b"document")
 }
@@ -417,7 +417,10 @@ mod tests {
                 ("sec-fetch-mode", "navigate"),
                 ("sec-fetch-dest", dest),
             ];
-            closed.check(&request(method, "/_explorer/", &headers)).is_ok()
+            let check = |path: &str| closed.check(&request(method, path, &headers)).is_ok();
+            assert!(!check("/dbs"));
+            assert_eq!(check("/"), check("/_explorer/"));
+            check("/_explorer/")
         };
         assert!(visit("GET", "document"));
         assert!(!visit("GET", "iframe") && !visit("POST", "document"));

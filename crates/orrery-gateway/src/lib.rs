@@ -2,7 +2,7 @@
 //!
 //! Only this crate knows HTTP, headers and status codes. `transport` turns bytes on a port into requests,
 //! `pipeline` answers a request in named steps, `dispatch` calls the database, `wire` reads and writes the body formats,
-//! `admin` is our own surface under `/_orrery`.
+//! `admin` is our own surface under `/_orrery`, `explorer` the web page.
 
 mod account;
 mod admin;
@@ -10,6 +10,7 @@ pub mod auth;
 mod consistency;
 mod dispatch;
 pub mod durable_file;
+mod explorer;
 mod faults;
 pub mod headers;
 mod hosts;

@@ -49,6 +49,10 @@ struct Series {
 
 /// All metrics of a server.
 pub struct Metrics {
+    /// The program's.
+    pub version: &'static str,
+    /// When it started.
+    pub start_ms: i64,
     registry: Registry,
     requests: Family<Answer, Counter>,
     durations: Family<Operation, Histogram, fn() -> Histogram>,
@@ -63,6 +67,8 @@ impl Metrics {
     /// `version` is the program's; `start_ms` is when it started.
     pub fn new(version: &'static str, start_ms: i64) -> Self {
         let metrics = Self {
+            version,
+            start_ms,
             registry: Registry::default(),
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),

@@ -30,7 +30,7 @@ use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::reply::{Common, Reply};
 use crate::transport::{BodyError, ConnectionInfo, Handler, HangUp, discard_body, read_body};
-use crate::{admin, headers, memory, recorder, rights};
+use crate::{admin, explorer, headers, memory, recorder, rights};
 
 /// A client must have sent its body within this time.
 const BODY_TIME_MAX: Duration = Duration::from_mins(1);
@@ -112,6 +112,9 @@ impl Gateway {
     where
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
     {
+        if explorer::is_visit(&parts) {
+            return explorer::redirect();
+        }
         if admin::is_ours(parts.uri.path()) {
             return admin::answer(&parts, &connection, &self.database, &self.options, &self.admin, body)
                 .await;

@@ -7,6 +7,7 @@
 mod cluster;
 mod copy;
 mod growth;
+mod live_view;
 mod maintenance;
 mod merge;
 mod repartition;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use crate::resources::Resources;
 
+pub use live_view::{LivePartition, LiveView};
 pub use merge::MergeReport;
 pub use repartition::{RepartitionRequest, RepartitionStatus};
 pub use split::SplitReport;

@@ -201,13 +201,7 @@ impl PartitionView {
         object.set("usedPerSecondLastMinute", Value::from(self.heat.per_second_last_minute));
         object.set("banked", Value::from(self.heat.banked.as_f64()));
         object.set("throttled", number(self.heat.throttled));
-        let hottest = self.heat.hottest.iter().map(|hot| {
-            let mut key = Object::new();
-            key.set("partitionKey", Value::from(hot.key.as_str()));
-            key.set("requestUnits", Value::from(hot.charge.as_f64()));
-            Value::from(key)
-        });
-        object.set("hottestKeys", hottest.collect::<Vec<_>>().into());
+        object.set("hottestKeys", self.heat.hottest_value());
         let largest = self.largest.iter().map(|large| {
             let mut key = Object::new();
             key.set("partitionKey", Value::from(large.key.as_str()));

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use orrery_metering::{Budget, Priority, Throttled};
 
 use super::allowance::Allowances;
-use super::heat::{Events, Heat, PartitionHeat, ThrottleCause, ThrottleEvent};
+use super::heat::{Events, Heat, HeatSecond, PartitionHeat, ThrottleCause, ThrottleEvent};
 use super::{Partitions, Receipt};
 use crate::catalog::{Catalog, Container, OfferOwner, Partition};
 
@@ -291,9 +291,10 @@ impl Partitions {
     ) -> Error {
         // What it would have cost is not known; a request that waits is worth at least one unit of attention.
         account.demand.fetch_add(100, Ordering::Relaxed);
-        let key_share_percent = account.heat.throttled(receipt.key.as_deref());
+        let at_ms = self.env.now_ms();
+        let key_share_percent = account.heat.throttled(at_ms.div_euclid(1000), receipt.key.as_deref());
         self.budgets.events.push(ThrottleEvent {
-            at_ms: self.env.now_ms(),
+            at_ms,
             container: Some(container.alt_path()),
             range_id: partition.range_id,
             key: receipt.key.clone(),
@@ -347,6 +348,18 @@ impl Partitions {
         let mut heat = account.heat.view(self.env.now_seconds(), 10);
         heat.banked = account.budget.banked();
         (heat, account.rate.load(Ordering::Relaxed))
+    }
+
+    /// The last seconds of a partition, oldest first.
+    pub(crate) fn partition_timeline(
+        &self,
+        container: &Container,
+        partition: &Partition,
+        seconds: usize,
+    ) -> Vec<HeatSecond> {
+        let catalog = self.catalog.snapshot();
+        let account = self.budgets.known(&catalog, container, partition).account;
+        account.heat.timeline(self.env.now_seconds(), seconds)
     }
 
     /// What an autoscale offer is scaled to: as much as its busiest partition needs of all.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use orrery_model::Charge;
+use orrery_model::{Charge, Object, Value};
 use parking_lot::Mutex;
 
 /// Seconds of use that are kept.
@@ -33,6 +33,26 @@ pub struct PartitionHeat {
     /// Unused throughput of the last minutes, for bursts.
     pub banked: Charge,
     pub hottest: Vec<HotKey>,
+}
+
+impl PartitionHeat {
+    pub(crate) fn hottest_value(&self) -> Value {
+        let hottest = self.hottest.iter().map(|hot| {
+            let mut key = Object::new();
+            key.set("partitionKey", Value::from(hot.key.as_str()));
+            key.set("requestUnits", Value::from(hot.charge.as_f64()));
+            Value::from(key)
+        });
+        hottest.collect::<Vec<_>>().into()
+    }
+}
+
+/// One second of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeatSecond {
+    pub used: Charge,
+    /// Requests that were told to wait.
+    pub throttled: u32,
 }
 
 /// Why a request was told to wait.
@@ -75,13 +95,22 @@ struct State {
     /// Use of the last seconds, the current one at `second % SECONDS`.
     used: Box<[u64; SLOTS]>,
     throttled: u64,
+    /// Refusals of the last seconds, like `used`.
+    refused: Box<[u32; SLOTS]>,
     keys: HashMap<String, u64>,
     keys_total: u64,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { second: 0, used: Box::new([0; SLOTS]), throttled: 0, keys: HashMap::new(), keys_total: 0 }
+        Self {
+            second: 0,
+            used: Box::new([0; SLOTS]),
+            throttled: 0,
+            refused: Box::new([0; SLOTS]),
+            keys: HashMap::new(),
+            keys_total: 0,
+        }
     }
 }
 
@@ -109,9 +138,12 @@ impl Heat {
     }
 
     /// Counts a refusal and answers the key's share of the load, in percent.
-    pub(crate) fn throttled(&self, key: Option<&str>) -> u64 {
+    pub(crate) fn throttled(&self, second: i64, key: Option<&str>) -> u64 {
         let mut state = self.state.lock();
+        state.roll(second);
         state.throttled += 1;
+        let slot = slot(second);
+        state.refused[slot] = state.refused[slot].saturating_add(1);
         let count = key.and_then(|key| state.keys.get(key)).copied().unwrap_or(0);
         (count * 100).checked_div(state.keys_total).unwrap_or(0).min(100)
     }
@@ -121,6 +153,18 @@ impl Heat {
         let mut state = self.state.lock();
         state.roll(second);
         Charge::from_hundredths(state.used[slot(second)].max(state.used[slot(second - 1)]))
+    }
+
+    /// The last whole seconds, oldest first; at most as many as are kept.
+    pub(crate) fn timeline(&self, second: i64, seconds: usize) -> Vec<HeatSecond> {
+        let mut state = self.state.lock();
+        state.roll(second);
+        let seconds = i64::try_from(seconds).unwrap_or(SECONDS).clamp(1, SECONDS - 1);
+        let at = |back| HeatSecond {
+            used: Charge::from_hundredths(state.used[slot(second - back)]),
+            throttled: state.refused[slot(second - back)],
+        };
+        (1..=seconds).rev().map(at).collect()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
@@ -158,6 +202,7 @@ impl State {
         }
         for back in 0..passed.min(SECONDS) {
             self.used[slot(second - back)] = 0;
+            self.refused[slot(second - back)] = 0;
         }
         // Halving every minute keeps the list about the present.
         if second.div_euclid(60) != self.second.div_euclid(60) {
@@ -202,7 +247,24 @@ mod tests {
         let view = heat.view(101, 3);
         assert_eq!(view.hottest[0].key, "[\"hot\"]");
         assert_eq!(view.last_second.hundredths(), 1_000_000);
-        assert!(heat.throttled(Some("[\"hot\"]")) >= 10);
+        assert!(heat.throttled(100, Some("[\"hot\"]")) >= 10);
         assert_eq!(heat.view(1000, 3).last_second, Charge::ZERO);
+    }
+
+    #[test]
+    fn the_last_seconds_are_kept_one_by_one() {
+        let heat = Heat::default();
+        heat.used(100, Charge::from_hundredths(250), None);
+        heat.throttled(101, None);
+        heat.throttled(101, None);
+        heat.used(102, Charge::from_hundredths(300), None);
+        let seconds = |now, count| {
+            let seconds = heat.timeline(now, count);
+            seconds.iter().map(|at| (at.used.hundredths(), at.throttled)).collect::<Vec<_>>()
+        };
+        assert_eq!(seconds(102, 2), [(250, 0), (0, 2)]);
+        assert_eq!(seconds(103, 4), [(0, 0), (250, 0), (0, 2), (300, 0)]);
+        assert_eq!(seconds(103, 10_000).len(), SLOTS - 1);
+        assert_eq!(seconds(500, 2), [(0, 0), (0, 0)]);
     }
 }

@@ -31,7 +31,7 @@ use crate::catalog::CatalogStore;
 pub(crate) use admission::Admitted;
 pub(crate) use coordination::ReshapingLock;
 pub(crate) use gate::Gates;
-pub use heat::{HotKey, PartitionHeat, ThrottleCause, ThrottleEvent};
+pub use heat::{HeatSecond, HotKey, PartitionHeat, ThrottleCause, ThrottleEvent};
 pub use options::Options;
 pub(crate) use overlay::Overlay;
 pub(crate) use read::ROUTING_ATTEMPTS;

@@ -3,12 +3,18 @@
 //! Health and the certificate are open, metrics too on loopback. Everything else is signed with an account key
 //! like any request, and answers JSON.
 
+<<<<<<< HEAD
 mod checkpoints;
+=======
+mod advise;
+>>>>>>> 79bbdd5 (Explorer: the page with items, queries and partitions; routes for heat, keys, the server and advice)
 mod controls;
 mod explain;
 mod health;
+mod live;
 mod partition_metrics;
 mod recordings;
+mod server;
 mod synthetic;
 
 use std::sync::Arc;
@@ -23,6 +29,7 @@ use orrery_model::value::Value;
 use orrery_model::{Error, Object, Result};
 
 use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
+use crate::explorer;
 use crate::faults::Faults;
 use crate::options::GatewayOptions;
 use crate::path::Path;
@@ -69,12 +76,20 @@ where
             Some(pem) => text(StatusCode::OK, "application/x-pem-file", pem.clone()),
             None => text(StatusCode::NOT_FOUND, "text/plain", "This server has no certificate.\n"),
         },
+<<<<<<< HEAD
         "/_explorer" | "/_explorer/index.html" if reads => {
             text(StatusCode::NOT_FOUND, "text/plain", "This build has no explorer page.\n")
         }
         _ => signed(parts, path, database, options, state, body).await,
+=======
+        _ if explorer::is_asset(path) && reads => explorer::answer(path, &parts.headers),
+        _ => signed(parts, path, database, options, faults, body).await,
+>>>>>>> 79bbdd5 (Explorer: the page with items, queries and partitions; routes for heat, keys, the server and advice)
     }
 }
+
+/// What changes nothing although it is posted.
+const READS: [&str; 3] = ["/_orrery/explain", "/_orrery/explain-charge", "/_orrery/advise"];
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -97,7 +112,7 @@ where
         let principal = authenticate(&SignedRequest::of(parts), &options.keys, options.auth, now)?;
         match principal {
             Principal::Master => {}
-            Principal::ReadOnly if parts.method == Method::GET || path.starts_with("/_orrery/explain") => {}
+            Principal::ReadOnly if parts.method == Method::GET || READS.contains(&path) => {}
             Principal::ReadOnly => return Err(AuthFailure::ReadOnlyKey.into()),
             Principal::Aad | Principal::ResourceToken(_) => {
                 return Err(AuthFailure::ResourceTokenRights.into());
@@ -146,6 +161,8 @@ async fn route(
             Ok(reply)
         }
         (&Method::GET, "/_orrery/partitions") => list_partitions(database, query).await,
+        (&Method::GET, "/_orrery/partitions/heat") => live::heat(database, query),
+        (&Method::GET, "/_orrery/partitions/locate") => live::locate(database, query),
         (&Method::POST, "/_orrery/partitions/split") => controls::split(database, body).await,
         (&Method::POST, "/_orrery/partitions/merge") => controls::merge(database, body).await,
         (&Method::POST, "/_orrery/explain-charge") => controls::explain_charge(database, body).await,
@@ -155,6 +172,8 @@ async fn route(
         (&Method::GET | &Method::POST, "/_orrery/explain") => {
             explain::explain(database, method, query, body).await
         }
+        (&Method::GET, "/_orrery/server") => Ok(server::show(database, options)),
+        (&Method::POST, "/_orrery/advise") => advise::advise(query, body).await,
         (&Method::GET, "/_orrery/synthetic") => synthetic::show(database, query),
         (&Method::POST, "/_orrery/synthetic") => synthetic::set(database, body).await,
         (&Method::GET, "/_orrery/repartition") => synthetic::repartition_status(database, query),
@@ -179,13 +198,31 @@ fn query_argument(query: &str, name: &str) -> Option<String> {
 
 /// All containers with their partitions, or the one named by `?database=…&container=…`.
 async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply> {
+<<<<<<< HEAD
     let views = match (query_argument(query, "database"), query_argument(query, "container")) {
+=======
+    let views = match (argument(query, "database"), argument(query, "container")) {
+>>>>>>> 79bbdd5 (Explorer: the page with items, queries and partitions; routes for heat, keys, the server and advice)
         (Some(name), Some(container)) => vec![database.container_view(&name, &container).await?],
         (None, None) => database.partition_views().await?,
         _ => return Err(Error::bad_request("Name both the database and the container, or neither.")),
     };
     let views: Vec<Value> = views.iter().map(orrery_db::ContainerView::to_value).collect();
     Ok(Reply::json(StatusCode::OK, Value::from(views).to_json()))
+}
+
+/// The value of an argument of the URL.
+fn argument(query: &str, name: &str) -> Option<String> {
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
+    Some(percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned())
+}
+
+/// The container that `?database=…&container=…` names.
+fn place_in(query: &str) -> Result<(String, String)> {
+    match (argument(query, "database"), argument(query, "container")) {
+        (Some(name), Some(container)) => Ok((name, container)),
+        _ => Err(Error::bad_request("Name the database and the container.")),
+    }
 }
 
 /// The server's own metrics, and those of its partitions before the end mark.

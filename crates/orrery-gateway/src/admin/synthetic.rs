@@ -8,6 +8,7 @@ use orrery_db::{Database, RepartitionRequest};
 use orrery_model::value::{self, Value};
 use orrery_model::{Error, ErrorKind, Object, Result};
 
+use super::place_in;
 use crate::reply::Reply;
 
 /// The definition of the container named by `?database=…&container=…`.
@@ -66,17 +67,6 @@ pub(crate) async fn abort(database: &Arc<Database>, body: &[u8]) -> Result<Reply
     let mut object = Object::new();
     object.set("phase", "aborted".into());
     Ok(json(object))
-}
-
-fn place_in(query: &str) -> Result<(String, String)> {
-    let argument = |name: &str| {
-        let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-        pair.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned())
-    };
-    match (argument("database"), argument("container")) {
-        (Some(name), Some(container)) => Ok((name, container)),
-        _ => Err(Error::bad_request("Name the database and the container.")),
-    }
 }
 
 fn parse(body: &[u8]) -> Result<Value> {

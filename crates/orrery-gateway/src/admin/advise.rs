@@ -1,0 +1,62 @@
+//! `/_orrery/advise`: the partition key advisor over items that the caller sends.
+//!
+//! The body is one JSON object: `items`, a list, or `lines`, JSON lines as text; `workload`, its text, if there is one;
+//! `current`, the paths of the key in use; `candidates`, keys to measure beside those that are found;
+//! `throughput` and `itemsTotal`. What it answers is what `orrery advise --output json` prints. The server reads
+//! nothing of its own for it: whoever asks about a container reads its items first, like the command line.
+
+use http::StatusCode;
+use orrery_advisor::{Advisor, Config, Limits, report};
+use orrery_model::value::{self, Value};
+use orrery_model::{Error, Result};
+
+use super::argument;
+use crate::reply::Reply;
+
+/// Request units per second that are assumed without any.
+const THROUGHPUT_USUAL: u32 = 10_000;
+
+pub(crate) async fn advise(query: &str, body: &[u8]) -> Result<Reply> {
+    let body =
+        value::parse(body).map_err(|error| Error::bad_request(format!("The body is not JSON: {error}.")))?;
+    let as_page = argument(query, "format").as_deref() == Some("html");
+    // Seconds of work for many items: not on a thread that others wait for.
+    let answer = tokio::task::spawn_blocking(move || report_on(&body, as_page)).await;
+    answer.unwrap_or_else(|_| Err(Error::internal("The advisor failed.")))
+}
+
+fn report_on(body: &Value, as_page: bool) -> Result<Reply> {
+    let number = |name: &str| body.get(name).and_then(Value::as_i64);
+    let texts = |name: &str| {
+        let members = body.get(name).and_then(Value::as_array).unwrap_or(&[]);
+        members.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let throughput = number("throughput").and_then(|number| u32::try_from(number).ok());
+    #[expect(clippy::cast_precision_loss, reason = "a number of items, for an estimate")]
+    let items_total = number("itemsTotal").map(|number| number as f64);
+    let config = Config {
+        limits: Limits { throughput: throughput.unwrap_or(THROUGHPUT_USUAL).max(1), ..Limits::default() },
+        throughput_is_given: throughput.is_some(),
+        current: texts("current"),
+        candidates: texts("candidates"),
+        items_total,
+        ..Config::default()
+    };
+    let refused = |error: orrery_advisor::AdviceError| Error::bad_request(format!("No advice: {error}."));
+    let mut advisor = Advisor::new(config, body.get("workload").and_then(Value::as_str)).map_err(refused)?;
+    for item in body.get("items").and_then(Value::as_array).unwrap_or(&[]) {
+        advisor.add(item.to_json().as_bytes()).map_err(refused)?;
+    }
+    for line in body.get("lines").and_then(Value::as_str).unwrap_or_default().lines() {
+        if !line.trim().is_empty() {
+            advisor.add(line.trim().as_bytes()).map_err(refused)?;
+        }
+    }
+    let found = advisor.finish().map_err(refused)?;
+    if as_page {
+        let mut reply = Reply::json(StatusCode::OK, report::html(&found));
+        reply.headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/html"));
+        return Ok(reply);
+    }
+    Ok(Reply::json(StatusCode::OK, report::json(&found).to_string()))
+}

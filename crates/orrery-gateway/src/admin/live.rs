@@ -1,0 +1,47 @@
+//! What pages and tools that watch a server ask for every second, and where a key lands.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use orrery_db::Database;
+use orrery_model::partition_key::PartitionKey;
+use orrery_model::value::Value;
+use orrery_model::{Error, Object, Result};
+
+use super::{argument, place_in};
+use crate::reply::Reply;
+
+/// Hottest keys of a partition unless `keys` asks for another number.
+const KEYS_USUAL: usize = 3;
+
+/// The load of the partitions of `?database=…&container=…` over the last `seconds`, with `keys` of each one's hottest.
+pub(crate) fn heat(database: &Arc<Database>, query: &str) -> Result<Reply> {
+    let (name, container) = place_in(query)?;
+    let count = |name: &str, usual: usize| match argument(query, name) {
+        None => Ok(usual),
+        Some(text) => {
+            text.parse().map_err(|_| Error::bad_request(format!("'{text}' is no number of {name}.")))
+        }
+    };
+    let view =
+        database.container_heat(&name, &container, count("seconds", 1)?, count("keys", KEYS_USUAL)?)?;
+    Ok(Reply::json(StatusCode::OK, view.to_value().to_json()))
+}
+
+/// Where the value `partitionKey` (a JSON array, one member for each path) lands in `?database=…&container=…`.
+pub(crate) fn locate(database: &Arc<Database>, query: &str) -> Result<Reply> {
+    let (name, container) = place_in(query)?;
+    let key = argument(query, "partitionKey");
+    let key = key.ok_or_else(|| orrery_model::ids::missing_properties(&["partitionKey"]))?;
+    let catalog = database.catalog();
+    let container = catalog.container(&name, &container)?;
+    let definition = &container.definition.partition_key;
+    let key = definition.check_full(&PartitionKey::parse_header(key.as_bytes())?)?;
+    let effective = definition.effective_key(&key);
+    let partition = container.partition_of(&effective);
+    let mut object = Object::new();
+    object.set("partitionKey", Value::from(key.to_json()));
+    object.set("effectiveKey", Value::from(effective.to_string()));
+    object.set("partition", Value::from(partition.range_id.to_string()));
+    Ok(Reply::json(StatusCode::OK, Value::from(object).to_json()))
+}

@@ -1,0 +1,1 @@
+export function AdvisorPage(_: any) { return <p>soon</p>; }

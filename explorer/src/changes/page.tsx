@@ -1,0 +1,1 @@
+export function ChangesPage(_: any) { return <p>soon</p>; }

@@ -1,0 +1,1 @@
+export function DatabasePage(_: any) { return <p>soon</p>; }

@@ -1,0 +1,1 @@
+export function SettingsPage(_: any) { return <p>soon</p>; }

@@ -1,0 +1,1 @@
+export function ScriptsPage(_: any) { return <p>soon</p>; }

@@ -1,0 +1,1 @@
+export function ServerPage(_: any) { return <p>soon</p>; }
