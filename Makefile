@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup build run test test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
+.PHONY: help setup explorer build run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -17,13 +17,16 @@ help: ## Lists the commands
 setup: ## Installs what building and testing need, if it is missing
 	@scripts/setup.sh build
 
-build: setup ## Builds the server
+explorer: ## Builds the web page that the server embeds; without npm the server is built without it
+	@scripts/explorer.sh
+
+build: setup explorer ## Builds the server, with its explorer
 	$(CARGO) build --release --locked -p orrery
 
 run: build ## Builds and starts the server on its embedded store
 	$(TARGET_DIR)/release/orrery serve
 
-test: lint test-rust test-postgres test-clients test-sdk ## Runs every test: lints, the workspace, on PostgreSQL again, the key libraries, the official SDKs
+test: lint test-rust test-postgres test-clients test-explorer test-sdk ## Runs every test: lints, the workspace, on PostgreSQL again, the key libraries, the explorer, the official SDKs
 
 lint: setup ## Checks formatting and lints
 	$(CARGO) fmt --all --check
@@ -40,6 +43,18 @@ test-clients: ## Runs the tests of the Python and JavaScript key libraries
 	python3 -B -m unittest discover --start-directory clients/python/tests
 	cd clients/javascript && node --test tests/
 
+test-explorer: test-binary ## Runs the tests of the explorer in Chromium against the built server
+	@scripts/setup.sh javascript
+	@scripts/setup.sh browser
+	cd explorer && ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) npm test
+
+# The pictures in README and docs.
+screenshots: test-binary
+	@scripts/setup.sh browser
+	mkdir -p $(TARGET_DIR)/screenshots
+	cd explorer && ORRERY_SHOTS=$(abspath $(TARGET_DIR)/screenshots) ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) npm test
+	cp $(addprefix $(TARGET_DIR)/screenshots/,query-chart.png partitions.png items-dark.png query-narrow.png) docs/images/
+
 # Hostile scripts are about no store.
 test-postgres: setup test-binary ## Runs the product suites on a PostgreSQL of their own, or the one in ORRERY_TEST_STORE_URL
 	@scripts/setup.sh postgres
@@ -53,7 +68,7 @@ $(SDKS:%=test-sdk-%): test-sdk-%: test-binary
 	ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) tests/sdk/$*/run
 
 .PHONY: test-binary
-test-binary: setup
+test-binary: setup explorer
 	$(CARGO) build --locked -p orrery
 
 fmt: ## Formats the sources

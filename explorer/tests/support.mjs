@@ -76,12 +76,17 @@ export async function makeContainer(server, database, definition, throughput = 4
 /** Writes items in bulk, under the given property as the partition key. */
 export async function writeItems(server, database, container, items, key) {
   const headers = { 'x-ms-cosmos-is-batch-request': 'true', 'x-ms-cosmos-batch-atomic': 'false', 'x-ms-cosmos-batch-continue-on-error': 'true' };
-  for (let at = 0; at < items.length; at += 100) {
-    const operations = items.slice(at, at + 100).map((item) => ({ operationType: 'Upsert', partitionKey: JSON.stringify([item[key]]), resourceBody: item }));
-    const answer = await request(server, 'POST', `/dbs/${database}/colls/${container}/docs`, operations, headers);
-    const failed = answer.body.find((result) => result.statusCode >= 400);
-    if (failed) throw new Error(JSON.stringify(failed));
-  }
+  let next = 0;
+  const lane = async () => {
+    while (next < items.length) {
+      const part = items.slice(next, (next += 100));
+      const operations = part.map((item) => ({ operationType: 'Upsert', partitionKey: JSON.stringify([item[key]]), resourceBody: item }));
+      const answer = await request(server, 'POST', `/dbs/${database}/colls/${container}/docs`, operations, headers);
+      const failed = answer.body.find((result) => result.statusCode >= 400);
+      if (failed) throw new Error(JSON.stringify(failed));
+    }
+  };
+  await Promise.all(Array.from({ length: 6 }, lane));
 }
 
 let browser = null;
@@ -99,8 +104,19 @@ export async function openTab({ width = 1440, height = 900, dark = false, allow 
   const page = await context.newPage();
   const complaints = [];
   page.on('console', (message) => {
-    // Answers that are errors are the page's to show, and are logged by the browser all the same.
-    if (message.type() === 'error' && !/Failed to load resource/.test(message.text())) complaints.push(message.text());
+    const text = message.text();
+    // Answers that are errors are the page's to show, and are logged by the browser all the same. Violations of the
+    // policy are told apart below.
+    if (message.type() === 'error' && !/Failed to load resource|Content Security Policy/.test(text)) complaints.push(text);
+  });
+  await page.exposeFunction('reportViolation', (text) => complaints.push(text));
+  await page.addInitScript(() => {
+    document.addEventListener('securitypolicyviolation', (event) => {
+      const at = event.composedPath()[0];
+      // Chromium itself writes styles into lines of text that are typed over; the policy takes them off again.
+      const own = event.effectiveDirective === 'style-src-attr' && at instanceof Element && at.closest('.cm-content');
+      if (!own) window.reportViolation(`policy: ${event.effectiveDirective} ${event.blockedURI} ${at.nodeName} ${event.sourceFile}:${event.lineNumber}`);
+    });
   });
   page.on('pageerror', (error) => complaints.push(String(error)));
   if (process.env.ORRERY_EMBED) await fromDisk(page);

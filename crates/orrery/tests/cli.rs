@@ -234,6 +234,7 @@ fn the_start_up_message_is_printed() {
     let line = |name: &str| announced.iter().find(|line| line.trim_start().starts_with(name)).unwrap();
     assert!(line("Endpoint").contains("http://127.0.0.1:"), "{announced:?}");
     assert!(line("Connection string").contains("AccountEndpoint=http://127.0.0.1:"), "{announced:?}");
+    assert!(line("Explorer").ends_with("/_explorer/"), "{announced:?}");
     assert!(line("Connection string").contains(";AccountKey=C2y6yDjf5/"), "{announced:?}");
     assert!(line("Data").contains(text(&data)), "{announced:?}");
     #[cfg(unix)]

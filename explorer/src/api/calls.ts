@@ -54,7 +54,8 @@ export const deleteDatabase = (id: string) => call<null>('DELETE', path('dbs', i
 export const listContainers = (database: string) => all<ContainerDefinition>(path('dbs', database, 'colls'), 'DocumentCollections');
 export const createContainer = (database: string, definition: unknown, headers: Record<string, string>) =>
   post<ContainerDefinition>(path('dbs', database, 'colls'), definition, { headers });
-export const readContainer = (place: Place) => get<ContainerDefinition>(container(place), { headers: { 'x-ms-documentdb-populatequotainfo': 'true' } });
+export const readContainer = (place: Place, withUsage: boolean) =>
+  get<ContainerDefinition>(container(place), { headers: withUsage ? { 'x-ms-documentdb-populatequotainfo': 'true' } : {} });
 export const replaceContainer = (place: Place, definition: unknown) => call<ContainerDefinition>('PUT', container(place), { body: definition });
 export const deleteContainer = (place: Place) => call<null>('DELETE', container(place));
 

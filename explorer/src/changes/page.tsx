@@ -1,1 +1,123 @@
-export function ChangesPage(_: any) { return <p>soon</p>; }
+// The change feed as it runs: the latest version of every item that is written.
+import { useRef, useState } from 'preact/hooks';
+import { type Item, containerPath, keyOf } from '../api/calls';
+import { ApiError, get } from '../api/client';
+import type { ContainerProps } from '../resources/container';
+import * as format from '../ui/format';
+import { Grid } from '../ui/grid';
+import { Button, Dialog, Empty, Notice, useEvery } from '../ui/parts';
+import { Value } from '../ui/values';
+import { Editor } from '../editor/editor';
+
+const KEPT = 5000;
+
+interface Change {
+  item: Item;
+  range: string;
+  seen: number;
+}
+
+export function ChangesPage({ place, definition, shown }: ContainerProps & { shown: boolean }) {
+  const [mode, setMode] = useState<'stopped' | 'now' | 'beginning'>('stopped');
+  const [changes, setChanges] = useState<Change[]>([]);
+  const [count, setCount] = useState(0);
+  const [error, setError] = useState<string | null>(null);
+  const [open, setOpen] = useState<Change | null>(null);
+  /** How far each range is read; none before the first turn. */
+  const positions = useRef<Map<string, string | null> | null>(null);
+
+  const readRanges = async (): Promise<{ id: string; parents?: string[] }[]> =>
+    (await get<{ PartitionKeyRanges: { id: string; parents?: string[] }[] }>(containerPath(place, 'pkranges'))).body.PartitionKeyRanges;
+
+  useEvery(
+    1000,
+    async () => {
+      if (mode === 'stopped' || !shown) return;
+      try {
+        if (!positions.current) positions.current = new Map((await readRanges()).map((range) => [range.id, mode === 'now' ? '*' : null]));
+        const found: Change[] = [];
+        for (const [range, position] of [...positions.current]) {
+          const headers: Record<string, string> = { 'a-im': 'Incremental Feed', 'x-ms-documentdb-partitionkeyrangeid': range, 'x-ms-max-item-count': '500' };
+          if (position) headers['if-none-match'] = position;
+          try {
+            const page = await get<{ Documents: Item[] } | null>(containerPath(place, 'docs'), { headers });
+            positions.current.set(range, page.headers.get('etag') ?? position);
+            for (const item of page.body?.Documents ?? []) found.push({ item, range, seen: Date.now() });
+          } catch (failure) {
+            if (!(failure instanceof ApiError && failure.status === 410)) throw failure;
+            // The partition was split or merged: its successors go on where it was read to.
+            positions.current.delete(range);
+            for (const next of await readRanges()) if (next.parents?.includes(range) && !positions.current.has(next.id)) positions.current.set(next.id, position);
+          }
+        }
+        if (found.length > 0) {
+          setCount((before) => before + found.length);
+          setChanges((before) => [...found.reverse(), ...before].slice(0, KEPT));
+        }
+        setError(null);
+      } catch (failure) {
+        setError((failure as Error).message);
+      }
+    },
+    [mode, shown],
+  );
+
+  const begin = (from: 'now' | 'beginning') => {
+    positions.current = null;
+    setChanges([]);
+    setCount(0);
+    setMode(from);
+  };
+  return (
+    <div class="items">
+      <div class="toolbar">
+        {mode === 'stopped' ? (
+          <>
+            <Button kind="primary" icon="play" onClick={() => begin('now')}>
+              From now
+            </Button>
+            <Button icon="history" onClick={() => begin('beginning')}>
+              From the beginning
+            </Button>
+          </>
+        ) : (
+          <Button kind="danger" icon="stop" onClick={() => setMode('stopped')}>
+            Stop
+          </Button>
+        )}
+        <span class="muted" role="status">
+          {mode === 'stopped' ? 'The feed has the latest version of every item, in the order of writes; deletes are not in it.' : `${format.plural(count, 'change')} so far`}
+        </span>
+      </div>
+      {error && (
+        <div class="pad">
+          <Notice kind="error">{error}</Notice>
+        </div>
+      )}
+      {changes.length === 0 ? (
+        <Empty title={mode === 'stopped' ? 'Watch what is written, as it is written.' : 'Waiting for changes…'} />
+      ) : (
+        <Grid
+          label="Changes, newest first"
+          columns={[
+            { id: 'seen', title: 'Seen', width: 90, cell: (change) => format.timeOfDay(change.seen) },
+            { id: 'range', title: 'Partition', width: 90, cell: (change) => change.range },
+            { id: 'lsn', title: 'LSN', width: 90, numeric: true, cell: (change) => String(change.item._lsn ?? '') },
+            { id: 'id', title: 'id', width: 200, cell: (change) => change.item.id },
+            { id: 'key', title: 'key', width: 180, cell: (change) => JSON.stringify(keyOf(definition, change.item)) },
+            { id: 'item', title: 'item', width: 600, cell: (change) => <Value value={Object.fromEntries(Object.entries(change.item).filter(([name]) => !name.startsWith('_')))} /> },
+          ]}
+          rows={changes}
+          onOpen={(change) => setOpen(change)}
+        />
+      )}
+      {open && (
+        <Dialog title={open.item.id} wide onClose={() => setOpen(null)}>
+          <div class="diff-box">
+            <Editor language="json" label="Changed item" value={JSON.stringify(open.item, null, 2)} readOnly />
+          </div>
+        </Dialog>
+      )}
+    </div>
+  );
+}

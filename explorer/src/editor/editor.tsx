@@ -1,8 +1,7 @@
 // An editor as a part of a page.
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { EditorHandle, EditorOptions } from './setup';
 import { Spinner } from '../ui/parts';
-import { useState } from 'preact/hooks';
 
 export interface EditorProps extends EditorOptions {
   faults?: { start: number; end: number; message: string }[];
@@ -18,6 +17,9 @@ export function Editor(props: EditorProps) {
   const latest = useRef(props);
   latest.current = props;
   const [ready, setReady] = useState(false);
+  // Texts that were typed and not yet come back as `value`. Whoever types quickly is ahead of the page: what comes back
+  // late must not replace what was typed since.
+  const typed = useRef<string[]>([]);
   useEffect(() => {
     let gone = false;
     void import('./setup').then(({ createEditor }) => {
@@ -25,7 +27,10 @@ export function Editor(props: EditorProps) {
       const now = latest.current;
       handle.current = createEditor(box.current!, {
         ...now,
-        onChange: (value) => latest.current.onChange?.(value),
+        onChange: (value) => {
+          typed.current.push(value);
+          latest.current.onChange?.(value);
+        },
         onRun: now.onRun && (() => latest.current.onRun?.()),
         onSave: now.onSave && (() => latest.current.onSave?.()),
         known: now.known && { samples: () => latest.current.known?.samples() ?? [], parameters: () => latest.current.known?.parameters() ?? [] },
@@ -39,7 +44,14 @@ export function Editor(props: EditorProps) {
       handle.current = null;
     };
   }, [props.document, props.language, props.original]);
-  useEffect(() => handle.current?.setValue(props.value), [props.value, ready]);
+  useEffect(() => {
+    const known = typed.current.indexOf(props.value);
+    if (known >= 0) typed.current.splice(0, known + 1);
+    else {
+      typed.current = [];
+      handle.current?.setValue(props.value);
+    }
+  }, [props.value, ready]);
   useEffect(() => handle.current?.mark(props.faults ?? []), [props.faults, ready]);
   return (
     <div class={`editor ${props.class ?? ''}`}>

@@ -133,10 +133,9 @@ export function createEditor(parent: HTMLElement, options: EditorOptions): Edito
         syntaxHighlighting(colours),
         look,
         EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ 'aria-label': options.label }),
+        EditorView.contentAttributes.of({ 'aria-label': options.label, tabindex: '0' }),
         options.placeholder ? placeholder(options.placeholder) : [],
         editable.of([EditorState.readOnly.of(options.readOnly ?? false), EditorView.editable.of(!options.readOnly)]),
-        options.readOnly ? EditorView.contentAttributes.of({ tabindex: '0' }) : [],
         options.original !== undefined ? unifiedMergeView({ original: options.original, mergeControls: false, gutter: true, collapseUnchanged: { margin: 3, minSize: 6 } }) : [],
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !setting) options.onChange?.(update.state.doc.toString());

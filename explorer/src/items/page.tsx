@@ -13,7 +13,9 @@ import { ItemPanel } from './panel';
 import { Upload } from './upload';
 import { Icon } from '../ui/icons';
 
+/** The first page is quickly there; later ones are large, for those who scroll far. */
 const PAGE = 200;
+const PAGE_LATER = 1000;
 const COLUMNS_FIRST = 9;
 
 interface Loaded {
@@ -48,7 +50,7 @@ export function ItemsPage({ place, definition, usage, reload, shown }: Container
     setBusy(true);
     try {
       const query = { query: `SELECT * FROM c${where.trim() ? ` WHERE ${where}` : ''}` };
-      const page = await queryItems(place, query, { pageSize: PAGE, continuation: from.continuation, signal: controller.signal });
+      const page = await queryItems(place, query, { pageSize: from.pages === 0 ? PAGE : PAGE_LATER, continuation: from.continuation, signal: controller.signal });
       if (turn !== run.current) return;
       setLoaded({
         rows: from.rows.concat(page.rows as Item[]),
@@ -83,9 +85,9 @@ export function ItemsPage({ place, definition, usage, reload, shown }: Container
       handover.value = null;
       setFilter(given.filter);
       begin(given.filter);
-    } else if (loaded.pages === 0) begin('');
-    return () => abort.current?.abort();
+    } else if (run.current === 0) begin('');
   }, [shown && handover.value]);
+  useEffect(() => () => abort.current?.abort(), []);
 
   // Columns: the id and the key first, then what most items have.
   const keyNames = definition.partitionKey.paths.map((path) => pathSegments(path)[0]!);

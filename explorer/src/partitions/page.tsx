@@ -14,6 +14,8 @@ import { ROWS, type Row, Waterfall, rowOf } from './waterfall';
 import { Throttles } from './throttles';
 
 const HISTORY = 299;
+/** With more, the strip has no room for texts. */
+const DENSE = 60;
 
 interface Live {
   heat: Heat;
@@ -125,7 +127,7 @@ export function PartitionsPage({ place, definition, reload }: ContainerProps) {
           </ul>
         </div>
         <div class="strip-box">
-          <div class={`strip ${placed.length > 60 ? 'dense' : ''}`} role="group" aria-label="Partitions by hash range">
+          <div class={`strip ${placed.length > DENSE ? 'dense' : ''}`} role="group" aria-label="Partitions by hash range">
             {placed.map((at) => {
               const one = partitions.get(at.id);
               if (!one) return null;
@@ -140,12 +142,14 @@ export function PartitionsPage({ place, definition, reload }: ContainerProps) {
                   class={`strip-part level-${level} ${refused ? 'refused' : ''} ${at.id === chosen ? 'chosen' : ''}`}
                   style={{ left: `${at.from * 100}%`, width: `${(at.to - at.from) * 100}%` }}
                   aria-pressed={at.id === chosen}
-                  aria-label={`Partition ${at.id}: ${of} used, ${LEVELS[level]}${refused ? ', refusing requests' : ''}`}
+                  aria-label={placed.length > DENSE ? `Partition ${at.id} ${of} used, ${LEVELS[level]}${refused ? ', refusing requests' : ''}` : undefined}
                   title={`Partition ${at.id} · ${one.min || '00'} to ${one.max} · ${of}`}
                   onClick={() => open(at.id)}
                 >
+                  <span class="visually-hidden">Partition</span>
                   <span class="strip-id">{at.id}</span>
                   <span class="strip-use">{refused ? '429' : of}</span>
+                  <span class="visually-hidden">{refused ? `refusing requests, ${of} used` : `used, ${LEVELS[level]}`}</span>
                 </button>
               );
             })}

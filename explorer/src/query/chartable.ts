@@ -32,5 +32,7 @@ export function suggestsChart(rows: unknown[]): boolean {
   if (!found || rows.length < 2 || rows.length > 2000) return false;
   const names = Object.keys(rows[0] as object).filter((name) => !name.startsWith('_'));
   const first = found.across[0]!;
+  // Whole items are for reading.
+  if ('_rid' in (rows[0] as object) || names.includes('id')) return false;
   return !found.up.includes(first) && first !== '#' && names.length <= 5 && new Set(rows.map((row) => (row as Record<string, unknown>)[first])).size === rows.length;
 }

@@ -27,7 +27,7 @@ export function Plan({ explained }: { explained: Explained }) {
   return (
     <div class="plan">
       <section class="plan-step">
-        <h3>1 · Where</h3>
+        <h2>1 · Where</h2>
         <p>
           <strong>
             {visited.size} of {format.plural(explained.partitions, 'partition')}
@@ -42,7 +42,7 @@ export function Plan({ explained }: { explained: Explained }) {
         {explained.logicalPartitions !== null && <p class="muted">{format.plural(explained.logicalPartitions, 'logical partition')}</p>}
       </section>
       <section class="plan-step">
-        <h3>2 · How</h3>
+        <h2>2 · How</h2>
         <ul class="plan-ways">
           {(explained.considered.length > 0 ? explained.considered : [{ access: explained.access, chosen: true }]).map((way) => (
             <li key={way.access} class={way.chosen ? 'chosen' : ''}>
@@ -59,7 +59,7 @@ export function Plan({ explained }: { explained: Explained }) {
         </ul>
       </section>
       <section class="plan-step">
-        <h3>3 · How much</h3>
+        <h2>3 · How much</h2>
         <div class="funnel">
           {stages.map(([title, count, size]) => (
             <div key={title} class="funnel-row">
@@ -76,7 +76,7 @@ export function Plan({ explained }: { explained: Explained }) {
         {scanned && <Notice kind="warning">{format.count(rows.itemsRead)} items were read to return {format.count(rows.returned)}. A filter that the index answers, or an index on these paths, would read fewer.</Notice>}
       </section>
       <section class="plan-step">
-        <h3>4 · How long</h3>
+        <h2>4 · How long</h2>
         <div class="funnel">
           {times.map(([name, ms]) => (
             <div key={name} class="funnel-row">
@@ -93,7 +93,7 @@ export function Plan({ explained }: { explained: Explained }) {
       <Indexes metrics={explained.indexes} />
       {explained.advice.length > 0 && (
         <section class="plan-step">
-          <h3>Advice of the language</h3>
+          <h2>Advice of the language</h2>
           <ul class="bullets">
             {explained.advice.map((advice) => (
               <li key={advice.id + advice.function}>
@@ -129,7 +129,7 @@ function Indexes({ metrics }: { metrics: unknown }) {
   if (groups.every(([, entries]) => entries.length === 0)) return null;
   return (
     <section class="plan-step">
-      <h3>Indexes</h3>
+      <h2>Indexes</h2>
       {groups.map(
         ([title, entries]) =>
           entries.length > 0 && (

@@ -24,6 +24,7 @@ export interface ContainerProps {
   reload: () => void;
 }
 
+const NOTHING_KNOWN: Usage = { items: 0, bytes: 0 };
 const TITLES: Record<Tab, string> = { items: 'Items', query: 'Query', partitions: 'Partitions', scripts: 'Scripts', changes: 'Changes', advisor: 'Advisor', settings: 'Settings' };
 
 export function ContainerPage({ database, container, tab }: { database: string; container: string; tab: Tab }) {
@@ -59,8 +60,8 @@ export function ContainerPage({ database, container, tab }: { database: string; 
               <li title="Partition key" class="code">
                 {value.definition.partitionKey.paths.join(' · ')}
               </li>
-              <li>{format.plural(value.usage.items, 'item')}</li>
-              <li>{format.bytes(value.usage.bytes)}</li>
+              {value.usage && <li>{format.plural(value.usage.items, 'item')}</li>}
+              {value.usage && <li>{format.bytes(value.usage.bytes)}</li>}
               {throughput && (
                 <li>{throughput.offerAutopilotSettings ? `up to ${format.count(throughput.offerAutopilotSettings.maxThroughput)} RU/s` : `${format.count(throughput.offerThroughput)} RU/s`}</li>
               )}
@@ -93,7 +94,7 @@ export function ContainerPage({ database, container, tab }: { database: string; 
         </div>
       ) : (
         opened.map((name) => {
-          const props = { place, definition: value.definition, usage: value.usage, reload, shown: name === tab };
+          const props = { place, definition: value.definition, usage: value.usage ?? NOTHING_KNOWN, reload, shown: name === tab };
           return (
             <div key={name} class="tab-page" hidden={name !== tab}>
               {name === 'items' && <ItemsPage {...props} />}

@@ -3,9 +3,9 @@ import { useState } from 'preact/hooks';
 import { WELL_KNOWN_KEY } from '../api/sign';
 import { databases, openDatabase, refreshDatabases, refreshContainers } from '../state/resources';
 import { go, handover, hrefOf } from '../state/route';
-import { session } from '../state/session';
+import { isAdmin, session } from '../state/session';
 import { Icon } from '../ui/icons';
-import { Button, Notice, Spinner, say } from '../ui/parts';
+import { Button, Field, Notice, Spinner, say } from '../ui/parts';
 import { SAMPLE, SAMPLE_QUERY, makeSample } from './sample';
 import { creating } from './tree';
 
@@ -35,6 +35,7 @@ export function Home() {
       </div>
     );
   }
+  if (!isAdmin()) return <OpenByName />;
   const copy = (text: string) => navigator.clipboard.writeText(text).then(() => say('Copied.'));
   const wellKnown = who.state === 'in' && who.wellKnown;
   const containers = known.reduce((sum, node) => sum + (node.containers?.length ?? 0), 0);
@@ -117,6 +118,35 @@ export function Home() {
             </div>
           </section>
         )}
+      </div>
+    </div>
+  );
+}
+
+/** Whoever has a resource token may use a container, but not list them. */
+function OpenByName() {
+  const [database, setDatabase] = useState('');
+  const [container, setContainer] = useState('');
+  return (
+    <div class="page home">
+      <div class="home-inner">
+        <h1>Open a container</h1>
+        <p class="lead">A resource token gives access to one container; it does not say which there are.</p>
+        <form
+          class="card stack narrow-form"
+          onSubmit={(event) => {
+            event.preventDefault();
+            go({ page: 'container', database, container, tab: 'items' });
+          }}
+        >
+          <Field label="Database">{(id) => <input id={id} required value={database} onInput={(event) => setDatabase(event.currentTarget.value)} />}</Field>
+          <Field label="Container">{(id) => <input id={id} required value={container} onInput={(event) => setContainer(event.currentTarget.value)} />}</Field>
+          <div>
+            <Button kind="primary" type="submit">
+              Open
+            </Button>
+          </div>
+        </form>
       </div>
     </div>
   );

@@ -3,6 +3,7 @@ import { signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { closeDatabase, databases, openDatabase, refreshDatabases, resourcesError } from '../state/resources';
 import { go, hrefOf, route } from '../state/route';
+import { isAdmin } from '../state/session';
 import { Icon } from '../ui/icons';
 import { Button, Notice } from '../ui/parts';
 import { NewContainer, NewDatabase } from './create';
@@ -150,7 +151,7 @@ export function Tree({ open, onClose }: { open: boolean; onClose: () => void }) 
           </div>
         </div>
         {resourcesError.value && <Notice kind="error">{resourcesError.value}</Notice>}
-        {databases.value?.length === 0 && !resourcesError.value && (
+        {databases.value?.length === 0 && !resourcesError.value && isAdmin() && (
           <p class="tree-empty">
             No databases yet.{' '}
             <a href={hrefOf({ page: 'home' })}>Begin here</a>.

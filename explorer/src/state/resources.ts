@@ -1,6 +1,7 @@
 // The databases and containers that are known to the page.
 import { signal } from '@preact/signals';
 import { type ContainerDefinition, type Place, type Resource, type Usage, listContainers, listDatabases, readContainer, usageOf } from '../api/calls';
+import { isAdmin } from './session';
 
 export interface DatabaseNode {
   resource: Resource;
@@ -13,6 +14,11 @@ export const databases = signal<DatabaseNode[] | null>(null);
 export const resourcesError = signal<string | null>(null);
 
 export async function refreshDatabases(): Promise<void> {
+  if (!isAdmin()) {
+    // Nor what there is.
+    databases.value = [];
+    return;
+  }
   try {
     const known = new Map((databases.value ?? []).map((node) => [node.resource.id, node]));
     const listed = await listDatabases();
@@ -47,8 +53,9 @@ export async function openDatabase(database: string): Promise<void> {
 export const closeDatabase = (database: string): void => change(database, { open: false });
 
 /** The definition and use of a container, read anew. */
-export async function lookAt(place: Place): Promise<{ definition: ContainerDefinition; usage: Usage; progress: number | null }> {
-  const answer = await readContainer(place);
+export async function lookAt(place: Place): Promise<{ definition: ContainerDefinition; usage: Usage | null; progress: number | null }> {
+  // Resource tokens may not ask how much there is.
+  const answer = await readContainer(place, isAdmin());
   const progress = answer.headers.get('x-ms-documentdb-collection-index-transformation-progress');
-  return { definition: answer.body, usage: usageOf(answer.headers), progress: progress === null ? null : Number(progress) };
+  return { definition: answer.body, usage: isAdmin() ? usageOf(answer.headers) : null, progress: progress === null ? null : Number(progress) };
 }

@@ -91,7 +91,7 @@ export function Grid<R>({ label, columns, rows, total, onEnd, onOpen, onKey, sel
       onKeyDown={keys}
       onScroll={(event) => setTop(event.currentTarget.scrollTop)}
     >
-      <div class="grid-row grid-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template, minWidth: `${width}px` }}>
+      <div class="grid-row grid-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template, minWidth: `max(100%, ${width}px)` }}>
         {columns.map((column) => (
           <div key={column.id} role="columnheader" class={`grid-cell ${column.numeric ? 'numeric' : ''}`}>
             {column.head ?? <span title={column.title}>{column.title}</span>}

@@ -27,13 +27,14 @@ export function Value({ value }: { value: unknown }) {
 export type Row = Record<string, unknown>;
 export const isRow = (value: unknown): value is Row => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** The properties of rows, the most frequent first, in the order of their first appearance. */
+/** The properties of rows, the most frequent first, in the order of their first appearance; the system's own come last. */
 export function propertiesOf(rows: unknown[], sample = 300): string[] {
   const counts = new Map<string, number>();
   for (const row of rows.slice(0, sample)) {
     if (isRow(row)) for (const name of Object.keys(row)) counts.set(name, (counts.get(name) ?? 0) + 1);
   }
-  return [...counts].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+  const own = (name: string) => (name.startsWith('_') ? 1 : 0);
+  return [...counts].sort((a, b) => own(a[0]) - own(b[0]) || b[1] - a[1]).map(([name]) => name);
 }
 
 /** A width from what the first rows contain. */

@@ -10,7 +10,7 @@ use orrery_advisor::{Advisor, Config, Limits, report};
 use orrery_model::value::{self, Value};
 use orrery_model::{Error, Result};
 
-use super::argument;
+use super::query_argument;
 use crate::reply::Reply;
 
 /// Request units per second that are assumed without any.
@@ -19,7 +19,7 @@ const THROUGHPUT_USUAL: u32 = 10_000;
 pub(crate) async fn advise(query: &str, body: &[u8]) -> Result<Reply> {
     let body =
         value::parse(body).map_err(|error| Error::bad_request(format!("The body is not JSON: {error}.")))?;
-    let as_page = argument(query, "format").as_deref() == Some("html");
+    let as_page = query_argument(query, "format").as_deref() == Some("html");
     // Seconds of work for many items: not on a thread that others wait for.
     let answer = tokio::task::spawn_blocking(move || report_on(&body, as_page)).await;
     answer.unwrap_or_else(|_| Err(Error::internal("The advisor failed.")))

@@ -8,7 +8,7 @@ use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::Value;
 use orrery_model::{Error, Object, Result};
 
-use super::{argument, place_in};
+use super::{place_in, query_argument};
 use crate::reply::Reply;
 
 /// Hottest keys of a partition unless `keys` asks for another number.
@@ -17,7 +17,7 @@ const KEYS_USUAL: usize = 3;
 /// The load of the partitions of `?database=…&container=…` over the last `seconds`, with `keys` of each one's hottest.
 pub(crate) fn heat(database: &Arc<Database>, query: &str) -> Result<Reply> {
     let (name, container) = place_in(query)?;
-    let count = |name: &str, usual: usize| match argument(query, name) {
+    let count = |name: &str, usual: usize| match query_argument(query, name) {
         None => Ok(usual),
         Some(text) => {
             text.parse().map_err(|_| Error::bad_request(format!("'{text}' is no number of {name}.")))
@@ -31,7 +31,7 @@ pub(crate) fn heat(database: &Arc<Database>, query: &str) -> Result<Reply> {
 /// Where the value `partitionKey` (a JSON array, one member for each path) lands in `?database=…&container=…`.
 pub(crate) fn locate(database: &Arc<Database>, query: &str) -> Result<Reply> {
     let (name, container) = place_in(query)?;
-    let key = argument(query, "partitionKey");
+    let key = query_argument(query, "partitionKey");
     let key = key.ok_or_else(|| orrery_model::ids::missing_properties(&["partitionKey"]))?;
     let catalog = database.catalog();
     let container = catalog.container(&name, &container)?;

@@ -3,11 +3,8 @@
 //! Health and the certificate are open, metrics too on loopback. Everything else is signed with an account key
 //! like any request, and answers JSON.
 
-<<<<<<< HEAD
-mod checkpoints;
-=======
 mod advise;
->>>>>>> 79bbdd5 (Explorer: the page with items, queries and partitions; routes for heat, keys, the server and advice)
+mod checkpoints;
 mod controls;
 mod explain;
 mod health;
@@ -76,15 +73,8 @@ where
             Some(pem) => text(StatusCode::OK, "application/x-pem-file", pem.clone()),
             None => text(StatusCode::NOT_FOUND, "text/plain", "This server has no certificate.\n"),
         },
-<<<<<<< HEAD
-        "/_explorer" | "/_explorer/index.html" if reads => {
-            text(StatusCode::NOT_FOUND, "text/plain", "This build has no explorer page.\n")
-        }
-        _ => signed(parts, path, database, options, state, body).await,
-=======
         _ if explorer::is_asset(path) && reads => explorer::answer(path, &parts.headers),
-        _ => signed(parts, path, database, options, faults, body).await,
->>>>>>> 79bbdd5 (Explorer: the page with items, queries and partitions; routes for heat, keys, the server and advice)
+        _ => signed(parts, path, database, options, state, body).await,
     }
 }
 
@@ -198,11 +188,7 @@ fn query_argument(query: &str, name: &str) -> Option<String> {
 
 /// All containers with their partitions, or the one named by `?database=…&container=…`.
 async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply> {
-<<<<<<< HEAD
     let views = match (query_argument(query, "database"), query_argument(query, "container")) {
-=======
-    let views = match (argument(query, "database"), argument(query, "container")) {
->>>>>>> 79bbdd5 (Explorer: the page with items, queries and partitions; routes for heat, keys, the server and advice)
         (Some(name), Some(container)) => vec![database.container_view(&name, &container).await?],
         (None, None) => database.partition_views().await?,
         _ => return Err(Error::bad_request("Name both the database and the container, or neither.")),
@@ -211,15 +197,9 @@ async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply>
     Ok(Reply::json(StatusCode::OK, Value::from(views).to_json()))
 }
 
-/// The value of an argument of the URL.
-fn argument(query: &str, name: &str) -> Option<String> {
-    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
-    Some(percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned())
-}
-
 /// The container that `?database=…&container=…` names.
 fn place_in(query: &str) -> Result<(String, String)> {
-    match (argument(query, "database"), argument(query, "container")) {
+    match (query_argument(query, "database"), query_argument(query, "container")) {
         (Some(name), Some(container)) => Ok((name, container)),
         _ => Err(Error::bad_request("Name the database and the container.")),
     }

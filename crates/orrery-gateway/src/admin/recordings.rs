@@ -7,11 +7,7 @@ use orrery_db::Database;
 use orrery_model::value::{self, Value};
 use orrery_model::{Error, Result};
 
-<<<<<<< HEAD
-use super::query_argument;
-=======
 use super::place_in;
->>>>>>> 79bbdd5 (Explorer: the page with items, queries and partitions; routes for heat, keys, the server and advice)
 use crate::reply::Reply;
 
 /// `/_orrery/recordings` and what is below.
@@ -37,14 +33,7 @@ pub(crate) fn route(
     match (method, rest) {
         (&Method::GET, "") => json(database.list_recordings()),
         (&Method::GET, "/download") => {
-<<<<<<< HEAD
-            let argument = |name| query_argument(query, name);
-            let (Some(name), Some(container)) = (argument("database"), argument("container")) else {
-                return Err(Error::bad_request("Name the database and the container."));
-            };
-=======
             let (name, container) = place_in(query)?;
->>>>>>> 79bbdd5 (Explorer: the page with items, queries and partitions; routes for heat, keys, the server and advice)
             Ok(Reply::json(StatusCode::OK, database.recording_lines(&name, &container)?))
         }
         (&Method::POST, "") => {

@@ -123,6 +123,7 @@ impl Banner<'_> {
         );
         for (name, value) in [
             ("Endpoint", self.endpoint()),
+            ("Explorer", format!("{}_explorer/", self.endpoint())),
             ("Connection string", self.connection_string()),
             ("Key", self.key_note()),
             ("TLS", self.tls_note()),
