@@ -12,7 +12,8 @@ fn main() {
     let mut list = String::from("&[\n");
     for file in &files {
         let name = file.strip_prefix(&folder).expect("found below it").to_string_lossy().replace('\\', "/");
-        writeln!(list, "    ({name:?}, include_bytes!({file:?})),").expect("a String accepts every write");
+        let path = file.to_string_lossy();
+        writeln!(list, "    ({name:?}, include_bytes!({path:?})),").expect("a String accepts every write");
     }
     list.push(']');
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("set by cargo"));

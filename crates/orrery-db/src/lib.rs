@@ -56,7 +56,8 @@ pub use orrery_metering::{Budget, Priority, Throttled, cost};
 pub use orrery_query::limits as query_limits;
 pub use orrery_storage::{Checkpoint, Health};
 pub use partition::{
-    HeatSecond, HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause, ThrottleEvent,
+    HeatSecond, HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause,
+    ThrottleEvent,
 };
 pub use query::{
     Cancellation, ClientMerge, Considered, MetadataPage, QueryMetrics, QueryOptions, QueryPage, QueryRequest,

@@ -5,6 +5,8 @@
 //! them for ever; only `index.html`, which names them, is asked for again. All but that one are stored compressed and
 //! sent so: a browser that cannot unpack gzip does not exist.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::header::{
     ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
@@ -105,8 +107,7 @@ fn file(name: &str, bytes: &'static [u8]) -> Response<Full<Bytes>> {
 /// The page itself.
 fn page(bytes: &'static [u8], sent: &HeaderMap) -> Response<Full<Bytes>> {
     let digest = Sha256::digest(bytes);
-    let short: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-    let etag = format!("\"{short}\"");
+    let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
     let is_known = headers::text(sent, IF_NONE_MATCH.as_str()).is_some_and(|known| known.contains(&etag));
     let body = if is_known { Bytes::new() } else { Bytes::from_static(bytes) };
     let mut response = Response::new(Full::new(body));
@@ -114,7 +115,7 @@ fn page(bytes: &'static [u8], sent: &HeaderMap) -> Response<Full<Bytes>> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(ETAG, HeaderValue::from_str(&etag).expect("hexadecimal digits are a header"));
+    headers.insert(ETAG, HeaderValue::from_str(&etag).expect("letters and digits are a header"));
     response
 }
 
