@@ -14,6 +14,15 @@ function plain(item: Item): string {
   return JSON.stringify(own, null, 2);
 }
 
+/** A text as the other side of a comparison is printed, so that only what differs stands out. */
+function printed(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
 function template(definition: ContainerDefinition): string {
   const item: Record<string, unknown> = { id: '' };
   for (const path of definition.partitionKey.paths) {
@@ -145,7 +154,7 @@ export function ItemPanel({ place, definition, item, copy, onClose, onCopy, onSa
       {error && <Notice kind="error">{error}</Notice>}
       <div class="panel-body">
         {reviewing && original !== null ? (
-          <Editor key="review" language="json" label="Changes" value={text} original={original} readOnly document={`${original}${text}`} />
+          <Editor key="review" language="json" label="Changes" value={printed(text)} original={original} readOnly document={`${original}${text}`} />
         ) : (
           <Editor key={`edit ${version}`} language="json" label="Item as JSON" value={text} onChange={setText} onSave={() => void save()} document={`edit ${version}`} autofocus={!base} />
         )}
@@ -198,7 +207,7 @@ export function ItemPanel({ place, definition, item, copy, onClose, onCopy, onSa
                   <span class="mark-bad">red</span> only in theirs.
                 </p>
                 <div class="diff-box">
-                  <Editor language="json" label="Your text against theirs" value={text} original={plain(conflict)} readOnly document={conflict._etag ?? ''} />
+                  <Editor language="json" label="Your text against theirs" value={printed(text)} original={plain(conflict)} readOnly document={conflict._etag ?? ''} />
                 </div>
               </>
             )}
