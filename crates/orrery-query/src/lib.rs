@@ -7,6 +7,7 @@ pub mod advice;
 pub mod aggregate;
 pub mod ast;
 pub mod check;
+pub mod choice;
 pub mod compile;
 pub mod computed;
 pub mod condition;

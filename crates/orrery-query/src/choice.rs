@@ -1,0 +1,153 @@
+//! Choosing among the ways in which an index can find the matches of a filter.
+//!
+//! A way is probed by counting its first entries in one partition. The choice says which way to probe next and what
+//! the counts mean; whoever has the entries, or an estimate of them, counts. The server and whoever predicts its
+//! charges decide by the same rules.
+
+/// Entries counted to judge a way.
+pub const PROBE_ENTRIES: usize = 128;
+/// The same where the index also has the order of the query. Following the order may lead past any number of items that
+/// do not match, so it must be clear that sorting those that do would be much work.
+pub const PROBE_ENTRIES_BEFORE_ORDER: usize = 2048;
+
+/// What is known of a way before it is probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merits {
+    /// Only entries of the wanted keys are read.
+    pub is_narrow: bool,
+    /// Worth following even if it leads to many items.
+    pub is_selective: bool,
+    /// Its entries are those that the order of the query follows: in order they do at least as well.
+    pub is_order: bool,
+}
+
+/// What to do about a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Count its entries up to `count_max`, and tell [`Choice::counted`].
+    Probe { way: usize, count_max: usize },
+    /// It is taken without counting, unless another has no entries at all.
+    Unprobed { way: usize },
+    /// A narrower one was found already.
+    Beaten { way: usize },
+}
+
+/// The way that was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    Way(usize),
+    /// The index in the order of the query.
+    Order,
+    /// All items.
+    Scan,
+}
+
+/// A choice in the making.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    merits: Vec<Merits>,
+    /// The ways in the order in which they are looked at, the next one last.
+    waiting: Vec<usize>,
+    count_max: usize,
+    has_order: bool,
+    probes_all: bool,
+    several: bool,
+    /// The way with the fewest entries so far.
+    best: Option<(usize, usize)>,
+}
+
+impl Choice {
+    /// `has_order`: the index has the order of the query. `probes_all`: count also where there is nothing to choose.
+    pub fn new(merits: Vec<Merits>, has_order: bool, probes_all: bool) -> Self {
+        let mut waiting: Vec<usize> = (0..merits.len()).collect();
+        waiting.sort_by_key(|way| (!merits[*way].is_narrow, !merits[*way].is_selective));
+        waiting.reverse();
+        let count_max = if has_order { PROBE_ENTRIES_BEFORE_ORDER } else { PROBE_ENTRIES };
+        let several = merits.len() > 1 || has_order;
+        Self { merits, waiting, count_max, has_order, probes_all, several, best: None }
+    }
+
+    /// What to do about the next way; nothing once all have been looked at.
+    pub fn next_step(&mut self) -> Option<Step> {
+        loop {
+            let way = self.waiting.pop()?;
+            let merits = self.merits[way];
+            // Entries of the wanted keys alone are worth more than those of all keys.
+            if self.best.is_some_and(|(_, best)| self.merits[best].is_narrow && !merits.is_narrow) {
+                return Some(Step::Beaten { way });
+            }
+            if self.has_order && merits.is_order {
+                continue;
+            }
+            if self.several || self.probes_all || !merits.is_selective || !merits.is_narrow {
+                return Some(Step::Probe { way, count_max: self.count_max });
+            }
+            self.counted(way, 0);
+            return Some(Step::Unprobed { way });
+        }
+    }
+
+    /// Notes how many entries a way has, as far as they were counted.
+    pub fn counted(&mut self, way: usize, entries: usize) {
+        let merits = self.merits[way];
+        if entries >= self.count_max && !(merits.is_selective && merits.is_narrow) {
+            return;
+        }
+        if self.best.is_none_or(|(fewest, _)| entries < fewest) {
+            self.best = Some((entries, way));
+        }
+    }
+
+    /// The way to follow.
+    pub fn chosen(&self) -> Chosen {
+        match self.best {
+            Some((entries, way)) if !self.has_order || entries < self.count_max => Chosen::Way(way),
+            _ if self.has_order => Chosen::Order,
+            _ => Chosen::Scan,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NARROW: Merits = Merits { is_narrow: true, is_selective: true, is_order: false };
+    const WIDE: Merits = Merits { is_narrow: false, ..NARROW };
+    const VAGUE: Merits = Merits { is_selective: false, ..NARROW };
+
+    fn choose(merits: &[Merits], has_order: bool, counts: &[usize]) -> Chosen {
+        let mut choice = Choice::new(merits.to_vec(), has_order, false);
+        while let Some(step) = choice.next_step() {
+            if let Step::Probe { way, count_max } = step {
+                choice.counted(way, counts[way].min(count_max));
+            }
+        }
+        choice.chosen()
+    }
+
+    #[test]
+    fn the_fewest_entries_win() {
+        assert_eq!(choose(&[NARROW, NARROW], false, &[90, 7]), Chosen::Way(1));
+        assert_eq!(choose(&[NARROW], false, &[100_000]), Chosen::Way(0));
+        // Both have more than were counted: the first is as good as any.
+        assert_eq!(choose(&[NARROW, NARROW], false, &[500, 300]), Chosen::Way(0));
+    }
+
+    #[test]
+    fn many_entries_of_other_keys_are_not_followed() {
+        assert_eq!(choose(&[WIDE], false, &[127]), Chosen::Way(0));
+        assert_eq!(choose(&[WIDE], false, &[128]), Chosen::Scan);
+        assert_eq!(choose(&[VAGUE], false, &[128]), Chosen::Scan);
+        assert_eq!(choose(&[WIDE, NARROW], false, &[1, 100]), Chosen::Way(1));
+    }
+
+    #[test]
+    fn the_order_is_followed_where_sorting_would_be_much_work() {
+        assert_eq!(choose(&[NARROW], true, &[2047]), Chosen::Way(0));
+        assert_eq!(choose(&[NARROW], true, &[2048]), Chosen::Order);
+        assert_eq!(choose(&[Merits { is_order: true, ..NARROW }], true, &[1]), Chosen::Order);
+        assert_eq!(choose(&[], true, &[]), Chosen::Order);
+        assert_eq!(choose(&[], false, &[]), Chosen::Scan);
+    }
+}
