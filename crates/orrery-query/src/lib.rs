@@ -30,6 +30,7 @@ pub mod printer;
 pub mod program;
 pub mod request;
 mod roots;
+pub mod shortcut;
 
 pub use condition::{Condition, parse_condition};
 pub use context::Context;

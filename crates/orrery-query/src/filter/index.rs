@@ -85,6 +85,16 @@ impl IndexCondition {
         }
     }
 
+    /// Whether the condition can only hold for documents that have the path.
+    pub fn implies_defined(&self, path: &IndexPath) -> bool {
+        match self {
+            Self::Term { path: own, test, .. } => own == path && *test != Test::Type(TypeTest::NotDefined),
+            Self::And(parts) => parts.iter().any(|part| part.implies_defined(path)),
+            Self::Or(parts) => parts.iter().all(|part| part.implies_defined(path)),
+            Self::All | Self::None => false,
+        }
+    }
+
     /// The paths that terms are about, in order of appearance, without repetition.
     pub fn paths(&self) -> Vec<&IndexPath> {
         let mut paths = Vec::new();

@@ -7,6 +7,7 @@ use orrery_query::Program;
 use orrery_query::ast::Query;
 use orrery_query::context::Work;
 use orrery_query::pipeline::{Options, Output, Pipeline};
+use orrery_query::shortcut::{self, Extreme};
 use orrery_storage::Direction;
 
 use super::run::Run;
@@ -15,7 +16,6 @@ use crate::partition::Receipt;
 use crate::query::errors::evaluation_failure;
 use crate::query::fetch::ahead::{Extent, ReadAhead, Source};
 use crate::query::plan::access::{AccessPaths, Candidate};
-use crate::query::plan::shortcut::{self, Extreme};
 
 /// Rows of work for one item; there are no joins here.
 const WORK_ROWS: u64 = 1000;

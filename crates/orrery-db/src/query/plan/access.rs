@@ -12,10 +12,10 @@ use orrery_query::ast::{Collection, Direction as Order, Query};
 use orrery_query::check::indexes;
 use orrery_query::filter::{Bound, IndexCondition, Test, TypeTest};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
+use orrery_query::shortcut;
 use orrery_storage::{Direction, Key, KeyRange};
 
 use super::points::Points;
-use super::shortcut;
 use crate::catalog::{Generation, Partition};
 use crate::index::named_paths;
 use crate::layout::index_entry;
@@ -340,7 +340,7 @@ impl Finder<'_> {
         if !is_indexed(self.generation, &path) {
             return None;
         }
-        let is_defined = implies_defined(condition, &path);
+        let is_defined = condition.implies_defined(&path);
         let direction = if *order == Order::Ascending { Direction::Forward } else { Direction::Backward };
         // Every item has an id and a time.
         let is_everywhere =
@@ -532,18 +532,6 @@ fn describe_composite(paths: &[CompositePath]) -> String {
         format!("{} {order}", path.as_str().trim_end_matches("/?"))
     };
     format!("({})", paths.iter().map(path).collect::<Vec<_>>().join(", "))
-}
-
-/// Whether the condition can only hold for items that have the path.
-fn implies_defined(condition: &IndexCondition, path: &IndexPath) -> bool {
-    match condition {
-        IndexCondition::Term { path: own, test, .. } => {
-            own == path && *test != Test::Type(TypeTest::NotDefined)
-        }
-        IndexCondition::And(parts) => parts.iter().any(|part| implies_defined(part, path)),
-        IndexCondition::Or(parts) => parts.iter().all(|part| implies_defined(part, path)),
-        IndexCondition::All | IndexCondition::None => false,
-    }
 }
 
 /// Whether values at this path have entries in the generation.

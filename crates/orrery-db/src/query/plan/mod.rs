@@ -1,7 +1,7 @@
 //! Planning a query: which part of the key space it has to visit, and along which access path of the index.
 //!
 //! `windows.rs` and `synthetic_routing.rs` narrow the key space, `access.rs` lists the access paths, `points.rs` the items
-//! that a filter names, `shortcut.rs` the queries that need no items at all. `client_plan.rs` and `client_merge.rs` are about
+//! that a filter names; `shortcut` of `orrery-query` knows the queries that need no items at all. `client_plan.rs` and `client_merge.rs` are about
 //! clients that merge partitions themselves, `index_metrics.rs` about those that ask which index was used.
 //!
 //! What may live here: decisions that follow from the query and the catalog. Nothing is read from a partition.
@@ -11,6 +11,5 @@ pub(super) mod client_merge;
 pub(super) mod client_plan;
 pub(super) mod index_metrics;
 pub(super) mod points;
-pub(super) mod shortcut;
 mod synthetic_routing;
 pub(super) mod windows;

@@ -1,12 +1,12 @@
 //! Queries that only count items or look for the least or greatest value.
 
 use orrery_model::{Object, Value};
-use orrery_query::ast::{Collection, Expr, ExprKind, Literal, Name, Query, Selection};
-use orrery_query::check::indexes;
+use crate::ast::{Collection, Expr, ExprKind, Literal, Name, Query, Selection};
+use crate::check::indexes;
 
 /// The form in which a count is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CountShape {
+pub enum CountShape {
     /// `SELECT VALUE COUNT(1)`.
     Plain,
     /// `SELECT VALUE [{"item": COUNT(1)}]`, as clients that merge partitions ask.
@@ -14,7 +14,7 @@ pub(crate) enum CountShape {
 }
 
 impl CountShape {
-    pub(crate) fn value(self, count: u64) -> Value {
+    pub fn value(self, count: u64) -> Value {
         let count = count_value(count);
         match self {
             Self::Plain => count,
@@ -27,13 +27,13 @@ impl CountShape {
     }
 }
 
-pub(crate) fn count_value(count: u64) -> Value {
+pub fn count_value(count: u64) -> Value {
     Value::from(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 /// The least or greatest value of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Extreme {
+pub struct Extreme {
     /// The property, in the form of indexing policies.
     pub path: String,
     pub is_max: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Extreme {
 }
 
 /// Whether the query only counts the documents that its filter selects.
-pub(crate) fn count_of_filter(query: &Query) -> Option<CountShape> {
+pub fn count_of_filter(query: &Query) -> Option<CountShape> {
     let expr = only_expression(query)?;
     match &expr.kind {
         ExprKind::Array(_) => is_count(
@@ -54,7 +54,7 @@ pub(crate) fn count_of_filter(query: &Query) -> Option<CountShape> {
 }
 
 /// Whether the query only looks for the least or greatest value of one property.
-pub(crate) fn extreme_of(query: &Query) -> Option<Extreme> {
+pub fn extreme_of(query: &Query) -> Option<Extreme> {
     let expr = only_expression(query)?;
     let from = query.from.as_ref()?;
     let plain = |expr: &Expr| {
