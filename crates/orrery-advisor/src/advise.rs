@@ -9,9 +9,11 @@ use crate::discover::{Choice, Discovered, Discovery, time_path};
 use crate::fields::Paths;
 use crate::growth::stage;
 use crate::layout::Limits;
+use crate::matching::Matching;
 use crate::measured::{Measured, Scope, Verdict};
+use crate::moment::Pace;
 use crate::planner::{Plan, PlanInput, plan};
-use crate::predict::{Prediction, SampleIndex, predict};
+use crate::predict::{Prediction, predict};
 use crate::rank;
 use crate::replay::{REQUESTS_MAX, Replay};
 use crate::workload::{OperationKind, Workload, WorkloadError};
@@ -54,6 +56,8 @@ pub struct Config {
     pub time_path: Option<String>,
     /// Total number of items, if the data is a sample.
     pub items_total: Option<f64>,
+    /// Size of the sample from which queries are estimated.
+    pub sample_items: Option<usize>,
     /// Most requests generated from a workload with rates.
     pub requests_max: usize,
     pub seed: u64,
@@ -70,6 +74,7 @@ impl Default for Config {
             candidates_max: 20,
             time_path: None,
             items_total: None,
+            sample_items: None,
             requests_max: REQUESTS_MAX,
             seed: 1,
         }
@@ -198,6 +203,10 @@ impl Advisor {
         let mut analyzer = Analyzer::new(paths, candidates, partitions, time.as_deref(), self.config.seed);
         let ids = self.workload.recorded.iter().filter_map(|request| request.id.as_deref());
         analyzer.keep_ids(ids.map(id_hash));
+        if let Some(items) = self.config.sample_items {
+            analyzer.set_sample_max(items);
+        }
+        analyzer.keep_documents(self.workload.documents(&analyzer.paths));
         for (number, item) in (1..).zip(std::mem::take(&mut self.head)) {
             let failed = |error: serde_json::Error| AdviceError::Item { number, reason: error.to_string() };
             analyzer.add(&item).map_err(failed)?;
@@ -244,10 +253,10 @@ impl Advisor {
         } else {
             0.0
         };
-        let index = SampleIndex::new(&analysis, &replay, items_total);
+        let matching = Matching::new(&replay, analysis.sample.len(), items_total);
         let mut measured = Vec::with_capacity(analysis.candidates.len());
         for (at, candidate) in analysis.candidates.iter().enumerate() {
-            let prediction = predict(&analysis, candidate, &replay, &index, &config.limits);
+            let prediction = predict(&analysis, candidate, &replay, &matching, &config.limits);
             let context = Context {
                 analysis: &analysis,
                 config: &config,
@@ -256,7 +265,7 @@ impl Advisor {
                 span_days,
                 growth_per_day,
                 retention_days: workload.retention_days,
-                is_time: &replay.is_time,
+                paces: &replay.paces,
             };
             measured.push(context.measure(at, prediction));
         }
@@ -278,7 +287,9 @@ impl Advisor {
         if workload.dropped > 0 {
             notes.push(format!("The recording was full: {} requests are missing from it.", workload.dropped));
         }
-        notes.extend(replay.failed.iter().map(|failed| format!("A query was skipped: {failed}.")));
+        for (at, reason) in &matching.failures {
+            notes.push(format!("{} is not estimated and left out: {reason}.", replay.operations[*at].name));
+        }
         if analysis.time.is_none() {
             notes.push(
                 "No property contains the time of an item, so nothing is known about the spread over time."
@@ -314,14 +325,14 @@ struct Context<'a> {
     span_days: f64,
     growth_per_day: f64,
     retention_days: Option<f64>,
-    is_time: &'a [bool],
+    paces: &'a [Pace],
 }
 
 impl Context<'_> {
     #[expect(clippy::cast_precision_loss, reason = "approximate figures")]
     fn measure(&self, at: usize, prediction: Prediction) -> Measured {
         let (candidate, spread) = (&self.analysis.candidates[at], &self.analysis.spreads[at]);
-        let total = (self.analysis.bytes as f64).max(1.0);
+        let total = (spread.bytes as f64).max(1.0);
         let heaviest = spread.heaviest(10);
         let largest = heaviest.first().map_or(0.0, |key| key.entry.bytes as f64);
         let most = spread.partitions.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
@@ -345,7 +356,7 @@ impl Context<'_> {
             window_unevenness: window_unevenness(&heat),
             heat,
             growth: growth.collect(),
-            begins_with_time: candidate.begins_with(self.is_time),
+            begins_with_time: candidate.begins_with(self.paces),
             scope: self.scope(candidate, &prediction),
             candidate: candidate.clone(),
             heaviest,

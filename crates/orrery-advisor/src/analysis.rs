@@ -2,14 +2,17 @@
 //! the key space and time; and it draws a uniform sample for replaying workloads.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use orrery_model::KeyPart;
+use orrery_model::value::{self, Value};
+use orrery_model::{KeyPart, murmur3};
 
 use crate::candidate::{Candidate, Scratch};
 use crate::fields::{Fields, Part, Paths, Values};
 use crate::layout::Layout;
 use crate::moment;
-use crate::random::{Random, mix};
+use crate::random::Random;
+use crate::repeats::Repeats;
 use crate::sketch::{Distinct, Entry, Frequent};
 
 /// Number of time windows; they widen as the data gets longer.
@@ -23,9 +26,14 @@ pub const SAMPLE_ITEMS: usize = 50_000;
 /// Keys whose names are kept.
 const NAMES_MAX: usize = 4096;
 
+/// Bytes of text whose documents are kept; beyond, the sample is halved.
+const DOCUMENT_BYTES_MAX: usize = 192 << 20;
+
 /// A sampled item.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sampled {
+    /// The properties that queries look at.
+    pub document: Option<Arc<Value>>,
     pub values: Box<[KeyPart]>,
     pub bytes: u32,
     pub terms: u32,
@@ -43,6 +51,8 @@ pub struct Spread {
     pub buckets: Vec<u64>,
     /// Items and bytes per physical partition.
     pub partitions: Vec<(u64, u64)>,
+    /// All bytes, those of synthetic properties included.
+    pub bytes: u64,
     /// Items per window and cell.
     heat: Vec<u32>,
     names: HashMap<u64, String>,
@@ -53,6 +63,16 @@ pub struct Spread {
 pub struct HeavyKey {
     pub entry: Entry,
     pub name: Option<String>,
+}
+
+/// What is kept of the documents of sampled items.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Documents {
+    #[default]
+    Nothing,
+    /// These properties.
+    Members(Vec<String>),
+    Whole,
 }
 
 /// Consumes items one by one.
@@ -70,6 +90,10 @@ pub struct Analyzer {
     sample: Vec<Sampled>,
     pinned: HashMap<u64, Sampled>,
     sample_max: usize,
+    documents: Documents,
+    document_bytes: usize,
+    repeats: Repeats,
+    keys: Vec<u64>,
     random: Random,
     items: u64,
     bytes: u64,
@@ -94,6 +118,8 @@ pub struct Analysis {
     /// Items that a recording refers to, by the hash of their id.
     pub pinned: HashMap<u64, Sampled>,
     pub layout: Layout,
+    /// Ids that occur several times.
+    pub repeats: Repeats,
 }
 
 /// Time windows of equal width.
@@ -136,9 +162,9 @@ impl Windows {
 
 /// The hash by which ids are compared.
 pub fn id_hash(id: &str) -> u64 {
-    let bytes = id.bytes();
-    mix(bytes
-        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)))
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+    let low = murmur3::x64_128(id.as_bytes(), 0) as u64;
+    low
 }
 
 impl Analyzer {
@@ -157,6 +183,7 @@ impl Analyzer {
             frequent: Frequent::default(),
             buckets: vec![0; BUCKETS],
             partitions: vec![(0, 0); layout.count()],
+            bytes: 0,
             heat: vec![0; WINDOWS * cells],
             names: HashMap::new(),
         };
@@ -176,6 +203,10 @@ impl Analyzer {
             sample: Vec::new(),
             pinned: HashMap::new(),
             sample_max: SAMPLE_ITEMS,
+            documents: Documents::default(),
+            document_bytes: 0,
+            repeats: Repeats::default(),
+            keys: Vec::new(),
             random: Random::new(seed),
             items: 0,
             bytes: 0,
@@ -189,6 +220,11 @@ impl Analyzer {
         self.wanted_ids.extend(ids);
     }
 
+    /// Keeps so much of the documents of sampled items.
+    pub fn keep_documents(&mut self, documents: Documents) {
+        self.documents = documents;
+    }
+
     /// Changes the sample size, for tests of the extrapolation.
     pub fn set_sample_max(&mut self, items: usize) {
         self.sample_max = items.max(1);
@@ -199,24 +235,27 @@ impl Analyzer {
         let mut fields = std::mem::take(&mut self.fields);
         let read = fields.read(&self.paths, json);
         if read.is_ok() {
-            self.add_fields(&fields);
+            self.add_fields(&fields, json);
         }
         self.fields = fields;
         read
     }
 
-    fn add_fields(&mut self, fields: &Fields) {
+    fn add_fields(&mut self, fields: &Fields, json: &[u8]) {
         let at_ms = self.time_slot.and_then(|slot| match fields.part(slot) {
             Part::Text(text) => moment::parse_text(text),
             Part::Number(number) => moment::parse_number(number),
             _ => None,
         });
         let window = at_ms.map(|at_ms| self.window(at_ms));
-        let bytes = fields.bytes as u64;
+        let own_bytes = fields.bytes as u64;
         let ordinal = self.items;
+        self.keys.clear();
         for (candidate, spread) in self.candidates.iter().zip(&mut self.spreads) {
             let mut random = item_random(ordinal);
             let placed = candidate.place(&self.paths, fields, &mut random, &mut self.scratch);
+            let bytes = own_bytes + u64::from(placed.added_bytes);
+            self.keys.push(placed.hash);
             spread.distinct.add(placed.hash);
             let count = spread.frequent.add(placed.hash, bytes, at_ms.unwrap_or(0));
             // Naming every key would take too long. A key that is among the heaviest in the end is either one of the first
@@ -230,13 +269,14 @@ impl Analyzer {
             let partition = self.layout.partition_of(placed.place);
             spread.partitions[partition].0 += 1;
             spread.partitions[partition].1 += bytes;
+            spread.bytes += bytes;
             if let Some(window) = window {
                 let cell = partition * self.cells / self.layout.count();
                 spread.heat[window * self.cells + cell] += 1;
             }
         }
         self.items += 1;
-        self.bytes += bytes;
+        self.bytes += own_bytes;
         // Reservoir sampling: item n replaces a random one with probability size / n.
         let place = if self.sample.len() < self.sample_max {
             self.sample.len()
@@ -244,14 +284,26 @@ impl Analyzer {
             usize::try_from(self.random.below(self.items)).unwrap_or(usize::MAX)
         };
         let id = match fields.part(self.id_slot) {
-            Part::Text(id) if !self.wanted_ids.is_empty() => Some(id_hash(id)),
+            Part::Text(id) => Some(id_hash(id)),
             _ => None,
         };
+        if let Some(id) = id.filter(|id| self.repeats.follows(*id)) {
+            self.repeats.add(id, self.keys.iter().copied());
+        }
         let wanted = id.filter(|id| self.wanted_ids.contains(id));
         if place >= self.sample_max && wanted.is_none() {
             return;
         }
+        let document = match &self.documents {
+            Documents::Nothing => None,
+            Documents::Members(names) => value::parse_members(json, names).ok(),
+            Documents::Whole => value::parse(json).ok(),
+        };
+        if self.documents == Documents::Whole {
+            self.document_bytes += json.len();
+        }
         let sampled = Sampled {
+            document: document.map(Arc::new),
             values: fields.to_parts(),
             bytes: u32::try_from(fields.bytes).unwrap_or(u32::MAX),
             terms: u32::try_from(fields.terms).unwrap_or(u32::MAX),
@@ -266,6 +318,19 @@ impl Analyzer {
         } else if place < self.sample_max {
             self.sample.push(sampled);
         }
+        if self.document_bytes > DOCUMENT_BYTES_MAX {
+            self.halve_sample();
+        }
+    }
+
+    /// Drops half of the sample, chosen at random, and keeps no more from then on.
+    fn halve_sample(&mut self) {
+        self.sample_max = (self.sample.len() / 2).max(1);
+        while self.sample.len() > self.sample_max {
+            let place = self.random.index(self.sample.len());
+            self.sample.swap_remove(place);
+        }
+        self.document_bytes /= 2;
     }
 
     fn window(&mut self, at_ms: i64) -> usize {
@@ -313,6 +378,7 @@ impl Analyzer {
             sample,
             pinned: self.pinned,
             layout: self.layout,
+            repeats: self.repeats,
         }
     }
 }
@@ -362,8 +428,11 @@ mod tests {
             let heat: u32 = (0..WINDOWS).flat_map(|window| spread.heat_of(window, 4)).sum();
             assert_eq!(heat, 24 * 30);
             assert_eq!(spread.partitions.iter().map(|(items, _)| items).sum::<u64>(), 24 * 30);
-            assert_eq!(spread.buckets.iter().sum::<u64>(), analysis.bytes);
+            assert_eq!(spread.buckets.iter().sum::<u64>(), spread.bytes);
         }
+        // A synthetic key is stored with the item: its name, quotes and separators, and the ten characters of a day.
+        assert_eq!(analysis.spreads[0].bytes, analysis.bytes);
+        assert_eq!(analysis.spreads[1].bytes, analysis.bytes + 24 * 30 * (17 + 10));
         assert!((97.0..=103.0).contains(&analysis.spreads[0].distinct.estimate()));
         assert!((29.0..=31.0).contains(&analysis.spreads[1].distinct.estimate()));
         let largest = &analysis.spreads[1].heaviest(1)[0];

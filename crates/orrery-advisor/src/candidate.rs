@@ -7,6 +7,7 @@ use serde_json::json;
 use synthetic_key::{Definition, Item, Maker, Path, Property, Source, SuffixKind, Treatment, ValueFormat};
 
 use crate::fields::{Part, Paths, Values};
+use crate::moment::Pace;
 use crate::random::{Random, mix};
 
 /// The kinds of keys, ordered by the effort they mean for applications.
@@ -251,9 +252,9 @@ impl Candidate {
         self.levels.len() > 1
     }
 
-    /// Whether the first level is only a time.
-    pub fn begins_with(&self, is_time: &[bool]) -> bool {
-        let is_time = |slot: &usize| is_time.get(*slot).copied().unwrap_or(false);
+    /// Whether the first level only follows the clock.
+    pub fn begins_with(&self, paces: &[Pace]) -> bool {
+        let is_time = |slot: &usize| paces.get(*slot).copied().unwrap_or_default().follows();
         match self.levels.first() {
             Some(Recipe::Property(slot)) => is_time(slot),
             Some(Recipe::Made { parts, suffix: None, .. }) => parts.iter().all(is_time),

@@ -260,12 +260,7 @@ impl Choice<'_> {
             let listed = match operation.kind {
                 OperationKind::Query => {
                     let shape = operation.query.as_ref()?;
-                    let parameters = shape.parameters.iter().map(|(name, _)| name.clone());
-                    let words = shape.text.split(|c: char| !(c.is_alphanumeric() || c == '@' || c == '_'));
-                    let words = words.filter(|word| word.starts_with('@')).map(str::to_owned);
-                    let parameters: Vec<_> =
-                        parameters.chain(words).map(|name| (name, Value::from("x"))).collect();
-                    let instance = shape.instance(&parameters, paths).ok()?;
+                    let instance = shape.instance(&shape.placeholders(), paths).ok()?;
                     instance
                         .conditions
                         .iter()

@@ -13,21 +13,26 @@
 pub mod advise;
 pub mod analysis;
 pub mod candidate;
+pub mod clock;
 pub mod datasets;
 pub mod discover;
 pub mod fields;
 pub mod growth;
 pub mod layout;
+pub mod matching;
 pub mod measured;
 pub mod moment;
 pub mod planner;
 pub mod predict;
+pub mod query_cost;
 pub mod random;
 pub mod rank;
+pub mod repeats;
 pub mod replay;
 pub mod report;
 pub mod simulate;
 pub mod sketch;
+pub mod terms;
 pub mod workload;
 
 pub use advise::{AdviceError, Advisor, Config, Report};

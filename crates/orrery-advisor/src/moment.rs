@@ -1,4 +1,23 @@
-//! Recognises and parses times in data.
+//! Recognises, parses and prints times in data.
+
+/// How a property of new items comes about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// Independent of when an item is written.
+    #[default]
+    Free,
+    /// The time itself, in a form that can be written for any time.
+    Time,
+    /// A value that items written at about the same time share.
+    Period,
+}
+
+impl Pace {
+    /// Whether new items have the value of their time.
+    pub fn follows(self) -> bool {
+        self != Self::Free
+    }
+}
 
 use orrery_model::civil::{date_of_days, days_of_date};
 
@@ -75,6 +94,18 @@ pub fn parse_number(number: f64) -> Option<i64> {
 pub fn print(ms: i64) -> String {
     let (day, time) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) / 1000);
     format!("{}T{:02}:{:02}:{:02}Z", print_day(day), time / 3600, time / 60 % 60, time % 60)
+}
+
+/// Formats a time in the form of another one: as much of it, with the same separators. Offsets from UTC are kept as they
+/// are, and the clock is set by them.
+pub fn in_form_of(text: &str, ms: i64) -> String {
+    let offset_at = text.get(16..).and_then(|rest| rest.find(['+', '-'])).map(|at| at + 16);
+    let offset = offset_at.and_then(|at| parse_text(text).zip(parse_text(&text[..at])));
+    let ms = ms + offset.map_or(0, |(utc, local)| local - utc);
+    let digits = format!("{}.{:03}000000", &print(ms)[..19], ms.rem_euclid(1000));
+    let end = offset_at.unwrap_or(text.len());
+    let moved = text.char_indices().zip(digits.chars().chain(std::iter::repeat('0')));
+    moved.map(|((at, own), new)| if at < end && own.is_ascii_digit() { new } else { own }).collect()
 }
 
 /// Formats a day counted from the epoch: `2018-08-09`.

@@ -1,12 +1,7 @@
 //! Predicts a replay under a candidate: where each request goes, what it costs by the server's own table, and which
 //! requests the partitions' budgets would throttle.
-//!
-//! Queries are charged as the server executes them: the equality with the fewest index entries is followed, within the
-//! keys that the filter allows. Counts come from the sample, which is everything for small data. For larger data a value
-//! that `c` of `s` sampled items have is assumed to occur in `1 + (c - 1) (N - 1) / (s - 1)` items, which is unbiased for
-//! values taken from items.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
@@ -17,17 +12,11 @@ use crate::analysis::{Analysis, Sampled, item_random};
 use crate::candidate::{Candidate, Kind, Placed, Scratch, Visit};
 use crate::fields::{Part, Values};
 use crate::layout::{Layout, Limits};
+use crate::matching::Matching;
+use crate::query_cost::{Placement, QueryCost};
 use crate::replay::{Moved, Replay, Request};
-use crate::workload::{Operation, OperationKind, Output, QueryInstance};
+use crate::workload::{Operation, OperationKind};
 
-/// Bytes of system properties that the server adds to each returned item.
-const SYSTEM_BYTES: f64 = 190.0;
-/// Up to this many keys, the index is read key by key.
-const POINTS_MAX: usize = 64;
-/// Entries that the server counts to estimate a condition.
-const PROBE: f64 = 128.0;
-/// Rows of a page.
-const PAGE_ROWS: f64 = 1000.0;
 /// Bytes that the name and quotes of a synthetic key add to an item, and its total size where the value is unknown.
 const MADE_NAME_BYTES: usize = 17;
 const MADE_BYTES: usize = 32;
@@ -36,7 +25,7 @@ const TERMS_CHANGED: usize = 4;
 /// Size of the cache of distinct reads.
 const VISITS_MAX: usize = 50_000;
 /// Time slices of the reported load.
-pub const TIMELINE: usize = 60;
+pub const TIMELINE: usize = 64;
 
 /// The result of a replay under one candidate.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +40,10 @@ pub struct Prediction {
     pub seconds: f64,
     /// Demanded request units per partition.
     pub partitions: Vec<f64>,
+    /// Request units of admitted requests per partition.
+    pub delivered_by_partition: Vec<f64>,
+    /// Partitions that each query visits, by its instance.
+    pub visited: HashMap<usize, usize>,
     /// Demanded request units per partition and time slice.
     pub timeline: Vec<Vec<f64>>,
     pub reads: Reads,
@@ -79,7 +72,11 @@ pub struct OperationPrediction {
     pub requests: u64,
     pub throttled: u64,
     pub charge: f64,
+    /// Request units of admitted requests.
+    pub delivered: f64,
     pub partitions: u64,
+    /// Whether its requests could be estimated; otherwise they are left out of all sums.
+    pub is_estimated: bool,
 }
 
 impl Prediction {
@@ -115,86 +112,27 @@ struct Seen {
     partitions: Vec<usize>,
 }
 
-/// The cost of a query under a candidate.
-#[derive(Clone, Debug)]
-struct QueryCost {
-    /// Visited partitions with their share of the work.
-    partitions: Vec<(usize, f64)>,
-    charge: Charge,
-}
-
-/// Finds sampled items by a property's value.
-pub struct SampleIndex {
-    by_slot: HashMap<usize, HashMap<u64, Vec<u32>>>,
-    uniform: usize,
-    /// Items that each sampled one represents.
-    scale: f64,
-}
-
-impl SampleIndex {
-    /// Indexes the sample by the properties that the replay filters by.
-    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-    pub fn new(analysis: &Analysis, replay: &Replay, items_total: f64) -> Self {
-        let id = analysis.paths.find("/id").into_iter();
-        let slots = replay.instances.iter().flat_map(|instance| &instance.conditions);
-        let slots: HashSet<usize> = slots.map(|condition| condition.slot).chain(id).collect();
-        let mut by_slot = HashMap::new();
-        for slot in slots {
-            let mut places: HashMap<u64, Vec<u32>> = HashMap::new();
-            for (at, item) in analysis.sample.iter().enumerate() {
-                let part = &item.values[slot];
-                if *part != KeyPart::Undefined {
-                    places.entry(hash_of(part)).or_default().push(u32::try_from(at).unwrap_or(u32::MAX));
-                }
-            }
-            by_slot.insert(slot, places);
-        }
-        let uniform = analysis.sample.len();
-        let scale = if uniform > 1 { ((items_total - 1.0) / (uniform as f64 - 1.0)).max(1.0) } else { 1.0 };
-        Self { by_slot, uniform, scale }
-    }
-
-    fn matching(&self, slot: usize, values: &[KeyPart]) -> Vec<u32> {
-        let Some(places) = self.by_slot.get(&slot) else { return Vec::new() };
-        let found = values.iter().filter_map(|value| places.get(&hash_of(value)));
-        found.flatten().copied().collect()
-    }
-
-    /// Extrapolates from sampled items to all items.
-    fn estimate(&self, sampled: usize) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let sampled = sampled as f64;
-        if sampled == 0.0 { 0.0 } else { 1.0 + (sampled - 1.0) * self.scale }
-    }
-}
-
-fn hash_of(part: &KeyPart) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    part.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Runs a replay under one candidate.
 pub fn predict(
     analysis: &Analysis,
     candidate: &Candidate,
     replay: &Replay,
-    index: &SampleIndex,
+    matching: &Matching,
     limits: &Limits,
 ) -> Prediction {
-    Run::new(analysis, candidate, replay, index, limits).run()
+    Run::new(analysis, candidate, replay, matching, limits).run()
 }
 
 struct Run<'a> {
     analysis: &'a Analysis,
     candidate: &'a Candidate,
     replay: &'a Replay,
-    index: &'a SampleIndex,
+    matching: &'a Matching,
     layout: &'a Layout,
     budgets: Vec<Budget>,
-    /// The positions of the sampled items.
-    placed: Vec<Placed>,
+    placement: Placement<'a>,
     queries: HashMap<usize, Rc<QueryCost>>,
+    /// Request units of each key that was visited alone.
     keys: HashMap<u64, f64>,
     /// The routing of reads, by what they know.
     visits: HashMap<u64, Rc<Seen>>,
@@ -208,7 +146,7 @@ impl<'a> Run<'a> {
         analysis: &'a Analysis,
         candidate: &'a Candidate,
         replay: &'a Replay,
-        index: &'a SampleIndex,
+        matching: &'a Matching,
         limits: &Limits,
     ) -> Self {
         let layout = &analysis.layout;
@@ -217,17 +155,17 @@ impl<'a> Run<'a> {
             budget.set_rate(limits.share().into());
             budget
         });
-        let mut scratch = Scratch::default();
-        let place = |item: &Sampled| {
-            candidate.place(&analysis.paths, &item.values[..], &mut item_random(item.ordinal), &mut scratch)
-        };
-        let placed = replay.items.iter().map(place).collect();
+        let placement = Placement::new(candidate, &analysis.paths, layout, matching, &replay.items);
         let operations = replay.operations.iter();
-        let operations = operations
-            .map(|operation| OperationPrediction { name: operation.name.clone(), ..Default::default() });
+        let operations = operations.map(|operation| OperationPrediction {
+            name: operation.name.clone(),
+            is_estimated: true,
+            ..Default::default()
+        });
         let result = Prediction {
             seconds: replay.seconds,
             partitions: vec![0.0; layout.count()],
+            delivered_by_partition: vec![0.0; layout.count()],
             timeline: vec![vec![0.0; layout.count()]; TIMELINE],
             operations: operations.collect(),
             ..Prediction::default()
@@ -236,14 +174,14 @@ impl<'a> Run<'a> {
             analysis,
             candidate,
             replay,
-            index,
+            matching,
             layout,
             budgets: budgets.collect(),
-            placed,
+            placement,
             queries: HashMap::new(),
             keys: HashMap::new(),
             visits: HashMap::new(),
-            scratch,
+            scratch: Scratch::default(),
             result,
             id_slot: analysis.paths.find("/id"),
         }
@@ -253,6 +191,10 @@ impl<'a> Run<'a> {
         let replay = self.replay;
         for (number, request) in replay.requests.iter().enumerate() {
             let operation = &replay.operations[request.operation];
+            if self.matching.failures.contains_key(&request.operation) {
+                self.result.operations[request.operation].is_estimated = false;
+                continue;
+            }
             let values = replay.values(request);
             let item = &replay.items[request.item];
             match operation.kind {
@@ -262,8 +204,10 @@ impl<'a> Run<'a> {
                 }
                 OperationKind::Batch => self.batch(request, operation, item, &values, number),
                 OperationKind::Query => {
-                    let cost = self.query_cost(request.instance);
-                    self.read(request, &cost, false);
+                    if let Some(cost) = self.query_cost(request.instance) {
+                        self.result.visited.insert(request.instance, cost.partitions.len());
+                        self.read(request, &cost, false);
+                    }
                 }
                 OperationKind::Read => match self.find(operation, request, item) {
                     Ok(placed) => {
@@ -281,12 +225,12 @@ impl<'a> Run<'a> {
                     // A client that sends the whole item knows its key, unless the key has a random suffix.
                     let has_item = matches!(operation.kind, OperationKind::Upsert | OperationKind::Replace);
                     let own = (has_item && self.candidate.kind != Kind::RandomSuffix)
-                        .then(|| self.placed[request.item]);
+                        .then(|| self.placement.placed[request.item]);
                     match own.map_or_else(|| self.find(operation, request, item), Ok) {
                         Ok(placed) => self.one(request, charge, &placed),
                         Err(cost) => {
                             self.read(request, &cost, true);
-                            self.one(request, charge, &self.placed[request.item].clone());
+                            self.one(request, charge, &self.placement.placed[request.item].clone());
                         }
                     }
                 }
@@ -364,214 +308,38 @@ impl<'a> Run<'a> {
                 Visit::Keys(keys) if keys.len() == 1 => keys.first().copied(),
                 _ => None,
             };
-            let seen = Rc::new(Seen { key, partitions: self.partitions_of(&visit) });
+            let seen = Rc::new(Seen { key, partitions: self.placement.partitions_of(&visit) });
             if self.visits.len() < VISITS_MAX {
                 self.visits.insert(hash, Rc::clone(&seen));
             }
             seen
         };
         if let Some(key) = seen.key {
-            return Ok(Placed { added_bytes: self.placed[request.item].added_bytes, ..key });
+            return Ok(Placed { added_bytes: self.placement.placed[request.item].added_bytes, ..key });
         }
+        let item_bytes = u64::from(item.bytes) + u64::from(self.placement.placed[request.item].added_bytes);
         let work = cost::QueryWork {
             partitions: seen.partitions.len() as u64,
             index_entries: 1,
             items: 1,
-            item_bytes: item.bytes.into(),
-            output_bytes: u64::from(item.bytes) + 190,
+            item_bytes,
+            output_bytes: item_bytes + 190,
         };
-        let own = self.layout.partition_of(self.placed[request.item].place);
+        let own = self.layout.partition_of(self.placement.placed[request.item].place);
         let weight = |partition: &usize| if *partition == own { 192.0 + f64::from(item.bytes) } else { 64.0 };
         let partitions = seen.partitions.iter().map(|partition| (*partition, weight(partition))).collect();
-        Err(QueryCost { partitions, charge: cost::query(&work) })
+        Err(QueryCost { partitions, charge: cost::query(&work), key: None })
     }
 
-    fn partitions_of(&self, visit: &Visit) -> Vec<usize> {
-        let mut partitions: Vec<usize> = match visit {
-            Visit::Keys(keys) => keys.iter().map(|key| self.layout.partition_of(key.place)).collect(),
-            Visit::Prefixes(places) => places.iter().map(|place| self.layout.partition_of(*place)).collect(),
-            Visit::Everywhere => return (0..self.layout.count()).collect(),
-        };
-        partitions.sort_unstable();
-        partitions.dedup();
-        partitions
-    }
-
-    /// The cost of a query with its parameters.
-    fn query_cost(&mut self, number: usize) -> Rc<QueryCost> {
+    /// The cost of a query with its parameters; nothing if it could not be evaluated.
+    fn query_cost(&mut self, number: usize) -> Option<Rc<QueryCost>> {
         if let Some(cost) = self.queries.get(&number) {
-            return Rc::clone(cost);
+            return Some(Rc::clone(cost));
         }
-        let cost = Rc::new(self.cost_of(&self.replay.instances[number]));
+        let found = self.matching.of(number)?;
+        let cost = Rc::new(self.placement.cost(&self.replay.instances[number], found));
         self.queries.insert(number, Rc::clone(&cost));
-        cost
-    }
-
-    /// Models the server: the condition with the fewest entries in the first partition is followed, the visited partitions
-    /// are read in turn, and a query with a row limit ends when it is reached.
-    #[expect(clippy::cast_precision_loss, reason = "estimates")]
-    fn cost_of(&self, instance: &QueryInstance) -> QueryCost {
-        let visit = self.visit_of(instance);
-        let mut partitions = self.partitions_of(&visit);
-        if instance.is_empty {
-            partitions.truncate(1);
-        }
-        let windows = Window::of(&visit);
-        let partition_of = |at: u32| self.layout.partition_of(self.placed[at as usize].place);
-        let is_in = |at: u32| windows.contains(&self.placed[at as usize]);
-        let ways = self.ways(instance, &visit, &partitions, &windows);
-        let (best, probes) = choose(&ways);
-        let mut work = Work::default();
-        let mut weights: Vec<f64> = vec![1.0; partitions.len()];
-        for way in &probes {
-            work.entries += way.probed;
-            if let Some(first) = weights.first_mut() {
-                *first += 64.0 * way.ranges + way.probed * way.entry_bytes;
-            }
-        }
-        let followed: Vec<u32> = match best {
-            Some(way) => way.found.clone(),
-            None => {
-                (0..u32::try_from(self.index.uniform).unwrap_or(u32::MAX)).filter(|at| is_in(*at)).collect()
-            }
-        };
-        let counts_by_index =
-            instance.output == Output::Count && instance.is_exact && ways.len() == 1 && ways[0].is_narrow;
-        if counts_by_index {
-            work.entries = 0.0;
-        }
-        // The matches in each partition. A sampled item represents several.
-        let each = if followed.is_empty() {
-            0.0
-        } else {
-            self.index.estimate(followed.len()) / followed.len() as f64
-        };
-        let mut found: Vec<Work> = vec![Work::default(); partitions.len()];
-        for at in followed {
-            let Ok(place) = partitions.binary_search(&partition_of(at)) else { continue };
-            let own = &mut found[place];
-            own.entries += if best.is_some() { each } else { 0.0 };
-            if best.is_some() && !is_in(at) || counts_by_index {
-                continue;
-            }
-            let item = &self.replay.items[at as usize];
-            own.items += each;
-            own.bytes += each * f64::from(item.bytes);
-            let matches = |condition: &crate::workload::Condition| {
-                condition.values.contains(&item.values[condition.slot])
-            };
-            own.rows += if instance.conditions.iter().all(matches) { each } else { 0.0 };
-        }
-        let rows: f64 = found.iter().map(|own| own.rows).sum();
-        let row_scale = instance.rows.filter(|_| rows > 0.0).map_or(1.0, |told| told / rows);
-        let mut left = instance.rows_max.map_or(f64::INFINITY, |rows| rows as f64);
-        let mut visited = 0;
-        let entry_bytes = best.map_or(0.0, |way| way.entry_bytes);
-        let ranges = best.map_or(1.0, |way| way.ranges);
-        for (own, weight) in found.iter().zip(&mut weights) {
-            if left <= 0.0 {
-                break;
-            }
-            visited += 1;
-            let rows = own.rows * row_scale;
-            let part = if rows > left { left / rows } else { 1.0 };
-            left -= rows;
-            work.entries += own.entries * part;
-            work.items += own.items * part;
-            work.bytes += own.bytes * part;
-            work.rows += rows * part;
-            let loads = if own.items > 0.0 { 64.0 } else { 0.0 };
-            *weight +=
-                64.0 * ranges + loads + (own.entries * entry_bytes + own.bytes + own.items * 48.0) * part;
-        }
-        partitions.truncate(visited.max(1));
-        let mean_bytes = if work.items > 0.0 { work.bytes / work.items } else { 0.0 };
-        let row_bytes = match instance.output {
-            Output::Count => 0.0,
-            Output::Items => mean_bytes + SYSTEM_BYTES,
-            Output::Parts => mean_bytes * 0.3,
-        };
-        let charge = work.charge(partitions.len(), row_bytes);
-        QueryCost { partitions: partitions.into_iter().zip(weights).collect(), charge }
-    }
-
-    /// The conditions as access paths.
-    #[expect(clippy::cast_precision_loss, reason = "small counts")]
-    fn ways(
-        &self,
-        instance: &QueryInstance,
-        visit: &Visit,
-        partitions: &[usize],
-        windows: &Window,
-    ) -> Vec<Way> {
-        let (is_points, keys) = match visit {
-            Visit::Keys(keys) => (true, keys.len()),
-            _ => (false, 0),
-        };
-        let partition_of = |at: u32| self.layout.partition_of(self.placed[at as usize].place);
-        let first = partitions.first().copied().unwrap_or(0);
-        let ways = instance.conditions.iter().map(|condition| {
-            let mut found = self.index.matching(condition.slot, &condition.values);
-            let is_narrowed = is_points && keys * condition.values.len() <= POINTS_MAX;
-            if is_narrowed {
-                found.retain(|at| windows.contains(&self.placed[*at as usize]));
-            } else {
-                found.retain(|at| partitions.binary_search(&partition_of(*at)).is_ok());
-            }
-            let in_first = found.iter().filter(|at| partition_of(**at) == first).count();
-            let value_bytes = match condition.values.first() {
-                Some(KeyPart::String(text)) => text.len(),
-                _ => 8,
-            };
-            Way {
-                probed: self.index.estimate(in_first).min(PROBE),
-                found,
-                is_narrow: is_narrowed || !is_points,
-                ranges: (condition.values.len() * if is_narrowed { keys } else { 1 }) as f64,
-                entry_bytes: f64::from(u32::try_from(value_bytes).unwrap_or(64)) + 42.0,
-            }
-        });
-        let mut ways: Vec<Way> = ways.collect();
-        ways.sort_by_key(|way| !way.is_narrow);
-        ways
-    }
-
-    /// The keys that a query must visit, given everything that its filter fixes.
-    fn visit_of(&self, instance: &QueryInstance) -> Visit {
-        let slots = self.analysis.paths.len();
-        let mut alternatives: Vec<Vec<KeyPart>> = vec![vec![KeyPart::Undefined; slots]];
-        for condition in &instance.conditions {
-            if alternatives.len() * condition.values.len() > POINTS_MAX {
-                continue;
-            }
-            alternatives = alternatives
-                .iter()
-                .flat_map(|known| {
-                    condition.values.iter().map(move |value| {
-                        let mut known = known.clone();
-                        known[condition.slot] = value.clone();
-                        known
-                    })
-                })
-                .collect();
-        }
-        let mut all: Option<Visit> = None;
-        for known in &alternatives {
-            let visit = self.candidate.visit(&self.analysis.paths, &known[..]);
-            all = Some(match (all, visit) {
-                (None, visit) => visit,
-                (Some(Visit::Keys(mut keys)), Visit::Keys(more)) => {
-                    keys.extend(more);
-                    Visit::Keys(keys)
-                }
-                (Some(Visit::Prefixes(mut places)), Visit::Prefixes(more)) => {
-                    places.extend(more);
-                    Visit::Prefixes(places)
-                }
-                _ => Visit::Everywhere,
-            });
-        }
-        all.unwrap_or(Visit::Everywhere)
+        Some(cost)
     }
 
     /// A request to one partition.
@@ -588,6 +356,9 @@ impl<'a> Run<'a> {
             self.result.reads.fan_out_partitions += cost.partitions.len() as u64;
         } else {
             self.result.reads.single += 1;
+        }
+        if let Some(key) = cost.key {
+            *self.keys.entry(key).or_default() += cost.charge.as_f64();
         }
         self.settle(request, &cost.partitions, cost.charge, !is_search);
     }
@@ -629,24 +400,13 @@ impl<'a> Run<'a> {
             return;
         }
         self.result.delivered += units;
+        operation.delivered += units;
         for (partition, weight) in partitions {
+            self.result.delivered_by_partition[*partition] += units * weight / total.max(1e-9);
             let share = (charge.hundredths() as f64 * weight / total.max(1e-9)).round() as u64;
             self.budgets[*partition].settle(request.at_ms, Charge::from_hundredths(share), Priority::High);
         }
     }
-}
-
-/// A condition that the index can answer.
-struct Way {
-    /// Sampled items that match it.
-    found: Vec<u32>,
-    /// Only entries of the wanted keys are read.
-    is_narrow: bool,
-    /// Entries counted in the first partition to estimate it.
-    probed: f64,
-    entry_bytes: f64,
-    /// Index ranges, each of which is a separate read.
-    ranges: f64,
 }
 
 fn create_charge(item: &Sampled, placed: &Placed) -> Charge {
@@ -657,79 +417,6 @@ fn create_charge(item: &Sampled, placed: &Placed) -> Charge {
 /// Index terms of a synthetic key of this size.
 fn made_terms(added_bytes: usize) -> usize {
     added_bytes.checked_sub(MADE_NAME_BYTES).map_or(0, cost::string_terms)
-}
-
-/// The access path that the server would choose, and those it would probe.
-fn choose(ways: &[Way]) -> (Option<&Way>, Vec<&Way>) {
-    let mut best: Option<&Way> = None;
-    let mut probes = Vec::new();
-    for way in ways {
-        if best.is_some_and(|best| best.is_narrow && !way.is_narrow) {
-            continue;
-        }
-        let needs_probe = ways.len() > 1 || !way.is_narrow;
-        if needs_probe {
-            probes.push(way);
-        }
-        if needs_probe && way.probed >= PROBE && !way.is_narrow {
-            continue;
-        }
-        if best.is_none_or(|best| way.probed < best.probed) {
-            best = Some(way);
-        }
-    }
-    (best, probes)
-}
-
-/// What a query reads.
-#[derive(Clone, Copy, Debug, Default)]
-struct Work {
-    entries: f64,
-    items: f64,
-    bytes: f64,
-    rows: f64,
-}
-
-impl Work {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "estimates of counts")]
-    fn charge(&self, partitions: usize, row_bytes: f64) -> Charge {
-        let whole = |number: f64| number.round().max(0.0) as u64;
-        let work = cost::QueryWork {
-            partitions: partitions.max(1) as u64,
-            index_entries: whole(self.entries),
-            items: whole(self.items),
-            item_bytes: whole(self.bytes),
-            output_bytes: whole(self.rows * row_bytes),
-        };
-        let pages = (self.rows / PAGE_ROWS).ceil().max(1.0);
-        let page = cost::query(&cost::QueryWork { partitions: 1, ..Default::default() });
-        cost::query(&work) + Charge::from_hundredths(page.hundredths() * whole(pages - 1.0))
-    }
-}
-
-/// The keys that a read must visit.
-enum Window {
-    All,
-    Keys(HashSet<u64>),
-    Places(HashSet<u128>),
-}
-
-impl Window {
-    fn of(visit: &Visit) -> Self {
-        match visit {
-            Visit::Everywhere => Self::All,
-            Visit::Keys(keys) => Self::Keys(keys.iter().map(|key| key.hash).collect()),
-            Visit::Prefixes(places) => Self::Places(places.iter().copied().collect()),
-        }
-    }
-
-    fn contains(&self, placed: &Placed) -> bool {
-        match self {
-            Self::All => true,
-            Self::Keys(keys) => keys.contains(&placed.hash),
-            Self::Places(places) => places.contains(&placed.place),
-        }
-    }
 }
 
 /// The properties of an item that a client knows.

@@ -2,14 +2,16 @@
 //!
 //! A recording is replayed as it was. Operations with rates are spread evenly over some seconds, each with an item of the
 //! sample. New items get the time of the replay, as real writes do, so that keys built from dates see a realistic load.
+//! The seconds are divided over the whole time of the data, so that the luck of one day does not decide.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use orrery_model::{KeyPart, Value};
 
 use crate::analysis::{Analysis, Sampled, id_hash};
-use crate::fields::{Part, Values};
-use crate::moment;
+use crate::clock;
+use crate::fields::{Part, Values, segments};
+use crate::moment::Pace;
 use crate::random::Random;
 use crate::workload::{
     Operation, OperationKind, Parameter, QueryInstance, RecordedRequest, Workload, parameter_value,
@@ -21,6 +23,11 @@ pub const REQUESTS_MAX: usize = 60_000;
 const SECONDS: f64 = 60.0;
 /// Parameter sets per query.
 const INSTANCES_MAX: usize = 256;
+/// Moments of the data at which the replay goes on, each for some seconds: budgets are per second.
+const SEGMENTS_MAX: usize = 8;
+const SEGMENT_SECONDS: f64 = 4.0;
+/// Items that are drawn to find one with all properties of a query's parameters.
+const DRAWS_MAX: usize = 64;
 /// Distinct queries with parameters of a recording that are tracked separately.
 const RECORDED_INSTANCES_MAX: usize = 4096;
 
@@ -32,7 +39,8 @@ pub struct Request {
     pub operation: usize,
     /// The item it refers to, as an index into [`Replay::items`].
     pub item: usize,
-    /// The item whose times it uses.
+    /// The time of the data at which it is sent, and an item of that time.
+    pub data_ms: i64,
     pub moment: usize,
     /// The query with its parameters, as an index into [`Replay::instances`].
     pub instance: usize,
@@ -47,23 +55,23 @@ pub struct Replay {
     pub instances: Vec<QueryInstance>,
     /// The parameters of each instance, for running it elsewhere.
     pub parameters: Vec<Vec<(String, Value)>>,
-    /// Which properties are times, by slot.
-    pub is_time: Vec<bool>,
+    /// Which properties follow the clock, by slot.
+    pub paces: Vec<Pace>,
+    /// Operations that cannot be estimated, and why.
+    pub not_estimated: BTreeMap<usize, String>,
     pub seconds: f64,
     /// Recorded requests whose item is not in the data.
     pub unmatched: u64,
-    /// Queries that could not be compiled with their parameters.
-    pub failed: Vec<String>,
 }
 
 impl Replay {
     /// Generates the requests of a workload from the items of an analysis.
     pub fn new(analysis: &Analysis, workload: &Workload, requests_max: usize, seed: u64) -> Self {
-        let is_time = time_slots(analysis);
+        let paces = clock::paces(analysis);
         let mut replay = Self {
             operations: workload.operations.clone(),
             items: analysis.sample.clone(),
-            is_time,
+            paces,
             ..Self::default()
         };
         if replay.items.is_empty() {
@@ -79,11 +87,25 @@ impl Replay {
 
     /// The values of a request's item at its time.
     pub fn values(&self, request: &Request) -> Moved<'_> {
-        Moved {
-            item: &self.items[request.item].values,
-            moment: &self.items[request.moment].values,
-            is_time: &self.is_time,
+        let (item, moment) = (&self.items[request.item].values, &self.items[request.moment].values);
+        if request.item == request.moment {
+            return Moved { item, moment, paces: &self.paces, times: Vec::new() };
         }
+        let times = self.paces.iter().enumerate().filter(|(_, pace)| **pace == Pace::Time);
+        let times = times.map(|(slot, _)| (slot, clock::in_form_of(&item[slot], request.data_ms)));
+        Moved { item, moment, paces: &self.paces, times: times.collect() }
+    }
+
+    /// At how many moments of the data a replay of rates goes on.
+    pub fn segments(&self) -> usize {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+        let count = (self.seconds / SEGMENT_SECONDS) as usize;
+        count.clamp(1, SEGMENTS_MAX)
+    }
+
+    /// When the last request is sent.
+    pub fn end_ms(&self) -> i64 {
+        self.requests.last().map_or(0, |request| request.at_ms)
     }
 
     #[expect(
@@ -98,34 +120,62 @@ impl Replay {
             return;
         }
         self.seconds = (requests_max as f64 / total).clamp(2.0, SECONDS);
-        // New writes continue at the end of the data.
         let end_ms = analysis.time.map_or(0, |(_, last)| last);
         let start_ms = end_ms - (self.seconds * 1000.0) as i64;
-        let recent_from = self.items.len() - (self.items.len() / 20).max(1);
+        // Where each part of the replay goes on in the data.
+        let count = self.items.len();
+        let parts = if analysis.time.is_some() { self.segments() } else { 1 };
+        let places: Vec<usize> = (0..parts).map(|part| (2 * part + 1) * count / (2 * parts)).collect();
+        let recent = |part: usize| {
+            let end = if parts == 1 { count } else { (places[part] + 1).min(count) };
+            end.saturating_sub((count / 20).max(1))..end
+        };
         for at in 0..self.operations.len() {
             let operation = self.operations[at].clone();
-            let instances = self.instances_of(&operation, recent_from, analysis, random);
-            let count = (operation.per_second * self.seconds).round() as usize;
-            for number in 0..count {
+            let mut instances = Vec::new();
+            if operation.query.is_some() {
+                let ranges: Vec<_> =
+                    if operation.recent { (0..parts).map(recent).collect() } else { vec![0..count] };
+                instances = ranges
+                    .iter()
+                    .map(|range| {
+                        let wanted = INSTANCES_MAX / ranges.len();
+                        self.instances_of(at, &operation, range.clone(), wanted, analysis, random)
+                    })
+                    .collect();
+                if instances.iter().any(Vec::is_empty) {
+                    continue;
+                }
+            }
+            let requests = (operation.per_second * self.seconds).round() as usize;
+            for number in 0..requests {
                 // Evenly, with a little jitter.
                 let offset = (number as f64 + random.unit()) / operation.per_second;
                 let at_ms = start_ms + (offset * 1000.0) as i64;
+                let part = ((offset / self.seconds * parts as f64) as usize).min(parts - 1);
                 let item = if operation.recent {
-                    recent_from + random.index(self.items.len() - recent_from)
+                    let range = recent(part);
+                    range.start + random.index(range.len())
                 } else {
-                    random.index(self.items.len())
+                    random.index(count)
                 };
-                // A new item gets the times of a sampled item from that moment; an existing one keeps its own.
-                let moment = if operation.kind.writes()
-                    && matches!(operation.kind, OperationKind::Create | OperationKind::Batch)
-                {
-                    self.items.partition_point(|item| item.at_ms < at_ms).min(self.items.len() - 1)
+                // A new item gets the times of its moment; an existing one keeps its own.
+                let is_new = matches!(operation.kind, OperationKind::Create | OperationKind::Batch);
+                let part_ms = (self.seconds * 1000.0 * part as f64 / parts as f64) as i64;
+                let data_ms = self.items[places[part]].at_ms + at_ms - start_ms - part_ms;
+                let moment = if is_new {
+                    self.items.partition_point(|item| item.at_ms < data_ms).min(count - 1)
                 } else {
                     item
                 };
-                let instance =
-                    if instances.is_empty() { 0 } else { instances[random.index(instances.len())] };
-                self.requests.push(Request { at_ms, operation: at, item, moment, instance });
+                let instance = match instances.len() {
+                    0 => 0,
+                    parts => {
+                        let known = &instances[part.min(parts - 1)];
+                        known[random.index(known.len())]
+                    }
+                };
+                self.requests.push(Request { at_ms, operation: at, item, data_ms, moment, instance });
             }
         }
         self.requests.sort_by_key(|request| request.at_ms);
@@ -134,39 +184,61 @@ impl Replay {
     /// Queries with the parameters of some items.
     fn instances_of(
         &mut self,
+        at: usize,
         operation: &Operation,
-        recent_from: usize,
+        range: std::ops::Range<usize>,
+        wanted: usize,
         analysis: &Analysis,
         random: &mut Random,
     ) -> Vec<usize> {
         let Some(shape) = &operation.query else { return Vec::new() };
         let is_fixed = shape.parameters.iter().all(|(_, source)| matches!(source, Parameter::Value(_)));
-        let wanted = if is_fixed { 1 } else { INSTANCES_MAX.min(self.items.len()) };
+        let wanted = if is_fixed { 1 } else { wanted.min(range.len()) };
         let mut found = Vec::with_capacity(wanted);
         for _ in 0..wanted {
-            let from = if operation.recent { recent_from } else { 0 };
-            let item = &self.items[from + random.index(self.items.len() - from)];
-            let parameters = shape.parameters.iter().filter_map(|(name, source)| {
-                let value = match source {
-                    Parameter::Path(slot) => parameter_value(&item.values[*slot])?,
-                    Parameter::Value(value) => value.clone(),
-                };
-                Some((name.clone(), value))
-            });
-            let parameters: Vec<_> = parameters.collect();
+            // Nobody asks for a value that an item does not have: such items are found by others' values or not at all.
+            let drawn: Vec<usize> = (0..DRAWS_MAX).map(|_| range.start + random.index(range.len())).collect();
+            let mut places = drawn.into_iter().chain(range.clone());
+            let found_parameters = places
+                .find_map(|place| Some((place, self.parameters_of(&shape.parameters, place, analysis)?)));
+            let Some((place, parameters)) = found_parameters else {
+                let reason = "no item has all the properties that its parameters are taken from".to_owned();
+                self.not_estimated.insert(at, reason);
+                return Vec::new();
+            };
             match shape.instance(&parameters, &analysis.paths) {
-                Ok(instance) => {
+                Ok(mut instance) => {
+                    instance.source = (!is_fixed).then(|| u32::try_from(place).unwrap_or(u32::MAX));
                     found.push(self.instances.len());
                     self.instances.push(instance);
                     self.parameters.push(parameters);
                 }
                 Err(reason) => {
-                    self.failed.push(format!("{}: {reason}", shape.text));
-                    break;
+                    self.not_estimated.insert(at, reason);
+                    return Vec::new();
                 }
             }
         }
         found
+    }
+
+    /// The parameters of a query with the values of an item, if it has all of them.
+    fn parameters_of(
+        &self,
+        parameters: &[(String, Parameter)],
+        place: usize,
+        analysis: &Analysis,
+    ) -> Option<Vec<(String, Value)>> {
+        let item = &self.items[place];
+        let value_of = |source: &Parameter| match source {
+            Parameter::Path(slot) => {
+                let names: Vec<&str> = segments(analysis.paths.name(*slot)).collect();
+                let whole = item.document.as_ref().and_then(|document| document.at_path(&names)).cloned();
+                whole.or_else(|| parameter_value(&item.values[*slot]))
+            }
+            Parameter::Value(value) => Some(value.clone()),
+        };
+        parameters.iter().map(|(name, source)| Some((name.clone(), value_of(source)?))).collect()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "seconds")]
@@ -196,9 +268,7 @@ impl Replay {
                                 self.parameters.push(request.parameters.clone());
                             }
                             Err(reason) => {
-                                if self.failed.len() < 10 {
-                                    self.failed.push(format!("{}: {reason}", shape.text));
-                                }
+                                self.not_estimated.insert(request.operation, reason);
                                 continue;
                             }
                         }
@@ -214,7 +284,7 @@ impl Replay {
             }
             let item = place.unwrap_or_else(|| random.index(uniform));
             let (at_ms, operation) = (request.at_ms, request.operation);
-            self.requests.push(Request { at_ms, operation, item, moment: item, instance });
+            self.requests.push(Request { at_ms, operation, item, data_ms: at_ms, moment: item, instance });
         }
         if let (Some(first), Some(last)) = (self.requests.first(), self.requests.last()) {
             self.seconds = ((last.at_ms - first.at_ms) as f64 / 1000.0).max(1.0);
@@ -222,39 +292,25 @@ impl Replay {
     }
 }
 
-/// An item with the times of another.
-#[derive(Clone, Copy, Debug)]
+/// An item with the values that follow the clock of another time.
+#[derive(Clone, Debug)]
 pub struct Moved<'a> {
     item: &'a [KeyPart],
     moment: &'a [KeyPart],
-    is_time: &'a [bool],
+    paces: &'a [Pace],
+    /// Times as they are written at that time.
+    times: Vec<(usize, KeyPart)>,
 }
 
 impl Values for Moved<'_> {
     fn part(&self, slot: usize) -> Part<'_> {
-        let from = if self.is_time.get(slot).copied().unwrap_or(false) { self.moment } else { self.item };
-        from.part(slot)
-    }
-}
-
-/// The properties that are times: almost all of their values parse as one.
-pub fn time_slots(analysis: &Analysis) -> Vec<bool> {
-    let step = (analysis.sample.len() / 2000).max(1);
-    let slots = 0..analysis.paths.len();
-    slots
-        .map(|slot| {
-            let (mut defined, mut times) = (0u32, 0u32);
-            for item in analysis.sample.iter().step_by(step) {
-                let is_time = match item.values.part(slot) {
-                    Part::Undefined | Part::Null => continue,
-                    Part::Text(text) => moment::parse_text(text).is_some(),
-                    Part::Number(number) => moment::parse_number(number).is_some(),
-                    Part::Bool(_) => false,
-                };
-                defined += 1;
-                times += u32::from(is_time);
+        match self.paces.get(slot).copied().unwrap_or_default() {
+            Pace::Free => self.item.part(slot),
+            Pace::Time => {
+                let time = self.times.iter().find(|(own, _)| *own == slot);
+                time.map_or_else(|| self.item.part(slot), |(_, time)| Part::of(time))
             }
-            defined > 0 && times * 10 >= defined * 9
-        })
-        .collect()
+            Pace::Period => self.moment.part(slot),
+        }
+    }
 }

@@ -1,18 +1,20 @@
 //! Parses a workload: operations with rates from a small file, or a server's recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use orrery_model::container::IndexStep;
 use orrery_model::value::{self, Value};
-use orrery_query::ast::{Query, Selection};
-use orrery_query::check;
+use orrery_query::ast::{Direction, Expr, ExprKind, Literal, Query, Selection, Span};
+use orrery_query::check::{self, indexes};
 use orrery_query::compile::Settings;
 use orrery_query::context::{Context, Policies, Random as QueryRandom};
-use orrery_query::filter::{IndexCondition, Test, index_condition};
-use orrery_query::{Program, QueryError};
+use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, index_condition};
+use orrery_query::{Program, QueryError, shortcut};
 use serde::Deserialize;
 
-use crate::fields::Paths;
+use crate::analysis::Documents;
+use crate::fields::{Paths, segments};
 use orrery_model::KeyPart;
 
 /// Most operations of a workload, and most requests taken from a recording.
@@ -132,24 +134,30 @@ pub struct Condition {
 }
 
 /// A query with bound parameters.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct QueryInstance {
+    /// The properties that the filter fixes.
     pub conditions: Vec<Condition>,
-    /// Whether the conditions are the whole filter.
-    pub is_exact: bool,
-    /// The filter can never match.
-    pub is_empty: bool,
-    pub rows_max: Option<u64>,
-    pub output: Output,
+    /// What an index is asked.
+    pub condition: IndexCondition,
+    pub has_filter: bool,
+    pub program: Arc<Program>,
+    /// The same sources and filter, with a small row for each match.
+    pub matches: Arc<Program>,
+    /// The same rows without their order and without a limit.
+    pub unlimited: Arc<Program>,
+    /// The only property that rows are sorted by.
+    pub order: Option<(IndexPath, Direction)>,
+    /// Only the number of matches is wanted.
+    pub counts: bool,
+    /// Only the least or greatest value of this property is wanted.
+    pub extreme: Option<IndexPath>,
+    /// Rows that OFFSET passes over.
+    pub skipped: u64,
+    /// The number of rows, if the author specified it.
     pub rows: Option<f64>,
-}
-
-/// What a query returns, which determines its cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    Items,
-    Parts,
-    Count,
+    /// The sampled item whose values are the parameters.
+    pub source: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -294,6 +302,29 @@ impl Workload {
         }
     }
 
+    /// What queries look at in documents, beside the paths that have slots.
+    pub fn documents(&self, paths: &Paths) -> Documents {
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        let queries = self.operations.iter().filter_map(|operation| operation.query.as_ref());
+        let mut has_queries = false;
+        for shape in queries {
+            has_queries = true;
+            let sources = shape.parameters.iter().filter_map(|(_, source)| match source {
+                Parameter::Path(slot) => segments(paths.name(*slot)).next(),
+                Parameter::Value(_) => None,
+            });
+            names.extend(sources.map(str::to_owned));
+            let Ok(programs) = shape.programs(&shape.placeholders()) else { continue };
+            for program in [&programs.whole, &programs.matches, &programs.unlimited] {
+                match program.roots(true) {
+                    Some(roots) => names.extend(roots.into_iter().map(str::to_owned)),
+                    None => return Documents::Whole,
+                }
+            }
+        }
+        if has_queries { Documents::Members(names.into_iter().collect()) } else { Documents::Nothing }
+    }
+
     /// Items created per second.
     pub fn creates_per_second(&self) -> f64 {
         let creating = self
@@ -358,18 +389,9 @@ impl Operation {
     /// Assigns slots to the properties that the filter uses, independent of the parameters.
     fn register(&self, paths: &mut Paths) -> Result<(), WorkloadError> {
         let Some(shape) = &self.query else { return Ok(()) };
-        let mut parameters: Vec<(String, Value)> =
-            shape.parameters.iter().map(|(name, _)| (name.clone(), Value::from("x"))).collect();
-        // A recording's parameters come with each request.
-        for word in shape.text.split(|c: char| !(c.is_alphanumeric() || c == '@' || c == '_')) {
-            if word.starts_with('@') && !parameters.iter().any(|(name, _)| name == word) {
-                parameters.push((word.to_owned(), Value::from("x")));
-            }
-        }
-        let condition = shape.condition(&parameters);
-        let condition =
-            condition.map_err(|reason| WorkloadError::Query { name: self.name.clone(), reason })?;
-        for path in condition.paths() {
+        let programs = shape.programs(&shape.placeholders());
+        let programs = programs.map_err(|reason| WorkloadError::Query { name: self.name.clone(), reason })?;
+        for path in condition_of(&programs.whole).paths() {
             if let Some(path) = plain_path(&path.0) {
                 paths.slot(&path);
             }
@@ -378,53 +400,134 @@ impl Operation {
     }
 }
 
+/// A query in the forms that are evaluated.
+struct Programs {
+    whole: Program,
+    matches: Program,
+    unlimited: Program,
+}
+
 impl QueryShape {
     fn parse(text: &str) -> Result<Self, String> {
         let query = check::parse(text).map_err(|errors| first_of(&errors))?;
         Ok(Self { text: text.to_owned(), query, parameters: Vec::new(), rows: None })
     }
 
-    fn condition(&self, parameters: &[(String, Value)]) -> Result<IndexCondition, String> {
+    /// Values for all parameters, to see what the query looks at.
+    pub fn placeholders(&self) -> Vec<(String, Value)> {
+        let mut parameters: Vec<(String, Value)> = Vec::new();
+        for (name, source) in &self.parameters {
+            let value = match source {
+                Parameter::Path(_) => Value::from("x"),
+                Parameter::Value(value) => value.clone(),
+            };
+            parameters.push((name.clone(), value));
+        }
+        // A recording's parameters come with each request.
+        for word in self.text.split(|c: char| !(c.is_alphanumeric() || c == '@' || c == '_')) {
+            if word.starts_with('@') && !parameters.iter().any(|(name, _)| name == word) {
+                parameters.push((word.to_owned(), Value::from("x")));
+            }
+        }
+        // The counts of TOP, OFFSET and LIMIT must be numbers.
+        if self.programs(&parameters).is_err() {
+            let numbers: Vec<_> = parameters.iter().map(|(name, _)| (name.clone(), Value::from(1))).collect();
+            if self.programs(&numbers).is_ok() {
+                return numbers;
+            }
+        }
+        parameters
+    }
+
+    fn programs(&self, parameters: &[(String, Value)]) -> Result<Programs, String> {
         let policies = Policies::default();
         let settings = Settings { parameters, computed: &[], policies: &policies };
-        let program = Program::compile(&self.query, settings).map_err(|errors| first_of(&errors))?;
-        let random = QueryRandom::new(1);
-        Ok(index_condition(&program, &Context::new(0, &random, &policies)))
+        let compile = |query: &Query| Program::compile(query, settings).map_err(|errors| first_of(&errors));
+        let whole = compile(&self.query)?;
+        let mut unlimited = self.query.clone();
+        (unlimited.select.top, unlimited.offset_limit) = (None, None);
+        let is_grouped = !unlimited.group_by.is_empty();
+        if !is_grouped {
+            unlimited.order_by = None;
+        }
+        let mut matches = self.query.clone();
+        (matches.select.top, matches.offset_limit, matches.order_by) = (None, None, None);
+        matches.select.distinct = false;
+        matches.group_by.clear();
+        let one = Expr { kind: ExprKind::Literal(Literal::Bool(true)), span: Span::default() };
+        matches.select.selection = Selection::Value(one);
+        Ok(Programs { whole, matches: compile(&matches)?, unlimited: compile(&unlimited)? })
     }
 
     /// The query with these parameters.
     pub fn instance(&self, parameters: &[(String, Value)], paths: &Paths) -> Result<QueryInstance, String> {
-        let condition = self.condition(parameters)?;
+        let programs = self.programs(parameters)?;
+        let condition = condition_of(&programs.whole);
         let mut instance = QueryInstance {
             conditions: Vec::new(),
-            is_exact: condition.is_exact(),
-            is_empty: condition == IndexCondition::None,
-            rows_max: self.rows_max(),
-            output: self.output(),
+            has_filter: self.query.filter.is_some(),
+            order: self.order(),
+            counts: shortcut::count_of_filter(&self.query).is_some(),
+            extreme: shortcut::extreme_of(&self.query).and_then(|extreme| named_path(&extreme.path)),
+            program: Arc::new(programs.whole),
+            matches: Arc::new(programs.matches),
+            unlimited: Arc::new(programs.unlimited),
+            skipped: self.skipped(parameters),
             rows: self.rows,
+            source: None,
+            condition: IndexCondition::All,
         };
         instance.add(&condition, paths);
+        instance.condition = condition;
         Ok(instance)
     }
 
-    fn rows_max(&self) -> Option<u64> {
-        use orrery_query::ast::{Count, CountValue};
-        let top = self.query.select.top.as_ref();
-        let limit = self.query.offset_limit.as_ref().map(|window| &window.limit);
-        let number = |count: &Count| match count.value {
-            CountValue::Literal(number) => Some(number),
-            CountValue::NotInteger(_) | CountValue::Parameter(_) => None,
-        };
-        top.and_then(number).or_else(|| limit.and_then(number))
-    }
-
-    fn output(&self) -> Output {
-        match &self.query.select.selection {
-            Selection::Star(_) => Output::Items,
-            Selection::Value(_) if self.text.to_ascii_uppercase().contains("COUNT(") => Output::Count,
-            Selection::Value(_) | Selection::List(_) => Output::Parts,
+    /// Rows that OFFSET passes over.
+    fn skipped(&self, parameters: &[(String, Value)]) -> u64 {
+        use orrery_query::ast::CountValue;
+        let offset = self.query.offset_limit.as_ref().map(|window| &window.offset.value);
+        match offset {
+            Some(CountValue::Literal(rows)) => *rows,
+            Some(CountValue::Parameter(name)) => {
+                let value = parameters.iter().find(|(known, _)| **known == **name);
+                let rows = value.and_then(|(_, value)| value.as_i64());
+                rows.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0)
+            }
+            Some(CountValue::NotInteger(_)) | None => 0,
         }
     }
+
+    /// The property whose index has the order of the rows, if one can have it.
+    fn order(&self) -> Option<(IndexPath, Direction)> {
+        let query = &self.query;
+        let sources = query.from.as_ref().map_or(0, |from| from.sources.len());
+        if sources != 1 || query.select.distinct || !query.group_by.is_empty() {
+            return None;
+        }
+        let mut paths = indexes::order_paths(query)?;
+        if paths.len() != 1 {
+            return None;
+        }
+        let (path, direction) = paths.pop()?;
+        Some((named_path(&path)?, direction))
+    }
+
+    /// Whether rows are ranked by their texts or vectors, which is not modelled.
+    pub fn is_ranked(&self) -> bool {
+        self.query.order_by.as_ref().is_some_and(|order_by| order_by.rank)
+    }
+}
+
+/// What an index is asked for a query.
+fn condition_of(program: &Program) -> IndexCondition {
+    let (policies, random) = (Policies::default(), QueryRandom::new(1));
+    index_condition(program, &Context::new(0, &random, &policies))
+}
+
+/// Reads `/a/b` as property names.
+fn named_path(text: &str) -> Option<IndexPath> {
+    let steps = segments(text).map(|name| (name != "[]").then(|| PathStep::Name(name.into())));
+    steps.collect::<Option<Vec<_>>>().filter(|steps| !steps.is_empty()).map(IndexPath)
 }
 
 impl QueryInstance {
@@ -432,7 +535,7 @@ impl QueryInstance {
         match condition {
             IndexCondition::And(parts) => parts.iter().for_each(|part| self.add(part, paths)),
             IndexCondition::Or(parts) => {
-                // An OR over one property is a list of values; any other OR yields no condition.
+                // An OR over one property is a list of values; any other OR fixes nothing.
                 let mut inner = Self { conditions: Vec::new(), ..self.clone() };
                 for part in parts {
                     inner.add(part, paths);
@@ -443,8 +546,6 @@ impl QueryInstance {
                     let values =
                         inner.conditions.into_iter().flat_map(|condition| condition.values).collect();
                     self.conditions.push(Condition { slot, values });
-                } else {
-                    self.is_exact = false;
                 }
             }
             IndexCondition::Term { path, test, .. } => {
@@ -452,14 +553,10 @@ impl QueryInstance {
                 let values = match test {
                     Test::Equal(value) => vec![key_part(value)],
                     Test::In(values) => values.iter().map(key_part).collect(),
-                    _ => {
-                        self.is_exact = false;
-                        return;
-                    }
+                    _ => return,
                 };
-                match slot {
-                    Some(slot) => self.conditions.push(Condition { slot, values }),
-                    None => self.is_exact = false,
+                if let Some(slot) = slot {
+                    self.conditions.push(Condition { slot, values });
                 }
             }
             IndexCondition::All | IndexCondition::None => {}
@@ -529,7 +626,10 @@ mod tests {
         let kinds = vec![KeyPart::from("a"), KeyPart::from("b")];
         let kind = Condition { slot: paths.find("/kind").unwrap(), values: kinds };
         assert_eq!(instance.conditions, [device, kind]);
-        assert_eq!((instance.rows_max, instance.is_exact, instance.output), (Some(5), false, Output::Items));
+        assert_eq!(instance.program.rows_max(), Some(5));
+        assert_eq!(instance.unlimited.rows_max(), None);
+        let names: Vec<String> = ["at", "deviceId", "kind"].map(str::to_owned).to_vec();
+        assert_eq!(workload.documents(&paths), Documents::Members(names));
     }
 
     #[test]

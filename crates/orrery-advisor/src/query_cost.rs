@@ -1,0 +1,738 @@
+//! The charge of a query under a candidate, as the server runs it: the partitions that its filter leaves, the access path
+//! that the server's own rules choose, and what reading along it costs.
+//!
+//! The server reads entries and items in batches that grow, one partition after the other, and ends at the last row that
+//! is wanted; sorted and grouped rows need all of them, unless the index has the order.
+
+use std::collections::{HashMap, HashSet};
+
+use orrery_metering::cost;
+use orrery_model::partition_key::PartitionKeyDefinition;
+use orrery_model::{Charge, KeyPart};
+use orrery_query::choice::{Choice, Chosen, Merits, Step};
+use orrery_query::filter::{IndexPath, PathStep, fixed_values, named_items};
+use orrery_query::pipeline::Shape;
+
+use crate::analysis::{Sampled, item_random};
+use crate::candidate::{Candidate, Placed, Scratch, Visit};
+use crate::fields::{Paths, segments};
+use crate::layout::Layout;
+use crate::matching::{Found, Matching, Order, RowSize, Way};
+use crate::workload::QueryInstance;
+
+/// Bytes of system properties that the server adds to each returned item.
+const SYSTEM_BYTES: f64 = 190.0;
+/// Up to this many keys, the index is read key by key.
+const POINTS_MAX: usize = 64;
+/// Alternatives of a filter beyond which it counts as naming no key.
+const KEYS_MAX: usize = 10_000;
+/// Rows and bytes of a page.
+const PAGE_ROWS: f64 = 1000.0;
+const PAGE_BYTES: f64 = (4 << 20) as f64;
+/// The batches in which entries and items are read.
+const BATCHES: [f64; 4] = [32.0, 64.0, 128.0, 256.0];
+/// Bytes of an index entry beside its value, and of an item beside its text.
+const ENTRY_BYTES: f64 = 42.0;
+const ITEM_BYTES: f64 = 48.0;
+/// What each read adds to a partition's part of the charge, in bytes.
+const READ_BYTES: f64 = 64.0;
+
+/// The cost of a query under a candidate.
+#[derive(Clone, Debug)]
+pub struct QueryCost {
+    /// Visited partitions with their share of the work.
+    pub partitions: Vec<(usize, f64)>,
+    pub charge: Charge,
+    /// The only key that was visited.
+    pub key: Option<u64>,
+}
+
+/// Where the sampled items are under a candidate.
+pub struct Placement<'a> {
+    candidate: &'a Candidate,
+    paths: &'a Paths,
+    layout: &'a Layout,
+    matching: &'a Matching,
+    pub placed: Vec<Placed>,
+    partition: Vec<usize>,
+    bytes: Vec<f64>,
+    /// Evenly sampled items by the key and by the first level of the key.
+    by_key: HashMap<u64, Vec<u32>>,
+    by_first: HashMap<u128, Vec<u32>>,
+    /// Evenly sampled items and their bytes per partition.
+    totals: Vec<(f64, f64)>,
+    key_paths: Vec<IndexPath>,
+    definition: Option<PartitionKeyDefinition>,
+}
+
+/// What is read in one partition.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    entries: f64,
+    items: f64,
+    bytes: f64,
+    rows: f64,
+}
+
+impl Part {
+    fn add(&mut self, other: &Self, share: f64) {
+        self.entries += other.entries * share;
+        self.items += other.items * share;
+        self.bytes += other.bytes * share;
+        self.rows += other.rows * share;
+    }
+}
+
+/// What was read altogether.
+struct Work {
+    sum: Part,
+    weights: Vec<f64>,
+    pages: f64,
+    /// Visits of partitions over all pages.
+    visits: f64,
+}
+
+/// How a query finds its items.
+enum Path<'f> {
+    Scan,
+    Way(&'f Way, bool),
+    Order(&'f Order),
+}
+
+impl<'a> Placement<'a> {
+    /// Places the items of a replay.
+    pub fn new(
+        candidate: &'a Candidate,
+        paths: &'a Paths,
+        layout: &'a Layout,
+        matching: &'a Matching,
+        items: &[Sampled],
+    ) -> Self {
+        let mut scratch = Scratch::default();
+        let place = |item: &Sampled| {
+            candidate.place(paths, &item.values[..], &mut item_random(item.ordinal), &mut scratch)
+        };
+        let placed: Vec<Placed> = items.iter().map(place).collect();
+        let partition: Vec<usize> = placed.iter().map(|placed| layout.partition_of(placed.place)).collect();
+        let bytes = items.iter().zip(&placed);
+        let bytes: Vec<f64> =
+            bytes.map(|(item, placed)| f64::from(item.bytes) + f64::from(placed.added_bytes)).collect();
+        let mut totals = vec![(0.0, 0.0); layout.count()];
+        let (mut by_key, mut by_first): (HashMap<u64, Vec<u32>>, HashMap<u128, Vec<u32>>) =
+            Default::default();
+        for (at, placed) in (0u32..).zip(&placed).take(matching.uniform) {
+            let total = &mut totals[partition[at as usize]];
+            *total = (total.0 + 1.0, total.1 + bytes[at as usize]);
+            by_key.entry(placed.hash).or_default().push(at);
+            if candidate.is_hierarchical() {
+                by_first.entry(placed.place).or_default().push(at);
+            }
+        }
+        let names =
+            |path: &String| IndexPath(segments(path).map(|name| PathStep::Name(name.into())).collect());
+        let plain = candidate.definition.is_none();
+        let key_paths: Vec<&str> = candidate.key_paths.iter().map(String::as_str).collect();
+        let definition = PartitionKeyDefinition::with_paths(&key_paths).ok().filter(|_| plain);
+        let key_paths = candidate.key_paths.iter().map(names).collect();
+        Self {
+            candidate,
+            paths,
+            layout,
+            matching,
+            placed,
+            partition,
+            bytes,
+            by_key,
+            by_first,
+            totals,
+            key_paths,
+            definition,
+        }
+    }
+
+    /// The partitions that a read visits.
+    pub fn partitions_of(&self, visit: &Visit) -> Vec<usize> {
+        let mut partitions: Vec<usize> = match visit {
+            Visit::Keys(keys) => keys.iter().map(|key| self.layout.partition_of(key.place)).collect(),
+            Visit::Prefixes(places) => places.iter().map(|place| self.layout.partition_of(*place)).collect(),
+            Visit::Everywhere => return (0..self.layout.count()).collect(),
+        };
+        partitions.sort_unstable();
+        partitions.dedup();
+        partitions
+    }
+
+    /// The keys that a query must visit, given everything that its filter fixes.
+    pub fn visit_of(&self, instance: &QueryInstance) -> Visit {
+        let slots = self.candidate.slots();
+        let wanted = slots.iter().map(|slot| segments(self.paths.name(*slot)).map(Box::from).collect());
+        let Some(alternatives) = fixed_values(&instance.program, wanted.collect()) else {
+            return Visit::Everywhere;
+        };
+        let mut all: Option<Visit> = None;
+        let mut known = vec![KeyPart::Undefined; self.paths.len()];
+        for values in alternatives {
+            for (slot, value) in slots.iter().zip(values) {
+                known[*slot] = value.unwrap_or(KeyPart::Undefined);
+            }
+            let visit = self.candidate.visit(self.paths, &known[..]);
+            all = Some(match (all, visit) {
+                (None, visit) => visit,
+                (Some(Visit::Keys(mut keys)), Visit::Keys(more)) => {
+                    keys.extend(more);
+                    Visit::Keys(keys)
+                }
+                (Some(Visit::Prefixes(mut places)), Visit::Prefixes(more)) => {
+                    places.extend(more);
+                    Visit::Prefixes(places)
+                }
+                _ => return Visit::Everywhere,
+            });
+            if matches!(&all, Some(Visit::Keys(keys)) if keys.len() > KEYS_MAX) {
+                return Visit::Everywhere;
+            }
+        }
+        match all {
+            Some(Visit::Keys(mut keys)) => {
+                let mut seen = HashSet::new();
+                keys.retain(|key| seen.insert(key.hash));
+                Visit::Keys(keys)
+            }
+            Some(visit) => visit,
+            // The filter contradicts itself.
+            None => Visit::Keys(Vec::new()),
+        }
+    }
+
+    /// The cost of a query with its parameters.
+    pub fn cost(&self, instance: &QueryInstance, found: &Found) -> QueryCost {
+        let visit = self.visit_of(instance);
+        let partitions = self.partitions_of(&visit);
+        let shape = instance.program.shape();
+        if found.is_empty || shape == Shape::Once || partitions.is_empty() {
+            let charge = cost::query(&cost::QueryWork { partitions: 1, ..Default::default() });
+            let first = partitions.first().copied().unwrap_or(0);
+            return QueryCost { partitions: vec![(first, 1.0)], charge, key: None };
+        }
+        let key = match &visit {
+            Visit::Keys(keys) if keys.len() == 1 => Some(keys[0].hash),
+            _ => None,
+        };
+        let reading = Reading::new(self, instance, found, &visit, &partitions);
+        let work = reading.run(shape);
+        let charge = reading.charge(&work);
+        let weights = work.weights.into_iter();
+        let visited: Vec<(usize, f64)> =
+            partitions.iter().copied().zip(weights).filter(|(_, weight)| *weight > 0.0).collect();
+        QueryCost { partitions: visited, charge, key }
+    }
+}
+
+/// A query that reads.
+struct Reading<'p, 'a> {
+    placement: &'p Placement<'a>,
+    instance: &'p QueryInstance,
+    found: &'p Found,
+    window: Window,
+    /// The keys that the filter names, if it names whole keys.
+    keys: Option<usize>,
+    /// The place of each partition among those that are visited.
+    local: Vec<Option<usize>>,
+    count: usize,
+    /// Rows per partition.
+    rows: Vec<f64>,
+}
+
+impl<'p, 'a> Reading<'p, 'a> {
+    fn new(
+        placement: &'p Placement<'a>,
+        instance: &'p QueryInstance,
+        found: &'p Found,
+        visit: &Visit,
+        partitions: &[usize],
+    ) -> Self {
+        let mut local = vec![None; placement.layout.count()];
+        for (at, partition) in partitions.iter().enumerate() {
+            local[*partition] = Some(at);
+        }
+        let keys = match visit {
+            Visit::Keys(keys) => Some(keys.len()),
+            _ => None,
+        };
+        let each = placement.matching.each(found.rows.len(), found.has_source);
+        let mut rows = vec![0.0; partitions.len()];
+        for (at, count) in &found.rows {
+            if let Some(at) = local[placement.partition[*at as usize]] {
+                rows[at] += f64::from(*count) * each;
+            }
+        }
+        if let Some(told) = instance.rows {
+            let sum: f64 = rows.iter().sum();
+            let even = told / rows.len() as f64;
+            rows.iter_mut().for_each(|rows| *rows = if sum > 0.0 { *rows * told / sum } else { even });
+        }
+        Self {
+            placement,
+            instance,
+            found,
+            window: Window::of(visit),
+            keys,
+            local,
+            count: partitions.len(),
+            rows,
+        }
+    }
+
+    fn run(&self, shape: Shape) -> Work {
+        if let Some(work) = self.named() {
+            return work;
+        }
+        if let Some(work) = self.by_index_alone() {
+            return work;
+        }
+        let (path, mut work) = self.choose(shape == Shape::Sort);
+        let limit = self.instance.program.rows_max().map_or(f64::INFINITY, |rows| rows as f64);
+        match (shape, &path) {
+            (Shape::Sort, Path::Order(order)) => self.in_order(order, limit, &mut work),
+            (Shape::Stream, path) => self.stream(path, limit, &mut work),
+            (Shape::Collect { incremental: true }, path) => self.distinct(path, limit, &mut work),
+            (Shape::Sort, path) => {
+                let rows = self.rows.iter().sum::<f64>().min(limit);
+                self.everything(path, rows, &mut work);
+            }
+            (_, path) => self.everything(path, self.found.collected.min(limit), &mut work),
+        }
+        work
+    }
+
+    fn nothing(&self) -> Work {
+        Work { sum: Part::default(), weights: vec![0.0; self.count], pages: 1.0, visits: 0.0 }
+    }
+
+    /// The items that the filter names by key and id are read like any single item.
+    fn named(&self) -> Option<Work> {
+        let definition = self.placement.definition.as_ref()?;
+        let named = named_items(&self.instance.program, definition, None)?;
+        let mut work = self.nothing();
+        let mut part = Part { entries: named.items.len() as f64, ..Part::default() };
+        for (at, rows) in &self.found.rows {
+            part.items += 1.0;
+            part.rows += f64::from(*rows);
+            part.bytes += self.placement.bytes[*at as usize];
+        }
+        work.sum.add(&part, 1.0);
+        work.weights = vec![1.0; self.count];
+        work.visits = self.count as f64;
+        Some(work)
+    }
+
+    /// Counts, and least and greatest values, that the index alone can tell.
+    fn by_index_alone(&self) -> Option<Work> {
+        let mut work = self.nothing();
+        let instance = self.instance;
+        let way = match self.found.ways.as_slice() {
+            [way] => Some(way),
+            _ => None,
+        };
+        if instance.counts {
+            let parts = match way {
+                None if !instance.has_filter => {
+                    let mut parts = self.scanned();
+                    parts.iter_mut().for_each(|part| part.entries = part.items);
+                    parts
+                }
+                Some(way) if way.is_exact && !way.repeats => {
+                    let narrowed = self.is_narrowed(way);
+                    if !narrowed && self.keys.is_some() {
+                        return None;
+                    }
+                    self.followed(way, narrowed)
+                }
+                _ => return None,
+            };
+            for (at, part) in parts.iter().enumerate() {
+                let part = Part { entries: part.entries, ..Part::default() };
+                work.sum.add(&part, 1.0);
+                work.weights[at] = READ_BYTES + part.entries * self.entry_bytes(way);
+            }
+            work.sum.rows = 1.0;
+            work.visits = self.count as f64;
+            return Some(work);
+        }
+        let path = instance.extreme.as_ref().filter(|_| self.keys.is_none())?;
+        let is_known = match way {
+            None => !instance.has_filter,
+            Some(way) => way.is_exact && way.path.as_ref() == Some(path) && !way.is_point,
+        };
+        if !is_known {
+            return None;
+        }
+        for (at, rows) in self.rows.iter().enumerate() {
+            let one = rows.min(1.0);
+            let bytes = one * self.mean_bytes();
+            work.sum.add(&Part { entries: one, items: one, bytes, rows: 0.0 }, 1.0);
+            work.weights[at] = 2.0 * READ_BYTES + one * (ENTRY_BYTES + 8.0) + bytes;
+        }
+        work.sum.rows = 1.0;
+        work.visits = self.count as f64;
+        Some(work)
+    }
+
+    /// Chooses the access path by the server's rules. What is probed is paid for.
+    fn choose(&self, is_sorted: bool) -> (Path<'p>, Work) {
+        let mut work = self.nothing();
+        let found = self.found;
+        let ways: Vec<&Way> = found.ways.iter().filter(|way| !self.names_key(way)).collect();
+        let order = found.order.as_ref().filter(|_| is_sorted && self.keys.is_none());
+        let order_way = order.and_then(|order| order.way).map(|way| &raw const found.ways[way]);
+        let merits = ways.iter().map(|way| Merits {
+            is_narrow: self.keys.is_none() || self.is_narrowed(way),
+            is_selective: way.is_selective,
+            is_order: order_way == Some(&raw const **way),
+        });
+        let mut choice = Choice::new(merits.collect(), order.is_some(), false);
+        while let Some(step) = choice.next_step() {
+            let Step::Probe { way: number, count_max } = step else { continue };
+            let way = ways[number];
+            let first = self.followed(way, self.is_narrowed(way)).first().map_or(0.0, |part| part.entries);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+            let probed = (first.round() as usize).min(count_max);
+            work.sum.entries += probed as f64;
+            work.weights[0] += READ_BYTES * self.ranges(way) + probed as f64 * self.entry_bytes(Some(way));
+            choice.counted(number, probed);
+        }
+        let path = match (choice.chosen(), order) {
+            (Chosen::Way(number), _) => Path::Way(ways[number], self.is_narrowed(ways[number])),
+            (Chosen::Order, Some(order)) => Path::Order(order),
+            _ => Path::Scan,
+        };
+        (path, work)
+    }
+
+    fn is_narrowed(&self, way: &Way) -> bool {
+        way.is_point && self.keys.is_some_and(|keys| keys * way.selected.ranges <= POINTS_MAX)
+    }
+
+    /// Whether a condition only repeats which key the items have.
+    fn names_key(&self, way: &Way) -> bool {
+        let is_key = || way.path.as_ref().is_some_and(|path| self.placement.key_paths.contains(path));
+        self.keys.is_some() && way.is_equal && is_key()
+    }
+
+    fn ranges(&self, way: &Way) -> f64 {
+        let keys = if self.is_narrowed(way) { self.keys.unwrap_or(1) } else { 1 };
+        (way.selected.ranges * keys) as f64
+    }
+
+    fn entry_bytes(&self, way: Option<&Way>) -> f64 {
+        ENTRY_BYTES + way.map_or(8, |way| way.value_bytes) as f64
+    }
+
+    fn mean_bytes(&self) -> f64 {
+        let count = self.found.rows.len().max(1) as f64;
+        let sum: f64 = self.found.rows.iter().map(|(at, _)| self.placement.bytes[*at as usize]).sum();
+        sum / count
+    }
+
+    /// All items of the window, per partition.
+    fn scanned(&self) -> Vec<Part> {
+        let placement = self.placement;
+        let mut parts = vec![Part::default(); self.count];
+        let mut add = |found: &[u32]| {
+            for at in found {
+                if let Some(local) = self.local[placement.partition[*at as usize]] {
+                    parts[local].items += 1.0;
+                    parts[local].bytes += placement.bytes[*at as usize];
+                }
+            }
+        };
+        let none = Vec::new();
+        match &self.window {
+            Window::All => {
+                for (partition, (items, bytes)) in placement.totals.iter().enumerate() {
+                    if let Some(local) = self.local[partition] {
+                        (parts[local].items, parts[local].bytes) = (*items, *bytes);
+                    }
+                }
+            }
+            Window::Keys(keys) => keys.iter().for_each(|key| add(placement.by_key.get(key).unwrap_or(&none))),
+            Window::Places(places) => {
+                places.iter().for_each(|place| add(placement.by_first.get(place).unwrap_or(&none)));
+            }
+        }
+        let sampled: f64 = parts.iter().map(|part| part.items).sum();
+        let has_source = self.found.has_source && !matches!(self.window, Window::All);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let each = placement.matching.each(sampled as usize, has_source);
+        for (part, rows) in parts.iter_mut().zip(&self.rows) {
+            (part.items, part.bytes, part.rows) = (part.items * each, part.bytes * each, *rows);
+        }
+        parts
+    }
+
+    /// The entries of a condition and the items that they lead to, per partition.
+    fn followed(&self, way: &Way, narrowed: bool) -> Vec<Part> {
+        let placement = self.placement;
+        let mut parts = vec![Part::default(); self.count];
+        let mut seen: HashSet<u32> = HashSet::new();
+        for at in &way.selected.items {
+            let place = *at as usize;
+            let Some(local) = self.local[placement.partition[place]] else { continue };
+            let is_inside = self.window.contains(&placement.placed[place]);
+            if narrowed && !is_inside {
+                continue;
+            }
+            let part = &mut parts[local];
+            part.entries += 1.0;
+            if is_inside && (!way.repeats || seen.insert(*at)) {
+                part.items += 1.0;
+                part.bytes += placement.bytes[place];
+            }
+        }
+        let sampled: f64 = parts.iter().map(|part| part.entries).sum();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let each = placement.matching.each(sampled as usize, self.found.has_source);
+        for (part, rows) in parts.iter_mut().zip(&self.rows) {
+            let own = *part;
+            *part = Part::default();
+            part.add(&own, each);
+            part.rows = *rows;
+        }
+        parts
+    }
+
+    fn parts(&self, path: &Path<'_>) -> Vec<Part> {
+        match path {
+            Path::Way(way, narrowed) => self.followed(way, *narrowed),
+            Path::Scan | Path::Order(_) => {
+                let mut parts = self.scanned();
+                // Each item stands for the entry that would have led to it.
+                if self.found.ways.iter().any(|way| self.names_key(way)) {
+                    parts.iter_mut().for_each(|part| part.entries = part.items);
+                }
+                parts
+            }
+        }
+    }
+
+    fn weight(&self, path: &Path<'_>, part: &Part) -> f64 {
+        let (ranges, entry_bytes) = match path {
+            Path::Way(way, _) => (self.ranges(way), self.entry_bytes(Some(way))),
+            Path::Scan | Path::Order(_) => (1.0, 0.0),
+        };
+        let loads = if part.items > 0.0 { READ_BYTES } else { 0.0 };
+        READ_BYTES * ranges + loads + part.entries * entry_bytes + part.bytes + part.items * ITEM_BYTES
+    }
+
+    /// Rows as items come: partition after partition, until there are enough.
+    fn stream(&self, path: &Path<'_>, limit: f64, work: &mut Work) {
+        let mut left = limit;
+        for (at, part) in self.parts(path).iter().enumerate() {
+            if left <= 0.0 {
+                break;
+            }
+            let share = if part.rows > left { left / part.rows } else { 1.0 };
+            left -= part.rows;
+            let mut own = Part::default();
+            own.add(part, share);
+            if share < 1.0 && matches!(path, Path::Way(..)) {
+                // A set of entries is read before its items; others are read in batches.
+                let is_set = matches!(path, Path::Way(way, _) if way.repeats);
+                own.entries = if is_set { part.entries } else { batched(own.entries).min(part.entries) };
+            }
+            work.sum.add(&own, 1.0);
+            work.weights[at] += self.weight(path, &own);
+            work.visits += 1.0;
+        }
+        work.pages = self.pages(work.sum.rows);
+        work.visits += work.pages - 1.0;
+    }
+
+    /// All items are needed for each page.
+    fn everything(&self, path: &Path<'_>, rows: f64, work: &mut Work) {
+        work.pages = self.pages(rows);
+        let pages = work.pages;
+        work.sum.entries *= pages;
+        for (at, part) in self.parts(path).iter().enumerate() {
+            work.sum.add(&Part { rows: 0.0, ..*part }, pages);
+            work.weights[at] += self.weight(path, part);
+        }
+        work.sum.rows = rows;
+        work.visits = pages * self.count as f64;
+    }
+
+    /// Distinct rows as items come, until there are enough of them.
+    fn distinct(&self, path: &Path<'_>, limit: f64, work: &mut Work) {
+        let all = self.found.collected;
+        let wanted = all.min(limit);
+        let parts = self.parts(path);
+        let items: f64 = parts.iter().map(|part| part.items).sum();
+        let rows: f64 = self.rows.iter().sum();
+        if wanted >= all || rows <= 0.0 {
+            return self.everything(path, wanted, work);
+        }
+        // Each further one takes as many matches as the values that were not seen yet are rare.
+        let (mut matches, mut seen) = (0.0, 0.0);
+        while seen < wanted {
+            matches += all / (all - seen);
+            seen += 1.0;
+        }
+        let mut left = (matches / rows).min(1.0) * items;
+        for (at, part) in parts.iter().enumerate() {
+            if left <= 0.0 {
+                break;
+            }
+            let share = if part.items > left { left / part.items } else { 1.0 };
+            left -= part.items;
+            let mut own = Part::default();
+            own.add(part, share);
+            work.sum.add(&Part { rows: 0.0, ..own }, 1.0);
+            work.weights[at] += self.weight(path, &own);
+            work.visits += 1.0;
+        }
+        work.sum.rows = wanted;
+    }
+
+    /// Items in the order of the index: of each partition, as many as may be in the page and one more.
+    fn in_order(&self, order: &Order, limit: f64, work: &mut Work) {
+        let placement = self.placement;
+        let total: f64 = self.rows.iter().sum();
+        let rows = total.min(limit);
+        let page = rows.min(PAGE_ROWS).max(1.0);
+        let mut own: Vec<Vec<(usize, bool)>> = vec![Vec::new(); self.count];
+        let is_match = |at: u32| self.found.rows.binary_search_by_key(&at, |(at, _)| *at).is_ok();
+        for (rank, at) in order.items.iter().enumerate() {
+            if let Some(local) = self.local[placement.partition[*at as usize]] {
+                own[local].push((rank, is_match(*at)));
+            }
+        }
+        let each = placement.matching.each(order.items.len(), false);
+        let matched = self.found.rows.len() as f64 * each;
+        // With a row limit that few sampled items stand for, ranks are too coarse: then rows are taken to be in any
+        // partition alike.
+        let mean = self.mean_bytes();
+        let mut best: Vec<usize> = Vec::new();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let kept = ((page / each).ceil() as usize).max(1);
+        for (at, entries) in own.iter().enumerate() {
+            let ranks: Vec<usize> =
+                entries.iter().filter(|(_, is_match)| *is_match).map(|(rank, _)| *rank).collect();
+            best.extend(&ranks);
+            best.sort_unstable();
+            best.truncate(kept);
+            // Rows of this partition that are among the best so far, and the one that is not.
+            let worst = best.last().copied().unwrap_or(usize::MAX);
+            let is_full = best.len() >= kept;
+            let within = ranks.iter().filter(|rank| **rank <= worst).count();
+            let is_over = is_full && ranks.len() > within;
+            let sampled_rows = within + usize::from(is_over);
+            // The entries up to the last of these rows.
+            let read = match ranks.get(sampled_rows.wrapping_sub(1)).filter(|_| is_over) {
+                Some(last) => entries.partition_point(|(rank, _)| rank <= last),
+                None => entries.len(),
+            };
+            let density = read as f64 / (sampled_rows as f64).max(1.0);
+            let exact = if each > 1.0 && is_over {
+                (page * within as f64 / kept as f64 + 1.0) * density
+            } else {
+                read as f64 * each
+            };
+            let items = exact.min(entries.len() as f64 * each);
+            let batch = batched(items).min(entries.len() as f64 * each);
+            let part = Part { entries: batch, items, bytes: items * mean, rows: 0.0 };
+            work.sum.add(&part, 1.0);
+            work.weights[at] +=
+                2.0 * READ_BYTES + part.entries * (ENTRY_BYTES + 16.0) + part.bytes + items * ITEM_BYTES;
+            // Items without the property come first, or last if the page is not full by then.
+            if order.is_forward || !is_full {
+                let here = |lacking: &&u32| self.local[placement.partition[**lacking as usize]] == Some(at);
+                let count = order.lacking.iter().filter(here).count() as f64 * each;
+                let lacking = Part { items: count, bytes: count * mean, ..Part::default() };
+                work.sum.add(&lacking, 1.0);
+                work.weights[at] += lacking.bytes;
+            }
+        }
+        work.pages = self.pages(rows);
+        if work.pages > 1.0 {
+            let more = (matched / total.max(1.0)).max(1.0);
+            let entries: f64 = own.iter().map(|own| own.len() as f64 * each).sum();
+            let share = if total > 0.0 { rows / total } else { 1.0 };
+            let waste = (work.pages - 1.0) * self.count as f64;
+            work.sum.entries = entries * share + waste * BATCHES[0] / 2.0;
+            work.sum.items = entries * share + waste * more;
+            work.sum.bytes = work.sum.items * mean;
+        }
+        work.sum.rows = rows;
+        work.visits = work.pages * self.count as f64;
+    }
+
+    fn pages(&self, rows: f64) -> f64 {
+        let bytes = rows * self.row_bytes();
+        (rows / PAGE_ROWS).max(bytes / PAGE_BYTES).ceil().max(1.0)
+    }
+
+    fn row_bytes(&self) -> f64 {
+        match self.found.row_size {
+            RowSize::Items => self.mean_bytes() + SYSTEM_BYTES,
+            RowSize::Bytes(bytes) => bytes,
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "estimates of counts")]
+    fn charge(&self, work: &Work) -> Charge {
+        let whole = |number: f64| number.round().max(0.0) as u64;
+        let skipped = self.skipped();
+        let query = cost::QueryWork {
+            // Each page pays for its first partition below.
+            partitions: whole(work.visits - work.pages + 1.0).max(1),
+            index_entries: whole(work.sum.entries),
+            items: whole(work.sum.items),
+            item_bytes: whole(work.sum.bytes),
+            output_bytes: whole((work.sum.rows - skipped).max(0.0) * self.row_bytes()),
+        };
+        let page = cost::query(&cost::QueryWork { partitions: 1, ..Default::default() });
+        cost::query(&query) + Charge::from_hundredths(page.hundredths() * whole(work.pages - 1.0))
+    }
+
+    /// Rows that OFFSET passes over.
+    fn skipped(&self) -> f64 {
+        self.instance.skipped as f64
+    }
+}
+
+/// What is read of so many entries, in batches.
+fn batched(entries: f64) -> f64 {
+    let mut read = 0.0;
+    for at in 0.. {
+        read += BATCHES[at.min(BATCHES.len() - 1)];
+        if read >= entries {
+            break;
+        }
+    }
+    read
+}
+
+/// The keys that a read must visit.
+enum Window {
+    All,
+    Keys(HashSet<u64>),
+    Places(HashSet<u128>),
+}
+
+impl Window {
+    fn of(visit: &Visit) -> Self {
+        match visit {
+            Visit::Everywhere => Self::All,
+            Visit::Keys(keys) => Self::Keys(keys.iter().map(|key| key.hash).collect()),
+            Visit::Prefixes(places) => Self::Places(places.iter().copied().collect()),
+        }
+    }
+
+    fn contains(&self, placed: &Placed) -> bool {
+        match self {
+            Self::All => true,
+            Self::Keys(keys) => keys.contains(&placed.hash),
+            Self::Places(places) => places.contains(&placed.place),
+        }
+    }
+}
