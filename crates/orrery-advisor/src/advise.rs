@@ -3,8 +3,8 @@
 use orrery_model::KeyPart;
 use synthetic_key::Definition;
 
-use crate::analysis::{Analysis, Analyzer, HeavyKey, id_hash};
-use crate::candidate::{Candidate, Kind, Visit};
+use crate::analysis::{Analysis, Analyzer, HeavyKey, Sampled, id_hash};
+use crate::candidate::{Candidate, Kind};
 use crate::discover::{Choice, Discovered, Discovery, time_path};
 use crate::fields::Paths;
 use crate::growth::stage;
@@ -13,7 +13,7 @@ use crate::matching::Matching;
 use crate::measured::{Measured, Scope, Verdict};
 use crate::moment::Pace;
 use crate::planner::{Plan, PlanInput, plan};
-use crate::predict::{Prediction, predict};
+use crate::predict::{Prediction, judge_over_time, predict};
 use crate::rank;
 use crate::replay::{REQUESTS_MAX, Replay};
 use crate::workload::{OperationKind, Workload, WorkloadError};
@@ -23,6 +23,8 @@ const HEAD_ITEMS: usize = 10_000;
 const HEAD_BYTES: usize = 64 << 20;
 /// Horizons of the growth forecast, in days.
 const STAGES: [f64; 5] = [0.0, 30.0, 90.0, 180.0, 365.0];
+/// Items below which nothing is recommended.
+const ITEMS_MIN: u64 = 1000;
 /// Share of the throughput that an assumed write-only workload uses.
 const ASSUMED_USE: f64 = 0.7;
 
@@ -33,7 +35,7 @@ pub enum AdviceError {
     Item { number: u64, reason: String },
     #[error("the input contains no items")]
     NoItems,
-    #[error("the candidate {text} is neither a path nor a definition: {reason}")]
+    #[error("the candidate {text} cannot be used: {reason}")]
     Candidate { text: String, reason: String },
     #[error(transparent)]
     Workload(#[from] WorkloadError),
@@ -120,6 +122,8 @@ pub struct Report {
     pub replay_seconds: f64,
     pub sample_items: usize,
     pub measured: Vec<Measured>,
+    /// What would have to be known for a recommendation, and how to get it; none if nothing is missing.
+    pub missing: Vec<String>,
     pub plans: Vec<SuffixPlan>,
     pub notes: Vec<String>,
 }
@@ -178,7 +182,8 @@ impl Advisor {
         // Some of them are enough to learn the properties.
         let step = (self.head.len() / 2000).max(1);
         self.head.iter().step_by(step).for_each(|item| discovery.add(item));
-        self.properties = discovery.finish();
+        let (properties, rows) = discovery.finish();
+        self.properties = properties;
         let given = self.config.candidates.iter().map(|text| parse_candidate(text, &mut self.paths));
         let given = given.collect::<Result<Vec<_>, _>>()?;
         let partitions = self.config.limits.partition_count();
@@ -187,6 +192,7 @@ impl Advisor {
         } else {
             let choice = Choice {
                 properties: &self.properties,
+                rows: &rows,
                 workload: &self.workload,
                 current: &self.config.current,
                 partitions,
@@ -226,6 +232,20 @@ impl Advisor {
         }
         if !self.has_workload {
             self.workload = assumed(&analysis, &self.config.limits);
+        }
+        for text in &self.config.candidates {
+            let mut paths = analysis.paths.clone();
+            let candidate = parse_candidate(text, &mut paths)?;
+            let is_absent = |slot: &&usize| {
+                analysis
+                    .sample
+                    .iter()
+                    .all(|item| item.values.get(**slot).is_none_or(|part| *part == KeyPart::Undefined))
+            };
+            if let Some(slot) = candidate.slots().iter().find(is_absent) {
+                let reason = format!("no item has a value at {}", paths.name(*slot));
+                return Err(AdviceError::Candidate { text: text.clone(), reason });
+            }
         }
         let replay = Replay::new(&analysis, &self.workload, self.config.requests_max, self.config.seed);
         Ok((analysis, replay, self.config))
@@ -267,16 +287,24 @@ impl Advisor {
                 retention_days: workload.retention_days,
                 paces: &replay.paces,
             };
-            measured.push(context.measure(at, prediction));
+            measured.push(context.measure(at, prediction, &replay));
         }
         rank::rank(
             &mut measured,
-            &rank::Facts { has_workload, items: analysis.items as f64, limits: &config.limits, span_days },
+            &rank::Facts {
+                has_workload,
+                is_recorded: replay.is_recorded,
+                items: analysis.items as f64,
+                is_whole: matching.is_whole(),
+                limits: &config.limits,
+                span_days,
+            },
         );
+        let missing = missing(&analysis, &workload, has_workload, &config, &matching, &measured);
         let plans = suffix_plans(&measured, &replay, &analysis, &config);
         let mut notes = Vec::new();
         if !has_workload {
-            notes.push("No workload was given: a write-only workload at 70 % of the throughput is assumed, so nothing is known about reads.".to_owned());
+            notes.push("A write-only workload at 70 % of the throughput is assumed.".to_owned());
         }
         if replay.unmatched > 0 {
             notes.push(format!(
@@ -311,6 +339,7 @@ impl Advisor {
             replay_seconds: replay.seconds,
             sample_items: analysis.sample.len(),
             measured,
+            missing,
             plans,
             notes,
         })
@@ -330,7 +359,7 @@ struct Context<'a> {
 
 impl Context<'_> {
     #[expect(clippy::cast_precision_loss, reason = "approximate figures")]
-    fn measure(&self, at: usize, prediction: Prediction) -> Measured {
+    fn measure(&self, at: usize, mut prediction: Prediction, replay: &Replay) -> Measured {
         let (candidate, spread) = (&self.analysis.candidates[at], &self.analysis.spreads[at]);
         let total = (spread.bytes as f64).max(1.0);
         let heaviest = spread.heaviest(10);
@@ -339,6 +368,11 @@ impl Context<'_> {
         let count = self.analysis.windows.count();
         let cells = self.analysis.cells;
         let heat: Vec<Vec<u32>> = (0..count).map(|window| spread.heat_of(window, cells).to_vec()).collect();
+        let follows = candidate.slots().iter().any(|slot| self.paces[*slot].follows());
+        let window_unevenness = window_unevenness(&heat);
+        if let Some(unevenness) = window_unevenness.filter(|_| follows) {
+            judge_over_time(&mut prediction, replay, unevenness, candidate.suffixes.is_some());
+        }
         let growth = STAGES.iter().map(|days| {
             let grown = self.bytes + self.growth_per_day * days;
             let kept = self.retention_days.map_or(f64::INFINITY, |retention| self.growth_per_day * retention);
@@ -350,14 +384,17 @@ impl Context<'_> {
             largest_share: largest / total,
             largest_share_error: spread.frequent.error_bytes() as f64 / total,
             largest_bytes: largest * self.scale,
-            days_until_full: self.days_until_full(heaviest.first()),
+            days_until_full: self.days_until_full(heaviest.first(), total),
+            without_key: self.without_key(candidate),
+            repeated: self.analysis.repeats.share(at),
+            partitions_empty: spread.partitions.iter().filter(|(items, _)| *items == 0).count(),
             partitions: spread.partitions.clone(),
             unevenness: most as f64 / total * spread.partitions.len() as f64,
-            window_unevenness: window_unevenness(&heat),
+            window_unevenness,
             heat,
             growth: growth.collect(),
             begins_with_time: candidate.begins_with(self.paces),
-            scope: self.scope(candidate, &prediction),
+            scope: Self::scope(&prediction),
             candidate: candidate.clone(),
             heaviest,
             prediction,
@@ -367,10 +404,9 @@ impl Context<'_> {
 
     /// When the heaviest key reaches the size limit of a key.
     #[expect(clippy::cast_precision_loss, reason = "days for people")]
-    fn days_until_full(&self, heaviest: Option<&HeavyKey>) -> Option<f64> {
+    fn days_until_full(&self, heaviest: Option<&HeavyKey>, total: f64) -> Option<f64> {
         let entry = heaviest?.entry;
         let limit = self.config.limits.logical_bytes;
-        let total = (self.analysis.bytes as f64).max(1.0);
         let share = entry.bytes as f64 / total;
         let size = entry.bytes as f64 * self.scale;
         if size >= limit {
@@ -393,25 +429,24 @@ impl Context<'_> {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a share")]
-    fn scope(&self, candidate: &Candidate, prediction: &Prediction) -> Scope {
+    fn scope(prediction: &Prediction) -> Scope {
         let batches = prediction.batches_kept + prediction.batches_lost;
         if batches > 0 {
             let lost = prediction.batches_lost as f64 / batches as f64;
             return if lost > 0.0 { Scope::Lost(lost) } else { Scope::Kept };
         }
-        if self.config.current.is_empty() {
-            return Scope::Unknown;
-        }
-        let mut known = vec![KeyPart::Undefined; self.analysis.paths.len()];
-        for path in &self.config.current {
-            if let Some(slot) = self.analysis.paths.find(path) {
-                known[slot] = KeyPart::from("x");
-            }
-        }
-        match candidate.visit(&self.analysis.paths, &known[..]) {
-            Visit::Keys(keys) if keys.len() == 1 => Scope::Kept,
-            _ => Scope::Lost(1.0),
-        }
+        // Which items an application changes together cannot be seen from the key they have now.
+        Scope::Unknown
+    }
+
+    /// The share of sampled items without any of the properties that the key is made of.
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    fn without_key(&self, candidate: &Candidate) -> f64 {
+        let is_absent = |part: &KeyPart| matches!(part, KeyPart::Undefined | KeyPart::Null);
+        let first = candidate.first_level();
+        let lacks = |item: &&Sampled| first.iter().all(|slot| is_absent(&item.values[*slot]));
+        let without = self.analysis.sample.iter().filter(lacks).count();
+        without as f64 / (self.analysis.sample.len() as f64).max(1.0)
     }
 }
 
@@ -430,6 +465,59 @@ fn window_unevenness(heat: &[Vec<u32>]) -> Option<f64> {
         weight += items;
     }
     (weight > 0.0).then(|| sum / weight)
+}
+
+/// What keeps the data and the workload from deciding.
+#[expect(clippy::cast_precision_loss, reason = "shares")]
+fn missing(
+    analysis: &Analysis,
+    workload: &Workload,
+    has_workload: bool,
+    config: &Config,
+    matching: &Matching,
+    measured: &[Measured],
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    if config.limits.partition_count() == 1 {
+        missing.push(
+            "There is one physical partition, on which all keys do alike. Give the throughput or the number of partitions that you expect: --throughput 48000, or --partitions 8.".to_owned(),
+        );
+    }
+    if analysis.items < ITEMS_MIN {
+        missing.push(format!(
+            "{} items are too few to tell how keys spread. Give at least {ITEMS_MIN}.",
+            analysis.items
+        ));
+    }
+    if !has_workload {
+        missing.push("There is no workload, so nothing is known about reads. Record one with `orrery record for 60`, or write one: --workload workload.json.".to_owned());
+    } else {
+        let reads = workload.operations.iter().filter(|operation| !operation.kind.writes());
+        let (has_reads, has_writes) =
+            (reads.count() > 0, workload.operations.iter().any(|operation| operation.kind.writes()));
+        if !has_reads {
+            missing.push("The workload has no reads and no queries: any key that spreads writes would do. Record while the application reads.".to_owned());
+        }
+        if !has_writes {
+            missing.push("The workload has no writes, so it does not tell whether a key spreads them. Record while the application writes, or add a create with its rate.".to_owned());
+        }
+    }
+    let total: f64 = workload.operations.iter().map(|operation| operation.per_second).sum();
+    let failed = matching.failures.keys().map(|at| workload.operations[*at].per_second).sum::<f64>();
+    if failed > total * 0.1 {
+        missing.push(format!(
+            "{} of the requests are not estimated; see the notes.",
+            rank::percent(failed / total)
+        ));
+    }
+    if let Some(best) = measured.first().filter(|best| best.without_key > 0.5) {
+        missing.push(format!(
+            "{} of the items have no value for {}. Give --candidate a property that items have.",
+            rank::percent(best.without_key),
+            best.candidate.name
+        ));
+    }
+    missing
 }
 
 /// A write-only workload at a share of the throughput.

@@ -247,6 +247,15 @@ impl Candidate {
         &self.slots
     }
 
+    /// The properties that the first level of the key depends on.
+    pub fn first_level(&self) -> Vec<usize> {
+        match self.levels.first() {
+            Some(Recipe::Property(slot)) => vec![*slot],
+            Some(Recipe::Made { parts, .. }) => parts.clone(),
+            Some(Recipe::Defined(_)) | None => self.slots.clone(),
+        }
+    }
+
     /// Whether the key has several levels, so that partitions can split within one first-level value.
     pub fn is_hierarchical(&self) -> bool {
         self.levels.len() > 1

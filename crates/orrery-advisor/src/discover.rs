@@ -45,22 +45,27 @@ struct Seen {
     values: BTreeMap<u64, u32>,
 }
 
+/// The values of items by property, hashed.
+pub type Rows = Vec<BTreeMap<String, u64>>;
+
 /// Collects the scalar properties of items.
 pub struct Discovery {
     seen: BTreeMap<String, Seen>,
+    rows: Rows,
     items: u64,
 }
 
 impl Discovery {
     /// Without any observations.
     pub fn new() -> Self {
-        Self { seen: BTreeMap::new(), items: 0 }
+        Self { seen: BTreeMap::new(), rows: Vec::new(), items: 0 }
     }
 
     /// Observes one item, given as JSON text; malformed items are skipped.
     pub fn add(&mut self, json: &[u8]) {
         let Ok(item) = value::parse(json) else { return };
         self.items += 1;
+        self.rows.push(BTreeMap::new());
         self.walk(&item, &mut String::new(), 0);
     }
 
@@ -115,14 +120,17 @@ impl Discovery {
         let mut hasher = DefaultHasher::new();
         value.to_json().hash(&mut hasher);
         let hash = hasher.finish();
+        if let Some(row) = self.rows.last_mut() {
+            row.insert(path.clone(), hash);
+        }
         if seen.values.len() < VALUES_MAX || seen.values.contains_key(&hash) {
             *seen.values.entry(hash).or_default() += 1;
         }
     }
 
-    /// The properties found, in order of their paths.
+    /// The properties found, in order of their paths, and the values of each item.
     #[expect(clippy::cast_precision_loss, reason = "shares")]
-    pub fn finish(self) -> Vec<Discovered> {
+    pub fn finish(self) -> (Vec<Discovered>, Rows) {
         let items = self.items.max(1);
         let properties = self.seen.into_iter().map(|(path, seen)| {
             let most = seen.values.values().copied().max().unwrap_or(0);
@@ -142,7 +150,7 @@ impl Discovery {
                 path,
             }
         });
-        properties.collect()
+        (properties.collect(), self.rows)
     }
 }
 
@@ -163,6 +171,7 @@ pub fn time_path(properties: &[Discovered]) -> Option<&str> {
 /// The inputs of the choice of candidates.
 pub struct Choice<'a> {
     pub properties: &'a [Discovered],
+    pub rows: &'a Rows,
     pub workload: &'a Workload,
     /// The container's current key.
     pub current: &'a [String],
@@ -216,7 +225,7 @@ impl Choice<'_> {
         for (coarse, fine) in pairs.iter().take(3) {
             take(Candidate::hierarchical(&[coarse, fine], paths), &mut chosen);
         }
-        for (coarse, fine) in pairs.iter().take(3) {
+        for (coarse, fine) in pairs.iter().filter(|(coarse, fine)| !self.determines(fine, coarse)).take(3) {
             let part = |path: &String| (path.clone(), self.unit(path));
             let parts = [part(coarse), part(fine)];
             let parts: Vec<(&str, Option<&str>)> =
@@ -241,6 +250,35 @@ impl Choice<'_> {
 
     fn find(&self, path: &str) -> Option<&Discovered> {
         self.properties.iter().find(|property| property.path == path)
+    }
+
+    /// Whether a property's value tells another's, so that joining the two makes no more keys. The joined key is known
+    /// only to those who know both.
+    fn determines(&self, fine: &str, coarse: &str) -> bool {
+        if fine == "/id" {
+            return true;
+        }
+        let mut known: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut pairs, mut repeats) = (0, 0);
+        for row in self.rows {
+            let (Some(fine), Some(coarse)) = (row.get(fine), row.get(coarse)) else { continue };
+            pairs += 1;
+            match known.get(fine) {
+                Some(other) if other != coarse => return false,
+                Some(_) => repeats += 1,
+                None => {
+                    known.insert(*fine, *coarse);
+                }
+            }
+        }
+        // Values that hardly repeat tell nothing.
+        pairs > 0 && repeats * 10 >= pairs
+    }
+
+    /// Whether both are times, of which the finer one makes the other superfluous.
+    fn are_times(&self, a: &str, b: &str) -> bool {
+        let is_time = |path: &str| self.find(path).is_some_and(|property| property.is_time);
+        is_time(a) && is_time(b)
     }
 
     fn is_epoch(&self, path: &str) -> bool {
@@ -296,7 +334,7 @@ impl Choice<'_> {
         let mut add = |a: &str, b: &str| {
             let pair = if distinct(a) <= distinct(b) { (a, b) } else { (b, a) };
             let pair = (pair.0.to_owned(), pair.1.to_owned());
-            if a != b && !pairs.contains(&pair) {
+            if a != b && !self.are_times(a, b) && !pairs.contains(&pair) {
                 pairs.push(pair);
             }
         };
@@ -377,6 +415,8 @@ impl Choice<'_> {
         let mut counts = vec![plan.best, self.partitions.max(2), (self.partitions * 4).clamp(10, 1000), 400];
         counts.sort_unstable();
         counts.dedup();
+        // One suffix is none.
+        counts.retain(|count| *count > 1);
         counts
     }
 }

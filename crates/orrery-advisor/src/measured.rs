@@ -11,7 +11,7 @@ pub enum Scope {
     Kept,
     /// This share of batches would no longer be one transaction.
     Lost(f64),
-    /// There is neither a batch nor a current key to judge by.
+    /// The workload has no batches.
     Unknown,
 }
 
@@ -38,6 +38,12 @@ pub struct Measured {
     pub growth: Vec<Stage>,
     /// The key starts with a time, so all current writes go to the same key.
     pub begins_with_time: bool,
+    /// Share of items whose key has no value at all: each of its properties is missing or null.
+    pub without_key: f64,
+    /// Share of items that could not exist, because another one has their id and key.
+    pub repeated: f64,
+    /// Partitions without any item.
+    pub partitions_empty: usize,
     pub prediction: Prediction,
     pub scope: Scope,
     pub verdict: Verdict,
@@ -51,6 +57,14 @@ pub struct Verdict {
     /// Request units per second to provision now, and in a year.
     pub needed_now: f64,
     pub needed_later: f64,
+    /// Why it cannot be used as it is, whatever it costs.
+    pub unfit: Option<String>,
+    /// Its score differs from the best one by less than the forecast's error.
+    pub is_tied: bool,
+    /// What its place rests on.
+    pub evidence: Vec<String>,
+    /// A candidate that builds on the same property and avoids its danger.
+    pub alternative: Option<String>,
     /// Reasons for and against it.
     pub good: Vec<String>,
     pub bad: Vec<String>,

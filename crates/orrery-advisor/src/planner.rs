@@ -16,7 +16,7 @@ pub const COUNTS: [u32; 22] =
 /// Base values per count.
 const BASES: usize = 48;
 /// Among counts within this share of the minimum, the smallest wins.
-const TOLERANCE: f64 = 0.03;
+pub const TOLERANCE: f64 = 0.03;
 
 /// A write rate and a read pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]

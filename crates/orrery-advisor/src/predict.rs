@@ -52,6 +52,7 @@ pub struct Prediction {
     /// The busiest key's share of the request units.
     pub hottest_key_share: f64,
     pub operations: Vec<OperationPrediction>,
+    hot_factor: f64,
 }
 
 /// How reads are routed.
@@ -91,11 +92,39 @@ impl Prediction {
         self.throttled as f64 / (self.requests as f64).max(1.0)
     }
 
-    /// Load of the busiest partition as a multiple of an even share.
-    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    /// Load of the busiest partition as a multiple of an even share: at any moment, where keys follow the clock.
     pub fn hot_factor(&self) -> f64 {
+        self.hot_factor
+    }
+
+    /// Load of the partition that is busiest over the whole replay, as a multiple of an even share.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    fn overall_hot_factor(&self) -> f64 {
         let most = self.partitions.iter().copied().fold(0.0, f64::max);
         if self.offered > 0.0 { most / self.offered * self.partitions.len() as f64 } else { 1.0 }
+    }
+
+    /// The same at each of the moments of the data, on average.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    fn moments_hot_factor(&self, moments: usize) -> f64 {
+        let mut sum = 0.0;
+        for moment in 0..moments {
+            let slots = self.timeline.iter().enumerate();
+            let slots = slots.filter(|(slot, _)| slot * moments / TIMELINE == moment);
+            let mut load = vec![0.0; self.partitions.len()];
+            for (_, partitions) in slots {
+                load.iter_mut().zip(partitions).for_each(|(sum, units)| *sum += units);
+            }
+            sum += load.into_iter().fold(0.0, f64::max);
+        }
+        if self.offered > 0.0 { sum / self.offered * self.partitions.len() as f64 } else { 1.0 }
+    }
+
+    /// Request units of operations that write, as a share of all.
+    fn write_share(&self, replay: &Replay) -> f64 {
+        let operations = replay.operations.iter().zip(&self.operations);
+        let writes = operations.filter(|(operation, _)| operation.kind.writes());
+        writes.map(|(_, own)| own.charge).sum::<f64>() / self.offered.max(1e-9)
     }
 
     /// Request units per second to provision so that the busiest partition does not throttle: its demand, times the number
@@ -103,6 +132,18 @@ impl Prediction {
     pub fn needed_throughput(&self) -> f64 {
         self.offered / self.seconds.max(1e-9) * self.hot_factor()
     }
+}
+
+/// How hot writes are over all of the data's time, for keys that follow the clock: a short replay sees few of its periods,
+/// and suffixes may be lucky in some of them.
+pub fn judge_over_time(prediction: &mut Prediction, replay: &Replay, unevenness: f64, is_suffixed: bool) {
+    const MOMENTS_MIN: usize = 4;
+    if replay.is_recorded || replay.segments() >= MOMENTS_MIN {
+        return;
+    }
+    let writes = prediction.write_share(replay);
+    let over_time = writes * unevenness + (1.0 - writes);
+    prediction.hot_factor = if is_suffixed { over_time } else { prediction.hot_factor.max(over_time) };
 }
 
 /// The routing of a read.
@@ -238,6 +279,12 @@ impl<'a> Run<'a> {
         }
         let hottest = self.keys.values().copied().fold(0.0, f64::max);
         self.result.hottest_key_share = hottest / self.result.offered.max(1e-9);
+        let follows = |slot: &usize| replay.paces.get(*slot).is_some_and(|pace| pace.follows());
+        self.result.hot_factor = self.result.overall_hot_factor();
+        if !replay.is_recorded && self.candidate.slots().iter().any(follows) {
+            let moments = self.result.moments_hot_factor(replay.segments());
+            self.result.hot_factor = self.result.hot_factor.max(moments);
+        }
         self.result
     }
 

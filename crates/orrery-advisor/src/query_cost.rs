@@ -535,13 +535,17 @@ impl<'p, 'a> Reading<'p, 'a> {
             left -= part.rows;
             let mut own = Part::default();
             own.add(part, share);
+            let mut loaded = own;
             if share < 1.0 && matches!(path, Path::Way(..)) {
                 // A set of entries is read before its items; others are read in batches.
                 let is_set = matches!(path, Path::Way(way, _) if way.repeats);
                 own.entries = if is_set { part.entries } else { batched(own.entries).min(part.entries) };
+                // All items of a batch are loaded, though only those up to the last row are looked at.
+                let batch = batched(own.items).min(part.items) / part.items.max(1e-9);
+                loaded = Part { items: part.items * batch, bytes: part.bytes * batch, ..own };
             }
             work.sum.add(&own, 1.0);
-            work.weights[at] += self.weight(path, &own);
+            work.weights[at] += self.weight(path, &loaded);
             work.visits += 1.0;
         }
         work.pages = self.pages(work.sum.rows);

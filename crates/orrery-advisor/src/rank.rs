@@ -3,7 +3,8 @@
 //! Candidates are compared by cost: the throughput that must be provisioned so that the busiest partition does not
 //! throttle, now and after a year's growth. This covers both sides: uneven keys need more because one partition needs
 //! more than its share, and keys that reads do not specify need more because those reads fan out. Limits that will be
-//! reached, lost transactions and effort for applications are added as penalties.
+//! reached, lost transactions and effort for applications are added as penalties. Keys that cannot be used as they are
+//! come last, whatever they cost. Where costs differ by less than the forecast's error, the simpler key comes first.
 
 use crate::candidate::Kind;
 use crate::layout::{GIB, Limits};
@@ -14,9 +15,20 @@ const PER_PARTITION: f64 = 2.5;
 /// A key that is full sooner than this counts against its candidate.
 const HORIZON_DAYS: f64 = 365.0;
 
+/// Scores that differ by less are taken to be equal: the forecast agrees with the server within this share.
+pub const ERROR: f64 = 0.05;
+/// A key with this share of the requests or bytes is a danger.
+const DANGER: f64 = 0.1;
+/// Fewer values than this cannot be spread.
+const VALUES_MIN: f64 = 10.0;
+
 /// Facts about the data and the workload as a whole.
 pub struct Facts<'a> {
     pub has_workload: bool,
+    /// The workload is a recording.
+    pub is_recorded: bool,
+    /// Every item is in the sample.
+    pub is_whole: bool,
     pub items: f64,
     pub limits: &'a Limits,
     pub span_days: f64,
@@ -27,7 +39,94 @@ pub fn rank(measured: &mut [Measured], facts: &Facts<'_>) {
     for one in measured.iter_mut() {
         one.verdict = verdict(one, facts);
     }
-    measured.sort_by(|a, b| a.verdict.score.total_cmp(&b.verdict.score));
+    let is_unfit = |one: &Measured| one.verdict.unfit.is_some();
+    measured.sort_by(|a, b| is_unfit(a).cmp(&is_unfit(b)).then(a.verdict.score.total_cmp(&b.verdict.score)));
+    let Some(least) = measured.first().map(|best| best.verdict.score) else { return };
+    let is_tied = |one: &Measured| one.verdict.score <= least * (1.0 + ERROR);
+    let tied = measured.iter().take_while(|one| is_tied(one) && !is_unfit(one)).count();
+    // Whatever the error hides, the simpler one is the better one.
+    measured[..tied].sort_by(|a, b| {
+        let effort = |one: &Measured| (one.candidate.kind, one.prediction.reads.fan_out);
+        effort(a).cmp(&effort(b)).then(a.verdict.score.total_cmp(&b.verdict.score))
+    });
+    measured[..tied].iter_mut().for_each(|one| one.verdict.is_tied = tied > 1);
+    let names: Vec<(Kind, String)> =
+        measured.iter().map(|one| (one.candidate.kind, one.candidate.name.clone())).collect();
+    for one in measured.iter_mut().filter(|one| one.candidate.kind == Kind::Property && is_dangerous(one)) {
+        let builds_on = |(kind, name): &&(Kind, String)| {
+            *kind != Kind::Property && name.split([' ', '+']).next() == Some(&one.candidate.name)
+        };
+        one.verdict.alternative = names.iter().find(builds_on).map(|(_, name)| name.clone());
+    }
+}
+
+/// Whether one key has so much that it limits the rest.
+fn is_dangerous(one: &Measured) -> bool {
+    one.largest_share > DANGER || one.prediction.hottest_key_share > DANGER
+}
+
+/// Why a candidate cannot be used as it is.
+fn unfit(one: &Measured) -> Option<String> {
+    let few = VALUES_MIN.max(2.0 * one.partitions.len() as f64);
+    if one.repeated > 0.0 {
+        Some(format!(
+            "{} of the items could not exist: another one has the same id and key.",
+            percent(one.repeated)
+        ))
+    } else if one.without_key > 0.5 {
+        Some(format!("{} of the items have no value for it and share one key.", percent(one.without_key)))
+    } else if one.distinct < few && one.partitions.len() > 1 {
+        Some(format!(
+            "{} cannot be spread over {} partitions.",
+            if one.distinct < 1.5 {
+                "One value".to_owned()
+            } else {
+                format!("{} values", count(one.distinct))
+            },
+            one.partitions.len()
+        ))
+    } else {
+        None
+    }
+}
+
+/// What a candidate's place rests on.
+fn evidence(one: &Measured, facts: &Facts<'_>) -> Vec<String> {
+    let mut evidence = vec![format!("spread: measured on {} items", count(facts.items))];
+    let requests = count(one.prediction.requests as f64);
+    evidence.push(match (facts.has_workload, facts.is_recorded) {
+        (true, true) => format!("load: {requests} recorded requests replayed"),
+        (true, false) => format!("load: {requests} requests replayed at the given rates"),
+        (false, _) => "load: assumed, writes only".to_owned(),
+    });
+    if facts.has_workload {
+        evidence.push(if facts.is_whole {
+            "queries: evaluated on every item".to_owned()
+        } else {
+            "queries: estimated from a sample".to_owned()
+        });
+    }
+    evidence.push(if facts.span_days > 0.01 {
+        format!("growth: from {:.1} days of data", facts.span_days)
+    } else {
+        "growth: unknown".to_owned()
+    });
+    evidence
+}
+
+/// A share in words: `one in four`, `nearly all`.
+pub fn in_words(share: f64) -> String {
+    const NUMBERS: [&str; 9] = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+    if share >= 0.95 {
+        return "nearly all".to_owned();
+    }
+    let one_in = (1.0 / share.max(1e-9)).round();
+    if share > 0.55 || one_in > 10.0 || (1.0 / one_in - share).abs() > 0.25 * share {
+        return percent(share);
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "two to ten")]
+    let number = NUMBERS.get((one_in as usize).saturating_sub(2)).unwrap_or(&"ten");
+    format!("one in {number}")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -81,7 +180,15 @@ fn verdict(one: &Measured, facts: &Facts<'_>) -> Verdict {
         penalty += if days < 30.0 { 4.0 } else { 1.0 + 2.0 * (1.0 - days / HORIZON_DAYS) };
     }
     let score = f64::midpoint(needed_now, needed_later) * (1.0 + penalty);
-    let mut verdict = Verdict { score, needed_now, needed_later, good: Vec::new(), bad: Vec::new() };
+    let mut verdict = Verdict {
+        score,
+        needed_now,
+        needed_later,
+        unfit: unfit(one),
+        evidence: evidence(one, facts),
+        ..Verdict::default()
+    };
+    verdict.bad.extend(verdict.unfit.clone());
     explain(one, facts, &mut verdict, is_unique);
     verdict
 }
@@ -94,14 +201,11 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
     let hot = prediction.hot_factor();
     let throttled = prediction.throttled_share();
     if partitions > 1 && hot > 1.5 {
-        let key = one.heaviest.first().and_then(|key| key.name.clone());
         let hottest = prediction.hottest_key_share;
-        let why = if hottest > 0.9 / partitions as f64 && hottest > 0.1 {
-            let named = key
-                .filter(|_| one.largest_share > 0.1)
-                .map(|key| format!(", such as {key},"))
-                .unwrap_or_default();
-            format!("at any time one key{named} has {} of the load", percent(hottest))
+        let why = if one.begins_with_time {
+            "all items written at a time have the same key".to_owned()
+        } else if hottest > 0.9 / partitions as f64 && hottest > DANGER {
+            format!("one key has {} of the load", percent(hottest))
         } else if one.distinct < partitions as f64 * 10.0 {
             match count(one.distinct).as_str() {
                 "1" => format!("there is only 1 key value for {partitions} partitions"),
@@ -117,6 +221,21 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
         good.push(format!(
             "Even: the busiest of {partitions} partitions has {hot:.2} times its even share of the load."
         ));
+    }
+    if is_dangerous(one) && !one.begins_with_time && one.distinct > 1.5 {
+        let name = one.heaviest.first().and_then(|key| key.name.clone());
+        let name = name.unwrap_or_else(|| "one key".to_owned());
+        bad.push(if one.largest_share > DANGER {
+            format!("{} of the bytes belong to {name}.", capital(&in_words(one.largest_share)))
+        } else {
+            format!("{} of the load goes to one key.", capital(&in_words(prediction.hottest_key_share)))
+        });
+    }
+    if one.without_key > 0.001 && one.without_key <= 0.5 {
+        bad.push(format!("{} of the items lack it and share one key.", percent(one.without_key)));
+    }
+    if one.partitions_empty * 4 > partitions && partitions > 1 {
+        bad.push(format!("{} of {partitions} partitions would hold nothing.", one.partitions_empty));
     }
     if throttled > 0.005 {
         bad.push(format!(
@@ -199,6 +318,11 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
             );
         }
     }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn years(count: f64) -> String {

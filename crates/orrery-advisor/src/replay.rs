@@ -57,6 +57,8 @@ pub struct Replay {
     pub parameters: Vec<Vec<(String, Value)>>,
     /// Which properties follow the clock, by slot.
     pub paces: Vec<Pace>,
+    /// The requests are those of a recording.
+    pub is_recorded: bool,
     /// Operations that cannot be estimated, and why.
     pub not_estimated: BTreeMap<usize, String>,
     pub seconds: f64,
@@ -80,6 +82,7 @@ impl Replay {
         if workload.recorded.is_empty() {
             replay.make(analysis, requests_max, &mut Random::new(seed));
         } else {
+            replay.is_recorded = true;
             replay.follow(analysis, &workload.recorded, &mut Random::new(seed));
         }
         replay

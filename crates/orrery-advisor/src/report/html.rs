@@ -3,7 +3,7 @@
 
 use super::page::{figure, page, table};
 use super::svg::{self, Line, escape};
-use super::text::{counted, size};
+use super::text::{counted, distance, plan_sentence, size};
 use crate::advise::Report;
 use crate::measured::Measured;
 use crate::moment;
@@ -22,7 +22,9 @@ pub fn html(report: &Report) -> String {
     body.push_str("<h2>Ranking</h2>\n<div class=\"card\">\n");
     body.push_str(&ranking(report));
     body.push_str("<p class=\"dim\">Hot: the load of the busiest partition as a multiple of its even share. Needs: request units per second to provision so that the busiest partition does not throttle.</p>\n</div>\n");
-    body.push_str("<h2>Candidates</h2>\n");
+    body.push_str("<h2>Workload</h2>\n<div class=\"card\">\n");
+    body.push_str(&workload(report));
+    body.push_str("</div>\n<h2>Candidates</h2>\n");
     for (at, one) in report.measured.iter().take(SHOWN).enumerate() {
         body.push_str(&candidate(at, one, report));
     }
@@ -38,6 +40,27 @@ pub fn html(report: &Report) -> String {
         body.push_str("</div>\n");
     }
     page("Partition key advice", &body)
+}
+
+/// The operations with their rates, and what they cost under the first candidate.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn workload(report: &Report) -> String {
+    let titles = ["Operation", "Per second", "RU each", "Partitions"];
+    let mut rows: Vec<Vec<String>> = vec![titles.iter().map(|title| (*title).to_owned()).collect()];
+    let Some(best) = report.measured.first() else { return String::new() };
+    for (operation, own) in report.workload.operations.iter().zip(&best.prediction.operations) {
+        let requests = (own.requests as f64).max(1.0);
+        let (charge, partitions) = if own.is_estimated {
+            (format!("{:.2}", own.charge / requests), format!("{:.1}", own.partitions as f64 / requests))
+        } else {
+            ("not estimated".to_owned(), "–".to_owned())
+        };
+        rows.push(vec![operation.name.clone(), format!("{:.1}", operation.per_second), charge, partitions]);
+    }
+    let given = if report.has_workload { "" } else { " No workload was given: this one is assumed." };
+    let caption =
+        format!("<p class=\"dim\">Charges are those under {}.{given}</p>\n", escape(&best.candidate.name));
+    table(&rows, None) + &caption
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -59,15 +82,13 @@ fn head(report: &Report) -> String {
 }
 
 fn recommended(best: &Measured, report: &Report) -> String {
-    let mut text = format!("<div class=\"card\"><h3>Recommended: {}</h3>\n", escape(&best.candidate.name));
-    if let Some(next) = report.measured.get(1) {
-        let saved = 1.0 - best.verdict.score / next.verdict.score.max(1e-9);
-        text.push_str(&format!(
-            "<p>Its score is {} better than that of the next, {}.</p>\n",
-            percent(saved),
-            escape(&next.candidate.name)
-        ));
+    if !report.missing.is_empty() {
+        let missing = report.missing.iter().map(|missing| format!("<li>{}</li>", escape(missing)));
+        let missing: String = missing.collect();
+        return format!("<div class=\"card\"><h3>No recommendation</h3>\n<ul>{missing}</ul></div>\n");
     }
+    let mut text = format!("<div class=\"card\"><h3>Recommended: {}</h3>\n", escape(&best.candidate.name));
+    text.push_str(&format!("<p>{}</p>\n", escape(&distance(report))));
     text.push_str(&reasons(best));
     text.push_str(&format!(
         "<p>Partition key <code>{}</code></p>\n",
@@ -89,7 +110,11 @@ fn reasons(one: &Measured) -> String {
             text.push_str(&format!("<li class=\"{class}\">{}</li>", escape(reason)));
         }
     }
-    text + "</ul>\n"
+    text.push_str("</ul>\n");
+    if let Some(alternative) = &one.verdict.alternative {
+        text.push_str(&format!("<p>Without that danger: {}.</p>\n", escape(alternative)));
+    }
+    text + &format!("<p>Rests on: {}.</p>\n", escape(&one.verdict.evidence.join("; ")))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -205,8 +230,9 @@ fn plans(report: &Report) -> String {
         let series = [Line { name: "needed", points: needed }, Line { name: "used", points: used }];
         let by = plan.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let caption = format!(
-            "{}{by}: request units per second by suffix count; {} needs the least",
-            plan.base, plan.plan.best
+            "{}{by}: request units per second by suffix count. {}",
+            plan.base,
+            plan_sentence(&plan.plan)
         );
         text.push_str(&figure(
             &caption,

@@ -39,6 +39,12 @@ pub fn json(report: &Report) -> Value {
             "largestKey": "at most what largestKey.shareError says, never more than a thousandth of all bytes",
             "sample": "rows of queries are estimated from a uniform sample; exact if sampleItems equals items",
         },
+        "recommended": if report.missing.is_empty() {
+            report.measured.first().map(|best| best.candidate.name.clone())
+        } else {
+            None
+        },
+        "missing": report.missing,
         "candidates": report.measured.iter().enumerate().map(|(at, one)| candidate(at, one)).collect::<Vec<_>>(),
         "suffixPlans": report.plans.iter().map(suffix_plan).collect::<Vec<_>>(),
         "notes": report.notes,
@@ -62,6 +68,12 @@ fn candidate(at: usize, one: &Measured) -> Value {
         "partitionKey": one.candidate.partition_key(),
         "definition": one.candidate.definition.as_ref().map(synthetic_key::Definition::to_json),
         "score": one.verdict.score,
+        "tied": one.verdict.is_tied,
+        "unfit": one.verdict.unfit,
+        "evidence": one.verdict.evidence,
+        "alternative": one.verdict.alternative,
+        "itemsWithoutKey": one.without_key,
+        "itemsThatCouldNotExist": one.repeated,
         "for": one.verdict.good,
         "against": one.verdict.bad,
         "distinctValues": one.distinct.round(),
@@ -106,6 +118,7 @@ fn candidate(at: usize, one: &Measured) -> Value {
         },
         "operations": prediction.operations.iter().map(|operation| json!({
             "name": operation.name,
+            "estimated": operation.is_estimated,
             "requests": operation.requests,
             "throttled": operation.throttled,
             "requestUnits": operation.charge / (operation.requests as f64).max(1.0),

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use crate::advise::Report;
 use crate::measured::Measured;
 use crate::moment;
-use crate::planner::{Plan, PlanInput};
-use crate::rank::{count, percent};
+use crate::planner::{Plan, PlanInput, TOLERANCE};
+use crate::rank::{ERROR, count, percent};
 use crate::sketch::DISTINCT_ERROR;
 
 /// Candidates whose reasons are listed.
@@ -20,6 +20,11 @@ macro_rules! line {
     }};
 }
 
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+/// Letters of a candidate's name in the table.
+const NAME_LETTERS: usize = 32;
+
 /// Formats the advisor's report as text.
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
@@ -27,31 +32,19 @@ pub fn text(report: &Report) -> String {
     line!(out);
     table(report, &mut out);
     line!(out);
-    if let Some(best) = report.measured.first() {
-        line!(out, "Recommended: {}", best.candidate.name);
-        if let Some(next) = report.measured.get(1) {
-            let saved = 1.0 - best.verdict.score / next.verdict.score.max(1e-9);
-            line!(
-                out,
-                "  Its score is {} better than that of the next, {}.",
-                percent(saved),
-                next.candidate.name
-            );
-        }
-        line!(out, "  Partition key: {}", best.candidate.partition_key());
-        if let Some(definition) = &best.candidate.definition {
-            line!(out, "  Definition: {}", definition.to_json());
-        }
-        line!(out);
-    }
+    verdict(report, &mut out);
     for (at, one) in report.measured.iter().take(EXPLAINED).enumerate() {
-        line!(out, "{}. {}", at + 1, one.candidate.name);
+        wrap(&mut out, &format!("{}. {}", at + 1, one.candidate.name), "   ");
         for reason in &one.verdict.good {
-            line!(out, "   + {reason}");
+            wrap(&mut out, &format!("   + {reason}"), "     ");
         }
         for reason in &one.verdict.bad {
-            line!(out, "   - {reason}");
+            wrap(&mut out, &format!("   - {reason}"), "     ");
         }
+        if let Some(alternative) = &one.verdict.alternative {
+            wrap(&mut out, &format!("   Without that danger: {alternative}."), "     ");
+        }
+        wrap(&mut out, &format!("   Rests on: {}.", one.verdict.evidence.join("; ")), "     ");
     }
     for plan in &report.plans {
         line!(out);
@@ -60,29 +53,92 @@ pub fn text(report: &Report) -> String {
         out.push_str(&plan_text(&plan.input, &plan.plan));
     }
     line!(out);
-    line!(
-        out,
-        "Distinct values have a standard error of {}; a key with more than a thousandth of the bytes is never missed.",
-        percent(DISTINCT_ERROR)
+    wrap(
+        &mut out,
+        &format!(
+            "Distinct values have a standard error of {}; a key with more than a thousandth of the bytes is never missed.",
+            percent(DISTINCT_ERROR)
+        ),
+        "",
     );
     for note in &report.notes {
-        line!(out, "Note: {note}");
+        wrap(&mut out, &format!("Note: {note}"), "  ");
     }
     out
 }
 
+/// The recommendation, or what is missing for one.
+fn verdict(report: &Report, out: &mut String) {
+    let Some(best) = report.measured.first() else { return };
+    if !report.missing.is_empty() {
+        line!(out, "No recommendation:");
+        report.missing.iter().for_each(|missing| wrap(out, &format!("  {missing}"), "  "));
+        line!(out);
+        return;
+    }
+    line!(out, "Recommended: {}", best.candidate.name);
+    wrap(out, &format!("  {}", distance(report)), "  ");
+    wrap(out, &format!("  Partition key: {}", best.candidate.partition_key()), "    ");
+    if let Some(definition) = &best.candidate.definition {
+        wrap(out, &format!("  Definition: {}", definition.to_json()), "    ");
+    }
+    line!(out);
+}
+
+/// How far the next candidate is.
+pub(super) fn distance(report: &Report) -> String {
+    let [best, others @ ..] = report.measured.as_slice() else { return String::new() };
+    let tied: Vec<&str> =
+        others.iter().filter(|one| one.verdict.is_tied).map(|one| one.candidate.name.as_str()).collect();
+    let error = percent(ERROR);
+    match (tied.as_slice(), others.first()) {
+        ([], None) => "It is the only candidate.".to_owned(),
+        ([], Some(next)) => {
+            let more = next.verdict.score / best.verdict.score.max(1e-9) - 1.0;
+            if next.verdict.unfit.is_some() {
+                "No other candidate can be used as it is.".to_owned()
+            } else {
+                format!("The next one, {}, costs {} more.", next.candidate.name, percent(more))
+            }
+        }
+        (tied, _) => format!(
+            "It ties with {}: their costs differ by less than the forecast's error of {error}. The simplest one comes first.",
+            tied.join(", ")
+        ),
+    }
+}
+
+/// Adds a paragraph in lines of a terminal's width.
+fn wrap(out: &mut String, text: &str, indent: &str) {
+    let start = text.len() - text.trim_start().len();
+    let (mut line, mut is_empty) = (text[..start].to_owned(), true);
+    for word in text.split_whitespace() {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            line!(out, "{line}");
+            (line, is_empty) = (indent.to_owned(), true);
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    line!(out, "{line}");
+}
+
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn head(report: &Report, out: &mut String) {
-    line!(
-        out,
+    let sizes = format!(
         "{} items of {} bytes on average, {} in total, growing by {} per day.",
         count(report.items_total),
         count(report.bytes / report.items_total.max(1.0)),
         size(report.bytes),
         size(report.growth_per_day)
     );
+    wrap(out, &sizes, "");
     if let (Some((first, last)), Some(path)) = (report.time, &report.time_path) {
-        line!(out, "Written from {} to {}, according to {path}.", moment::print(first), moment::print(last));
+        let times = format!("Written from {} to {}, by {path}.", moment::print(first), moment::print(last));
+        wrap(out, &times, "");
     }
     line!(
         out,
@@ -95,20 +151,7 @@ fn head(report: &Report, out: &mut String) {
 }
 
 fn table(report: &Report, out: &mut String) {
-    let titles = [
-        "",
-        "CANDIDATE",
-        "VALUES",
-        "LARGEST",
-        "FULL IN",
-        "HOT",
-        "POINT",
-        "ONE",
-        "FAN-OUT",
-        "RU/H",
-        "429",
-        "NEEDS RU/S",
-    ];
+    let titles = ["", "CANDIDATE", "VALUES", "HOT", "ONE PART.", "429", "NEEDS RU/S"];
     let mut rows: Vec<Vec<String>> = vec![titles.iter().map(|title| (*title).to_owned()).collect()];
     rows.extend(report.measured.iter().enumerate().map(|(at, one)| row(at, one)));
     let widths: Vec<usize> = (0..titles.len())
@@ -121,6 +164,8 @@ fn table(report: &Report, out: &mut String) {
         });
         line!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
+    line!(out, "HOT: load of the busiest partition over an even share. ONE PART.: reads that");
+    line!(out, "visit one partition. = ties with the first. ! cannot be used as it is.");
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -128,33 +173,41 @@ fn row(at: usize, one: &Measured) -> Vec<String> {
     let reads = one.prediction.reads;
     let all = (reads.point + reads.single + reads.fan_out) as f64;
     let share = |count: u64| if all > 0.0 { percent(count as f64 / all) } else { "–".to_owned() };
+    let mark = match (&one.verdict.unfit, one.verdict.is_tied) {
+        (Some(_), _) => "!",
+        (None, true) => "=",
+        (None, false) => "",
+    };
     vec![
-        (at + 1).to_string(),
-        one.candidate.name.clone(),
+        format!("{}{mark}", at + 1),
+        cut(&one.candidate.name),
         count(one.distinct),
-        percent(one.largest_share),
-        one.days_until_full.map_or_else(|| "never".to_owned(), |days| format!("{} d", count(days.ceil()))),
         format!("{:.1}×", one.prediction.hot_factor()),
-        share(reads.point),
-        share(reads.single),
-        share(reads.fan_out),
-        count(one.prediction.per_hour()),
+        share(reads.point + reads.single),
         percent(one.prediction.throttled_share()),
         count(one.verdict.needed_now),
     ]
 }
 
+/// A name as the table has room for it.
+fn cut(name: &str) -> String {
+    if name.chars().count() <= NAME_LETTERS {
+        return name.to_owned();
+    }
+    name.chars().take(NAME_LETTERS - 1).chain(['…']).collect()
+}
+
 /// Formats the planner's curve as a table.
 pub fn plan_text(input: &PlanInput, plan: &Plan) -> String {
     let mut out = String::new();
-    line!(
-        out,
+    let given = format!(
         "  {} RU/s of writes, {} RU/s of reads that specify the suffix, {} reads/s over all suffixes, {}:",
         count(input.write_units),
         count(input.known_units),
         count(input.all_reads),
         counted(input.partitions, "partition", "partitions")
     );
+    wrap(&mut out, &given, "  ");
     line!(out, "  SUFFIXES  NEEDS RU/S  USES RU/S   HOT  PARTITIONS READ");
     for point in &plan.curve {
         let mark = if point.suffixes == plan.best { '*' } else { ' ' };
@@ -168,8 +221,24 @@ pub fn plan_text(input: &PlanInput, plan: &Plan) -> String {
             point.visited
         );
     }
-    line!(out, "  {} the least throughput.", counted(plan.best, "suffix needs", "suffixes need"));
+    wrap(&mut out, &format!("  {}", plan_sentence(plan)), "  ");
     out
+}
+
+/// Which count is chosen, and by which rule.
+pub(super) fn plan_sentence(plan: &Plan) -> String {
+    let least = plan.curve.iter().min_by(|a, b| a.needed.total_cmp(&b.needed));
+    let chosen = plan.curve.iter().find(|point| point.suffixes == plan.best);
+    let (Some(least), Some(chosen)) = (least, chosen) else { return String::new() };
+    format!(
+        "Chosen: {}, the smallest count within {} of the least throughput ({} RU/s with {}, {} RU/s with {}).",
+        plan.best,
+        percent(TOLERANCE),
+        count(chosen.needed),
+        plan.best,
+        count(least.needed),
+        least.suffixes
+    )
 }
 
 /// Formats a count with its noun: `1 partition`, `8 partitions`.

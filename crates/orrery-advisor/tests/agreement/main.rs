@@ -179,7 +179,7 @@ async fn flights_cost_what_is_predicted() {
     };
     let (combinations, throttled) = compare(set).await;
     assert_eq!(combinations, 18);
-    assert!(throttled >= 3, "{throttled} throttled");
+    assert!(throttled >= 2, "{throttled} throttled");
 }
 
 const SENSOR_WORKLOADS: &[(&str, &str)] = &[
@@ -221,7 +221,7 @@ async fn sensors_cost_what_is_predicted() {
     };
     let (combinations, throttled) = compare(set).await;
     assert_eq!(combinations, 15);
-    assert!(throttled >= 2, "{throttled} throttled");
+    assert!(throttled >= 1, "{throttled} throttled");
 }
 
 const PLACE_WORKLOADS: &[(&str, &str)] = &[
@@ -244,7 +244,7 @@ const PLACE_WORKLOADS: &[(&str, &str)] = &[
     ),
     (
         "ingest",
-        r#"{"operation":"create","perSecond":1300},
+        r#"{"operation":"create","perSecond":2000},
         {"operation":"batch","perSecond":40,"items":3,"together":["/tenantId"]},
         {"operation":"read","perSecond":200,"knows":["/tenantId"]}"#,
     ),
@@ -262,7 +262,7 @@ async fn places_cost_what_is_predicted() {
     };
     let (combinations, throttled) = compare(set).await;
     assert_eq!(combinations, 15);
-    assert!(throttled >= 2, "{throttled} throttled");
+    assert!(throttled >= 1, "{throttled} throttled");
 }
 
 /// The same from a sample of a quarter of the items.
