@@ -8,8 +8,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use orrery_model::Value;
+use orrery_model::container::{IndexPath, IndexStep};
 use orrery_query::context::{Context, Policies, Random};
-use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test};
+use orrery_query::filter::{IndexCondition, Test};
 use orrery_query::pipeline::{Options, Pipeline, Row, Shape};
 use orrery_query::{EvalError, Program};
 
@@ -223,10 +224,10 @@ impl Finder<'_> {
     }
 
     fn term(&self, path: &IndexPath, test: &Test, is_exact: bool) -> Option<Way> {
-        if matches!(path.0.first(), Some(PathStep::Name(name)) if NOT_INDEXED.contains(&&**name)) {
+        if matches!(path.0.first(), Some(IndexStep::Property(name)) if NOT_INDEXED.contains(&&**name)) {
             return None;
         }
-        let in_array = path.0.contains(&PathStep::Element);
+        let in_array = path.0.contains(&IndexStep::Element);
         let value_bytes = match test {
             Test::Equal(Value::String(text)) => text.len(),
             _ => 8,
@@ -318,7 +319,7 @@ impl Finder<'_> {
     fn order(&self, instance: &QueryInstance, ways: &[Way]) -> Option<Order> {
         let (path, direction) = instance.order.clone()?;
         let is_everywhere =
-            matches!(path.0.as_slice(), [PathStep::Name(name)] if matches!(&**name, "id" | "_ts"));
+            matches!(path.0.as_slice(), [IndexStep::Property(name)] if matches!(&**name, "id" | "_ts"));
         let is_complete = is_everywhere || instance.condition.implies_defined(&path);
         let is_forward = direction == orrery_query::ast::Direction::Ascending;
         // Items without the property come first, and the index may not know them.

@@ -7,10 +7,11 @@
 use std::collections::{HashMap, HashSet};
 
 use orrery_metering::cost;
+use orrery_model::container::{IndexPath, IndexStep};
 use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::{Charge, KeyPart};
 use orrery_query::choice::{Choice, Chosen, Merits, Step};
-use orrery_query::filter::{IndexPath, PathStep, fixed_values, named_items};
+use orrery_query::filter::{fixed_values, named_items};
 use orrery_query::pipeline::Shape;
 
 use crate::analysis::{Sampled, item_random};
@@ -129,7 +130,7 @@ impl<'a> Placement<'a> {
             }
         }
         let names =
-            |path: &String| IndexPath(segments(path).map(|name| PathStep::Name(name.into())).collect());
+            |path: &String| IndexPath(segments(path).map(|name| IndexStep::Property(name.into())).collect());
         let plain = candidate.definition.is_none();
         let key_paths: Vec<&str> = candidate.key_paths.iter().map(String::as_str).collect();
         let definition = PartitionKeyDefinition::with_paths(&key_paths).ok().filter(|_| plain);

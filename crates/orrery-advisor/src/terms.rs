@@ -6,7 +6,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 
 use orrery_model::Value;
-use orrery_query::filter::{Bound, IndexPath, PathStep, Test, TypeTest};
+use orrery_model::container::{IndexPath, IndexStep};
+use orrery_query::filter::{Bound, Test, TypeTest};
 
 use crate::analysis::Sampled;
 
@@ -180,15 +181,15 @@ fn bounds(entries: &[(Entry, u32)], low: Option<&Bound>, high: Option<&Bound>) -
 }
 
 /// The values at a path; every element of an array stands for itself.
-fn collect<'v>(value: &'v Value, steps: &[PathStep], found: &mut impl FnMut(&'v Value)) {
+fn collect<'v>(value: &'v Value, steps: &[IndexStep], found: &mut impl FnMut(&'v Value)) {
     match (steps.split_first(), value) {
         (None, value) => found(value),
-        (Some((PathStep::Name(name), rest)), Value::Object(object)) => {
+        (Some((IndexStep::Property(name), rest)), Value::Object(object)) => {
             if let Some(member) = object.get(name) {
                 collect(member, rest, found);
             }
         }
-        (Some((PathStep::Element, rest)), Value::Array(elements)) => {
+        (Some((IndexStep::Element, rest)), Value::Array(elements)) => {
             elements.iter().for_each(|element| collect(element, rest, found));
         }
         _ => {}
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
     use orrery_model::value;
 
-    fn terms(path: &[PathStep], documents: &[&str]) -> (IndexPath, Terms) {
+    fn terms(path: &[IndexStep], documents: &[&str]) -> (IndexPath, Terms) {
         let path = IndexPath(path.to_vec());
         let items: Vec<Sampled> = documents
             .iter()
@@ -224,7 +225,7 @@ mod tests {
             r#"{"a":"xy"}"#,
             r#"{"a":3}"#,
         ];
-        let (path, terms) = terms(&[PathStep::Name("a".into())], &documents);
+        let (path, terms) = terms(&[IndexStep::Property("a".into())], &documents);
         let select = |test: Test| terms.select(&path, &test).map(|selected| selected.items);
         let bound = |number: i64, inclusive| Some(Bound { value: Value::from(number), inclusive });
         assert_eq!(select(Test::Equal(Value::from(3))), Some(vec![0, 6]));
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn elements_stand_for_themselves() {
-        let path = [PathStep::Name("t".into()), PathStep::Element];
+        let path = [IndexStep::Property("t".into()), IndexStep::Element];
         let (path, terms) = terms(&path, &[r#"{"t":["a","b","a"]}"#, r#"{"t":["b"]}"#, r#"{"t":"a"}"#]);
         let select = |text: &str| terms.select(&path, &Test::Equal(Value::from(text))).unwrap().items;
         assert_eq!((select("a"), select("b")), (vec![0], vec![0, 1]));

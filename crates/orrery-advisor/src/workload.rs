@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use orrery_model::container::IndexStep;
+use orrery_model::container::{IndexPath, IndexStep};
 use orrery_model::value::{self, Value};
 use orrery_query::ast::{Direction, Expr, ExprKind, Literal, Query, Selection, Span};
 use orrery_query::check::{self, indexes};
 use orrery_query::compile::Settings;
 use orrery_query::context::{Context, Policies, Random as QueryRandom};
-use orrery_query::filter::{IndexCondition, IndexPath, PathStep, Test, index_condition};
+use orrery_query::filter::{IndexCondition, Test, index_condition};
 use orrery_query::{Program, QueryError, shortcut};
 use serde::Deserialize;
 
@@ -526,7 +526,7 @@ fn condition_of(program: &Program) -> IndexCondition {
 
 /// Reads `/a/b` as property names.
 fn named_path(text: &str) -> Option<IndexPath> {
-    let steps = segments(text).map(|name| (name != "[]").then(|| PathStep::Name(name.into())));
+    let steps = segments(text).map(|name| (name != "[]").then(|| IndexStep::Property(name.into())));
     steps.collect::<Option<Vec<_>>>().filter(|steps| !steps.is_empty()).map(IndexPath)
 }
 

@@ -1,8 +1,8 @@
 //! Queries that only count items or look for the least or greatest value.
 
-use orrery_model::{Object, Value};
 use crate::ast::{Collection, Expr, ExprKind, Literal, Name, Query, Selection};
 use crate::check::indexes;
+use orrery_model::{Object, Value};
 
 /// The form in which a count is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
