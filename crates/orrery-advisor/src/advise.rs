@@ -468,7 +468,6 @@ fn window_unevenness(heat: &[Vec<u32>]) -> Option<f64> {
 }
 
 /// What keeps the data and the workload from deciding.
-#[expect(clippy::cast_precision_loss, reason = "shares")]
 fn missing(
     analysis: &Analysis,
     workload: &Workload,
@@ -489,9 +488,7 @@ fn missing(
             analysis.items
         ));
     }
-    if !has_workload {
-        missing.push("There is no workload, so nothing is known about reads. Record one with `orrery record for 60`, or write one: --workload workload.json.".to_owned());
-    } else {
+    if has_workload {
         let reads = workload.operations.iter().filter(|operation| !operation.kind.writes());
         let (has_reads, has_writes) =
             (reads.count() > 0, workload.operations.iter().any(|operation| operation.kind.writes()));
@@ -501,6 +498,8 @@ fn missing(
         if !has_writes {
             missing.push("The workload has no writes, so it does not tell whether a key spreads them. Record while the application writes, or add a create with its rate.".to_owned());
         }
+    } else {
+        missing.push("There is no workload, so nothing is known about reads. Record one with `orrery record for 60`, or write one: --workload workload.json.".to_owned());
     }
     let total: f64 = workload.operations.iter().map(|operation| operation.per_second).sum();
     let failed = matching.failures.keys().map(|at| workload.operations[*at].per_second).sum::<f64>();

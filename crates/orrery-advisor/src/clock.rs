@@ -62,13 +62,19 @@ fn pace(items: &[&Sampled], slot: usize) -> Pace {
     if times.len() * 10 >= defined * 9 {
         let rising = times.windows(2).filter(|pair| pair[0] <= pair[1]).count() as f64;
         let follows = rising >= RISING * (times.len() as f64 - 1.0);
-        return if follows { Pace::Time } else { Pace::Free };
+        return if follows { Pace::Time { step_ms: step(&times) } } else { Pace::Free };
     }
     let chance: f64 = counts.values().map(|count| (*count as f64 / defined as f64).powi(2)).sum();
     let beyond = (same as f64 / pairs as f64 - chance) / (1.0 - chance).max(1e-9);
     let comes_back = counts.len() * 2 < runs;
     let run_items = defined as f64 / runs as f64;
     if beyond >= SAME && (comes_back || run_items >= RUN_ITEMS) { Pace::Period } else { Pace::Free }
+}
+
+/// The largest unit that all times are whole numbers of.
+fn step(times: &[i64]) -> i64 {
+    const UNITS: [i64; 5] = [86_400_000, 3_600_000, 60_000, 1000, 1];
+    UNITS.into_iter().find(|unit| times.iter().all(|ms| ms % unit == 0)).unwrap_or(1)
 }
 
 fn time_of(part: Part<'_>) -> Option<i64> {
@@ -113,7 +119,7 @@ mod tests {
         for number in 0..20_000i64 {
             let ms = start + number * 90 * 86_400_000 / 20_000;
             let (at, days) = (moment::print(ms), number * 90 / 20_000);
-            let (random, other) = (mix(number as u64), mix(number as u64 + 77));
+            let (random, other) = (mix(number.unsigned_abs()), mix(number.unsigned_abs() + 77));
             let item = format!(
                 r#"{{"id":"{number}","at":"{at}","date":"{}","epoch":{},"day":{},"month":{},"hour":{},"week":"w{}","batch":"b-{:04}","born":"{}","order":"o{}","device":"d{}","origin":"{}","n":{number}}}"#,
                 &at[..10],
@@ -134,7 +140,8 @@ mod tests {
         let of = |at: usize| paces[slots[at]];
         for (at, name) in names.iter().enumerate() {
             let expected = match at {
-                0..=2 => Pace::Time,
+                0 | 2 => Pace::Time { step_ms: 1000 },
+                1 => Pace::Time { step_ms: 86_400_000 },
                 3..=7 => Pace::Period,
                 _ => Pace::Free,
             };

@@ -30,6 +30,7 @@ const NOT_INDEXED: [&str; 4] = ["_rid", "_self", "_etag", "_attachments"];
 
 /// A condition that the index can answer.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub struct Way {
     pub selected: Selected,
     /// The property, unless there are several.
@@ -202,7 +203,9 @@ impl Finder<'_> {
                 let parts: Vec<Way> =
                     parts.iter().map(|part| self.way(part, false)).collect::<Option<_>>()?;
                 let mut items: Vec<u32> = Vec::new();
-                parts.iter().for_each(|part| items.extend(&part.selected.items));
+                for part in &parts {
+                    items.extend(&part.selected.items);
+                }
                 Some(Way {
                     path: None,
                     is_point: false,
@@ -335,7 +338,9 @@ impl Finder<'_> {
         let mut lacking = Vec::new();
         if !is_complete {
             let mut has = vec![false; self.items.len()];
-            items.iter().for_each(|at| has[*at as usize] = true);
+            for at in &items {
+                has[*at as usize] = true;
+            }
             lacking = (0u32..).zip(&has).filter(|(_, has)| !**has).map(|(at, _)| at).collect();
         }
         if !is_forward {

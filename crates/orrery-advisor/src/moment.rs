@@ -6,8 +6,8 @@ pub enum Pace {
     /// Independent of when an item is written.
     #[default]
     Free,
-    /// The time itself, in a form that can be written for any time.
-    Time,
+    /// The time itself, in a form that can be written for any time, in steps of a day, an hour …
+    Time { step_ms: i64 },
     /// A value that items written at about the same time share.
     Period,
 }

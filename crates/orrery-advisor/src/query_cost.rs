@@ -270,7 +270,9 @@ impl<'p, 'a> Reading<'p, 'a> {
         if let Some(told) = instance.rows {
             let sum: f64 = rows.iter().sum();
             let even = told / rows.len() as f64;
-            rows.iter_mut().for_each(|rows| *rows = if sum > 0.0 { *rows * told / sum } else { even });
+            for rows in &mut rows {
+                *rows = if sum > 0.0 { *rows * told / sum } else { even };
+            }
         }
         Self {
             placement,
@@ -339,7 +341,9 @@ impl<'p, 'a> Reading<'p, 'a> {
             let parts = match way {
                 None if !instance.has_filter => {
                     let mut parts = self.scanned();
-                    parts.iter_mut().for_each(|part| part.entries = part.items);
+                    for part in &mut parts {
+                        part.entries = part.items;
+                    }
                     parts
                 }
                 Some(way) if way.is_exact && !way.repeats => {
@@ -354,7 +358,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             for (at, part) in parts.iter().enumerate() {
                 let part = Part { entries: part.entries, ..Part::default() };
                 work.sum.add(&part, 1.0);
-                work.weights[at] = READ_BYTES + part.entries * self.entry_bytes(way);
+                work.weights[at] = READ_BYTES + part.entries * Self::entry_bytes(way);
             }
             work.sum.rows = 1.0;
             work.visits = self.count as f64;
@@ -399,7 +403,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
             let probed = (first.round() as usize).min(count_max);
             work.sum.entries += probed as f64;
-            work.weights[0] += READ_BYTES * self.ranges(way) + probed as f64 * self.entry_bytes(Some(way));
+            work.weights[0] += READ_BYTES * self.ranges(way) + probed as f64 * Self::entry_bytes(Some(way));
             choice.counted(number, probed);
         }
         let path = match (choice.chosen(), order) {
@@ -425,7 +429,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         (way.selected.ranges * keys) as f64
     }
 
-    fn entry_bytes(&self, way: Option<&Way>) -> f64 {
+    fn entry_bytes(way: Option<&Way>) -> f64 {
         ENTRY_BYTES + way.map_or(8, |way| way.value_bytes) as f64
     }
 
@@ -456,9 +460,15 @@ impl<'p, 'a> Reading<'p, 'a> {
                     }
                 }
             }
-            Window::Keys(keys) => keys.iter().for_each(|key| add(placement.by_key.get(key).unwrap_or(&none))),
+            Window::Keys(keys) => {
+                for key in keys {
+                    add(placement.by_key.get(key).unwrap_or(&none));
+                }
+            }
             Window::Places(places) => {
-                places.iter().for_each(|place| add(placement.by_first.get(place).unwrap_or(&none)));
+                for place in places {
+                    add(placement.by_first.get(place).unwrap_or(&none));
+                }
             }
         }
         let sampled: f64 = parts.iter().map(|part| part.items).sum();
@@ -509,7 +519,9 @@ impl<'p, 'a> Reading<'p, 'a> {
                 let mut parts = self.scanned();
                 // Each item stands for the entry that would have led to it.
                 if self.found.ways.iter().any(|way| self.names_key(way)) {
-                    parts.iter_mut().for_each(|part| part.entries = part.items);
+                    for part in &mut parts {
+                        part.entries = part.items;
+                    }
                 }
                 parts
             }
@@ -518,7 +530,7 @@ impl<'p, 'a> Reading<'p, 'a> {
 
     fn weight(&self, path: &Path<'_>, part: &Part) -> f64 {
         let (ranges, entry_bytes) = match path {
-            Path::Way(way, _) => (self.ranges(way), self.entry_bytes(Some(way))),
+            Path::Way(way, _) => (self.ranges(way), Self::entry_bytes(Some(way))),
             Path::Scan | Path::Order(_) => (1.0, 0.0),
         };
         let loads = if part.items > 0.0 { READ_BYTES } else { 0.0 };
@@ -603,7 +615,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         let placement = self.placement;
         let total: f64 = self.rows.iter().sum();
         let rows = total.min(limit);
-        let page = rows.min(PAGE_ROWS).max(1.0);
+        let page = rows.clamp(1.0, PAGE_ROWS);
         let mut own: Vec<Vec<(usize, bool)>> = vec![Vec::new(); self.count];
         let is_match = |at: u32| self.found.rows.binary_search_by_key(&at, |(at, _)| *at).is_ok();
         for (rank, at) in order.items.iter().enumerate() {
@@ -646,8 +658,8 @@ impl<'p, 'a> Reading<'p, 'a> {
             let batch = batched(items).min(entries.len() as f64 * each);
             let part = Part { entries: batch, items, bytes: items * mean, rows: 0.0 };
             work.sum.add(&part, 1.0);
-            work.weights[at] +=
-                2.0 * READ_BYTES + part.entries * (ENTRY_BYTES + 16.0) + part.bytes + items * ITEM_BYTES;
+            // All items of a batch are loaded.
+            work.weights[at] += 2.0 * READ_BYTES + batch * (ENTRY_BYTES + 16.0 + mean + ITEM_BYTES);
             // Items without the property come first, or last if the page is not full by then.
             if order.is_forward || !is_full {
                 let here = |lacking: &&u32| self.local[placement.partition[**lacking as usize]] == Some(at);

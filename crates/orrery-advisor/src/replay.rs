@@ -94,8 +94,13 @@ impl Replay {
         if request.item == request.moment {
             return Moved { item, moment, paces: &self.paces, times: Vec::new() };
         }
-        let times = self.paces.iter().enumerate().filter(|(_, pace)| **pace == Pace::Time);
-        let times = times.map(|(slot, _)| (slot, clock::in_form_of(&item[slot], request.data_ms)));
+        let times = self.paces.iter().enumerate().filter_map(|(slot, pace)| match pace {
+            Pace::Time { step_ms } => {
+                let ms = request.data_ms.div_euclid(*step_ms) * step_ms;
+                Some((slot, clock::in_form_of(&item[slot], ms)))
+            }
+            Pace::Free | Pace::Period => None,
+        });
         Moved { item, moment, paces: &self.paces, times: times.collect() }
     }
 
@@ -137,8 +142,8 @@ impl Replay {
             let operation = self.operations[at].clone();
             let mut instances = Vec::new();
             if operation.query.is_some() {
-                let ranges: Vec<_> =
-                    if operation.recent { (0..parts).map(recent).collect() } else { vec![0..count] };
+                let range = |part| if operation.recent { recent(part) } else { 0..count };
+                let ranges: Vec<_> = (0..if operation.recent { parts } else { 1 }).map(range).collect();
                 instances = ranges
                     .iter()
                     .map(|range| {
@@ -309,7 +314,7 @@ impl Values for Moved<'_> {
     fn part(&self, slot: usize) -> Part<'_> {
         match self.paces.get(slot).copied().unwrap_or_default() {
             Pace::Free => self.item.part(slot),
-            Pace::Time => {
+            Pace::Time { .. } => {
                 let time = self.times.iter().find(|(own, _)| *own == slot);
                 time.map_or_else(|| self.item.part(slot), |(_, time)| Part::of(time))
             }

@@ -190,7 +190,9 @@ fn collect<'v>(value: &'v Value, steps: &[IndexStep], found: &mut impl FnMut(&'v
             }
         }
         (Some((IndexStep::Element, rest)), Value::Array(elements)) => {
-            elements.iter().for_each(|element| collect(element, rest, found));
+            for element in elements {
+                collect(element, rest, found);
+            }
         }
         _ => {}
     }
