@@ -332,7 +332,7 @@ fn keyed(candidate: &Candidate, item: &str, draw: u64) -> (String, PartitionKey)
     let absent = || serde_json::json!({});
     let parts = candidate.key_paths.iter().map(|path| item.pointer(path).cloned().unwrap_or_else(absent));
     let header = Json::from(parts.collect::<Vec<_>>()).to_string();
-    (item.to_string(), PartitionKey::parse_header(header.as_bytes()).unwrap())
+    (item.to_string(), PartitionKey::parse_json(header.as_bytes()).unwrap())
 }
 
 fn creation(body: String) -> BatchOperation {
