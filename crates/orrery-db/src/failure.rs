@@ -50,6 +50,15 @@ pub(crate) fn store_failure(error: StoreError) -> Error {
     }
 }
 
+/// A query's state does not fit into what all queries may hold together.
+pub(crate) fn no_memory() -> Error {
+    Error::new(
+        ErrorKind::TooManyRequests { retry_after_ms: 1000 },
+        "The server has no memory left for the rows that this query sorts, groups or collects. Please retry after the \
+         given time.",
+    )
+}
+
 fn partition_gone() -> Error {
     Error::new(
         ErrorKind::PartitionGone,

@@ -53,6 +53,7 @@ pub use lifecycle::{
 };
 pub use orrery_env::{ClockReading, MovableClock, SystemEnv};
 pub use orrery_metering::{Budget, Priority, Throttled, cost};
+pub use orrery_query::context::Memory as QueryMemory;
 pub use orrery_query::limits as query_limits;
 pub use orrery_storage::{Checkpoint, Health};
 pub use partition::{
@@ -61,7 +62,7 @@ pub use partition::{
 };
 pub use query::{
     Cancellation, ClientMerge, Considered, MetadataPage, QueryMetrics, QueryOptions, QueryPage, QueryRequest,
-    Routing,
+    Routing, StateMemory,
 };
 pub use resources::{
     Access, Grant, MetadataReply, OfferReply, PermissionReply, RECORDED_REQUESTS_MAX, RangesPage, Recordings,

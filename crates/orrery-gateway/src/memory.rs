@@ -5,16 +5,19 @@
 //! smaller limit died. So every request holds a part of a budget that follows from its size; when the budget is held,
 //! further requests wait their turn, and those that wait too long are throttled, which clients retry.
 //!
-//! Bodies and work have budgets of their own: a request holds its body while it waits for room to work on it, and one
-//! that works never waits for room for a body. With a single budget, requests that hold bodies could wait for each other.
+//! Bodies, work and answers have budgets of their own: a request holds its body while it waits for room to work on it,
+//! and one that works never waits for room for a body. With a single budget, requests that hold bodies could wait for
+//! each other. A query takes more for what it sorts, groups or collects while it grows, and fails if there is no more.
+//! A large answer holds its part until the client has taken it.
 //!
-//! Not counted here: the block cache and the memtables of the store, which have bounds of their own, scripts (likewise),
-//! and answers on their way to slow clients.
+//! Not counted here: the block cache and the memtables of the store, and scripts, which have bounds of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_db::{QueryMemory, StateMemory};
 use orrery_model::{Error, ErrorKind};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::operation::Verb;
@@ -35,10 +38,14 @@ const WORK_PER_BODY_BYTE: u64 = 16;
 /// What a page of a query or feed takes while it is made: its rows, and items that are read ahead.
 const PAGE_BYTES: u64 = 4 << 20;
 
+/// Answers that are smaller are not counted.
+const ANSWER_BYTES_MIN: usize = 64 << 10;
+
 /// The budget. Cheap to take from while it is not used up: one atomic operation for a request with a body.
 pub struct MemoryBudget {
     bodies: Pool,
     work: Pool,
+    answers: Pool,
 }
 
 struct Pool {
@@ -48,7 +55,13 @@ struct Pool {
 }
 
 /// A request's part, given back when it is dropped.
-pub(crate) struct MemoryPart(#[expect(dead_code, reason = "held for its drop")] Option<OwnedSemaphorePermit>);
+pub(crate) struct MemoryPart(Option<OwnedSemaphorePermit>);
+
+impl MemoryPart {
+    pub(crate) fn holds(&self) -> bool {
+        self.0.is_some()
+    }
+}
 
 impl MemoryBudget {
     pub fn new(bytes: u64) -> Self {
@@ -56,7 +69,8 @@ impl MemoryBudget {
     }
 
     fn with_patience(bytes: u64, patience: Duration) -> Self {
-        Self { bodies: Pool::new(bytes / 4, patience), work: Pool::new(bytes / 4 * 3, patience) }
+        let eighths = |count: u64| Pool::new(bytes / 8 * count, patience);
+        Self { bodies: eighths(2), work: eighths(4), answers: eighths(2) }
     }
 
     /// Room for a body that is announced with this length; one without a length may be as long as bodies may be.
@@ -76,6 +90,51 @@ impl MemoryBudget {
         };
         self.work.hold(bytes).await
     }
+
+    /// Room for an answer until it is sent. It is there already, so there is no waiting: it would take the memory
+    /// meanwhile.
+    pub(crate) fn hold_answer(&self, bytes: usize) -> Result<MemoryPart, Error> {
+        let counted = if bytes < ANSWER_BYTES_MIN { 0 } else { bytes as u64 };
+        self.answers.try_hold(counted).ok_or_else(no_memory)
+    }
+
+    /// Room for the state of a query, as it grows.
+    pub(crate) fn query_state(&self) -> StateMemory {
+        let state = QueryState { units: Arc::clone(&self.work.units), held: Mutex::new(0) };
+        StateMemory(Arc::new(state))
+    }
+}
+
+/// What the state of one query holds; all of it is given back with the query.
+struct QueryState {
+    units: Arc<Semaphore>,
+    held: Mutex<usize>,
+}
+
+impl QueryMemory for QueryState {
+    fn take(&self, bytes: usize) -> bool {
+        let units = bytes.div_ceil(UNIT_BYTES as usize);
+        let Ok(part) = self.units.try_acquire_many(u32::try_from(units).unwrap_or(u32::MAX)) else {
+            return false;
+        };
+        part.forget();
+        *self.held.lock() += units;
+        true
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let units = bytes.div_ceil(UNIT_BYTES as usize);
+        let mut held = self.held.lock();
+        assert!(units <= *held, "a query gives back what it has taken");
+        *held -= units;
+        self.units.add_permits(units);
+    }
+}
+
+impl Drop for QueryState {
+    fn drop(&mut self) {
+        self.units.add_permits(*self.held.lock());
+    }
 }
 
 impl Pool {
@@ -85,15 +144,24 @@ impl Pool {
         Self { units: Arc::new(Semaphore::new(units as usize)), units_max: units, patience }
     }
 
-    async fn hold(&self, bytes: u64) -> Result<MemoryPart, Error> {
+    /// What is larger than everything has everything to itself.
+    fn units_of(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.units_max)
+    }
+
+    fn try_hold(&self, bytes: u64) -> Option<MemoryPart> {
         if bytes == 0 {
-            return Ok(MemoryPart(None));
+            return Some(MemoryPart(None));
         }
-        // What is larger than everything has everything to itself.
-        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.units_max);
-        if let Ok(part) = Arc::clone(&self.units).try_acquire_many_owned(units) {
-            return Ok(MemoryPart(Some(part)));
+        let part = Arc::clone(&self.units).try_acquire_many_owned(self.units_of(bytes));
+        part.ok().map(|part| MemoryPart(Some(part)))
+    }
+
+    async fn hold(&self, bytes: u64) -> Result<MemoryPart, Error> {
+        if let Some(part) = self.try_hold(bytes) {
+            return Ok(part);
         }
+        let units = self.units_of(bytes);
         let waiting = Arc::clone(&self.units).acquire_many_owned(units);
         match tokio::time::timeout(self.patience, waiting).await {
             Ok(Ok(part)) => Ok(MemoryPart(Some(part))),
@@ -131,7 +199,7 @@ mod tests {
     async fn what_does_not_fit_waits_or_is_throttled() {
         let budget = MemoryBudget::with_patience(64 << 20, Duration::from_millis(20));
         let first = budget.hold_work(Verb::Create, 2 << 20).await.unwrap();
-        // 30 of 48 MB are held: a second one of that size has to wait, a small one does not.
+        // 30 of 32 MB are held: a second one of that size has to wait, a small one does not.
         let small = budget.hold_work(Verb::Create, 1 << 10).await.unwrap();
         let refused = budget.hold_work(Verb::Create, 2 << 20).await.err().unwrap();
         assert_eq!(refused.kind, ErrorKind::TooManyRequests { retry_after_ms: 1000 });
@@ -143,5 +211,18 @@ mod tests {
         assert!(budget.hold_work(Verb::Create, 1).await.is_err());
         drop(all);
         assert!(budget.hold_body(u64::MAX).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_state_of_queries_shares_the_budget_and_is_given_back() {
+        let budget = MemoryBudget::with_patience(64 << 20, Duration::from_millis(20));
+        let (one, two) = (budget.query_state(), budget.query_state());
+        assert!(one.0.take(20 << 20));
+        assert!(!two.0.take(20 << 20));
+        one.0.give_back(10 << 20);
+        assert!(two.0.take(20 << 20));
+        assert!(budget.hold_work(Verb::Create, 2 << 20).await.is_err());
+        drop((one, two));
+        assert!(budget.hold_work(Verb::Create, 2 << 20).await.is_ok());
     }
 }

@@ -24,12 +24,13 @@ use crate::admin::AdminState;
 use crate::consistency::ConsistencyLevel;
 use crate::dispatch::{BODY_BYTES_MAX, Call, origin};
 use crate::faults::{FAULT_HEADER, Struck};
+use crate::memory::MemoryPart;
 use crate::operation::Verb;
 use crate::options::GatewayOptions;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::reply::{Common, Reply};
-use crate::transport::{BodyError, ConnectionInfo, Handler, HangUp, discard_body, read_body};
+use crate::transport::{BodyError, ConnectionInfo, Handler, HangUp, HeldUntilSent, discard_body, read_body};
 use crate::{admin, explorer, headers, memory, recorder, rights};
 
 /// A client must have sent its body within this time.
@@ -57,6 +58,8 @@ struct Exchange {
     receipt: Receipt,
     /// The injected fault that has hit the request.
     struck: Option<Struck>,
+    /// Held until the client has taken the answer.
+    answer_memory: Option<MemoryPart>,
 }
 
 impl Gateway {
@@ -134,6 +137,7 @@ impl Gateway {
             verb: None,
             receipt: Receipt::default(),
             struck: None,
+            answer_memory: None,
             parts,
             connection,
         }
@@ -161,6 +165,9 @@ impl Gateway {
         }
         let reply = self.dispatch(exchange, verb, body).await?;
         drop(working);
+        let held = self.options.memory.hold_answer(reply.body.len());
+        // What was written stays written: its answer is sent, counted or not.
+        exchange.answer_memory = if verb.writes() { held.ok() } else { Some(held?) };
         // What was done stays done; only the answer is lost.
         Ok(instead.unwrap_or(reply))
     }
@@ -191,6 +198,7 @@ impl Gateway {
             cross_partition_queries: self.options.cross_partition_queries,
             activity_id: &exchange.activity_id,
             consistency,
+            memory: &self.options.memory,
         };
         let noted = recorder::shape(&call);
         let reply = call.dispatch(receipt).await;
@@ -224,7 +232,8 @@ impl Gateway {
 
     /// Settles the charge, counts the request, and adds what every answer has.
     fn finish(&self, exchange: Exchange, mut reply: Reply) -> Response<Full<Bytes>> {
-        let Exchange { parts, connection, path, activity_id, started, verb, mut receipt, struck } = exchange;
+        let Exchange { parts, connection, path, activity_id, started, verb, mut receipt, struck, answer_memory } =
+            exchange;
         if let Some(struck) = &struck {
             reply = reply.with(FAULT_HEADER, &struck.id);
         }
@@ -253,6 +262,9 @@ impl Gateway {
             path: &path,
             elapsed,
         });
+        if let Some(held) = answer_memory.filter(MemoryPart::holds) {
+            response.extensions_mut().insert(HeldUntilSent(Arc::new(held)));
+        }
         if struck.is_some_and(|struck| struck.drops_connection) {
             response.extensions_mut().insert(HangUp);
         }
@@ -263,7 +275,7 @@ impl Gateway {
 impl Handler for Gateway {
     async fn handle(&self, request: Request<Incoming>, connection: ConnectionInfo) -> Response<Full<Bytes>> {
         let (parts, incoming) = request.into_parts();
-        let announced = announced_bytes(&parts);
+        let announced = announced_bytes(&incoming);
         // Held until the request is answered.
         let mut held = None;
         let body = async || {
@@ -312,13 +324,14 @@ fn request_context(headers: &HeaderMap) -> Result<RequestContext, Error> {
     Ok(RequestContext { priority: headers::priority(headers), bucket, ..RequestContext::default() })
 }
 
-/// The length of a body as far as it is known before it is read.
-fn announced_bytes(parts: &Parts) -> u64 {
-    let length = headers::text(&parts.headers, "content-length").and_then(|text| text.parse::<u64>().ok());
-    let may_have_body =
-        parts.method != Method::GET && parts.method != Method::HEAD && parts.method != Method::DELETE;
-    let unknown = if may_have_body { BODY_BYTES_MAX as u64 } else { 0 };
-    length.map_or(unknown, |length| length.min(BODY_BYTES_MAX as u64))
+/// The length of a body as far as it is known before it is read. One that does not say may have any, whatever the
+/// method.
+fn announced_bytes(body: &impl http_body::Body) -> u64 {
+    if body.is_end_stream() {
+        0
+    } else {
+        body.size_hint().upper().unwrap_or(u64::MAX).min(BODY_BYTES_MAX as u64)
+    }
 }
 
 fn body_failure(failure: BodyError) -> Error {

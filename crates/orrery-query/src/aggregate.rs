@@ -4,9 +4,11 @@
 //! is not a number; MIN and MAX at the first array or object.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 
 use orrery_model::{Number, Value};
 
+use crate::context::{Context, Held};
 use crate::error::EvalError;
 use crate::limits;
 use crate::order;
@@ -84,9 +86,9 @@ pub(crate) enum Accumulator {
 
 impl Accumulator {
     /// Takes one input. Gives back how many cells the state grew by.
-    pub(crate) fn add(&mut self, input: Option<&Value>) -> usize {
+    pub(crate) fn add(&mut self, input: Option<&Value>, context: &Context<'_>) -> Result<usize, EvalError> {
         let Some(value) = input else {
-            return 0;
+            return Ok(0);
         };
         match self {
             Self::Count { only_true, count } => {
@@ -104,6 +106,7 @@ impl Accumulator {
             Self::Extreme { max, best, valid } => match value {
                 Value::Array(_) | Value::Object(_) => *valid = false,
                 _ => {
+                    context.bytes(value.as_str().map_or(0, str::len))?;
                     let ordering = order::compare(Some(value), best.as_ref());
                     if best.is_none() || (*max && ordering.is_gt()) || (!*max && ordering.is_lt()) {
                         *best = Some(value.clone());
@@ -112,15 +115,17 @@ impl Accumulator {
             },
             Self::List(items) => {
                 items.push(value.clone());
-                return order::cells(value);
+                let cells = order::cells(value);
+                context.steps(cells as u64)?;
+                return Ok(cells);
             }
             Self::Set(set) => {
-                if set.insert(value) {
-                    return order::cells(value);
+                if set.insert(value, context)? {
+                    return Ok(order::cells(value));
                 }
             }
         }
-        0
+        Ok(0)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
@@ -145,15 +150,35 @@ pub(crate) struct DistinctValues {
 }
 
 impl DistinctValues {
+    /// Whether a value of the query's own text is new.
+    pub(crate) fn insert_constant(&mut self, value: &Value) -> bool {
+        let Ok(is_new) = self.insert_counting(value, |_| Ok::<(), Infallible>(()));
+        is_new
+    }
+
     /// Whether the value is new.
-    pub(crate) fn insert(&mut self, value: &Value) -> bool {
+    pub(crate) fn insert(&mut self, value: &Value, context: &Context<'_>) -> Result<bool, EvalError> {
+        self.insert_counting(value, |bytes| context.bytes(bytes))
+    }
+
+    fn insert_counting<E>(
+        &mut self,
+        value: &Value,
+        count: impl Fn(usize) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let bytes = order::bytes(value);
+        count(bytes)?;
         let places = self.places.entry(order::hash(value)).or_default();
-        if places.iter().any(|&place| &self.values[place] == value) {
-            return false;
+        // Values of one hash can be made on purpose, and each of them is compared.
+        for &place in places.iter() {
+            count(bytes)?;
+            if &self.values[place] == value {
+                return Ok(false);
+            }
         }
         places.push(self.values.len());
         self.values.push(value.clone());
-        true
+        Ok(true)
     }
 
     pub(crate) fn into_values(self) -> Vec<Value> {
@@ -168,14 +193,25 @@ impl DistinctValues {
 
 /// Counts the cells a query holds and refuses to go beyond the bound.
 #[derive(Debug, Default)]
-pub(crate) struct CellMeter(usize);
+pub(crate) struct CellMeter {
+    cells: usize,
+    held: Held,
+}
+
+/// About what a cell takes: a value, and a part of a string.
+const CELL_BYTES: usize = 128;
 
 impl CellMeter {
-    pub(crate) fn add(&mut self, cells: usize) -> Result<(), EvalError> {
-        self.0 += cells;
-        if self.0 > limits::STATE_CELLS_MAX {
+    pub(crate) fn add(&mut self, cells: usize, context: &Context<'_>) -> Result<(), EvalError> {
+        self.cells += cells;
+        if self.cells > limits::STATE_CELLS_MAX {
             return Err(EvalError::StateTooLarge { limit: limits::STATE_CELLS_MAX });
         }
-        Ok(())
+        self.held.grow_to(self.cells * CELL_BYTES, context)
+    }
+
+    /// Gives the memory back, once the state is gone.
+    pub(crate) fn give_back(self, context: &Context<'_>) {
+        self.held.give_back(context);
     }
 }

@@ -93,6 +93,48 @@ pub trait Interrupt: Sync {
     fn check(&self) -> Result<(), EvalError>;
 }
 
+/// The memory that the state of all queries shares: sorted rows, groups, distinct values, rows of subqueries.
+pub trait Memory: Sync {
+    /// Takes bytes until they are given back or the query ends. False: there are not so many left.
+    fn take(&self, bytes: usize) -> bool;
+    fn give_back(&self, bytes: usize);
+}
+
+/// What is taken from the shared memory at once. State that is smaller is not counted at all.
+const MEMORY_PIECE_BYTES: usize = 256 << 10;
+
+/// How much of the shared memory a stage of a query has taken.
+#[derive(Debug, Default)]
+pub(crate) struct Held(usize);
+
+impl Held {
+    /// Takes what is missing to hold so many bytes in all.
+    #[inline]
+    pub(crate) fn grow_to(&mut self, bytes: usize, context: &Context<'_>) -> Result<(), EvalError> {
+        if bytes < self.0 + MEMORY_PIECE_BYTES { Ok(()) } else { self.take(bytes, context) }
+    }
+
+    #[cold]
+    fn take(&mut self, bytes: usize, context: &Context<'_>) -> Result<(), EvalError> {
+        let missing = bytes.next_multiple_of(MEMORY_PIECE_BYTES) - self.0;
+        let memory = context.work.and_then(|work| work.memory);
+        if memory.is_some_and(|memory| !memory.take(missing)) {
+            return Err(EvalError::NoMemory);
+        }
+        self.0 += missing;
+        Ok(())
+    }
+
+    /// Gives everything back, when what it was taken for is gone.
+    pub(crate) fn give_back(self, context: &Context<'_>) {
+        if self.0 > 0
+            && let Some(memory) = context.work.and_then(|work| work.memory)
+        {
+            memory.give_back(self.0);
+        }
+    }
+}
+
 /// Counts what an evaluation does, and stops it.
 ///
 /// A *row* is one combination of joined elements: a join inside one document multiplies array lengths, so even one
@@ -105,6 +147,7 @@ pub struct Work<'w> {
     /// The number of steps at which to ask next.
     ask_at: AtomicU64,
     interrupt: Option<&'w dyn Interrupt>,
+    memory: Option<&'w dyn Memory>,
 }
 
 /// Well below a millisecond of work.
@@ -120,7 +163,13 @@ impl<'w> Work<'w> {
             steps: AtomicU64::new(0),
             ask_at: AtomicU64::new(u64::MAX),
             interrupt: None,
+            memory: None,
         }
+    }
+
+    #[must_use]
+    pub fn with_memory(self, memory: Option<&'w dyn Memory>) -> Self {
+        Self { memory, ..self }
     }
 
     #[must_use]

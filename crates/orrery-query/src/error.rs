@@ -106,6 +106,9 @@ pub enum EvalError {
         "an expression of the query makes a value of more than {limit} bytes, which is more than allowed"
     )]
     ValueTooLarge { limit: usize },
+    /// The memory that all queries share is used up.
+    #[error("the server has no memory left for the state of the query")]
+    NoMemory,
     /// The time of the page is over.
     #[error("the query took longer than a request may take")]
     TimedOut,

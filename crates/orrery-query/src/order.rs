@@ -82,7 +82,9 @@ pub fn cells(value: &Value) -> usize {
     match value {
         Value::String(text) => 1 + text.len() / 256,
         Value::Array(items) => 1 + items.iter().map(cells).sum::<usize>(),
-        Value::Object(object) => 1 + object.iter().map(|(_, value)| cells(value)).sum::<usize>(),
+        Value::Object(object) => {
+            1 + object.iter().map(|(name, value)| name.len() / 256 + cells(value)).sum::<usize>()
+        }
         _ => 1,
     }
 }

@@ -195,6 +195,57 @@ async fn writes_go_on_while_destroyed_partitions_are_swept() {
     closed.expect("the store did not close").unwrap();
 }
 
+fn bytes_on_disk(path: &std::path::Path) -> u64 {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    // A file may be removed while it is counted.
+    entries
+        .map(
+            |path| {
+                if path.is_dir() {
+                    bytes_on_disk(&path)
+                } else {
+                    path.metadata().map_or(0, |file| file.len())
+                }
+            },
+        )
+        .sum()
+}
+
+/// The space of destroyed partitions comes back although nothing else is written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn space_comes_back_in_an_idle_store() {
+    let sizes =
+        EmbeddedOptions { memtable_bytes: 128 << 10, table_bytes: 128 << 10, ..EmbeddedOptions::default() };
+    let (directory, store) = open(sizes, 4).await;
+    // Incompressible, so that sizes say something.
+    let value = |key: u32| {
+        let mut state = u64::from(key) + 1;
+        let bytes = (0..200).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        });
+        Bytes::from(bytes.collect::<Vec<u8>>())
+    };
+    let entry = |key: u32| Entry { key: key.to_be_bytes().to_vec(), value: value(key) };
+    for id in [1, 2, 3, 0] {
+        // What stays is small, and written last.
+        let count = if id == 0 { 500 } else { 20_000 };
+        store.bulk_load(partition(id), (0..count).map(entry).collect()).await.unwrap();
+    }
+    let before = bytes_on_disk(directory.path());
+    assert!(before > 10 << 20, "{before}");
+    for id in 1..=3 {
+        store.destroy(PartitionId(id)).await.unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while bytes_on_disk(directory.path()) > 2 << 20 {
+        assert!(Instant::now() < deadline, "{} of {before} bytes remain", bytes_on_disk(directory.path()));
+        tokio::task::yield_now().await;
+    }
+    let page = store.read(partition(0), ReadRequest::Get(vec![7_u32.to_be_bytes().to_vec()])).await.unwrap();
+    assert_eq!(page.values, [Some(value(7))]);
+}
+
 /// A stalled committer is reported, and so is its recovery.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stalled_write_is_reported() {

@@ -66,6 +66,89 @@ fn concurrent_large_items_stay_within_the_memory_budget() {
     assert!(used < 300, "{used} MB");
 }
 
+/// What queries sort, group and collect shares the budget too.
+#[test]
+fn concurrent_sorts_stay_within_the_memory_budget() {
+    let server = Server::start(&["--no-throttle", "--in-memory", "--memory-mb", "32"]);
+    let mut client = server.client();
+    create_container(&mut client, "c");
+    for number in 0..400 {
+        let text = "x".repeat(50_000);
+        let item = format!(r#"{{"id":"{number}","pk":"a","text":"{text}{number}","n":{number}}}"#);
+        assert_eq!(client.send("POST", DOCS, &[KEY], item.as_bytes()).unwrap().status, 201);
+    }
+    let query = |client: &mut Client, text: &str| {
+        let body = format!(r#"{{"query":"{text}"}}"#);
+        let headers = [KEY, ("x-ms-documentdb-isquery", "True"), ("content-type", "application/query+json")];
+        client.send("POST", DOCS, &headers, body.as_bytes()).unwrap().status
+    };
+    let before = peak_megabytes(server.id());
+    // Each holds about 20 MB.
+    let queries = [
+        "SELECT DISTINCT VALUE c.text FROM c",
+        "SELECT c.text, COUNT(1) AS n FROM c GROUP BY c.text",
+        "SELECT DISTINCT c.text, c.n FROM c ORDER BY c.n",
+    ];
+    let answers: Vec<u16> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..24)
+            .map(|number| {
+                let (mut client, text) = (server.client(), queries[number % queries.len()]);
+                scope.spawn(move || query(&mut client, text))
+            })
+            .collect();
+        running.into_iter().map(|query| query.join().unwrap()).collect()
+    });
+    assert!(answers.iter().all(|status| matches!(status, 200 | 429)), "{answers:?}");
+    assert!(answers.contains(&429), "{answers:?}");
+    let used = peak_megabytes(server.id()) - before;
+    // Without the budget it was more than 500 MB.
+    assert!(used < 250, "{used} MB");
+    // What they held is free again.
+    assert_eq!(query(&mut client, "SELECT VALUE COUNT(1) FROM c GROUP BY c.n % 10"), 200);
+}
+
+/// Answers that clients do not take are counted.
+#[test]
+fn unread_answers_stay_within_the_memory_budget() {
+    use std::io::Write;
+    let server = Server::start(&["--no-throttle", "--in-memory", "--memory-mb", "64"]);
+    let mut client = server.client();
+    create_container(&mut client, "c");
+    let item = format!(r#"{{"id":"1","pk":"a","text":"{}"}}"#, "x".repeat(1_900_000));
+    assert_eq!(client.send("POST", DOCS, &[KEY], item.as_bytes()).unwrap().status, 201);
+    assert_eq!(client.send("POST", DOCS, &[KEY], br#"{"id":"2","pk":"a"}"#).unwrap().status, 201);
+    let before = peak_megabytes(server.id());
+    let path = format!("{DOCS}/1");
+    let unread: Vec<_> = (0..100)
+        .map(|_| {
+            let date = orrery_gateway::auth::print_date(orrery_env::Env::now_seconds(&orrery_env::SystemEnv));
+            let key = orrery_gateway::auth::MasterKey::well_known();
+            let authorization = orrery_gateway::auth::sign_request(&key, "GET", &path, None, &date);
+            let mut stream = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+            // The system's buffers hold some answers; enough are asked for to fill them.
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nhost: localhost\r\nx-ms-date: {date}\r\nauthorization: {authorization}\r\n\
+                 x-ms-documentdb-partitionkey: [\"a\"]\r\n\r\n"
+            );
+            stream.write_all(request.repeat(16).as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    // Small answers are still given, and a large one is throttled instead of making the process grow.
+    assert_eq!(client.send("GET", &format!("{DOCS}/2"), &[KEY], b"").unwrap().status, 200);
+    common::until("large answers to be throttled", || {
+        (client.send("GET", &path, &[KEY], b"").unwrap().status == 429).then_some(())
+    });
+    let used = peak_megabytes(server.id()) - before;
+    // Without the budget it was 200 MB.
+    assert!(used < 120, "{used} MB");
+    // Once the clients have gone there is room again.
+    drop(unread);
+    common::until("room for answers", || {
+        (client.send("GET", &path, &[KEY], b"").unwrap().status == 200).then_some(())
+    });
+}
+
 /// A small file system in memory, unmounted at the end of the test.
 struct SmallDisk(tempfile::TempDir);
 

@@ -16,6 +16,7 @@ pub(super) fn evaluation_failure(error: EvalError) -> Error {
         EvalError::TimedOut | EvalError::Cancelled => {
             Error::new(ErrorKind::Timeout, "The query took longer than a request may take.")
         }
+        EvalError::NoMemory => crate::failure::no_memory(),
         error => Error::bad_request(error.to_string()),
     }
 }

@@ -28,7 +28,7 @@ use crate::items::Items;
 pub use documents::MetadataPage;
 pub use execute::{QueryPage, Routing};
 pub use metrics::{Considered, QueryMetrics};
-pub use options::{Cancellation, ClientMerge, QueryOptions};
+pub use options::{Cancellation, ClientMerge, QueryOptions, StateMemory};
 pub use orrery_query::QueryRequest;
 
 /// Bytes of rows in one page.

@@ -33,6 +33,18 @@ pub struct QueryOptions {
     pub cancellation: Option<Cancellation>,
     /// Count the entries of index candidates also where there is nothing to choose, for an explanation.
     pub probe_all: bool,
+    /// Where the query takes memory for its state from; without it only the limits of a single query hold.
+    pub memory: Option<StateMemory>,
+}
+
+/// Memory for the state of queries, from a budget that they share. What a query has taken is given back with it.
+#[derive(Clone)]
+pub struct StateMemory(pub Arc<dyn orrery_query::context::Memory + Send + Sync>);
+
+impl std::fmt::Debug for StateMemory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("StateMemory")
+    }
 }
 
 /// Which queries a client is asked to merge by itself.

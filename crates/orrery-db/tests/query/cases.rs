@@ -19,16 +19,6 @@ fn read(name: &str) -> Value {
     parse(&std::fs::read(folder.join(name)).unwrap())
 }
 
-fn families() -> Vec<String> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../orrery-query/tests/cases");
-    let files =
-        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut files: Vec<String> =
-        files.filter(|name| name.ends_with(".json") && name != "datasets.json").collect();
-    files.sort();
-    files
-}
-
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or("")
 }
@@ -198,31 +188,53 @@ async fn check_case(
     Ok(())
 }
 
-async fn check_all(mut containers: Containers, scope: FeedScope) {
+/// Runs the cases of one file. `ORRERY_CASE` limits them to those with this text in their name.
+async fn check_family(family: &str, mut containers: Containers, scope: FeedScope) {
     let datasets = read("datasets.json");
-    let (mut count, mut failures) = (0, Vec::new());
-    for family in families() {
-        for case in read(&family).as_array().unwrap() {
-            count += 1;
-            if let Err(reason) = check_case(&mut containers, &scope, case, &datasets).await {
-                failures.push(format!("{}\n    {}\n    {reason}", text(case, "name"), text(case, "query")));
-            }
+    let wanted = std::env::var("ORRERY_CASE").unwrap_or_default();
+    let mut failures = Vec::new();
+    for case in read(&format!("{family}.json")).as_array().unwrap() {
+        let name = text(case, "name");
+        if !name.contains(&wanted) {
+            continue;
+        }
+        if let Err(reason) = check_case(&mut containers, &scope, case, &datasets).await {
+            failures.push(format!("{name}\n    {}\n    {reason}", text(case, "query")));
         }
     }
-    assert!(failures.is_empty(), "{} of {count} failed:\n{}", failures.len(), failures.join("\n"));
-    assert_eq!(count, 1188);
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
 }
 
-#[tokio::test]
-async fn all_cases_hold_inside_one_key() {
-    // No document has the key's property, so all lie under one key and show nothing of it.
-    let definition = r#""partitionKey":{"paths":["/nowhere"],"kind":"Hash","version":2}"#;
-    let scope = FeedScope { partition_key: Some(key("[{}]")), ..FeedScope::default() };
-    check_all(Containers::new(1, definition).await, scope).await;
+include!("../../../orrery-query/tests/cases/families.rs");
+
+macro_rules! tests {
+    ($($name:ident: $file:literal,)*) => {
+        mod inside_one_key {
+            use super::*;
+
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    // No document has the key's property, so all lie under one key and show nothing of it.
+                    let definition = r#""partitionKey":{"paths":["/nowhere"],"kind":"Hash","version":2}"#;
+                    let scope = FeedScope { partition_key: Some(key("[{}]")), ..FeedScope::default() };
+                    check_family($file, Containers::new(1, definition).await, scope).await;
+                }
+            )*
+        }
+
+        mod over_four_partitions {
+            use super::*;
+
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    let definition = r#""partitionKey":{"paths":["/id"],"kind":"Hash","version":2}"#;
+                    check_family($file, Containers::new(4, definition).await, everything()).await;
+                }
+            )*
+        }
+    };
 }
 
-#[tokio::test]
-async fn all_cases_hold_over_four_partitions() {
-    let definition = r#""partitionKey":{"paths":["/id"],"kind":"Hash","version":2}"#;
-    check_all(Containers::new(4, definition).await, everything()).await;
-}
+with_case_families!(tests);

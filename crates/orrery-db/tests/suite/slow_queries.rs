@@ -133,3 +133,55 @@ async fn slow_queries_of_one_container_leave_room_for_another() {
         assert_eq!(query.await.unwrap().unwrap_err().kind, ErrorKind::Timeout);
     }
 }
+
+/// One item whose join gives far more than a page: the page ends inside of it, and the next one goes on there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_ends_inside_an_item_whose_rows_are_large() {
+    const ROWS: usize = 1500;
+    let world = world().await;
+    put(&world, CONTAINER, "0", 2).await;
+    let numbers: Vec<String> = (0..ROWS).map(|number| number.to_string()).collect();
+    // Small as text, large in memory.
+    let pairs = vec!["[1]"; 2000].join(",");
+    let (text, numbers) = ("a".repeat(20_000), numbers.join(","));
+    let body = format!(r#"{{"id":"1","pk":"a","s":"{text}","n":[{numbers}],"deep":[{pairs}]}}"#);
+    let at = (DATABASE, CONTAINER);
+    let options = ItemOptions::default();
+    world.database.create_item(&mut Trace::default(), at, &options, &Bytes::from(body)).await.unwrap();
+    for (projected, rows_expected) in
+        [("[x, c.s]", ROWS + 2), ("{'x': x, 'd': c.deep}", ROWS + 2), ("[x, c.deep]", ROWS + 2)]
+    {
+        let text = format!("SELECT VALUE {projected} FROM c JOIN x IN c.n");
+        let mut options = QueryOptions::default();
+        options.page.items_max = Some(1000);
+        let (mut count, mut pages, mut seen) = (0, 0, Vec::new());
+        loop {
+            let (page, _) = page(&world, CONTAINER, &text, &options).await;
+            let (rows, continuation) = page.unwrap();
+            assert!(rows.len() < 8 << 20, "{} bytes", rows.len());
+            let rows = orrery_model::value::parse(format!("[{rows}]").as_bytes()).unwrap();
+            for row in rows.as_array().unwrap() {
+                let number = row.as_array().map_or_else(|| row.get("x"), |parts| parts.first());
+                seen.push(number.and_then(|number| number.as_number()).unwrap().as_f64());
+            }
+            count += rows.as_array().unwrap().len();
+            pages += 1;
+            options.page.continuation = continuation;
+            if options.page.continuation.is_none() {
+                break;
+            }
+        }
+        assert_eq!(count, rows_expected, "{projected}");
+        let expected: Vec<f64> = (0..2).chain(0..ROWS).map(|number| number as f64).collect();
+        assert_eq!(seen, expected, "{projected}");
+        assert!(pages > 3, "{projected}: {pages}");
+    }
+    // Rows that stay inside one item have a bound instead.
+    for query in [
+        "SELECT VALUE ARRAY(SELECT VALUE c FROM x IN c.n) FROM c",
+        "SELECT VALUE COUNT(1) FROM c JOIN y IN (SELECT VALUE c FROM x IN c.n)",
+    ] {
+        let (outcome, _) = page(&world, CONTAINER, query, &QueryOptions::default()).await;
+        assert_eq!(outcome.unwrap_err().kind, ErrorKind::BadRequest, "{query}");
+    }
+}

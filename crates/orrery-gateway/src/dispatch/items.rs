@@ -255,6 +255,7 @@ impl Call<'_> {
             index_metrics: headers::flag(headers, headers::POPULATE_INDEX_METRICS)
                 || headers::flag(headers, headers::POPULATE_INDEX_METRICS_V2),
             advice: headers::flag(headers, headers::POPULATE_QUERY_ADVICE),
+            memory: Some(self.memory.query_state()),
             ..QueryOptions::default()
         };
         let page = match watched_query(self.database, receipt, at, options, self.query()?).await {

@@ -15,6 +15,7 @@ use orrery_db::Database;
 
 use crate::consistency::AccountConsistency;
 use crate::headers;
+use crate::memory::MemoryBudget;
 use crate::operation::Verb;
 use crate::options::CrossPartitionQueries;
 use crate::path::Path;
@@ -34,6 +35,7 @@ pub(crate) struct Call<'a> {
     pub cross_partition_queries: CrossPartitionQueries,
     pub activity_id: &'a str,
     pub consistency: AccountConsistency,
+    pub memory: &'a MemoryBudget,
 }
 
 /// Scheme and host as the client named them: HTTP/2 has the host in the URL, HTTP/1.1 in a header.

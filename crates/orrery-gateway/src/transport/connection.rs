@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::detect::{Protocol, TLS_HANDSHAKE, detect};
 use super::watch::{Activity, InFlight, Verdict, Watched, WatchedBody};
-use super::{ConnectionInfo, Handler, HangUp, TransportOptions};
+use super::{ConnectionInfo, Handler, HangUp, HeldUntilSent, TransportOptions};
 
 /// How far the server is on its way down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +206,7 @@ async fn answer(
 ) -> Result<Response<WatchedBody>, HangUp> {
     let in_flight = InFlight::begin(activity);
     let handling = AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind();
-    let response = handling.await.unwrap_or_else(|panic| {
+    let mut response = handling.await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         tracing::error!(panic = text.unwrap_or("without text"), "the handling of a request panicked");
@@ -215,7 +215,8 @@ async fn answer(
     if response.extensions().get::<HangUp>().is_some() {
         return Err(HangUp);
     }
-    Ok(response.map(|body| in_flight.respond(body)))
+    let held = response.extensions_mut().remove::<HeldUntilSent>();
+    Ok(response.map(|body| in_flight.respond(body, held)))
 }
 
 /// Both kinds of connections, as far as the loop above needs them.

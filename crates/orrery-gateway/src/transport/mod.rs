@@ -50,6 +50,10 @@ pub trait Handler: Send + Sync + 'static {
 #[error("the connection is closed without an answer")]
 pub struct HangUp;
 
+/// An extension of a response: what is kept until the client has taken it.
+#[derive(Clone)]
+pub struct HeldUntilSent(pub std::sync::Arc<dyn std::any::Any + Send + Sync>);
+
 /// Where a request came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::TransportOptions;
+use super::{HeldUntilSent, TransportOptions};
 
 /// What is known of a connection; shared by its stream and its requests.
 pub(super) struct Activity(Mutex<State>);
@@ -115,7 +115,7 @@ impl InFlight {
     }
 
     /// Ties the request to its response: it ends when the connection is done with the body.
-    pub(super) fn respond(mut self, body: Full<Bytes>) -> WatchedBody {
+    pub(super) fn respond(mut self, body: Full<Bytes>, held: Option<HeldUntilSent>) -> WatchedBody {
         let mut state = self.activity.0.lock();
         if state.responses_waiting == 0 {
             state.responses_waiting_since = Instant::now();
@@ -123,7 +123,7 @@ impl InFlight {
         state.responses_waiting += 1;
         drop(state);
         self.responding = true;
-        WatchedBody { body, _in_flight: self }
+        WatchedBody { body, rest: Bytes::new(), _held: held, _in_flight: self }
     }
 }
 
@@ -140,11 +140,17 @@ impl Drop for InFlight {
     }
 }
 
-/// A response body that tells when it is gone.
+/// A response body that tells when it is gone. It is handed over in pieces: a connection takes as much as its buffer
+/// has room for, so what the client does not take stays here, where it is counted.
 pub(super) struct WatchedBody {
     body: Full<Bytes>,
+    /// What is left of the part that was taken from the body.
+    rest: Bytes,
+    _held: Option<HeldUntilSent>,
     _in_flight: InFlight,
 }
+
+const PIECE_BYTES_MAX: usize = 128 << 10;
 
 impl Body for WatchedBody {
     type Data = Bytes;
@@ -154,15 +160,27 @@ impl Body for WatchedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            let frame = match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => frame,
+                other => return other,
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let bytes = self.rest.len().min(PIECE_BYTES_MAX);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let in_body = self.body.size_hint().exact().expect("the body is whole");
+        SizeHint::with_exact(in_body + self.rest.len() as u64)
     }
 }
 

@@ -113,7 +113,7 @@ impl Compiler<'_> {
         for node in nodes {
             // Undefined members never match.
             if let Node::Constant(Some(value)) = node
-                && set.insert(&value)
+                && set.insert_constant(&value)
             {
                 values.push(value);
             }

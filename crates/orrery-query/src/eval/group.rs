@@ -48,7 +48,8 @@ impl GroupTable {
         let group = &mut self.groups[place];
         for ((_, argument), accumulator) in grouping.aggregates.iter().zip(&mut group.accumulators) {
             let input = eval::evaluate(argument, env, context)?;
-            meter.add(accumulator.add(input.as_deref()))?;
+            let cells = accumulator.add(input.as_deref(), context)?;
+            meter.add(cells, context)?;
         }
         Ok(())
     }
@@ -67,16 +68,22 @@ impl GroupTable {
         for key in &grouping.keys {
             keys.push(eval::evaluate(key, env, context)?);
         }
+        let bytes = keys.iter().flatten().map(|key| order::bytes(key)).sum();
+        context.bytes(bytes)?;
         let hash = order::hash_operands(keys.iter().map(Option::as_deref));
         let places = self.places.entry(hash).or_default();
         let same =
             |group: &Group| group.keys.iter().zip(&keys).all(|(known, key)| known.as_ref() == key.as_deref());
-        if let Some(place) = places.iter().find(|&&place| same(&self.groups[place])) {
-            return Ok(*place);
+        // Keys of one hash can be made on purpose, and each of them is compared.
+        for place in places.iter() {
+            context.bytes(bytes)?;
+            if same(&self.groups[*place]) {
+                return Ok(*place);
+            }
         }
         let keys: Vec<Option<Value>> = keys.into_iter().map(crate::operand::into_value).collect();
         let cells: usize = keys.iter().flatten().map(order::cells).sum();
-        meter.add(cells + grouping.aggregates.len() + 1)?;
+        meter.add(cells + grouping.aggregates.len() + 1, context)?;
         places.push(self.groups.len());
         self.groups.push(Group { keys, accumulators: start(grouping) });
         Ok(self.groups.len() - 1)

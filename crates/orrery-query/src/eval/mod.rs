@@ -54,9 +54,10 @@ pub(crate) fn evaluate<'e>(node: &'e Node, env: Env<'e>, context: &Context<'_>) 
     match node {
         Node::Constant(value) => Ok(value.as_ref().map(Cow::Borrowed)),
         Node::Slot(slot) => Ok(env.get(*slot).map(Cow::Borrowed)),
-        Node::Path { slot, steps } => {
-            Ok(env.get(*slot).and_then(|value| walk(value, steps)).map(Cow::Borrowed))
-        }
+        Node::Path { slot, steps } => match env.get(*slot) {
+            Some(value) => Ok(walk(value, steps, context)?.map(Cow::Borrowed)),
+            None => Ok(None),
+        },
         Node::Member { .. } | Node::Element { .. } => member(node, env, context),
         Node::Array(items) => array(items, env, context),
         Node::Object(members) => object(members, env, context).map(owned),
@@ -108,10 +109,19 @@ pub(crate) fn project(
     context: &Context<'_>,
 ) -> Result<Option<Value>, EvalError> {
     match projection {
-        Projection::Row(slot) => Ok(env.get(*slot).cloned()),
-        Projection::Value(node) => Ok(evaluate(node, env, context)?.map(Cow::into_owned)),
+        Projection::Row(slot) => env.get(*slot).map(|value| copied(value, context)).transpose(),
+        Projection::Value(node) => match evaluate(node, env, context)? {
+            Some(Cow::Borrowed(value)) => copied(value, context).map(Some),
+            value => Ok(value.map(Cow::into_owned)),
+        },
         Projection::Columns(columns) => object(columns, env, context).map(|object| Some(object.into())),
     }
+}
+
+/// A copy, which takes as long as the value is large.
+fn copied(value: &Value, context: &Context<'_>) -> Result<Value, EvalError> {
+    context.bytes(order::bytes(value))?;
+    Ok(value.clone())
 }
 
 /// Whether a projection makes a row, without building it.
@@ -127,11 +137,28 @@ pub(crate) fn projects(
     }
 }
 
-fn walk<'v>(value: &'v Value, steps: &[Step]) -> Option<&'v Value> {
-    steps.iter().try_fold(value, |value, step| match step {
-        Step::Name(name) => value.get(name),
-        Step::Index(index) => value.as_array().and_then(|items| items.get(*index)),
-    })
+fn walk<'v>(
+    mut value: &'v Value,
+    steps: &[Step],
+    context: &Context<'_>,
+) -> Result<Option<&'v Value>, EvalError> {
+    /// Members among which a name is found in no time worth counting.
+    const FEW_MEMBERS: usize = 64;
+    for step in steps {
+        let next = match (step, value) {
+            (Step::Name(name), Value::Object(object)) => {
+                if object.len() > FEW_MEMBERS {
+                    context.steps(object.len() as u64 / 4)?;
+                }
+                object.get(name)
+            }
+            (Step::Index(index), Value::Array(items)) => items.get(*index),
+            _ => None,
+        };
+        let Some(next) = next else { return Ok(None) };
+        value = next;
+    }
+    Ok(Some(value))
 }
 
 #[inline(never)]
@@ -142,7 +169,7 @@ fn member<'e>(node: &'e Node, env: Env<'e>, context: &Context<'_>) -> Evaluated<
         _ => return Ok(None),
     };
     Ok(match evaluate(base, env, context)? {
-        Some(Cow::Borrowed(value)) => walk(value, std::slice::from_ref(&step)).map(Cow::Borrowed),
+        Some(Cow::Borrowed(value)) => walk(value, std::slice::from_ref(&step), context)?.map(Cow::Borrowed),
         Some(Cow::Owned(value)) => match (value, step) {
             (Value::Object(mut object), Step::Name(name)) => object.remove(&name).map(Cow::Owned),
             (Value::Array(mut items), Step::Index(index)) if index < items.len() => {
@@ -254,6 +281,11 @@ fn between<'e>(not: bool, operands: &'e [Node; 3], env: Env<'e>, context: &Conte
     let value = evaluate(&operands[0], env, context)?;
     let low = evaluate(&operands[1], env, context)?;
     let high = evaluate(&operands[2], env, context)?;
+    for bound in [&low, &high] {
+        if let (Some(value), Some(bound)) = (value.as_deref(), bound.as_deref()) {
+            context.steps(1 + compared(value, bound))?;
+        }
+    }
     let holds = |bound: Operand<'_>, holds: fn(Ordering) -> bool| {
         operator::compare(value.as_deref()?, bound.as_deref()?, holds)
     };
@@ -278,15 +310,16 @@ fn membership<'e>(
     let Some(value) = evaluate(operand, env, context)? else {
         return Ok(None);
     };
-    context.steps(1)?;
+    context.bytes(order::bytes(&value))?;
     let found = match members {
         Members::Constant { values, .. } if values.len() <= LINEAR_MAX => values.contains(&*value),
         Members::Constant { set, .. } => set.contains(&value),
         Members::Computed(nodes) => {
             let mut found = false;
             for node in nodes {
-                context.steps(1)?;
-                if evaluate(node, env, context)?.as_deref() == Some(&*value) {
+                let member = evaluate(node, env, context)?;
+                context.steps(1 + member.as_deref().map_or(0, |member| compared(member, &value)))?;
+                if member.as_deref() == Some(&*value) {
                     found = true;
                     break;
                 }
@@ -362,8 +395,17 @@ fn weight(operand: &Value) -> u64 {
 fn compared(left: &Value, right: &Value) -> u64 {
     match (left, right) {
         (Value::String(left), Value::String(right)) => left.len().min(right.len()) as u64 / 64,
-        (Value::Array(left), Value::Array(right)) => left.len().min(right.len()) as u64,
-        (Value::Object(left), Value::Object(right)) => left.len().min(right.len()) as u64,
+        (Value::Array(left), Value::Array(right)) => {
+            left.iter().zip(right).map(|(left, right)| 1 + compared(left, right)).sum()
+        }
+        // Members are found by hashing their names, where they are not in the same order.
+        (Value::Object(left), Value::Object(right)) if left.len() == right.len() => left
+            .iter()
+            .zip(right.iter())
+            .map(|((name, left), (_, right))| {
+                4 + name.len() as u64 / 16 + compared(left, right).max(weight(left))
+            })
+            .sum(),
         _ => 0,
     }
 }

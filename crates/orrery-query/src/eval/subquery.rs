@@ -4,12 +4,13 @@ use orrery_model::Value;
 
 use crate::aggregate::{CellMeter, DistinctValues};
 use crate::ast::SubqueryKind;
-use crate::context::Context;
+use crate::context::{Context, Held};
 use crate::error::EvalError;
 use crate::eval::group::GroupTable;
 use crate::eval::{self, Env, for_each_row, is_true, project, projects};
 use crate::limits;
 use crate::operand::{Operand, borrowed};
+use crate::order;
 use crate::program::{Block, Node, Source, SourceRows};
 
 /// Called for each row; false stops.
@@ -24,23 +25,25 @@ pub(crate) fn evaluate(
     match kind {
         SubqueryKind::Exists => exists(block, env, context).map(|found| Some(found.into())),
         SubqueryKind::All => all(block, env, context).map(|holds| Some(holds.into())),
-        SubqueryKind::Array => rows(block, env, context).map(|rows| Some(rows.into())),
+        SubqueryKind::Array => {
+            Ok(Some(rows_at_most(block, env, context, usize::MAX)?.release(context).into()))
+        }
         SubqueryKind::Scalar => {
-            let mut rows = rows_at_most(block, env, context, 2)?.into_iter();
+            let mut rows = rows_at_most(block, env, context, 2)?.release(context).into_iter();
             let first = rows.next();
             if rows.next().is_some() {
                 return Err(EvalError::ScalarCardinality);
             }
             Ok(first)
         }
-        SubqueryKind::First => Ok(rows_at_most(block, env, context, 1)?.into_iter().next()),
-        SubqueryKind::Last => Ok(rows(block, env, context)?.pop()),
+        SubqueryKind::First => Ok(rows_at_most(block, env, context, 1)?.release(context).pop()),
+        SubqueryKind::Last => Ok(rows_at_most(block, env, context, usize::MAX)?.release(context).pop()),
     }
 }
 
 fn exists(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<bool, EvalError> {
     if block.grouping.is_some() {
-        return Ok(!rows_at_most(block, env, context, 1)?.is_empty());
+        return Ok(!rows_at_most(block, env, context, 1)?.release(context).is_empty());
     }
     let mut found = false;
     for_each_match(block, env, context, &mut |env| {
@@ -64,9 +67,18 @@ fn all(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<bool, EvalE
     Ok(holds)
 }
 
-/// All rows of a block.
-pub(crate) fn rows(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<Vec<Value>, EvalError> {
-    rows_at_most(block, env, context, usize::MAX)
+/// The rows of a block, and the memory that was taken for them.
+struct Rows {
+    values: Vec<Value>,
+    held: Held,
+}
+
+impl Rows {
+    /// The rows without their memory: they are part of a value from here on, which has a bound of its own.
+    fn release(self, context: &Context<'_>) -> Vec<Value> {
+        self.held.give_back(context);
+        self.values
+    }
 }
 
 fn rows_at_most(
@@ -74,13 +86,20 @@ fn rows_at_most(
     env: Env<'_>,
     context: &Context<'_>,
     count_max: usize,
-) -> Result<Vec<Value>, EvalError> {
+) -> Result<Rows, EvalError> {
     let mut rows = Vec::new();
+    let (mut bytes, mut held) = (0, Held::default());
     let mut seen = DistinctValues::default();
     let mut take = |row: Option<Value>| -> Result<bool, EvalError> {
         if let Some(row) = row
-            && (!block.distinct || seen.insert(&row))
+            && (!block.distinct || seen.insert(&row, context)?)
         {
+            // A row may be the whole document, and there may be one for each element of its arrays.
+            bytes += order::bytes(&row);
+            if bytes > limits::VALUE_BYTES_MAX {
+                return Err(EvalError::ValueTooLarge { limit: limits::VALUE_BYTES_MAX });
+            }
+            held.grow_to(bytes, context)?;
             rows.push(row);
             if rows.len() > limits::SUBQUERY_ROWS_MAX {
                 return Err(EvalError::StateTooLarge { limit: limits::SUBQUERY_ROWS_MAX });
@@ -96,10 +115,11 @@ fn rows_at_most(
             Ok(true)
         })?;
         table.finish(grouping, &block.projection, env, context, &mut take)?;
+        meter.give_back(context);
     } else {
         for_each_match(block, env, context, &mut |env| take(project(&block.projection, env, context)?))?;
     }
-    Ok(rows)
+    Ok(Rows { values: rows, held })
 }
 
 /// Visits the rows that the sources give and the filter keeps.
@@ -145,12 +165,16 @@ pub(crate) fn bind(
             bind_rows(source, operand, rest, env, context, visit)
         }
         SourceRows::Subquery(block) => {
-            for row in &rows(block, env, context)? {
-                if !bind_rows(source, borrowed(row), rest, env, context, visit)? {
-                    return Ok(false);
+            let rows = rows_at_most(block, env, context, usize::MAX)?;
+            let mut goes_on = true;
+            for row in &rows.values {
+                goes_on = bind_rows(source, borrowed(row), rest, env, context, visit)?;
+                if !goes_on {
+                    break;
                 }
             }
-            Ok(true)
+            rows.held.give_back(context);
+            Ok(goes_on)
         }
     }
 }

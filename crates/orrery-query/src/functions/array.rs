@@ -8,12 +8,13 @@ use super::arguments::{all_of, any_of, array, compare_primitives, integer, objec
 use super::{Evaluated, Function, UNBOUNDED, row, row_in_context};
 use crate::context::Context;
 use crate::error::EvalError;
+use crate::limits;
 use crate::operand::{Operand, owned};
 use crate::order;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     row!("ARRAY_AVG", 1..=1, None, average),
-    row!("ARRAY_CONCAT", 2..=UNBOUNDED, None, concat),
+    row_in_context!("ARRAY_CONCAT", 2..=UNBOUNDED, None, concat),
     row_in_context!("ARRAY_CONTAINS", 2..=3, Seek, contains),
     row_in_context!("ARRAY_CONTAINS_ALL", 2..=UNBOUNDED, None, contains_all),
     row_in_context!("ARRAY_CONTAINS_ANY", 2..=UNBOUNDED, None, contains_any),
@@ -23,15 +24,33 @@ pub(super) static FUNCTIONS: &[Function] = &[
     row!("ARRAY_MIN", 1..=1, None, |arguments| extreme(arguments, Ordering::Less)),
     row!("ARRAY_SLICE", 2..=3, None, slice),
     row!("ARRAY_SUM", 1..=1, None, sum),
-    row!("OBJECTTOARRAY", 1..=3, None, from_object),
+    row_in_context!("OBJECTTOARRAY", 1..=3, None, from_object),
 ];
 
-fn concat(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
-    let mut joined = Vec::new();
-    for at in 0..arguments.len() {
-        joined.extend_from_slice(array(arguments, at)?);
+fn concat<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    let arrays = (0..arguments.len()).map(|at| array(arguments, at)).collect::<Option<Vec<_>>>();
+    let Some(arrays) = arrays else { return Ok(None) };
+    // A short text can name a large array many times.
+    let mut size = Size::default();
+    for item in arrays.iter().copied().flatten() {
+        size.add(context, order::bytes(item))?;
     }
-    Some(joined)
+    Ok(owned(arrays.concat()))
+}
+
+/// What a function is about to build, counted before it does.
+#[derive(Default)]
+struct Size(usize);
+
+impl Size {
+    fn add(&mut self, context: &Context<'_>, bytes: usize) -> Result<(), EvalError> {
+        self.0 = self.0.saturating_add(bytes);
+        context.bytes(bytes)?;
+        if self.0 > limits::VALUE_BYTES_MAX {
+            return Err(EvalError::ValueTooLarge { limit: limits::VALUE_BYTES_MAX });
+        }
+        Ok(())
+    }
 }
 
 fn contains<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
@@ -157,15 +176,23 @@ fn extreme(arguments: &[Operand<'_>], side: Ordering) -> Option<Value> {
     Some(best.clone())
 }
 
-fn from_object(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
-    let members = object(arguments, 0)?;
-    let key_name = optional(arguments, 1, string)?.unwrap_or("k");
-    let value_name = optional(arguments, 2, string)?.unwrap_or("v");
+fn from_object<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    let (Some(members), Some(key_name), Some(value_name)) =
+        (object(arguments, 0), optional(arguments, 1, string), optional(arguments, 2, string))
+    else {
+        return Ok(None);
+    };
+    let (key_name, value_name) = (key_name.unwrap_or("k"), value_name.unwrap_or("v"));
+    // Every pair has both names in full.
+    let mut size = Size::default();
+    for (name, value) in members.iter() {
+        size.add(context, key_name.len() + value_name.len() + name.len() + order::bytes(value))?;
+    }
     let pair = |(name, value): (&str, &Value)| {
         Value::from(Object::from_members(vec![
             (key_name.into(), name.into()),
             (value_name.into(), value.clone()),
         ]))
     };
-    Some(members.iter().map(pair).collect())
+    Ok(owned(members.iter().map(pair).collect::<Vec<Value>>()))
 }

@@ -7,15 +7,31 @@ use std::hash::{BuildHasher, Hasher};
 use orrery_model::Value;
 
 use super::arguments::array;
-use super::{Function, row};
+use super::{Evaluated, Function, computed, row_in_context};
+use crate::context::Context;
 use crate::operand::Operand;
+use crate::order;
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    row!("SETDIFFERENCE", 2..=2, None, difference),
-    row!("SETEQUAL", 2..=2, None, equal),
-    row!("SETINTERSECT", 2..=2, None, intersect),
-    row!("SETUNION", 2..=2, None, union),
+    row_in_context!("SETDIFFERENCE", 2..=2, None, |context, arguments| metered(
+        context, arguments, difference
+    )),
+    row_in_context!("SETEQUAL", 2..=2, None, |context, arguments| metered(context, arguments, equal)),
+    row_in_context!("SETINTERSECT", 2..=2, None, |context, arguments| metered(context, arguments, intersect)),
+    row_in_context!("SETUNION", 2..=2, None, |context, arguments| metered(context, arguments, union)),
 ];
+
+/// Every element is hashed to its depths, and compared once more where it is found.
+fn metered<'a, T: Into<Value>>(
+    context: &Context<'_>,
+    arguments: &[Operand<'a>],
+    run: fn(&[Operand<'_>]) -> Option<T>,
+) -> Evaluated<'a> {
+    for argument in arguments.iter().flatten() {
+        context.steps(order::bytes(argument) as u64 / 4)?;
+    }
+    Ok(computed(run(arguments)))
+}
 
 fn union(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
     let (left, right) = (array(arguments, 0)?, array(arguments, 1)?);

@@ -86,8 +86,11 @@ pub struct Options {
     /// turns out to be gone, say so with [`Pipeline::forget_skipped_rows`].
     pub skip_rows: u32,
     /// How many sorted rows this page can return. It keeps fewer if they are large; either way
-    /// [`Pipeline::has_more`] tells that rows were left.
+    /// [`Pipeline::has_more`] tells that rows were left. Where rows come as documents do, a document is left when so
+    /// many are ready: [`Pipeline::cut_at`].
     pub page_rows: Option<usize>,
+    /// Bytes of rows that may be ready before a document is left in the same way.
+    pub page_bytes: Option<usize>,
     /// Sorted rows before this place are left out.
     pub resume: Option<ResumePoint>,
     /// Where a row is the document as it was fed ([`Program::returns_documents`]), leave its value
@@ -108,6 +111,10 @@ pub struct Pipeline {
     window: Window,
     fed: u64,
     outputs: Vec<Output>,
+    /// About what the outputs take in memory.
+    output_bytes: usize,
+    /// The row of the last document at which it was left.
+    cut_at: Option<u32>,
     finished: bool,
 }
 
@@ -164,13 +171,13 @@ impl Stage {
     }
 
     /// Whether a row is to be kept; DISTINCT drops repetitions.
-    fn is_new(&mut self, block: &Block, value: &Value) -> Result<bool, EvalError> {
+    fn is_new(&mut self, block: &Block, value: &Value, context: &Context<'_>) -> Result<bool, EvalError> {
         if !block.distinct {
             return Ok(true);
         }
-        let new = self.seen.insert(value);
+        let new = self.seen.insert(value, context)?;
         if new {
-            self.meter.add(order::cells(value))?;
+            self.meter.add(order::cells(value), context)?;
         }
         Ok(new)
     }
@@ -194,7 +201,18 @@ impl Pipeline {
         };
         let stage = Stage::new(block, state);
         let inner = collected_source(block).map(|inner| Box::new(Stage::new(inner, State::Stream)));
-        Self { options, inner, stage, window, fed: 0, outputs: Vec::new(), finished: false, program }
+        Self {
+            options,
+            inner,
+            stage,
+            window,
+            fed: 0,
+            outputs: Vec::new(),
+            output_bytes: 0,
+            cut_at: None,
+            finished: false,
+            program,
+        }
     }
 
     pub fn shape(&self) -> Shape {
@@ -214,6 +232,7 @@ impl Pipeline {
         let program = Arc::clone(&self.program);
         let input = self.fed;
         self.fed += 1;
+        self.cut_at = None;
         if let (Some(inner), Some(block)) = (&mut self.inner, collected_source(&program.block)) {
             return inner_feed(inner, block, env, context);
         }
@@ -264,11 +283,17 @@ impl Pipeline {
                     return Ok(false);
                 }
                 if by_reference {
-                    self.emit(block, Value::Null, (input, row), None)?;
+                    self.emit(block, Value::Null, (input, row), None, context)?;
                 } else if let Some(value) = project(&block.projection, env, context)? {
-                    self.emit(block, value, (input, row), None)?;
+                    self.output_bytes += order::bytes(&value);
+                    self.emit(block, value, (input, row), None, context)?;
                 }
-                Ok(!self.window.is_full())
+                let is_page_full = self.options.page_rows.is_some_and(|rows| self.outputs.len() >= rows)
+                    || self.options.page_bytes.is_some_and(|bytes| self.output_bytes >= bytes);
+                if is_page_full {
+                    self.cut_at = Some(row + 1);
+                }
+                Ok(!is_page_full && !self.window.is_full())
             }
         }
     }
@@ -280,8 +305,9 @@ impl Pipeline {
         value: Value,
         (input, row): (u64, u32),
         position: Option<ResumePoint>,
+        context: &Context<'_>,
     ) -> Result<(), EvalError> {
-        if self.stage.is_new(block, &value)? && self.window.admit() {
+        if self.stage.is_new(block, &value, context)? && self.window.admit() {
             check_finite(&value)?;
             self.outputs.push(Output { value, input, row, position, passed: self.window.passed });
         }
@@ -309,17 +335,17 @@ impl Pipeline {
                 if let (Some(grouping), Some(table)) = (&block.grouping, table) {
                     table.finish(grouping, &block.projection, Env::default(), context, &mut |value| {
                         if let Some(value) = value {
-                            self.emit(block, value, (0, 0), None)?;
+                            self.emit(block, value, (0, 0), None, context)?;
                         }
                         Ok(!self.window.is_full())
                     })?;
                 }
             }
-            State::Sort(sorter) => self.emit_sorted(block, sorter)?,
+            State::Sort(sorter) => self.emit_sorted(block, sorter, context)?,
             State::Rank(ranked) => {
                 if let Some(ranking) = &program.rank {
                     for value in ranked.finish(ranking, context)? {
-                        self.emit(block, value, (0, 0), None)?;
+                        self.emit(block, value, (0, 0), None, context)?;
                     }
                 }
             }
@@ -327,7 +353,7 @@ impl Pipeline {
         Ok(())
     }
 
-    fn emit_sorted(&mut self, block: &Block, sorter: Sorter) -> Result<(), EvalError> {
+    fn emit_sorted(&mut self, block: &Block, sorter: Sorter, context: &Context<'_>) -> Result<(), EvalError> {
         let page_rows = self.options.page_rows.unwrap_or(usize::MAX);
         let (rows, dropped) = sorter.finish();
         for SortedRow { position, value, input, row } in rows {
@@ -338,7 +364,7 @@ impl Pipeline {
                 self.finished_early();
                 return Ok(());
             }
-            self.emit(block, value, (input, row), Some(position))?;
+            self.emit(block, value, (input, row), Some(position), context)?;
         }
         if dropped && !self.window.is_full() {
             self.finished_early();
@@ -388,7 +414,14 @@ impl Pipeline {
 
     /// The results so far, in order; they are handed over.
     pub fn take(&mut self) -> Vec<Output> {
+        self.output_bytes = 0;
         std::mem::take(&mut self.outputs)
+    }
+
+    /// Where rows come as documents do: the last document was left at this row because the page is full. It goes on
+    /// there when it is fed again with so many [`Options::skip_rows`].
+    pub fn cut_at(&self) -> Option<u32> {
+        self.cut_at
     }
 
     /// How many results are waiting to be taken.
@@ -495,7 +528,7 @@ fn inner_feed(
         if let (State::Group(Some(table)), Some(grouping)) = (&mut inner.state, &block.grouping) {
             table.add(grouping, env, context, &mut inner.meter)?;
         } else if let Some(value) = project(&block.projection, env, context)? {
-            inner.is_new(block, &value)?;
+            inner.is_new(block, &value, context)?;
         }
         Ok(true)
     })?;
@@ -508,7 +541,7 @@ fn inner_finish(inner: Stage, block: &Block, context: &Context<'_>) -> Result<Ve
         let mut rows = Vec::new();
         table.finish(grouping, &block.projection, Env::default(), context, &mut |value| {
             if let Some(value) = value
-                && (!block.distinct || seen.insert(&value))
+                && (!block.distinct || seen.insert(&value, context)?)
             {
                 rows.push(value);
             }

@@ -8,12 +8,13 @@ use std::cmp::Ordering;
 use orrery_model::{Number, Value};
 
 use crate::ast::Direction;
-use crate::context::Context;
+use crate::context::{Context, Held};
 use crate::error::EvalError;
 use crate::eval::{self, Env, project};
 use crate::functions::{self, Function};
 use crate::limits;
 use crate::operand::{Operand, borrowed, owned};
+use crate::order;
 use crate::program::{Block, RankComponent, Ranking};
 
 /// The constant of reciprocal rank fusion.
@@ -29,6 +30,9 @@ struct Candidate {
 pub(super) struct RankedRows {
     candidates: Vec<Candidate>,
     statistics: Vec<Statistics>,
+    /// About what the candidates take in memory.
+    bytes: usize,
+    held: Held,
 }
 
 /// What BM25 needs to know about all documents together.
@@ -46,7 +50,7 @@ impl RankedRows {
             };
             Statistics { words: 0.0, hits: vec![0; terms] }
         });
-        Self { candidates: Vec::new(), statistics: statistics.collect() }
+        Self { candidates: Vec::new(), statistics: statistics.collect(), bytes: 0, held: Held::default() }
     }
 
     pub(super) fn add(
@@ -75,11 +79,12 @@ impl RankedRows {
         let Some(value) = project(&block.projection, env, context)? else {
             return Ok(());
         };
+        self.bytes += order::bytes(&value) + inputs.iter().flatten().map(order::bytes).sum::<usize>();
         self.candidates.push(Candidate { value, ordinal, inputs });
-        if self.candidates.len() > limits::SORT_ROWS_MAX {
+        if self.candidates.len() > limits::SORT_ROWS_MAX || self.bytes > limits::SORT_BYTES_MAX {
             return Err(EvalError::StateTooLarge { limit: limits::SORT_ROWS_MAX });
         }
-        Ok(())
+        self.held.grow_to(self.bytes, context)
     }
 
     /// The rows, best first.

@@ -8,7 +8,7 @@ use orrery_model::Value;
 
 use super::resume::{ResumePoint, ResumeValue};
 use crate::ast::Direction;
-use crate::context::Context;
+use crate::context::{Context, Held};
 use crate::error::EvalError;
 use crate::eval::{self, Env, project};
 use crate::limits;
@@ -110,6 +110,7 @@ pub(super) struct Sorter {
     pub(super) last_kept: Option<u64>,
     resume: Option<ResumePoint>,
     bytes: usize,
+    held: Held,
     /// Whether there are pages: then rows that take too much memory are left to the next one.
     paged: bool,
 }
@@ -139,6 +140,7 @@ impl Sorter {
             last_kept: None,
             resume,
             bytes: 0,
+            held: Held::default(),
             paged: page.is_some(),
         }
     }
@@ -164,6 +166,8 @@ impl Sorter {
         for key in &block.order {
             keys.push(eval::evaluate(&key.node, env, context)?);
         }
+        // Each is compared with the worst row, and with others on its way into the heap.
+        context.bytes(keys.iter().flatten().map(|key| order::bytes(key)).sum())?;
         if self.is_before_resume(&keys, ordinal, row) {
             return Ok(());
         }
@@ -175,6 +179,7 @@ impl Sorter {
             self.lost += 1;
             return Ok(());
         }
+        let key_bytes: usize = keys.iter().flatten().map(|key| order::bytes(key)).sum();
         let (value, bytes) = if let Some(bytes) = by_reference {
             (Value::Null, bytes + size_of::<Entry>())
         } else if let Some(value) = project(&block.projection, env, context)? {
@@ -187,11 +192,13 @@ impl Sorter {
             self.drop_worst();
         }
         self.last_kept = Some(input);
+        let bytes = bytes + key_bytes;
         self.bytes += bytes;
         let keys = keys.into_iter().map(operand::into_value).collect();
         let rules = Arc::clone(&self.rules);
         self.heap.push(Entry { rules, keys, ordinal, input, row, value, bytes });
-        self.keep_bounded()
+        self.keep_bounded()?;
+        self.held.grow_to(self.bytes, context)
     }
 
     fn drop_worst(&mut self) {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use orrery_env::monotonic;
 use parking_lot::{Condvar, Mutex};
 
 use super::shared::{Shared, Task};
@@ -26,6 +27,9 @@ const SEALED_MAX: usize = 2;
 
 /// Young (level 0) runs that may be pending before writers have to wait: each one slows down every read.
 const YOUNG_RUNS_MAX: usize = 20;
+
+/// How long merging takes precedence over sweeping.
+const MERGE_TURN: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Background {
@@ -193,8 +197,14 @@ pub(super) fn run_merger(shared: &Arc<Shared>) {
             let Some(due) = wait_for_merger_work(shared, &next) else { return Ok(()) };
             shared.threads.merger.set("merging tables");
             if due.merge {
+                let since = monotonic::now();
                 while merge_once(shared)? {
                     shared.background.changed.notify_all();
+                    // Under load there may always be something to merge; what was dropped gets its turn too.
+                    if monotonic::elapsed(since) > MERGE_TURN && !shared.tree.dead_slots().all().is_empty() {
+                        shared.background.work.lock().merge_due = true;
+                        break;
+                    }
                 }
                 shared.background.changed.notify_all();
                 request_collection(shared);
@@ -283,7 +293,7 @@ fn record_merge_fault(shared: &Shared, fault: tree::TreeError) {
 }
 
 /// Asks the committer to free replaced memtables and table lists between two groups.
-fn request_collection(shared: &Shared) {
+pub(super) fn request_collection(shared: &Shared) {
     // Only a closed queue refuses the task, and then everything is freed anyway.
     drop(shared.queue.push(Task::Collect, usize::MAX));
 }

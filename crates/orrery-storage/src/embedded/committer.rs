@@ -370,7 +370,7 @@ impl Committer {
             self.short_keys.remember(key, value);
         }
         let flushing = |error| WriteError { error, flushing: true };
-        let tree = &self.shared.tree;
+        let (tree, threads) = (&self.shared.tree, &self.shared.threads);
         let is_small = overlay.changes_count() < OVERLAP_CHANGES_MIN;
         // The insert may run before the fsync has finished: readers see nothing before `publish`.
         let apply = || {
@@ -378,10 +378,17 @@ impl Committer {
         };
         match self.shared.options.durability {
             Durability::Always if is_small => {
+                threads.committer.set("fsyncing the journal");
                 self.journal.sync().map_err(flushing)?;
+                threads.committer.set("filling the memtable");
                 apply();
             }
-            Durability::Always => self.journal.sync_while(&self.syncer, apply).map_err(flushing)?,
+            Durability::Always => {
+                threads.committer.set("filling the memtable during an fsync");
+                threads.syncer.set("fsyncing the journal");
+                self.journal.sync_while(&self.syncer, apply).map_err(flushing)?;
+                threads.syncer.set("idle");
+            }
             Durability::Relaxed { .. } => {
                 self.unflushed_since.get_or_insert_with(Instant::now);
                 apply();

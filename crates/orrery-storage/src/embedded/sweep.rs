@@ -5,7 +5,7 @@
 //!
 //! 1. Tables that contain no slot of a live partition are dropped as a whole.
 //! 2. Every merge skips entries of dead slots ([`DeadSlots`] feeds the tree's compaction filter). Young tables, which
-//!    mix all slots, are merged once for this purpose alone.
+//!    mix all slots, are merged once for this purpose alone; a small tree is rewritten as a whole.
 //! 3. The rest sits in the memtable and in the few tables at the edges of a dead slot. Later merges would drop it too,
 //!    but an idle store has none, so it is deleted in batches that take at most a fifth of the committer's time.
 //!
@@ -21,12 +21,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use orrery_env::monotonic;
 use parking_lot::Mutex;
 
+use super::background;
 use super::layout::{self, Slot};
 use super::shared::{Shared, Task};
 use super::tree;
-use crate::contract::{Direction, KeyRange, Scan, Want};
+use crate::contract::{Direction, Key, KeyRange, Scan, Want};
 
 /// Keys deleted per batch: about ten milliseconds of the committer's time.
 const BATCH_KEYS: usize = 1000;
@@ -34,6 +36,13 @@ const BATCH_KEYS: usize = 1000;
 /// After a batch, pause for this many times its duration: batches then use at most 1/(1 + 4) of the committer's time.
 const PAUSE_FACTOR: u32 = 4;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Up to this size the whole tree is rewritten after a large drop, in about a second. In larger ones the tables at the
+/// edges of a dead slot, a few dozen megabytes, are left to later merges.
+const REWRITTEN_BYTES_MAX: u64 = 128 << 20;
+/// How long the merge waits for memtables that are being written.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
+/// The pause after a batch that the committer refused, because the disk is full.
+const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 
 /// Slots of destroyed partitions, whose entries the sweep and every merge discard.
 #[derive(Default)]
@@ -45,6 +54,7 @@ impl DeadSlots {
         Arc::make_mut(&mut self.0.lock()).insert(slot.0);
     }
 
+    /// From now on merges treat entries of these slots as any others.
     fn remove(&self, slots: &[Slot]) {
         let mut all = self.0.lock();
         let all = Arc::make_mut(&mut all);
@@ -62,6 +72,8 @@ impl DeadSlots {
 struct Batch {
     /// Slots that the batch empties.
     finished: Vec<Slot>,
+    /// Where the next batch continues if the slot is not empty yet.
+    reached: Option<(Slot, Key)>,
     started: Instant,
 }
 
@@ -73,8 +85,23 @@ pub(super) struct Sweeper {
     next_batch_at: Option<Instant>,
     /// Young tables have been merged since the last slot died.
     merged_young: bool,
+    /// When the sweep first found that there is much to do.
+    begun: Option<Instant>,
+    /// The slot being emptied, and the first key that may be left. Without it every batch would skip the tombstones of
+    /// all batches before it.
+    reached: Option<(Slot, Key)>,
     /// Slots whose remaining entries are damaged: skipped until the next start.
     unreadable: BTreeSet<u32>,
+}
+
+/// Keys for a batch.
+#[derive(Default)]
+struct Gathered {
+    keys: Vec<Bytes>,
+    finished: Vec<Slot>,
+    reached: Option<(Slot, Key)>,
+    /// There is more than one batch to do.
+    large: bool,
 }
 
 /// What the merger thread does after a step.
@@ -92,14 +119,26 @@ impl Sweeper {
     /// Called when more slots have died.
     pub(super) fn begin(&mut self) {
         self.merged_young = false;
+        self.begun = None;
     }
 
     /// The committer has processed the last batch. `done` is false if it refused it.
     pub(super) fn batch_ended(&mut self, shared: &Shared, done: bool) {
         let Some(batch) = self.batch.take() else { return };
-        self.next_batch_at = Some(Instant::now() + PAUSE_MIN.max(batch.started.elapsed() * PAUSE_FACTOR));
+        // Dropped tables stay on disk as long as an old list names them. Lists are freed up to the one before the last
+        // write, and this batch was one.
+        background::request_collection(shared);
+        let now = monotonic::now();
+        let took = now.saturating_duration_since(batch.started);
         if done {
-            shared.tree.dead_slots().remove(&batch.finished);
+            self.reached = batch.reached;
+            self.next_batch_at = Some(now + PAUSE_MIN.max(took * PAUSE_FACTOR));
+        } else {
+            for slot in batch.finished {
+                shared.tree.dead_slots().add(slot);
+            }
+            self.reached = None;
+            self.next_batch_at = Some(now + PAUSE_REFUSED);
         }
     }
 
@@ -110,43 +149,73 @@ impl Sweeper {
             return Ok(Next::Wait);
         }
         shared.tree.drop_dead_tables(&shared.live_slots())?;
-        let mut keys = Vec::new();
-        let mut finished = Vec::new();
-        let mut large = false;
-        let readable: Vec<Slot> =
-            dead.iter().filter(|slot| !self.unreadable.contains(slot)).map(|slot| Slot(*slot)).collect();
-        for slot in readable {
-            let room = BATCH_KEYS.saturating_sub(keys.len());
-            if room == 0 {
-                large = true;
-                break;
-            }
-            let Some((page, more)) = self.remains(shared, slot, room)? else { continue };
-            keys.extend(page);
-            if more {
-                large = true;
-                break;
-            }
-            keys.push(layout::dead_slot_key(slot));
-            finished.push(slot);
+        if let Some(at) = self.next_batch_at.filter(|at| monotonic::now() < *at) {
+            return Ok(Next::At(at));
         }
+        let Gathered { keys, finished, reached, large } = self.gather(shared, &dead)?;
         if keys.is_empty() {
             return Ok(Next::Wait);
         }
         if large && !self.merged_young {
-            // One merge covers all current young tables. Those that appear meanwhile are merged by the usual rule.
+            let now = monotonic::now();
+            let begun = *self.begun.get_or_insert(now);
+            // A memtable that is just being written would come too late for the merge.
+            if shared.tree.sealed_memtables() > 0 && now.saturating_duration_since(begun) < FLUSH_PATIENCE {
+                return Ok(Next::At(now + PAUSE_MIN));
+            }
+            // One merge covers all current tables. Those that appear meanwhile are merged by the usual rule.
             self.merged_young = true;
-            shared.tree.merge_young()?;
+            if shared.tree.tables_bytes() <= REWRITTEN_BYTES_MAX {
+                shared.tree.rewrite()?;
+            } else {
+                shared.tree.merge_young()?;
+            }
             return Ok(Next::Soon);
         }
-        if let Some(at) = self.next_batch_at.filter(|at| large && Instant::now() < *at) {
-            return Ok(Next::At(at));
-        }
+        // A merge discards whatever it finds of a dead slot, tombstones included, and so may uncover an older entry in a
+        // lower table. None may do so between looking for the last entries and removing the slot's record.
+        shared.tree.dead_slots().remove(&finished);
         // Only a closed queue refuses the task; the next start continues the sweep.
         if shared.queue.push(Task::Sweep { keys }, usize::MAX).is_ok() {
-            self.batch = Some(Batch { finished, started: Instant::now() });
+            self.batch = Some(Batch { finished, reached, started: monotonic::now() });
         }
         Ok(Next::Wait)
+    }
+
+    /// Collects the next keys to delete, of one slot after the other.
+    fn gather(&mut self, shared: &Shared, dead: &BTreeSet<u32>) -> Result<Gathered, tree::TreeError> {
+        let mut gathered = Gathered::default();
+        let readable: Vec<Slot> =
+            dead.iter().filter(|slot| !self.unreadable.contains(slot)).map(|slot| Slot(*slot)).collect();
+        for slot in readable {
+            let room = BATCH_KEYS.saturating_sub(gathered.keys.len());
+            if room == 0 {
+                gathered.large = true;
+                break;
+            }
+            let from =
+                self.reached.as_ref().filter(|(reached, _)| *reached == slot).map(|(_, key)| key.clone());
+            let is_from_start = from.is_none();
+            let Some((page, mut more)) = self.remains(shared, slot, from, room)? else { continue };
+            // Behind the last batch nothing is left; but a merge may have uncovered something before it.
+            if page.is_empty() && !is_from_start {
+                let Some(again) = self.remains(shared, slot, None, room)? else { continue };
+                gathered.keys.extend(again.0.iter().map(|key| slot.key(key)));
+                more = again.1;
+            } else {
+                more |= !is_from_start;
+                let next = page.last().map(|last| [last.as_slice(), &[0]].concat());
+                gathered.reached = next.filter(|_| more).map(|key| (slot, key));
+                gathered.keys.extend(page.iter().map(|key| slot.key(key)));
+            }
+            if more {
+                gathered.large = true;
+                break;
+            }
+            gathered.keys.push(layout::dead_slot_key(slot));
+            gathered.finished.push(slot);
+        }
+        Ok(gathered)
     }
 
     /// The first remaining keys of a slot, and whether there are more. `None` where they cannot be read: unreadable
@@ -155,10 +224,11 @@ impl Sweeper {
         &mut self,
         shared: &Shared,
         slot: Slot,
+        from: Option<Key>,
         keys_max: usize,
-    ) -> Result<Option<(Vec<Bytes>, bool)>, tree::TreeError> {
+    ) -> Result<Option<(Vec<Key>, bool)>, tree::TreeError> {
         let scan = Scan {
-            range: KeyRange::all(),
+            range: KeyRange { start: from.unwrap_or_default(), end: None },
             direction: Direction::Forward,
             entries_max: keys_max,
             bytes_max: usize::MAX,
@@ -166,7 +236,7 @@ impl Sweeper {
         };
         match shared.tree.pin().scan(slot, &scan) {
             Ok(page) => {
-                let keys = page.entries.iter().map(|entry| slot.key(&entry.key)).collect();
+                let keys = page.entries.into_iter().map(|entry| entry.key).collect();
                 Ok(Some((keys, page.more)))
             }
             Err(fault @ tree::TreeError::Damaged(_)) => {

@@ -66,6 +66,8 @@ pub(super) struct Tree {
     young_strategy: Arc<dyn CompactionStrategy + Send + Sync>,
     dead_slots: Arc<DeadSlots>,
     stopping: Arc<AtomicBool>,
+    /// The target size of a merged table.
+    table_bytes_max: u64,
 }
 
 #[derive(Default)]
@@ -128,6 +130,7 @@ impl Tree {
             ),
             dead_slots,
             stopping,
+            table_bytes_max: table_bytes,
         })
     }
 
@@ -237,6 +240,16 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Merges everything into new tables.
+    pub(super) fn rewrite(&self) -> Result<(), TreeError> {
+        Ok(self.lsm.major_compact(self.table_bytes_max, self.oldest_readable())?)
+    }
+
+    /// The size of all tables.
+    pub(super) fn tables_bytes(&self) -> u64 {
+        self.lsm.current_version().iter_tables().map(|table| table.metadata.file_size).sum()
     }
 
     /// Drops tables that contain nothing of a live partition. A partition is listed before its first entry is written,

@@ -44,6 +44,7 @@ impl Default for Activity {
 #[derive(Default)]
 pub(super) struct Activities {
     pub(super) committer: Activity,
+    pub(super) syncer: Activity,
     pub(super) flusher: Activity,
     pub(super) merger: Activity,
     /// When the committer's current group started.
@@ -86,8 +87,12 @@ impl Shared {
 
     fn thread_notes(&self) -> String {
         let threads = &self.threads;
-        let notes =
-            [("committer", &threads.committer), ("flusher", &threads.flusher), ("merger", &threads.merger)];
+        let notes = [
+            ("committer", &threads.committer),
+            ("syncer", &threads.syncer),
+            ("flusher", &threads.flusher),
+            ("merger", &threads.merger),
+        ];
         let notes = notes.map(|(name, activity)| {
             let (what, since) = activity.get();
             format!("{name} {what} for {:.1} s", since.as_secs_f64())

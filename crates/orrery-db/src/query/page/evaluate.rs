@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use orrery_env::monotonic;
 use orrery_model::{Object, Result, Value};
 use orrery_query::EvalError;
-use orrery_query::context::Work;
+use orrery_query::context::{Memory, Work};
 use orrery_query::pipeline::{Pipeline, ResumePoint, ResumeValue, Row};
 use orrery_storage::{Direction, Key, KeyRange};
 use parking_lot::Mutex;
@@ -235,7 +235,7 @@ impl Run<'_> {
             None
         };
         let watch = Watch { slot: Mutex::new(slot), ..self.watch() };
-        let work = Work::new(WORK_ROWS_MAX).with_interrupt(&watch);
+        let work = self.metered(&watch);
         let go_through = |run: &mut Self| {
             let started = monotonic::now();
             let mut flow = Ok(Flow::GoOn);
@@ -255,6 +255,15 @@ impl Run<'_> {
         let flow = flow?;
         self.check_time()?;
         Ok(flow)
+    }
+
+    /// Counts the work of an evaluation, and its share of the memory.
+    fn metered<'w>(&self, watch: &'w Watch) -> Work<'w>
+    where
+        Self: 'w,
+    {
+        let memory = self.options.memory.as_ref().map(|memory| &*memory.0 as &dyn Memory);
+        Work::new(WORK_ROWS_MAX).with_interrupt(watch).with_memory(memory)
     }
 
     pub(crate) fn feed_one(&mut self, pipeline: &mut Pipeline, found: &Found, work: &Work<'_>) -> Result<()> {
@@ -285,7 +294,7 @@ impl Run<'_> {
     /// Ends the pipeline. Rows of groups are made here, so functions in JavaScript may be called.
     pub(crate) fn finish(&mut self, pipeline: &mut Pipeline) -> Result<()> {
         let watch = self.watch();
-        let work = Work::new(WORK_ROWS_MAX).with_interrupt(&watch);
+        let work = self.metered(&watch);
         let mut finish = || pipeline.finish(&self.context(Some(&work))).map_err(evaluation_failure);
         let is_long = self.functions.is_some() || self.work.multiplies || self.work.squares;
         let finished = if is_long { run_blocking(finish) } else { finish() };

@@ -93,8 +93,13 @@ impl Run<'_> {
         self.resumed_in = (skip_rows > 0).then(|| start.key.clone());
         let filter_holds = path.filter_holds();
         let documents_by_reference = self.returns_items;
-        let options =
-            Options { passed, skip_rows, filter_holds, documents_by_reference, ..Options::default() };
+        let bounds = Options {
+            // One more than fits says that there is a next page.
+            page_rows: Some(self.rows_max.saturating_add(1)),
+            page_bytes: Some(PAGE_BYTES_MAX),
+            ..Options::default()
+        };
+        let options = Options { passed, skip_rows, filter_holds, documents_by_reference, ..bounds };
         let mut pipeline = Pipeline::new(program, options);
         let mut rows = Rows::default();
         let rid = self.reader.container.rid;
@@ -128,6 +133,12 @@ impl Run<'_> {
                     rows.push(output, documents_by_reference.then_some(&found.item), rid)?;
                 }
                 if pipeline.is_done() {
+                    return Ok(Flow::Stop);
+                }
+                // The rows take little as text, but more of this item would take too much memory.
+                if let Some(row) = pipeline.cut_at() {
+                    next = Some(position(found.mark.clone(), row, pipeline.passed()));
+                    stopped = true;
                     return Ok(Flow::Stop);
                 }
                 let is_full = rows.is_full(rows_max);

@@ -25,7 +25,9 @@ use self::space::Space;
 use super::arguments::value;
 use super::{Evaluated, Function, row_in_context};
 use crate::context::Context;
+use crate::error::EvalError;
 use crate::operand::{Operand, owned};
+use crate::order;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     row_in_context!("ST_AREA", 1..=1, None, area),
@@ -41,9 +43,14 @@ fn space(context: &Context<'_>) -> Space {
 }
 
 /// The shape of an argument; undefined if it is not a valid one.
-fn shape(context: &Context<'_>, arguments: &[Operand<'_>], at: usize) -> Option<Rc<Shape>> {
-    let (value, space) = (value(arguments, at)?, space(context));
-    KEPT.with_borrow_mut(|kept| {
+fn shape(
+    context: &Context<'_>,
+    arguments: &[Operand<'_>],
+    at: usize,
+) -> Result<Option<Rc<Shape>>, EvalError> {
+    let (Some(value), space) = (value(arguments, at), space(context)) else { return Ok(None) };
+    count_reading(context, value)?;
+    Ok(KEPT.with_borrow_mut(|kept| {
         let known = kept.iter().find(|(known, shape)| shape.space == space && known == value);
         if let Some((_, shape)) = known {
             return Some(Rc::clone(shape));
@@ -54,7 +61,12 @@ fn shape(context: &Context<'_>, arguments: &[Operand<'_>], at: usize) -> Option<
             kept.insert(0, (value.clone(), Rc::clone(&shape)));
         }
         Some(shape)
-    })
+    }))
+}
+
+/// Every coordinate is looked at, and every edge is checked against its neighbours.
+fn count_reading(context: &Context<'_>, value: &Value) -> Result<(), EvalError> {
+    context.steps(order::bytes(value) as u64 / 4)
 }
 
 /// From how many edges on a shape is kept, and how many of them a thread keeps.
@@ -74,7 +86,7 @@ fn of_two<'a, T: Into<Value>>(
     arguments: &[Operand<'_>],
     compute: fn(&Shape, &Shape) -> T,
 ) -> Evaluated<'a> {
-    let shapes = shape(context, arguments, 0).zip(shape(context, arguments, 1));
+    let shapes = shape(context, arguments, 0)?.zip(shape(context, arguments, 1)?);
     if let Some((left, right)) = &shapes {
         context.steps((left.edges.len() as u64 * right.edges.len() as u64) / 16)?;
     }
@@ -93,19 +105,19 @@ fn within<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a>
     of_two(context, arguments, relate::within)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape of a function body")]
 fn area<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
-    Ok(shape(context, arguments, 0).and_then(|shape| owned(measure::area(&shape))))
+    Ok(shape(context, arguments, 0)?.and_then(|shape| owned(measure::area(&shape))))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape of a function body")]
 fn is_valid<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
-    Ok(value(arguments, 0).and_then(|shape| owned(geojson::read(shape, space(context)).is_ok())))
+    let Some(shape) = value(arguments, 0) else { return Ok(None) };
+    count_reading(context, shape)?;
+    Ok(owned(geojson::read(shape, space(context)).is_ok()))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape of a function body")]
 fn is_valid_detailed<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
     let Some(shape) = value(arguments, 0) else { return Ok(None) };
+    count_reading(context, shape)?;
     let mut detail = Object::new();
     match geojson::read(shape, space(context)) {
         Ok(_) => detail.set("valid", true.into()),

@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 
+use super::super::Evaluated;
 use super::super::arguments::{all_of, any_of, flag, integer, optional, string};
 use super::{case, units};
-use crate::operand::Operand;
+use crate::context::Context;
+use crate::error::EvalError;
+use crate::operand::{Operand, owned};
 
 pub(super) fn contains(arguments: &[Operand<'_>]) -> Option<bool> {
     compare(arguments, |text, wanted| text.contains(wanted))
@@ -29,14 +32,43 @@ fn compare(arguments: &[Operand<'_>], holds: fn(&str, &str) -> bool) -> Option<b
     Some(if ignore_case { holds(&case::fold(text), &case::fold(wanted)) } else { holds(text, wanted) })
 }
 
-pub(super) fn contains_any(arguments: &[Operand<'_>], ignore_case: bool) -> Option<bool> {
-    let text = haystack(arguments, ignore_case)?;
-    any_of((1..arguments.len()).map(|at| holds(&text, arguments, at, ignore_case)))
+pub(super) fn contains_any<'a>(
+    context: &Context<'_>,
+    arguments: &[Operand<'a>],
+    ignore_case: bool,
+) -> Evaluated<'a> {
+    let Some(found) = search_each(context, arguments, ignore_case, true)? else { return Ok(None) };
+    Ok(any_of(found.into_iter()).and_then(owned))
 }
 
-pub(super) fn contains_all(arguments: &[Operand<'_>], ignore_case: bool) -> Option<bool> {
-    let text = haystack(arguments, ignore_case)?;
-    all_of((1..arguments.len()).map(|at| holds(&text, arguments, at, ignore_case)))
+pub(super) fn contains_all<'a>(
+    context: &Context<'_>,
+    arguments: &[Operand<'a>],
+    ignore_case: bool,
+) -> Evaluated<'a> {
+    let Some(found) = search_each(context, arguments, ignore_case, false)? else { return Ok(None) };
+    Ok(all_of(found.into_iter()).and_then(owned))
+}
+
+/// Whether the text has each of the others, up to the first answer that decides. A query has room for forty thousand
+/// of them, and each goes through the whole text.
+fn search_each(
+    context: &Context<'_>,
+    arguments: &[Operand<'_>],
+    ignore_case: bool,
+    deciding: bool,
+) -> Result<Option<Vec<Option<bool>>>, EvalError> {
+    let Some(text) = haystack(arguments, ignore_case) else { return Ok(None) };
+    let mut found = Vec::with_capacity(arguments.len() - 1);
+    for at in 1..arguments.len() {
+        context.bytes(text.len())?;
+        let is_found = holds(&text, arguments, at, ignore_case);
+        found.push(is_found);
+        if is_found == Some(deciding) {
+            break;
+        }
+    }
+    Ok(Some(found))
 }
 
 fn haystack<'v>(arguments: &'v [Operand<'_>], ignore_case: bool) -> Option<Cow<'v, str>> {
