@@ -26,16 +26,22 @@ build: setup explorer ## Builds the server, with its explorer
 run: build ## Builds and starts the server on its embedded store
 	$(TARGET_DIR)/release/orrery serve
 
-test: lint test-rust test-postgres test-clients test-explorer test-sdk ## Runs every test: lints, the workspace, on PostgreSQL again, the key libraries, the explorer, the official SDKs
+test: lint test-rust test-fuzz test-postgres test-clients test-explorer test-sdk ## Runs every test: lints, the workspace, on PostgreSQL again, the key libraries, the explorer, the official SDKs
 
 lint: setup ## Checks formatting and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+	scripts/dependencies.py
 
 test-rust: setup ## Runs the tests of the workspace
 	@scripts/setup.sh postgres
 	@scripts/setup.sh browser
 	$(CARGO) test --workspace --locked
+
+test-fuzz: setup ## Mutates inputs of every parser of untrusted bytes for a minute, without a nightly compiler
+	ORRERY_FUZZ_SECONDS=6 $(CARGO) test --locked -p orrery-storage -p orrery-db --lib -- fuzz_ --test-threads 1
+	ORRERY_FUZZ_SECONDS=6 $(CARGO) test --locked -p orrery-gateway --test fuzz -- --test-threads 1
 
 test-clients: ## Runs the tests of the Python and JavaScript key libraries
 	@scripts/setup.sh python
@@ -102,7 +108,7 @@ bench-parts: setup ## Measures the query language, admission, the storage engine
 	$(CARGO) run --release --locked -p orrery-storage --example store_bench
 	$(CARGO) run --release --locked -p orrery-advisor --example advise_bench -- 10000000
 
-fuzz: ## Fuzzes each parser for a minute
+fuzz: ## Fuzzes each parser for a minute with libFuzzer, which needs a nightly compiler
 	scripts/fuzz.sh
 
 guide: setup ## Measures the partition key strategies and writes the tables of the guide

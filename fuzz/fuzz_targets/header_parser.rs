@@ -5,7 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use orrery_gateway::auth::{
-    AccountKeys, AuthOptions, MasterKey, ResourceLink, SignedRequest, Token, authenticate, parse_date, print_date,
+    AccountKeys, AuthOptions, MasterKey, ResourceLink, SignedRequest, Token, authenticate, parse_date,
+    print_date,
 };
 use orrery_model::partition_key::PartitionKey;
 
@@ -40,7 +41,8 @@ fuzz_target!(|input: &[u8]| {
         }
         _ => {
             if let Ok(text) = std::str::from_utf8(text) {
-                let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+                let (path, query) =
+                    text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
                 let link = ResourceLink::of(path, query);
                 assert!(!link.resource_type.chars().any(|c| c.is_ascii_uppercase()));
             }

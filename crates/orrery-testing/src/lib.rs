@@ -2,6 +2,7 @@
 //! first use and stopped with the process.
 
 pub mod citus;
+pub mod fuzz;
 pub mod proxy;
 
 use std::io::{BufRead, BufReader, Write};

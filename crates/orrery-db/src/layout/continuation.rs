@@ -69,4 +69,18 @@ mod tests {
             );
         }
     }
+
+    /// No token opens but those that were sealed.
+    #[test]
+    fn fuzz_continuation_tokens() {
+        let payloads: [&[u8]; 3] = [b"", b"position", &[0xFF; 300]];
+        let tokens: Vec<String> = payloads.iter().map(|payload| seal(&[1; 32], "docs", payload)).collect();
+        let seeds: Vec<Vec<u8>> = tokens.iter().map(|token| token.clone().into_bytes()).collect();
+        orrery_testing::fuzz::fuzz("continuation tokens", &seeds, |input| {
+            let Ok(token) = std::str::from_utf8(input) else { return };
+            if let Ok(payload) = open(&[1; 32], "docs", token) {
+                assert!(tokens.iter().any(|sealed| sealed == token), "{token} opens to {payload:?}");
+            }
+        });
+    }
 }

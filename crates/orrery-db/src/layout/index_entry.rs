@@ -562,4 +562,38 @@ mod tests {
             keys::item(&effective, "id")
         );
     }
+
+    /// Any bytes may be read as an entry, and the entry of any value leads to its item.
+    #[test]
+    fn fuzz_index_keys() {
+        let item = keys::item(&EffectiveKey::parse("0A0B").unwrap(), "id");
+        let path = PathHash::of(&path(&["a"]));
+        let texts = ["null", "true", "-0.5e300", "9007199254740993", "\"text\\u0000\"", "[1]", "{\"a\":1}"];
+        let mut seeds: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+        for text in texts {
+            let mut entry = term(3, path, &value(text));
+            entry.extend_from_slice(&item[1..]);
+            seeds.push(entry);
+            let values = [(Some(&value(text)), true), (None, false)];
+            let mut entry = composite_term(3, 7, values.into_iter());
+            entry.extend_from_slice(&item[1..]);
+            seeds.push(entry);
+        }
+        orrery_testing::fuzz::fuzz("index keys", &seeds, |input| {
+            // Nothing is known of these; they must not panic.
+            drop(item_of_index_key(input, |_, _| Some(vec![true, false])));
+            drop((generation_of(input), charged_terms(input, 3), is_distinct(input)));
+            let Ok(value) = orrery_model::value::parse(input) else { return };
+            let mut entry = term(3, path, &value);
+            entry.extend_from_slice(&item[1..]);
+            assert_eq!(parse_entry(&entry).map(|(_, item)| item).as_ref(), Some(&item), "{value:?}");
+            for descending in [false, true] {
+                let values = [(Some(&value), descending), (None, !descending)];
+                let mut entry = composite_term(3, 7, values.into_iter());
+                entry.extend_from_slice(&item[1..]);
+                let parsed = parse_composite_entry(&entry, &[descending, !descending]);
+                assert_eq!(parsed.map(|(_, item)| item).as_ref(), Some(&item), "{value:?}");
+            }
+        });
+    }
 }

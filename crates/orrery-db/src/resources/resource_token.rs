@@ -176,10 +176,21 @@ fn mac(secret: &[u8; 32], payload: &str) -> Hmac<Sha256> {
     mac
 }
 
+fn verified_payload(secret: &[u8; 32], signature_part: &str) -> Result<Payload> {
+    let refused = || {
+        Error::new(ErrorKind::Unauthorized, "The input authorization token is not a valid resource token.")
+    };
+    let (payload, signature) = signature_part.trim_end_matches(';').split_once(';').ok_or_else(refused)?;
+    let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| refused())?;
+    mac(secret, payload).verify_slice(&signature).map_err(|_| refused())?;
+    let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| refused())?;
+    serde_json::from_slice(&payload).map_err(|_| refused())
+}
+
 impl Resources {
     /// Checks the signature part of a resource token, and that what it was issued for is still there.
     pub async fn open_resource_token(&self, signature_part: &str) -> Result<Grant> {
-        let payload = self.verified_payload(signature_part)?;
+        let payload = verified_payload(&self.catalog.snapshot().secret, signature_part)?;
         if payload.expires <= self.env.now_seconds() {
             return Err(Error::new(
                 ErrorKind::Forbidden,
@@ -194,22 +205,6 @@ impl Resources {
             }
             grant => grant,
         }
-    }
-
-    fn verified_payload(&self, signature_part: &str) -> Result<Payload> {
-        let refused = || {
-            Error::new(
-                ErrorKind::Unauthorized,
-                "The input authorization token is not a valid resource token.",
-            )
-        };
-        let (payload, signature) =
-            signature_part.trim_end_matches(';').split_once(';').ok_or_else(refused)?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| refused())?;
-        let secret = self.catalog.snapshot().secret;
-        mac(&secret, payload).verify_slice(&signature).map_err(|_| refused())?;
-        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| refused())?;
-        serde_json::from_slice(&payload).map_err(|_| refused())
     }
 
     /// Refuses what the grant does not cover.
@@ -351,4 +346,42 @@ fn current_grant(catalog: &Catalog, payload: &Payload) -> Result<Grant> {
 fn insufficient(reason: &str) -> Error {
     let text = "Insufficient permissions provided in the authorization header for the corresponding request.";
     Error::new(ErrorKind::Forbidden, format!("{text} {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No token is accepted but those that were issued, and any payload and link can be read.
+    #[test]
+    fn fuzz_resource_tokens() {
+        let secret = [3; 32];
+        let payload = Payload {
+            permission: "AAAAAA==".to_owned(),
+            container: Some("AAAAAAAAAAA=".to_owned()),
+            resource: "dbs/d/colls/c/docs/1".to_owned(),
+            all: true,
+            key: Some(r#"["a"]"#.to_owned()),
+            expires: 7,
+            nonce: 9,
+        };
+        let json = serde_json::to_vec(&payload).unwrap();
+        let encoded = URL_SAFE_NO_PAD.encode(&json);
+        let signature = URL_SAFE_NO_PAD.encode(mac(&secret, &encoded).finalize().into_bytes());
+        let token = format!("{encoded};{signature};");
+        assert!(verified_payload(&secret, &token).is_ok());
+        let seeds = [token.clone().into_bytes(), json, payload.resource.into_bytes()];
+        let issued = token.trim_end_matches(';');
+        let catalog = Catalog::default();
+        orrery_testing::fuzz::fuzz("resource tokens", &seeds, |input| {
+            let Ok(text) = std::str::from_utf8(input) else { return };
+            if verified_payload(&secret, text).is_ok() {
+                assert_eq!(text.trim_end_matches(';'), issued);
+            }
+            drop(Target::parse(text));
+            if let Ok(payload) = serde_json::from_slice::<Payload>(input) {
+                assert!(current_grant(&catalog, &payload).is_err(), "nothing is granted in an empty catalog");
+            }
+        });
+    }
 }

@@ -22,6 +22,7 @@ mod equivalence;
 mod fairness;
 mod metrics;
 mod order;
+mod paths;
 mod points;
 mod refusals;
 mod run;

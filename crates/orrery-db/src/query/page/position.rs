@@ -191,4 +191,19 @@ mod tests {
         }
         assert!(Position::decode(b"{}").is_err());
     }
+
+    /// What is read as a position is written so that it reads the same.
+    #[test]
+    fn fuzz_positions() {
+        let seeds = [
+            br#"{"k":"EAD_","s":3,"p":9,"i":2,"a":[["","FF","EA"]]}"#.to_vec(),
+            br#"{"v":["x",[],{"type":"array"}],"o":7,"r":2,"p":4}"#.to_vec(),
+            br#"{"n":12,"i":3}"#.to_vec(),
+        ];
+        orrery_testing::fuzz::fuzz("positions", &seeds, |input| {
+            if let Ok(position) = Position::decode(input) {
+                assert_eq!(Position::decode(&position.encode()), Ok(position));
+            }
+        });
+    }
 }
