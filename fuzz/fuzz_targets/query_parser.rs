@@ -40,7 +40,7 @@ fuzz_target!(|text: &str| {
     let (random, work) = (Random::new(7), Work::new(WORK_ROWS_MAX));
     let context = Context { work: Some(&work), ..Context::new(0, &random, &policies) };
     let mut pipeline = Pipeline::new(Arc::new(program), Options::default());
-    if pipeline.feed(Row { document: &document, ordinal: 1 }, &context).is_ok() {
+    if pipeline.feed(Row { document: &document, ordinal: 1, text_bytes: 0 }, &context).is_ok() {
         // Errors of evaluation are answers too.
         drop(pipeline.finish(&context));
     }

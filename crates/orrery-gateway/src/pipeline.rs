@@ -232,8 +232,17 @@ impl Gateway {
 
     /// Settles the charge, counts the request, and adds what every answer has.
     fn finish(&self, exchange: Exchange, mut reply: Reply) -> Response<Full<Bytes>> {
-        let Exchange { parts, connection, path, activity_id, started, verb, mut receipt, struck, answer_memory } =
-            exchange;
+        let Exchange {
+            parts,
+            connection,
+            path,
+            activity_id,
+            started,
+            verb,
+            mut receipt,
+            struck,
+            answer_memory,
+        } = exchange;
         if let Some(struck) = &struck {
             reply = reply.with(FAULT_HEADER, &struck.id);
         }

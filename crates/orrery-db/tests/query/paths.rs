@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use orrery_db::{QueryOptions, Trace};
+use orrery_db::{QueryOptions, Receipt};
 
 use crate::common::{PLACE, World};
 use crate::run::request;
@@ -15,9 +15,9 @@ const DEFINITION: &str = r#""partitionKey":{"paths":["/pk"],"kind":"Hash","versi
 
 /// One page of the query: its access path, the others that were considered, and what it read.
 async fn explained(world: &World, text: &str) -> String {
-    let mut trace = Trace::default();
+    let mut receipt = Receipt::default();
     let options = QueryOptions { cross_partition: true, probe_all: true, ..QueryOptions::default() };
-    let page = world.database.query_items(&mut trace, PLACE, &options, &request(text)).await;
+    let page = world.database.query_items(&mut receipt, PLACE, &options, &request(text)).await;
     let page = page.unwrap_or_else(|error| panic!("{text}: {error}"));
     let metrics = &page.metrics;
     let mut lines = format!(

@@ -147,7 +147,7 @@ async fn a_page_ends_inside_an_item_whose_rows_are_large() {
     let body = format!(r#"{{"id":"1","pk":"a","s":"{text}","n":[{numbers}],"deep":[{pairs}]}}"#);
     let at = (DATABASE, CONTAINER);
     let options = ItemOptions::default();
-    world.database.create_item(&mut Trace::default(), at, &options, &Bytes::from(body)).await.unwrap();
+    world.database.create_item(&mut Receipt::default(), at, &options, &Bytes::from(body)).await.unwrap();
     for (projected, rows_expected) in
         [("[x, c.s]", ROWS + 2), ("{'x': x, 'd': c.deep}", ROWS + 2), ("[x, c.deep]", ROWS + 2)]
     {

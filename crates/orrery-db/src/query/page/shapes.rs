@@ -20,6 +20,7 @@ use super::run::Run;
 use super::stop::PAGE_TIME_MAX;
 use crate::layout::continuation;
 use crate::partition::Receipt;
+use crate::query::PAGE_BYTES_MAX;
 use crate::query::fetch::ahead::Extent;
 use crate::query::fetch::reader::{Flow, Reader};
 use crate::query::plan::access::{AccessPath, AccessPaths};
