@@ -255,7 +255,7 @@ pub(crate) fn parse_composite_entry(key: &[u8], descending: &[bool]) -> Option<(
         }
         let length = value_length(&rest)?;
         at += length;
-        if ordered.is_none() && !is_distinct(&rest[..length]) {
+        if ordered.is_none() && !is_distinct(rest.get(..length)?) {
             ordered = Some(at);
         }
     }
