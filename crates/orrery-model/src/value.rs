@@ -396,8 +396,7 @@ impl PartialEq for Object {
             return false;
         }
         // Objects that are alike usually have the same order.
-        let is_named_alike = |(one, two): (&(Box<str>, Value), &(Box<str>, Value))| one.0 == two.0;
-        if self.0.iter().zip(&other.0).all(is_named_alike) {
+        if self.0.iter().zip(&other.0).all(|(one, two)| one.0 == two.0) {
             return self.0.iter().zip(&other.0).all(|(one, two)| one.1 == two.1);
         }
         if self.len() <= SEARCHED_MAX {
