@@ -105,6 +105,10 @@ impl MemoryBudget {
     }
 }
 
+fn state_units(bytes: usize) -> usize {
+    usize::try_from((bytes as u64).div_ceil(UNIT_BYTES)).unwrap_or(usize::MAX)
+}
+
 /// What the state of one query holds; all of it is given back with the query.
 struct QueryState {
     units: Arc<Semaphore>,
@@ -113,7 +117,7 @@ struct QueryState {
 
 impl QueryMemory for QueryState {
     fn take(&self, bytes: usize) -> bool {
-        let units = bytes.div_ceil(UNIT_BYTES as usize);
+        let units = state_units(bytes);
         let Ok(part) = self.units.try_acquire_many(u32::try_from(units).unwrap_or(u32::MAX)) else {
             return false;
         };
@@ -123,7 +127,7 @@ impl QueryMemory for QueryState {
     }
 
     fn give_back(&self, bytes: usize) {
-        let units = bytes.div_ceil(UNIT_BYTES as usize);
+        let units = state_units(bytes);
         let mut held = self.held.lock();
         assert!(units <= *held, "a query gives back what it has taken");
         *held -= units;

@@ -3,6 +3,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::pedantic,
     unused_attributes,
     unreachable_pub,
     reason = "tests, and files that are programs elsewhere"
