@@ -137,7 +137,7 @@ async fn slow_queries_of_one_container_leave_room_for_another() {
 /// One item whose join gives far more than a page: the page ends inside of it, and the next one goes on there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_ends_inside_an_item_whose_rows_are_large() {
-    const ROWS: usize = 1500;
+    const ROWS: i64 = 1500;
     let world = world().await;
     put(&world, CONTAINER, "0", 2).await;
     let numbers: Vec<String> = (0..ROWS).map(|number| number.to_string()).collect();
@@ -148,13 +148,11 @@ async fn a_page_ends_inside_an_item_whose_rows_are_large() {
     let at = (DATABASE, CONTAINER);
     let options = ItemOptions::default();
     world.database.create_item(&mut Receipt::default(), at, &options, &Bytes::from(body)).await.unwrap();
-    for (projected, rows_expected) in
-        [("[x, c.s]", ROWS + 2), ("{'x': x, 'd': c.deep}", ROWS + 2), ("[x, c.deep]", ROWS + 2)]
-    {
+    for projected in ["[x, c.s]", "{'x': x, 'd': c.deep}", "[x, c.deep]"] {
         let text = format!("SELECT VALUE {projected} FROM c JOIN x IN c.n");
         let mut options = QueryOptions::default();
         options.page.items_max = Some(1000);
-        let (mut count, mut pages, mut seen) = (0, 0, Vec::new());
+        let (mut pages, mut seen) = (0, Vec::new());
         loop {
             let (page, _) = page(&world, CONTAINER, &text, &options).await;
             let (rows, continuation) = page.unwrap();
@@ -162,17 +160,15 @@ async fn a_page_ends_inside_an_item_whose_rows_are_large() {
             let rows = orrery_model::value::parse(format!("[{rows}]").as_bytes()).unwrap();
             for row in rows.as_array().unwrap() {
                 let number = row.as_array().map_or_else(|| row.get("x"), |parts| parts.first());
-                seen.push(number.and_then(|number| number.as_number()).unwrap().as_f64());
+                seen.push(number.and_then(orrery_model::Value::as_i64).unwrap());
             }
-            count += rows.as_array().unwrap().len();
             pages += 1;
             options.page.continuation = continuation;
             if options.page.continuation.is_none() {
                 break;
             }
         }
-        assert_eq!(count, rows_expected, "{projected}");
-        let expected: Vec<f64> = (0..2).chain(0..ROWS).map(|number| number as f64).collect();
+        let expected: Vec<i64> = (0..2).chain(0..ROWS).collect();
         assert_eq!(seen, expected, "{projected}");
         assert!(pages > 3, "{projected}: {pages}");
     }
