@@ -582,7 +582,7 @@ mod tests {
         orrery_testing::fuzz::fuzz("index keys", &seeds, |input| {
             // Nothing is known of these; they must not panic.
             drop(item_of_index_key(input, |_, _| Some(vec![true, false])));
-            drop((generation_of(input), charged_terms(input, 3), is_distinct(input)));
+            let _read = (generation_of(input), charged_terms(input, 3), is_distinct(input));
             let Ok(value) = orrery_model::value::parse(input) else { return };
             let mut entry = term(3, path, &value);
             entry.extend_from_slice(&item[1..]);
