@@ -20,6 +20,8 @@ pub struct GatewayOptions {
     pub certificate_pem: Option<String>,
     /// What the account promises its readers.
     pub consistency: AccountConsistency,
+    /// The address that the account document names, with a slash at its end; by default the one that a client used.
+    pub advertised: Option<String>,
     /// A clock that operators may move; only for tests.
     pub clock: Option<Arc<MovableClock>>,
     pub cross_partition_queries: CrossPartitionQueries,

@@ -35,6 +35,8 @@ pub enum Path {
     Conflicts(ContainerPath),
     Conflict(ContainerPath, String),
     PartitionKeyDelete(ContainerPath),
+    /// Of an item: one, or all.
+    Attachments(ContainerPath),
     Users(String),
     User(String, String),
     Permissions(String, String),
@@ -116,7 +118,8 @@ impl Path {
             | Self::Script(at, ..)
             | Self::Conflicts(at)
             | Self::Conflict(at, _)
-            | Self::PartitionKeyDelete(at) => Some(at),
+            | Self::PartitionKeyDelete(at)
+            | Self::Attachments(at) => Some(at),
             _ => None,
         }
     }
@@ -183,6 +186,7 @@ impl Path {
             Self::Scripts(..) | Self::Script(..) => "script",
             Self::Conflicts(_) | Self::Conflict(..) => "conflict",
             Self::PartitionKeyDelete(_) => "partition_key",
+            Self::Attachments(_) => "attachment",
             Self::Users(_) | Self::User(..) => "user",
             Self::Permissions(..) | Self::Permission(..) => "permission",
             Self::EncryptionKeys(_) | Self::EncryptionKey(..) => "encryption_key",
@@ -223,6 +227,7 @@ fn below_container(at: ContainerPath, keyword: &str, segments: &[Cow<'_, str>]) 
         (_, _, 4) => Path::Container(at),
         ("docs", _, 5) => Path::Items(at),
         ("docs", _, 6) => Path::Item(at, id()),
+        ("docs", _, 7 | 8) if segments[6].eq_ignore_ascii_case("attachments") => Path::Attachments(at),
         ("pkranges", _, 5) => Path::Ranges(at),
         (_, Some(kind), 5) => Path::Scripts(at, kind),
         (_, Some(kind), 6) => Path::Script(at, kind, id()),
@@ -259,6 +264,7 @@ mod tests {
         check("/dbs/d/users/u/permissions/p", Path::Permission("d".into(), "u".into(), "p".into()));
         check("//addresses/", Path::Addresses);
         check("/offers/Ab0d", Path::Offer("Ab0d".into()));
+        check("/dbs/d/colls/c/docs/1/attachments/a", Path::Attachments(at("d", "c")));
         check("/dbs/d/colls/c/nothing", Path::Unknown);
         check("/dbs/%FF", Path::Unknown);
         check("/else", Path::Unknown);

@@ -199,6 +199,7 @@ impl Gateway {
             activity_id: &exchange.activity_id,
             consistency,
             memory: &self.options.memory,
+            advertised: self.options.advertised.as_deref(),
         };
         let noted = recorder::shape(&call);
         let reply = call.dispatch(receipt).await;

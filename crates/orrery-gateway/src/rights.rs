@@ -81,6 +81,7 @@ fn wish<'a>(verb: Verb, path: &'a Path, sent: &http::HeaderMap) -> Option<Wish<'
         | Path::Offers
         | Path::Offer(_)
         | Path::Addresses
+        | Path::Attachments(_)
         | Path::Malformed
         | Path::Unknown => return None,
     })

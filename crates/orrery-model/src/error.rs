@@ -22,6 +22,8 @@ pub enum ErrorKind {
     PartitionKeyMismatch,
     /// The container was deleted and created again since the client cached it.
     ContainerRecreated,
+    /// The name stands for another container than the one that the client has cached: look it up again, then retry.
+    NameCacheStale,
     /// The query needs a plan and a merge by the client.
     CrossPartitionQuery,
     /// A query is wrong; the message is the JSON of its errors.

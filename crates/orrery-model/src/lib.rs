@@ -10,6 +10,7 @@ pub mod encryption_key;
 pub mod error;
 pub mod etag;
 pub mod ids;
+mod known;
 pub mod offer;
 pub mod partition_key;
 pub mod patch;

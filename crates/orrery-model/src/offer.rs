@@ -2,6 +2,8 @@
 //! document that tells it.
 
 use crate::error::{Error, Result};
+use crate::known::Shape::{Any, Members, Undone};
+use crate::known::{self, Shape};
 use crate::rid::OfferRid;
 use crate::value::{Object, Value};
 
@@ -321,6 +323,52 @@ impl Offer {
         self.replaced_seconds = Some(now_seconds);
     }
 }
+
+/// Refuses properties that Orrery does not know in the body of a replace request.
+pub fn check_known_properties(body: &Value) -> Result<()> {
+    known::check(body, OFFER, "the offer")
+}
+
+const OFFER: Shape = Members(&[
+    ("id", Any),
+    ("_rid", Any),
+    ("_self", Any),
+    ("_etag", Any),
+    ("_ts", Any),
+    ("resource", Any),
+    ("offerType", Any),
+    ("offerVersion", Any),
+    ("offerResourceId", Any),
+    ("content", CONTENT),
+]);
+
+const CONTENT: Shape = Members(&[
+    ("offerThroughput", Any),
+    (
+        "offerAutopilotSettings",
+        Members(&[
+            ("maxThroughput", Any),
+            ("autoUpgradePolicy", UPGRADE),
+            // What the service adds.
+            ("tier", Any),
+            ("maximumTierThroughput", Any),
+            ("autoUpgrade", Any),
+        ]),
+    ),
+    ("offerIsRUPerMinuteThroughputEnabled", Any),
+    ("offerMinimumThroughputParameters", Any),
+    ("offerLastReplaceTimestamp", Any),
+    ("isOfferReplacePending", Any),
+    ("collectionThroughputInfo", Any),
+    (
+        "physicalPartitionThroughputInfo",
+        Undone("Throughput is divided evenly: 'physicalPartitionThroughputInfo' is not supported."),
+    ),
+    ("throughputBuckets", Undone("Throughput buckets are a property of the container: 'throughputBuckets'.")),
+    ("isDefaultBucket", Undone("There is no default throughput bucket: 'isDefaultBucket' is not supported.")),
+]);
+
+const UPGRADE: Shape = Members(&[("throughputPolicy", Members(&[("incrementPercent", Any)]))]);
 
 fn check(requested: i64, minimum: u32, step: u32) -> Result<u32> {
     if requested < i64::from(minimum) {

@@ -108,8 +108,17 @@ fn even_ranges_use_the_boundaries_of_the_service() {
             boundaries(&definition, 4),
             [
                 "0FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
-                "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
-                "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"
+                "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFE",
+                "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFD"
+            ]
+        );
+        assert_eq!(
+            boundaries(&definition, 5),
+            [
+                "0CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+                "19999999999999999999999999999998",
+                "26666666666666666666666666666664",
+                "33333333333333333333333333333330"
             ]
         );
         boundaries(&definition, 1000);

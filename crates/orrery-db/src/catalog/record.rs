@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use orrery_model::container::{ContainerDefinition, IndexingPolicy};
 use orrery_model::encryption_key::ClientEncryptionKey;
 use orrery_model::offer;
-use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
+use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey, PartitionKeyDefinition};
 use orrery_model::rid::{
     ClientEncryptionKeyRid, ContainerRid, DatabaseRid, OfferRid, PermissionRid, UserRid,
 };
@@ -81,6 +81,7 @@ struct RepartitionedRecord {
     compared: u64,
     checksum: String,
     kept_as: Option<String>,
+    former_key: Option<Box<RawValue>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -283,6 +284,10 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
             compared: done.compared,
             checksum: format!("{:032x}", done.checksum),
             kept_as: done.kept_as.as_deref().map(str::to_owned),
+            former_key: done
+                .former_key
+                .as_ref()
+                .map(|key| RawValue::from_string(key.to_value().to_json()).expect("a value prints as JSON")),
         }),
         index,
         rid: container.rid.to_string(),
@@ -487,6 +492,10 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
             compared: record.compared,
             checksum: u128::from_str_radix(&record.checksum, 16)?,
             kept_as: record.kept_as.map(Into::into),
+            former_key: match record.former_key {
+                None => None,
+                Some(key) => Some(PartitionKeyDefinition::parse(&value::parse(key.get().as_bytes())?)?),
+            },
         }),
     };
     catalog.database_mut(&database_id).insert_container(Container {

@@ -1,5 +1,6 @@
 //! What the catalog records of a container that is being given another partition key.
 
+use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::rid::ContainerRid;
 use orrery_model::{Error, ErrorKind, Result};
 
@@ -34,6 +35,8 @@ pub struct Repartitioned {
     pub compared: u64,
     pub checksum: u128,
     pub kept_as: Option<Box<str>>,
+    /// The key that it had; absent if it was repartitioned by an earlier version.
+    pub former_key: Option<PartitionKeyDefinition>,
 }
 
 /// A run of the work, which must still be the one that the catalog names.

@@ -13,8 +13,7 @@ use orrery_storage::ReadRequest;
 use orrery_metering::cost;
 
 use super::fill::Missing;
-use super::point::{ItemOptions, ItemReply, check_named_key, full_key, patch_action};
-use super::prepare::PreparedItem;
+use super::point::{ItemOptions, ItemReply, full_key, patch_action, prepare_under};
 use super::transaction::{Action, ActionKind, ActionResult};
 use super::{Items, key_mismatch, required_key};
 use crate::catalog::Container;
@@ -245,14 +244,7 @@ pub(crate) fn prepare(
     let body =
         || operation.body.as_ref().ok_or_else(|| orrery_model::ids::missing_properties(&["resourceBody"]));
     let named_key = || definition.check_full(required_key(key)?);
-    let item = |missing| -> Result<(PartitionKey, PreparedItem)> {
-        let item = PreparedItem::for_container(container, body()?, key, missing, env)?;
-        let own = definition.extract(&item.value)?;
-        if let Some(key) = key {
-            check_named_key(container, key, &own)?;
-        }
-        Ok((own, item))
-    };
+    let item = |missing| prepare_under(container, key, body()?, missing, env);
     let (key, id, kind) = match operation.kind {
         BatchKind::Create => {
             let (key, item) = item(Missing::Made)?;

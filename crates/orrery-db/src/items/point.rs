@@ -357,13 +357,47 @@ pub(crate) fn prepare(
     missing: Missing,
     env: &dyn Env,
 ) -> Result<(PartitionKey, PreparedItem)> {
-    let named = options.partition_key.as_ref();
-    let item = PreparedItem::for_container(container, body, named, missing, env)?;
-    let own = container.definition.partition_key.extract(&item.value)?;
-    if let Some(key) = named {
-        check_named_key(container, key, &own)?;
-    }
-    Ok((own, item))
+    prepare_under(container, options.partition_key.as_ref(), body, missing, env)
+}
+
+/// The same for a key that the request names or not.
+pub(crate) fn prepare_under(
+    container: &Container,
+    named: Option<&PartitionKey>,
+    body: &Bytes,
+    missing: Missing,
+    env: &dyn Env,
+) -> Result<(PartitionKey, PreparedItem)> {
+    let checked = |named: Option<&PartitionKey>| {
+        let item = PreparedItem::for_container(container, body, named, missing, env)?;
+        let own = container.definition.partition_key.extract(&item.value)?;
+        if let Some(key) = named {
+            check_named_key(container, key, &own)?;
+        }
+        Ok((own, item))
+    };
+    let refused = match checked(named) {
+        Ok(prepared) => return Ok(prepared),
+        Err(error) => error,
+    };
+    let is_former = named.is_some_and(|key| former_key(container, body).as_ref() == Some(key));
+    // Nothing else may be wrong with the item.
+    if is_former && checked(None).is_ok() { Err(stale_name()) } else { Err(refused) }
+}
+
+/// The key that an item had in the container whose place this one has taken.
+fn former_key(container: &Container, body: &Bytes) -> Option<PartitionKey> {
+    let former = container.repartitioned.as_ref()?.former_key.as_ref()?;
+    former.extract(&parse_object(body).ok()?).ok()
+}
+
+/// For a client that still knows the former container: it must look at it again. The service says the same of a
+/// container that was replaced, and clients then retry by themselves.
+fn stale_name() -> Error {
+    Error::new(
+        ErrorKind::NameCacheStale,
+        "The container of this name was replaced by one with another partition key. Please read it again and retry.",
+    )
 }
 
 /// The key beside an item must be the item's own. Where the container makes keys a client may not know it yet:

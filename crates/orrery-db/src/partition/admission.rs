@@ -276,7 +276,9 @@ impl Partitions {
         });
         Err(Error::new(
             ErrorKind::TooManyRequests { retry_after_ms },
-            "Request rate is large. The request did not complete due to a high rate of metadata requests. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
+            format!(
+                "Request rate is large. The request did not complete due to a high rate of metadata requests. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429 The account has {METADATA_PER_SECOND} request units per second for metadata."
+            ),
         ))
     }
 
@@ -303,9 +305,22 @@ impl Partitions {
             cause,
             retry_after_ms,
         });
+        let rate = account.rate.load(Ordering::Relaxed);
+        let why = match cause {
+            ThrottleCause::Budget | ThrottleCause::Metadata => "this second's budget is spent".to_owned(),
+            ThrottleCause::Priority => "what is left of this second is kept for high priority".to_owned(),
+            ThrottleCause::Bucket(number) => format!("the share of throughput bucket {number} is spent"),
+        };
+        let key = receipt.key.as_ref().map_or_else(String::new, |key| {
+            format!(" The partition key {key} used {key_share_percent} % of what the range used lately.")
+        });
         Error::new(
             ErrorKind::TooManyRequests { retry_after_ms },
-            "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
+            format!(
+                "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429 Partition key range {} has {rate} request units per second and {} left for bursts; {why}.{key}",
+                partition.range_id,
+                account.budget.banked(),
+            ),
         )
     }
 

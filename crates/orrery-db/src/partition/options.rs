@@ -19,6 +19,8 @@ pub struct Options {
     pub partitions_at_creation: Option<u32>,
     /// Minutes that every version of every item is kept, in containers whose change feed policy says nothing.
     pub change_feed_retention_minutes: Option<u32>,
+    /// Whether properties of containers and offers that nobody knows are kept, without effect, instead of refused.
+    pub lenient: bool,
     /// How long a script may run, and the functions of one page of a query.
     pub script_time_max: std::time::Duration,
 }
@@ -34,6 +36,7 @@ impl Default for Options {
             throttle: false,
             partitions_at_creation: None,
             change_feed_retention_minutes: None,
+            lenient: false,
             script_time_max: orrery_script::Limits::TIME,
         }
     }

@@ -3,7 +3,7 @@
 use orrery_model::document::parse_object;
 use std::sync::Arc;
 
-use orrery_model::container::ContainerDefinition;
+use orrery_model::container::{ContainerDefinition, check_known_properties};
 use orrery_model::offer::Throughput;
 use orrery_model::partition_key::EpkRange;
 use orrery_model::rid::{ChildKind, ChildRid, ContainerRid, DatabaseRid};
@@ -68,6 +68,7 @@ impl Resources {
     ) -> Result<MetadataReply> {
         let body = with_policy_lifted(parse_object(body)?);
         receipt.add(cost::metadata_write());
+        self.check_known(&body)?;
         let catalog = self.catalog.snapshot();
         // Keys that are missing are reported before what else is wrong with the policy.
         if let Ok(owner) = catalog.database(database) {
@@ -125,6 +126,11 @@ impl Resources {
         reply
     }
 
+    /// A property that nobody knows would have no effect, and its sender would not learn that.
+    fn check_known(&self, body: &Value) -> Result<()> {
+        if self.options.lenient { Ok(()) } else { check_known_properties(body) }
+    }
+
     async fn new_partitions(&self, count: usize, lsn: Lsn) -> Result<Vec<PartitionRef>> {
         let mut chosen = self.catalog.choose_numbers(count, Vec::new()).await?;
         let numbers = self.catalog.change(|change| {
@@ -175,6 +181,7 @@ impl Resources {
     ) -> Result<MetadataReply> {
         let body = with_policy_lifted(parse_object(body)?);
         receipt.add(cost::metadata_write());
+        self.check_known(&body)?;
         let (reply, to_verify, rerecorded) = self
             .catalog
             .change(|change| {

@@ -4,7 +4,7 @@ use orrery_model::document::parse_object;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_model::offer::{Migration, Throughput};
+use orrery_model::offer::{Migration, Throughput, check_known_properties};
 use orrery_model::rid::OfferRid;
 use orrery_model::{Error, ErrorKind, Result, Value};
 
@@ -59,6 +59,9 @@ impl Resources {
     ) -> Result<OfferReply> {
         let body = parse_object(body)?;
         receipt.add(cost::metadata_write());
+        if !self.options.lenient {
+            check_known_properties(&body)?;
+        }
         let share_max = self.partition_throughput_max();
         let replaced = self
             .catalog

@@ -227,8 +227,8 @@ async fn ranges_cover_the_key_space() {
             4,
             vec![
                 "0FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
-                "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
-                "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+                "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFE",
+                "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFD",
             ],
         ),
     ] {

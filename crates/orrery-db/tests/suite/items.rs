@@ -151,6 +151,7 @@ async fn the_key_in_the_header_must_be_the_one_in_the_item() {
         # Without a header the item's own key is taken.
         create - {"id":"1","pk":"a"}           => created
         replace ["b"] 1 {"id":"1","pk":"a"}    => NotFound
+        replace ["a"] 1 {"id":"1","pk":"b"}    => PartitionKeyMismatch
         replace ["b"] 1 {"id":"1","pk":"b"}    => NotFound
         read - 1                               => BadRequest "PartitionKey value must be supplied"
         delete - 1                             => BadRequest "PartitionKey value must be supplied"

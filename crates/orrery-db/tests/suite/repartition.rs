@@ -101,13 +101,9 @@ async fn write_until_replaced(
                 return model;
             }
             Err(error) if error.kind == ErrorKind::NotFound => {}
-            // The container is another one now, whose key this client does not know.
-            Err(error)
-                if matches!(
-                    error.kind,
-                    ErrorKind::ContainerRecreated | ErrorKind::PartitionKeyMismatch | ErrorKind::BadRequest
-                ) =>
-            {
+            // The container is another one now, whose key this client does not know: it is told to look again, by errors
+            // that SDKs retry.
+            Err(error) if matches!(error.kind, ErrorKind::ContainerRecreated | ErrorKind::NameCacheStale) => {
                 return model;
             }
             Err(error) => panic!("{error}"),
@@ -234,6 +230,24 @@ async fn servers_share_the_work() {
 }
 
 #[tokio::test]
+async fn clients_that_know_the_former_key_are_told_to_look_again() {
+    let world = World::with_partitions(Engine::Memory, 2).await;
+    world.create_container(BY_DATE).await;
+    upsert(&world.database, 1, 0).await.unwrap();
+    world.database.repartition(PLACE, &request(PRECALCULATED, None)).await.unwrap();
+    assert_eq!(ended(&world.database).await.phase, "done");
+    // The key that the item had in the former container: not an error of the application.
+    let stale = upsert(&world.database, 1, 1).await.unwrap_err();
+    assert_eq!(stale.kind, ErrorKind::NameCacheStale, "{stale}");
+    // A key that the item has in neither container stays an error.
+    let body = Bytes::from(body(1, 1));
+    let options = with_key(r#"["elsewhere"]"#);
+    let wrong =
+        world.database.upsert_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap_err();
+    assert_eq!(wrong.kind, ErrorKind::BadRequest, "{wrong}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_copied_fails_and_can_be_given_up() {
     let world = World::with_partitions(Engine::Memory, 2).await;
     world.create_container(BY_DATE).await;
@@ -247,7 +261,10 @@ async fn what_cannot_be_copied_fails_and_can_be_given_up() {
     world.database.repartition(PLACE, &request(policy, None)).await.unwrap();
     let status = ended(&world.database).await;
     assert_eq!(status.phase, "failed");
-    assert!(status.message.is_some());
+    let message = status.message.unwrap();
+    for item in [r#""same" under ["2018-08-01"]"#, r#""same" under ["2018-08-02"]"#] {
+        assert!(message.contains(item), "{message}");
+    }
     // The container serves as before.
     upsert(&world.database, 1, 0).await.unwrap();
     world.database.abort_repartition(DATABASE, CONTAINER).await.unwrap();

@@ -40,6 +40,15 @@ async fn overload(world: &World, container: &str, key: &str, seconds: i64) -> f6
                 Err(error) => {
                     let ErrorKind::TooManyRequests { retry_after_ms } = error.kind else { panic!("{error}") };
                     assert!(retry_after_ms > 0);
+                    // The refusal tells which limit was met, and who used it up.
+                    for part in [
+                        "Partition key range ",
+                        " request units per second and ",
+                        "The partition key [",
+                        " % of ",
+                    ] {
+                        assert!(error.message.contains(part), "{part}: {error}");
+                    }
                     break;
                 }
             }

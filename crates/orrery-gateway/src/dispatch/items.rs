@@ -121,7 +121,9 @@ impl Call<'_> {
             }
             _ => Ok(()),
         };
-        check(headers::INDEXING_DIRECTIVE, &["Include", "Exclude", "Default"])?;
+        if let Some(directive) = self.header(headers::INDEXING_DIRECTIVE) {
+            batch_json::check_directive(directive)?;
+        }
         check(headers::PRIORITY_LEVEL, &["High", "Low"])
     }
 
@@ -484,11 +486,9 @@ fn parse_rows(body: &Bytes) -> Result<Vec<ParsedOperation>> {
     })?;
     rows.into_iter()
         .map(|row| {
-            // Passing it over would let an item live on that its writer believes to end.
+            row.indexing_directive.map(batch_json::check_directive).transpose()?;
             if row.time_to_live_seconds.is_some() {
-                return Err(Error::not_implemented(
-                    "A lifetime beside the item in a batch is not supported. Items may carry 'ttl'.",
-                ));
+                return Err(batch_json::lifetime_beside_item());
             }
             let partition_key = row.partition_key.map(|text| PartitionKey::parse_json(text.as_bytes()));
             let resource_body = row.resource_body.map(|bytes| json_text(&body.slice_ref(bytes)));

@@ -36,6 +36,8 @@ pub(crate) struct Call<'a> {
     pub activity_id: &'a str,
     pub consistency: AccountConsistency,
     pub memory: &'a MemoryBudget,
+    /// The address that the account document names, if not the one that the client used.
+    pub advertised: Option<&'a str>,
 }
 
 /// Scheme and host as the client named them: HTTP/2 has the host in the URL, HTTP/1.1 in a header.

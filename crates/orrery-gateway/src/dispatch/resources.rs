@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use orrery_db::{MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Receipt};
 use orrery_model::offer::{Migration, Throughput};
@@ -49,6 +50,9 @@ impl Call<'_> {
             Path::Addresses => Err(Error::not_implemented(
                 "Direct mode is not supported. Please connect in gateway mode: ConnectionMode.Gateway in .NET, gatewayMode() in Java.",
             )),
+            Path::Attachments(_) => Err(Error::not_implemented(
+                "Attachments are not supported. Keep files in an object store and their addresses in the item.",
+            )),
             Path::Malformed | Path::Unknown => Err(method_not_allowed()),
         }
     }
@@ -94,10 +98,17 @@ impl Call<'_> {
         if self.verb != Verb::Read {
             return Err(method_not_allowed());
         }
-        let origin = super::origin(self.parts, &self.connection);
-        let origin = origin.ok_or_else(|| Error::bad_request("The request has no Host header."))?;
-        let document = account::document(&format!("{origin}/"), self.consistency);
-        Ok(Reply::json(StatusCode::OK, document.to_json()))
+        let endpoint = if let Some(endpoint) = self.advertised {
+            endpoint.to_owned()
+        } else {
+            let origin = super::origin(self.parts, &self.connection);
+            format!("{}/", origin.ok_or_else(|| Error::bad_request("The request has no Host header."))?)
+        };
+        let document = account::document(&endpoint, self.consistency);
+        // Attachments have no media here, so that none is used and none is to be had.
+        Ok(Reply::json(StatusCode::OK, document.to_json())
+            .with("x-ms-max-media-storage-usage-mb", 0)
+            .with("x-ms-media-storage-usage-mb", 0))
     }
 
     async fn databases(&self, receipt: &mut Receipt) -> Result<Reply> {
@@ -125,8 +136,10 @@ impl Call<'_> {
         match self.verb {
             Verb::Create => {
                 let throughput = self.throughput()?;
+                let is_old = headers::predates_partition_keys(&self.parts.headers);
+                let definition = if is_old { with_system_key(&self.body) } else { self.body.clone() };
                 let created =
-                    self.database.create_container(receipt, database, &self.body, throughput).await?;
+                    self.database.create_container(receipt, database, &definition, throughput).await?;
                 let reply = Reply::metadata(&created);
                 let container = receipt.container.as_ref();
                 let shares = container.is_some_and(|own| self.database.container_throughput(own).is_none());
@@ -157,6 +170,9 @@ impl Call<'_> {
         let mut container = self.database.read_container(receipt, &at.database, &at.container)?;
         let wants_quota = headers::flag(&self.parts.headers, headers::POPULATE_QUOTA);
         let wants_statistics = headers::flag(&self.parts.headers, headers::POPULATE_STATISTICS);
+        if self.header("if-none-match").is_some_and(|known| known == "*" || known == container.etag) {
+            return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&container.etag));
+        }
         if !wants_quota && !wants_statistics {
             return Ok(Reply::metadata(&container));
         }
@@ -362,6 +378,23 @@ impl Call<'_> {
             _ => Err(method_not_allowed()),
         }
     }
+}
+
+/// The definition of a container in a version of the protocol that knew none of partition keys. It gets the key that the
+/// service gives such containers: a property that no item has, so that all items are under the undefined key.
+fn with_system_key(definition: &Bytes) -> Bytes {
+    let Ok(Value::Object(mut container)) = orrery_model::value::parse(definition) else {
+        return definition.clone();
+    };
+    if container.contains("partitionKey") {
+        return definition.clone();
+    }
+    let mut key = orrery_model::Object::new();
+    key.set("paths", Value::from(vec![Value::from("/_partitionKey")]));
+    key.set("kind", Value::from("Hash"));
+    key.set("systemKey", Value::from(true));
+    container.set("partitionKey", Value::from(key));
+    Value::from(container).to_json().into()
 }
 
 fn offer_reply(offer: &OfferReply) -> Reply {

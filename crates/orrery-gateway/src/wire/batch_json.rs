@@ -22,6 +22,8 @@ struct Operation<'a> {
     partition_key: Option<KeyText>,
     #[serde(default)]
     minimal_return_preference: bool,
+    time_to_live_in_seconds: Option<i64>,
+    indexing_directive: Option<String>,
 }
 
 /// A partition key as text that holds a JSON array, or as the array itself.
@@ -51,6 +53,27 @@ pub fn parse(body: &Bytes) -> Result<Vec<ParsedOperation>> {
     operations.into_iter().map(|operation| convert(body, operation)).collect()
 }
 
+/// Items are indexed by their container's policy. To leave one out would have to be done, so it is not accepted.
+pub fn check_directive(directive: &str) -> Result<()> {
+    if directive.eq_ignore_ascii_case("Include") || directive.eq_ignore_ascii_case("Default") {
+        return Ok(());
+    }
+    if directive.eq_ignore_ascii_case("Exclude") {
+        return Err(Error::not_implemented(
+            "Single items cannot be excluded from the index. Exclude their paths in the container's indexing policy.",
+        ));
+    }
+    let shown: String = directive.chars().take(128).collect();
+    Err(Error::bad_request(format!(
+        "One of the input values is invalid. The indexing directive cannot be '{shown}'."
+    )))
+}
+
+/// Ignoring it would let an item live on that its writer believes to end.
+pub fn lifetime_beside_item() -> Error {
+    Error::not_implemented("A lifetime beside the item in a batch is not supported. Items may carry 'ttl'.")
+}
+
 fn convert(body: &Bytes, operation: Operation<'_>) -> Result<ParsedOperation> {
     let kind = match operation.kind.as_str() {
         "Create" => BatchKind::Create,
@@ -61,6 +84,10 @@ fn convert(body: &Bytes, operation: Operation<'_>) -> Result<ParsedOperation> {
         "Patch" => BatchKind::Patch,
         other => return Err(Error::bad_request(format!("The batch operation type '{other}' is not known."))),
     };
+    operation.indexing_directive.as_deref().map(check_directive).transpose()?;
+    if operation.time_to_live_in_seconds.is_some() {
+        return Err(lifetime_beside_item());
+    }
     let key = operation.partition_key.as_ref();
     let partition_key = key.map(|KeyText(text)| PartitionKey::parse_json(text.as_bytes())).transpose()?;
     let operation_body = operation.resource_body.map(|raw| body.slice_ref(raw.get().as_bytes()));

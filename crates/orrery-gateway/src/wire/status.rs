@@ -33,6 +33,7 @@ pub fn wire_status(kind: ErrorKind) -> WireStatus {
         ErrorKind::Timeout => (408, 0, "RequestTimeout"),
         ErrorKind::Conflict => (409, 0, "Conflict"),
         ErrorKind::KeyHashCollision => (409, 3302, "Conflict"),
+        ErrorKind::NameCacheStale => (410, 1000, "Gone"),
         ErrorKind::PartitionGone => (410, 1002, "Gone"),
         ErrorKind::PartitionSplitting => (410, 1007, "Gone"),
         ErrorKind::PreconditionFailed => (412, 0, "PreconditionFailed"),

@@ -12,7 +12,7 @@ mod rights;
 mod script;
 mod server;
 
-use script::{run, run_with_controls};
+use script::{run, run_advertising, run_with_controls};
 
 macro_rules! exchanges {
     ($($name:ident),+) => {
@@ -50,6 +50,13 @@ exchanges!(
     triggers,
     unsupported
 );
+
+/// Behind a mapped port clients must be told the address that leads there.
+#[tokio::test]
+async fn advertised_address() {
+    let expected = r#"{"writableLocations":[{"databaseAccountEndpoint":"https://localhost:9000/"}],"readableLocations":[{"databaseAccountEndpoint":"https://localhost:9000/"}]}"#;
+    run_advertising("https://localhost:9000/", &format!("> GET /\n< 200\n< {expected}\n")).await;
+}
 
 #[tokio::test]
 async fn faults() {

@@ -46,6 +46,10 @@ pub async fn run_with_controls(text: &str) {
     run_on(TestServer::start_with_controls().await, text).await;
 }
 
+pub async fn run_advertising(url: &str, text: &str) {
+    run_on(TestServer::advertising(url).await, text).await;
+}
+
 async fn run_on(server: TestServer, text: &str) {
     let mut names: HashMap<String, String> = HashMap::new();
     for exchange in exchanges(text) {

@@ -41,20 +41,27 @@ impl TestServer {
     }
 
     pub async fn with_consistency(consistency: AccountConsistency) -> Self {
-        Self::start_as(Arc::new(SystemEnv), consistency, None).await
+        Self::start_as(Arc::new(SystemEnv), consistency, None, None).await
+    }
+
+    /// A server that tells its clients to use another address.
+    pub async fn advertising(url: &str) -> Self {
+        let consistency = AccountConsistency::default();
+        Self::start_as(Arc::new(SystemEnv), consistency, None, Some(url.to_owned())).await
     }
 
     /// A server whose clock and faults tests may control.
     pub async fn start_with_controls() -> Self {
         let clock = Arc::new(MovableClock::default());
         let consistency = AccountConsistency::default();
-        Self::start_as(Arc::clone(&clock) as Arc<dyn Env>, consistency, Some(clock)).await
+        Self::start_as(Arc::clone(&clock) as Arc<dyn Env>, consistency, Some(clock), None).await
     }
 
     async fn start_as(
         env: Arc<dyn Env>,
         consistency: AccountConsistency,
         clock: Option<Arc<MovableClock>>,
+        advertised: Option<String>,
     ) -> Self {
         let now_seconds = env.now_seconds();
         let start_ms = env.now_ms();
@@ -74,6 +81,7 @@ impl TestServer {
             metrics: Arc::clone(&metrics),
             certificate_pem: None,
             consistency,
+            advertised,
             clock,
             cross_partition_queries: CrossPartitionQueries::default(),
             hosts: HostPolicy::new(Ipv4Addr::LOCALHOST.into(), &[], &["http://app.test:3000".to_owned()])

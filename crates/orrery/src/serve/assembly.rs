@@ -66,6 +66,7 @@ pub(super) async fn open_database(
         partition_throughput_max: limits.partition_throughput_max.or_else(|| u32::try_from(throughput).ok()),
         partitions_at_creation: limits.partitions_at_creation,
         change_feed_retention_minutes: limits.change_feed_retention_minutes,
+        lenient: limits.lenient,
         ..defaults
     };
     Database::open(store, env, options)

@@ -121,6 +121,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
             metrics: Arc::clone(&metrics),
             certificate_pem: certificate.as_ref().map(|certificate| certificate.trust_pem.clone()),
             consistency: settings.consistency,
+            advertised: settings.advertised,
             clock,
             cross_partition_queries: settings.cross_partition_queries,
             memory: MemoryBudget::new(settings.memory_bytes),

@@ -205,6 +205,16 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_enum, value_name = "WHO")]
     pub(crate) cross_partition_queries: Option<CrossPartition>,
 
+    /// Keep properties of containers and offers that Orrery does not know, without effect, instead of refusing them with
+    /// 400. For clients that send more than the service documents.
+    #[arg(long, help_heading = "Limits")]
+    pub(crate) lenient: Option<bool>,
+
+    /// The address that the account document tells clients to use, such as https://localhost:9000/ where a port is
+    /// mapped. Clients connect to this address after the first request. [default: the address that each client used]
+    #[arg(long, value_name = "URL", help_heading = "Network")]
+    pub(crate) advertise: Option<String>,
+
     /// Allow tests to move the server's clock (/_orrery/clock) and to inject faults (/_orrery/faults). Not for
     /// production.
     #[arg(long, help_heading = "Limits")]

@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) memory_bytes: u64,
     pub(crate) check_clock: bool,
     pub(crate) cross_partition_queries: CrossPartitionQueries,
+    /// The address that clients are told to use, with a slash at its end; by default the one that they used.
+    pub(crate) advertised: Option<String>,
     pub(crate) limits: PartitionLimits,
     pub(crate) consistency: AccountConsistency,
     /// Whether tests may move the clock and inject faults.
@@ -61,6 +63,8 @@ pub(crate) struct PartitionLimits {
     pub(crate) partition_throughput_max: Option<u32>,
     pub(crate) partitions_at_creation: Option<u32>,
     pub(crate) change_feed_retention_minutes: Option<u32>,
+    /// Whether unknown properties of containers and offers are kept, without effect.
+    pub(crate) lenient: bool,
 }
 
 /// Where data is stored.
@@ -172,6 +176,7 @@ impl OptionSources {
                 "change-feed-retention",
                 options.change_feed_retention,
             )?,
+            lenient: options.lenient.unwrap_or(false),
         };
         Ok(Settings {
             listen: options.listen.map_or(Ok(DEFAULT_LISTEN), |text| parse_listen(&text))?,
@@ -223,6 +228,7 @@ impl OptionSources {
                 options.max_staleness_seconds,
             )?,
             test_controls: options.test_controls.unwrap_or(false),
+            advertised: options.advertise.as_deref().map(parse_advertised).transpose()?,
             check_clock: !options.no_clock_check.unwrap_or(false),
             cross_partition_queries: match options.cross_partition_queries {
                 Some(CrossPartition::Merge) => CrossPartitionQueries::Merge,
@@ -448,6 +454,23 @@ fn default_directory() -> Result<PathBuf, Failure> {
     Ok(base.join("orrery"))
 }
 
+/// An address that clients can connect to: scheme, host, perhaps a port, and nothing behind them.
+fn parse_advertised(text: &str) -> Result<String, Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "advertise must be an address such as https://localhost:9000/, but got {text}"
+        ))
+    };
+    let uri: http::Uri = text.parse().map_err(|_| wrong())?;
+    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+    let authority =
+        uri.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
+    if !is_http || !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+        return Err(wrong());
+    }
+    Ok(format!("{}://{authority}/", uri.scheme_str().unwrap_or("https")))
+}
+
 fn check_scale(scale: f64) -> Result<f64, Failure> {
     if scale.is_finite() && scale > 0.0 && scale <= 1000.0 {
         return Ok(scale);
@@ -485,6 +508,20 @@ mod tests {
                 assert_eq!(failure.exit_code, 2);
                 failure.message.unwrap()
             }
+        }
+    }
+
+    #[test]
+    fn advertised_addresses_have_a_scheme_and_a_host_and_nothing_behind() {
+        for (text, expected) in [
+            ("https://localhost:9000", "https://localhost:9000/"),
+            ("http://db.example.com/", "http://db.example.com/"),
+        ] {
+            assert_eq!(parse_advertised(text).ok().unwrap(), expected);
+        }
+        for text in ["", "localhost:9000", "ftp://localhost", "https://localhost/path", "https://a@localhost"]
+        {
+            assert!(message(parse_advertised(text)).contains("advertise must be"), "{text}");
         }
     }
 

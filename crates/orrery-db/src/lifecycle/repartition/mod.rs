@@ -396,6 +396,7 @@ impl Lifecycle {
             compared: counted.compared,
             checksum: verified.checksum,
             kept_as: None,
+            former_key: None,
         };
         self.switch(run, done).await
     }

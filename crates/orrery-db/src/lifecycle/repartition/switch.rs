@@ -47,7 +47,11 @@ impl Lifecycle {
                 change.remove_container(&target);
                 let stamp = change.stamp;
                 let definition = renamed(&target.definition, &name)?;
-                let repartitioned = Some(Repartitioned { kept_as: own.keep_as.clone(), ..done });
+                let repartitioned = Some(Repartitioned {
+                    kept_as: own.keep_as.clone(),
+                    former_key: Some(source.definition.partition_key.clone()),
+                    ..done
+                });
                 change.put_container(Container {
                     definition,
                     stamp,

@@ -4,7 +4,7 @@ use orrery_model::document::parse_object;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use orrery_model::{Error, Object, Result, Value};
+use orrery_model::{Error, ErrorKind, Object, Result, Value};
 use orrery_storage::{Key, ReadRequest, Scan};
 use sha2::{Digest, Sha256};
 
@@ -110,7 +110,9 @@ impl Verification {
             let same =
                 copy.map(|copy| checksum(target, &copy)).transpose()? == Some(checksum(target, &item)?);
             if !same {
-                return Err(differs(key));
+                let other = database.item_at(target, &there).await?;
+                let clash = other.map(|other| clash(source, (key, &item), &other)).transpose()?.flatten();
+                return Err(clash.unwrap_or_else(|| differs(key)));
             }
         }
         let targets: BTreeSet<&Key> = self.again.target.iter().chain(&touched.target).collect();
@@ -152,6 +154,22 @@ fn origin(source: &Container, copy: &StoredItem) -> Result<Key> {
     let key = source.definition.partition_key.extract(&value)?;
     let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
     Ok(keys::item(&source.definition.partition_key.effective_key(&key), id))
+}
+
+/// The error for two items that have the same id and the same new key, if that is why an item is not where it should be.
+fn clash(source: &Container, (key, item): (&Key, &StoredItem), found: &StoredItem) -> Result<Option<Error>> {
+    if origin(source, found)? == *key {
+        return Ok(None);
+    }
+    let shown = |item: &StoredItem| -> Result<String> {
+        let value = parse_object(&item.body)?;
+        let id = value.get("id").map(Value::to_json).unwrap_or_default();
+        Ok(format!("{id} under {}", source.definition.partition_key.extract(&value)?.to_json()))
+    };
+    Ok(Some(Error::new(
+        ErrorKind::Conflict,
+        format!("Two items would be the same under the new key: {} and {}.", shown(item)?, shown(found)?),
+    )))
 }
 
 fn differs(key: &Key) -> Error {

@@ -1,0 +1,76 @@
+//! Which properties a definition may have. A name that nobody knows would be kept and have no effect, so a typo like
+//! `defaultTTL` would look like success: such names are refused, with the one that was probably meant.
+
+use crate::error::{Error, Result};
+use crate::value::{Object, Value};
+
+/// What may be at a place of a definition.
+#[derive(Clone, Copy)]
+pub(crate) enum Shape {
+    /// Checked elsewhere, or of no fixed form.
+    Any,
+    /// An object with these members. What has another type is for others to refuse.
+    Members(&'static [(&'static str, Shape)]),
+    /// An array of these.
+    Each(&'static Shape),
+    /// Known and not done: what Orrery says instead of ignoring it.
+    Undone(&'static str),
+}
+
+/// Refuses members that the shape does not have. Null says nothing and passes.
+pub(crate) fn check(value: &Value, shape: Shape, owner: &str) -> Result<()> {
+    match (shape, value) {
+        (_, Value::Null) => Ok(()),
+        (Shape::Undone(why), _) => Err(Error::not_implemented(why)),
+        (Shape::Members(members), Value::Object(object)) => check_members(object, members, owner),
+        (Shape::Each(shape), Value::Array(items)) => {
+            items.iter().try_for_each(|item| check(item, *shape, owner))
+        }
+        (Shape::Any | Shape::Members(_) | Shape::Each(_), _) => Ok(()),
+    }
+}
+
+fn check_members(object: &Object, members: &[(&str, Shape)], owner: &str) -> Result<()> {
+    for (name, value) in object.iter() {
+        let known = members.iter().find(|(known, _)| *known == name);
+        match known {
+            Some((_, shape)) => check(value, *shape, name)?,
+            None if matches!(value, Value::Null) => {}
+            None => return Err(unknown(name, members, owner)),
+        }
+    }
+    Ok(())
+}
+
+fn unknown(name: &str, members: &[(&str, Shape)], owner: &str) -> Error {
+    let candidates = members.iter().map(|(known, _)| (distance(name, known), *known));
+    let meant = candidates.min().filter(|(distance, known)| *distance <= 1 + known.len() / 4);
+    // A name may be right and only stand one level too high.
+    let below = members.iter().find(|(_, shape)| match shape {
+        Shape::Members(inner) => inner.iter().any(|(known, _)| *known == name),
+        Shape::Any | Shape::Each(_) | Shape::Undone(_) => false,
+    });
+    let meant =
+        below.map(|(known, _)| format!("{known}.{name}")).or(meant.map(|(_, known)| known.to_owned()));
+    let hint = meant.map_or_else(String::new, |meant| format!(" Did you mean '{meant}'?"));
+    Error::bad_request(format!(
+        "The input content is invalid because {owner} has an unknown property '{name}'.{hint} A server that is started with --lenient ignores such properties."
+    ))
+}
+
+/// How many letters must change to turn one name into the other. Case does not count.
+fn distance(one: &str, other: &str) -> usize {
+    let lower = |text: &str| text.chars().map(|letter| letter.to_ascii_lowercase()).collect::<Vec<_>>();
+    let (one, other) = (lower(one), lower(other));
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (place, wanted) in other.iter().enumerate() {
+            let change = diagonal + usize::from(letter != wanted);
+            diagonal = row[place + 1];
+            row[place + 1] = change.min(diagonal + 1).min(row[place] + 1);
+        }
+    }
+    row[other.len()]
+}
