@@ -3,7 +3,7 @@
 //! Every node knows its place in the text. Nothing is resolved here: names, functions and
 //! parameters are as spelled, and parentheses are gone because the shape says the same.
 
-use orrery_model::Number;
+use orrery_model::{Number, Value};
 
 pub use crate::lexer::Span;
 
@@ -224,6 +224,20 @@ pub enum Literal {
     Bool(bool),
     Number(Number),
     String(Box<str>),
+}
+
+impl Literal {
+    /// What it stands for; undefined is no value.
+    pub(crate) fn value(&self) -> Option<Value> {
+        match self {
+            Self::Undefined => None,
+            Self::Null => Some(Value::Null),
+            Self::Bool(flag) => Some(Value::Bool(*flag)),
+            Self::Number(Number::Int(value)) => Some((*value).into()),
+            Self::Number(Number::Double(value)) => Some((*value).into()),
+            Self::String(text) => Some(Value::String(text.clone())),
+        }
+    }
 }
 
 impl PartialEq for Literal {

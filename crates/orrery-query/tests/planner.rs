@@ -143,6 +143,13 @@ fn unusual_queries_are_planned_as_by_the_service() {
     agrees(include_str!("data/planner-unusual.jsonl"), 1_700);
 }
 
+/// Constant conditions, contradictions between parts of a value, sources of one row, distances, and the functions of
+/// the service's interface for MongoDB.
+#[test]
+fn what_the_service_folds_is_folded() {
+    agrees(include_str!("data/planner-folding.jsonl"), 480);
+}
+
 /// What the planner now accepts is also answered.
 #[test]
 fn what_is_planned_is_answered() {
@@ -164,6 +171,12 @@ fn what_is_planned_is_answered() {
         ("SELECT VALUE SUM((SELECT VALUE MAX(t) FROM t IN c.tags)) FROM c", "[36]"),
         ("SELECT VALUE COUNT(1) FROM c ORDER BY COUNT(1)", "[8]"),
         ("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.a FROM c) s", "[4]"),
+        ("SELECT VALUE c.b FROM c ORDER BY (c.a > [] ? c.a : c.b) DESC OFFSET 0 LIMIT 3", "[7,6,5]"),
+        (
+            "SELECT VALUE c.b FROM c ORDER BY ST_DISTANCE({type: 'Point', coordinates: [c.b, 0]}, {type: 'Point', coordinates: [5, 0]}) OFFSET 0 LIMIT 1",
+            "[5]",
+        ),
+        ("SELECT VALUE INDEX_OF('aNa', 'a', -1) FROM c WHERE c.id = '1'", "[-1]"),
         ("SELECT VALUE LastSubstringAfter('a-b-c', '-') FROM c WHERE c.id = '1'", r#"["c"]"#),
         ("SELECT VALUE DateTimePart('hh', '2021-06-15T08:00:00+02:00') FROM c WHERE c.id = '1'", "[6]"),
     ] {

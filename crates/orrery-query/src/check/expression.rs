@@ -22,13 +22,13 @@ impl<'q> Binder<'q> {
                 }
             }
             ExprKind::Index { base, index } => {
-                self.expr(base);
                 if !self.is_index(index) {
                     self.expr(index);
                     let message =
                         "The specified query includes 'member indexer' which is currently not supported.";
                     self.report(2990, expr.span, message);
                 }
+                self.expr(base);
             }
             ExprKind::Call(call) => self.call(expr, call),
             ExprKind::Subquery { kind, query } => self.subquery(expr, *kind, query),

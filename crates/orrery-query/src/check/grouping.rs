@@ -126,7 +126,8 @@ impl Ungrouped<'_> {
             Collection::Subquery(query) => self.query(query),
             Collection::Path { root, steps } if self.names.contains(&&*root.text) => {
                 let mut path = Expr::new(ExprKind::Identifier(root.text.clone()), root.span);
-                let mut covered = self.keys.iter().any(|key| same(key, &path));
+                // The input itself does not count here, even where it is grouped by.
+                let mut covered = false;
                 for step in steps {
                     path = stepped(path, step);
                     covered |= self.keys.iter().any(|key| same(key, &path));

@@ -4,9 +4,10 @@
 //! in `FROM (SELECT c.a AS q FROM c) s ORDER BY s.q` the order is that of `c.a`.
 
 use crate::ast::{
-    BinaryOperator, Collection, Expr, ExprKind, From, Literal, Query, Selection, Source, Step, column_names,
+    BinaryOperator, Collection, Expr, ExprKind, From, Literal, Query, SelectItem, Selection, Source, Step,
+    UnaryOperator, column_names,
 };
-use crate::check::{aggregate_of, has_aggregate, is_grouped, source_alias};
+use crate::check::{aggregate_of, has_aggregate, is_call_to, is_grouped, source_alias};
 use crate::error::{Code, QueryError};
 use crate::parameters::Parameters;
 use orrery_model::{Number, Value};
@@ -22,6 +23,8 @@ pub(crate) enum OrderKind {
     Vector,
     /// By a full-text score.
     Score,
+    /// By a distance on the globe.
+    Distance,
     /// There is one row at most, so any expression will do.
     OneRow,
     Unsupported,
@@ -45,7 +48,7 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
     if order_by.rank {
         return OrderKind::None;
     }
-    let scope = Scope::of(from);
+    let scope = Scope::of(from, parameters);
     let is_path = |expr: &Expr| matches!(scope.form(expr), Form::Path);
     if order_by.items.iter().all(|item| is_path(&item.expr)) {
         return OrderKind::Paths;
@@ -56,6 +59,9 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
     {
         let named = |name: &str| call.name.text.eq_ignore_ascii_case(name);
         let vector = named("VECTORDISTANCE") || named("_VECTORSCORE");
+        if named("ST_DISTANCE") && !is_grouped(query) {
+            return OrderKind::Distance;
+        }
         let served = match &call.arguments[..] {
             [a, b, ..] if vector => {
                 (is_path(a) && is_vector(b, parameters)) || (is_vector(a, parameters) && is_path(b))
@@ -73,10 +79,12 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
             Collection::Path { .. } => false,
         };
         let missing = order_by.items.iter().any(|item| matches!(scope.form(&item.expr), Form::Nothing));
-        if missing && query.filter.is_some() && from.sources.iter().any(one_row_source) {
+        let counted = order_by.items.iter().any(|item| !has_aggregate(&item.expr));
+        if (missing || counted) && is_filtered(query) && from.sources.iter().any(one_row_source) {
             return OrderKind::Unsupported;
         }
-        let before = is_grouped(query) && sorts_input(query) && !missing;
+        let scalar = order_by.items.iter().any(|item| matches!(scope.form(&item.expr), Form::Scalar));
+        let before = is_grouped(query) && sorts_input(query) && !missing && !scalar;
         return if before { OrderKind::Paths } else { OrderKind::OneRow };
     }
     OrderKind::Unsupported
@@ -88,17 +96,23 @@ pub(super) fn sorts_input(query: &Query) -> bool {
     let (Some(order_by), Some(from)) = (&query.order_by, &query.from) else {
         return false;
     };
-    let scope = Scope::of(from);
+    let scope = Scope::of(from, None);
     order_by.items.iter().all(|item| match scope.form(&item.expr) {
         Form::Path | Form::Missing | Form::Nothing => true,
-        Form::Object(_) => matches!(item.expr.kind, ExprKind::Identifier(_)),
+        Form::Object(_) | Form::Scalar => matches!(item.expr.kind, ExprKind::Identifier(_)),
         _ => false,
     })
 }
 
+/// Whether a filter decides anything.
+fn is_filtered(query: &Query) -> bool {
+    let holds = |filter: &Expr| Scope::default().truth(filter) == Some(true);
+    query.filter.as_ref().is_some_and(|filter| !holds(filter))
+}
+
 /// Whether an expression is a property that no row has.
 pub(super) fn is_missing(query: &Query, expr: &Expr) -> bool {
-    query.from.as_ref().is_some_and(|from| matches!(Scope::of(from).form(expr), Form::Nothing))
+    query.from.as_ref().is_some_and(|from| matches!(Scope::of(from, None).form(expr), Form::Nothing))
 }
 
 fn is_vector(expr: &Expr, parameters: Option<&Parameters>) -> bool {
@@ -127,7 +141,7 @@ fn gives_one_row(query: &Query) -> bool {
     }
     let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
     !sources.is_empty()
-        && query.filter.is_none()
+        && !is_filtered(query)
         && sources.iter().all(|source| match &source.collection {
             Collection::Subquery(inner) => !source.iterate && inner.from.is_some() && gives_one_row(inner),
             Collection::Path { .. } => false,
@@ -181,11 +195,12 @@ impl Form {
 struct Scope<'q> {
     names: Vec<(&'q str, Form)>,
     root: Option<&'q str>,
+    parameters: Option<&'q Parameters>,
 }
 
 impl<'q> Scope<'q> {
-    fn of(from: &'q From) -> Self {
-        let mut scope = Self::default();
+    fn of(from: &'q From, parameters: Option<&'q Parameters>) -> Self {
+        let mut scope = Self { parameters, ..Self::default() };
         from.sources.iter().for_each(|source| scope.bind(source));
         scope
     }
@@ -234,15 +249,78 @@ impl<'q> Scope<'q> {
         let form = match &query.select.selection {
             Selection::Star(_) => self.names.last().map_or(Form::Other, |(_, form)| form.clone()),
             Selection::Value(expr) => self.form(expr),
-            Selection::List(items) => {
-                let names = column_names(items);
-                Form::Object(
-                    names.into_iter().zip(items).map(|(n, item)| (n, self.form(&item.expr))).collect(),
-                )
-            }
+            Selection::List(items) => self.columns(items),
         };
         self.names.truncate(before);
         form
+    }
+
+    fn columns(&self, items: &[SelectItem]) -> Form {
+        let names = column_names(items);
+        Form::Object(names.into_iter().zip(items).map(|(name, item)| (name, self.form(&item.expr))).collect())
+    }
+
+    /// The form of a conditional whose condition is settled.
+    fn choice(&self, parts: &[Expr]) -> Form {
+        match self.truth(&parts[0]) {
+            Some(true) => self.form(&parts[1]),
+            Some(false) => self.form(&parts[2]),
+            None => Form::Other,
+        }
+    }
+
+    /// Whether a condition holds for every document, or for none; `None` if it depends.
+    fn truth(&self, expr: &Expr) -> Option<bool> {
+        use BinaryOperator as B;
+        match &expr.kind {
+            ExprKind::Literal(literal) => Some(*literal == Literal::Bool(true)),
+            ExprKind::Array(_) | ExprKind::Object(_) => Some(false),
+            ExprKind::Unary { operator, operand } => match operator {
+                UnaryOperator::Not => match (&operand.kind, self.truth(operand)) {
+                    (ExprKind::Literal(Literal::Bool(flag)), _) => Some(!flag),
+                    _ => None,
+                },
+                _ => Some(false),
+            },
+            ExprKind::Binary { operator, left, right } if operator.is_comparison() => {
+                if let (Some(a), Some(b)) = (self.constant(left), self.constant(right)) {
+                    let holds = a.zip(b).and_then(|(a, b)| crate::operator::binary(*operator, &a, &b));
+                    return Some(holds == Some(Value::Bool(true)));
+                }
+                let equality = matches!(operator, B::Equal | B::NotEqual);
+                let incomparable = [left, right].into_iter().any(|side| match self.constant(side) {
+                    Some(None) => true,
+                    Some(Some(Value::Array(_) | Value::Object(_))) => !equality,
+                    _ => false,
+                });
+                incomparable.then_some(false)
+            }
+            ExprKind::Binary { operator: B::Coalesce, .. } => None,
+            ExprKind::Binary { .. } => Some(false),
+            ExprKind::Call(call) if is_call_to(expr, "IS_DEFINED") => {
+                let [argument] = &call.arguments[..] else { return None };
+                self.is_root(argument).then_some(true)
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of a constant, where undefined is one too; `None` if the expression is not a simple one.
+    fn constant(&self, expr: &Expr) -> Option<Option<Value>> {
+        match &expr.kind {
+            ExprKind::Literal(literal) => Some(literal.value()),
+            ExprKind::Array(items) if items.iter().all(is_constant) => {
+                Some(Some(Value::Array(Vec::new().into())))
+            }
+            ExprKind::Object(members) if members.iter().all(|(_, value)| is_constant(value)) => {
+                Some(Some(orrery_model::Object::new().into()))
+            }
+            ExprKind::Parameter(name) => {
+                let known = self.parameters?.iter().find(|(known, _)| known.as_str() == &**name);
+                Some(known.map(|(_, value)| value.clone()))
+            }
+            _ => None,
+        }
     }
 
     fn form(&self, expr: &Expr) -> Form {
@@ -260,12 +338,24 @@ impl<'q> Scope<'q> {
             ExprKind::Binary { operator: BinaryOperator::Coalesce, left, .. } if self.is_root(left) => {
                 self.form(left)
             }
+            ExprKind::Binary { operator: BinaryOperator::Coalesce, left, right }
+                if matches!(left.kind, ExprKind::Literal(Literal::Undefined)) =>
+            {
+                self.form(right)
+            }
+            ExprKind::Conditional(parts) => self.choice(&parts[..]),
+            ExprKind::Call(call) if is_call_to(expr, "IIF") && call.arguments.len() == 3 => {
+                self.choice(&call.arguments)
+            }
             // A count and its like have no properties.
             ExprKind::Call(call) if aggregate_of(call).is_some() => Form::Scalar,
             ExprKind::Array(items) => Form::Array(items.iter().map(|item| self.form(item)).collect()),
             ExprKind::Subquery { kind: crate::ast::SubqueryKind::Scalar, query } if !has_clauses(query) => {
                 match &query.select.selection {
                     Selection::Value(value) if !has_aggregate(value) => self.form(value),
+                    Selection::List(items) if !items.iter().any(|item| has_aggregate(&item.expr)) => {
+                        self.columns(items)
+                    }
                     _ => Form::Other,
                 }
             }

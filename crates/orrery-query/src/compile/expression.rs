@@ -2,11 +2,11 @@
 
 use orrery_model::container::DistanceFunction;
 use orrery_model::path::push_segment;
-use orrery_model::{Number, Value};
+use orrery_model::Value;
 
 use super::Compiler;
 use crate::aggregate::{Aggregate, DistinctValues};
-use crate::ast::{Call, Direction, Expr, ExprKind, Literal, Selection};
+use crate::ast::{Call, Direction, Expr, ExprKind, Selection};
 use crate::check::{aggregate_of, path_root};
 use crate::context::{Context, Random};
 use crate::error::{Code, QueryError};
@@ -24,7 +24,7 @@ impl Compiler<'_> {
             return Node::Slot(slot);
         }
         let node = match &expr.kind {
-            ExprKind::Literal(literal) => Node::Constant(literal_value(literal)),
+            ExprKind::Literal(literal) => Node::Constant(literal.value()),
             ExprKind::Parameter(name) => Node::Constant(self.parameter(name).cloned()),
             ExprKind::Identifier(name) => self.identifier(name),
             ExprKind::Member { base, name, .. } => return self.member(base, &name.text),
@@ -329,17 +329,6 @@ fn is_foldable(node: &Node) -> bool {
             call.arguments.iter().all(constant)
                 && !crate::functions::NOT_DETERMINISTIC.contains(&call.function.name)
         }
-    }
-}
-
-pub(super) fn literal_value(literal: &Literal) -> Option<Value> {
-    match literal {
-        Literal::Undefined => None,
-        Literal::Null => Some(Value::Null),
-        Literal::Bool(flag) => Some(Value::Bool(*flag)),
-        Literal::Number(Number::Int(value)) => Some((*value).into()),
-        Literal::Number(Number::Double(value)) => Some((*value).into()),
-        Literal::String(text) => Some(Value::String(text.clone())),
     }
 }
 

@@ -54,7 +54,8 @@ pub(crate) fn verdict(program: &Program, paths: &[Vec<Box<str>>]) -> Verdict {
         steps: Cell::new(0),
         depth: Cell::new(0),
     };
-    let cases = solver.block(&program.block, true);
+    let mut cases = solver.block(&program.block, true);
+    cases.retain(is_consistent);
     if solver.steps.get() >= STEPS_MAX {
         return Verdict::Unknown;
     }
@@ -154,6 +155,25 @@ enum Meaning<'p> {
     Rows(&'p Block),
 }
 
+static ROOT: Node = Node::Slot(DOCUMENT);
+
+impl<'p> Meaning<'p> {
+    fn of(rows: &'p SourceRows) -> Self {
+        match rows {
+            SourceRows::Value(node) => Self::Expression(node),
+            // `SELECT *` stands for what its input stands for.
+            SourceRows::Subquery(inner) => match &inner.projection {
+                Projection::Row(DOCUMENT) => Self::Expression(&ROOT),
+                Projection::Row(slot) => {
+                    let input = inner.sources.iter().find(|source| source.slot == *slot && !source.iterate);
+                    input.map_or(Self::Rows(inner), |input| Self::of(&input.rows))
+                }
+                _ => Self::Rows(inner),
+            },
+        }
+    }
+}
+
 impl<'p> Solver<'p> {
     fn block(&self, block: &'p Block, outermost: bool) -> Vec<Case> {
         self.learn(block);
@@ -191,11 +211,7 @@ impl<'p> Solver<'p> {
         self.scope.enter(block);
         let mut meanings = self.meanings.borrow_mut();
         for source in block.sources.iter().filter(|source| !source.iterate) {
-            let meaning = match &source.rows {
-                SourceRows::Value(node) => Meaning::Expression(node),
-                SourceRows::Subquery(inner) => Meaning::Rows(inner),
-            };
-            meanings.insert(source.slot, meaning);
+            meanings.insert(source.slot, Meaning::of(&source.rows));
         }
         if let Some(grouping) = &block.grouping {
             let keys = grouping.keys.iter().map(Meaning::Expression);
@@ -274,17 +290,30 @@ impl<'p> Solver<'p> {
             }
             SourceRows::Value(_) => false,
         };
+        if aggregates.is_empty() {
+            return cases;
+        }
         let is_value = matches!(block.projection, Projection::Value(_));
-        let changes = |(aggregate, argument): &'p (Aggregate, Node)| match aggregate {
-            Aggregate::CountIf => !both(cases.clone(), &self.predicate(argument, Wanted::True)).is_empty(),
-            Aggregate::Min | Aggregate::Max if !is_value => true,
-            Aggregate::Count | Aggregate::Min | Aggregate::Max => {
-                !both(cases.clone(), &self.within(argument, &Values::defined())).is_empty()
-            }
-            _ => true,
-        };
-        let none = !aggregates.is_empty() && !aggregates.iter().any(changes);
-        if none && !block.sources.iter().any(one_row) { nothing() } else { cases }
+        let over_one_row = block.sources.iter().any(one_row);
+        let mut left = nothing();
+        for (aggregate, argument) in aggregates {
+            let changing = match aggregate {
+                Aggregate::CountIf => {
+                    let holds = both(cases.clone(), &self.predicate(argument, Wanted::True));
+                    if holds.is_empty() { holds } else { cases.clone() }
+                }
+                Aggregate::Min | Aggregate::Max if !is_value => return cases,
+                Aggregate::Count | Aggregate::Min | Aggregate::Max => {
+                    both(cases.clone(), &self.within(argument, &Values::defined()))
+                }
+                _ => return cases,
+            };
+            left = either(left, changing);
+        }
+        let extremes = is_value
+            && aggregates.iter().all(|(aggregate, _)| matches!(aggregate, Aggregate::Min | Aggregate::Max));
+        // One row gives a count in any case, the least and the greatest of nothing are undefined.
+        if left.is_empty() && over_one_row && !extremes { cases } else { left }
     }
 
     /// The cases in which a condition is as wanted.
@@ -355,11 +384,11 @@ impl<'p> Solver<'p> {
             Node::In { not, operand, members } if wanted != Wanted::NotTrue => {
                 self.membership(operand, members, *not != (wanted == Wanted::True))
             }
-            Node::Like { not, operands, pattern, escape } if wanted != Wanted::NotTrue => {
+            Node::Like { not, operands, pattern, .. } if wanted != Wanted::NotTrue => {
                 let strings = Values::of_types(STRING);
                 let defined = both(self.within(&operands[0], &strings), &self.within(&operands[1], &strings));
                 match pattern.as_ref().map(crate::like::Pattern::prefix) {
-                    Some((prefix, _)) if *not != (wanted == Wanted::True) && escape.is_none() => {
+                    Some((prefix, _)) if *not != (wanted == Wanted::True) => {
                         let literal = pattern.as_ref().is_some_and(crate::like::Pattern::is_literal);
                         let values = if literal {
                             Values::one_of(std::iter::once(&Value::from(prefix.as_str())))
@@ -488,7 +517,7 @@ impl<'p> Solver<'p> {
         }
     }
 
-    /// The cases in which a path has these members.
+    /// The cases in which a path has these members, of which the service derives those without parts.
     fn members_are(&self, term: &'p Node, object: &Object) -> Vec<Case> {
         let (node, steps) = self.resolve(term);
         let (slot, own) = match node {
@@ -497,7 +526,8 @@ impl<'p> Solver<'p> {
             _ => return anything(),
         };
         let base: Vec<Step> = own.iter().cloned().chain(steps).collect();
-        object.iter().fold(anything(), |cases, (name, value)| {
+        let plain = object.iter().filter(|(_, value)| !matches!(value, Value::Array(_) | Value::Object(_)));
+        plain.fold(anything(), |cases, (name, value)| {
             let path: Vec<Step> = base.iter().cloned().chain([Step::Name(name.into())]).collect();
             let values = Values::one_of(std::iter::once(value));
             both(cases, &[Case::from([(path_term(slot, &path), values)])])
@@ -509,7 +539,10 @@ impl<'p> Solver<'p> {
         use BinaryOperator as B;
         let (a, b) = (self.scope.types(left), self.scope.types(right));
         let ordered = !matches!(operator, B::Equal | B::NotEqual);
-        if ordered && !types::comparable(a, b) || operator == B::Equal && a & b & DEFINED == 0 {
+        if matches!(left, Node::Udf { .. }) || matches!(right, Node::Udf { .. }) {
+            return anything();
+        }
+        if ordered && !types::comparable(a, b) && !is_choice(left) && !is_choice(right) {
             return nothing();
         }
         if matches!(operator, B::NotEqual | B::Less | B::Greater)
@@ -521,8 +554,10 @@ impl<'p> Solver<'p> {
         let defined = Values::defined();
         let mut cases = anything();
         for side in [left, right] {
-            // The service does not look into a function of numbers here.
-            let numeric = matches!(side, Node::Call(call) if call.arguments.len() == 1 && types::signature(call.function.name).0 == [NUMBER]);
+            // The service does not look at the path in a function of numbers here.
+            let numeric = matches!(side, Node::Call(call) if types::signature(call.function.name).0 == [NUMBER]
+                && matches!(call.arguments[..], [Node::Path { .. } | Node::Slot(_)])
+                && call.function.name != "ABS");
             if !numeric {
                 cases = both(cases, &self.within(side, &defined));
             }
@@ -578,8 +613,13 @@ impl<'p> Solver<'p> {
                 let equal = Values::one_of(std::iter::once(value));
                 if holds { equal } else { equal.complement().meet(&Values::of_types(STRING)) }
             }),
-            ("ARRAY_CONTAINS", 2) => {
-                if let Some(Value::Array(listed)) = constant(0) {
+            ("ARRAY_CONTAINS", 2 | 3) => {
+                // Only objects can be contained in part.
+                let in_part = call.arguments.len() > 2;
+                let is_plain = |value: &Value| !matches!(value, Value::Array(_) | Value::Object(_));
+                if let Some(Value::Array(listed)) = constant(0)
+                    && (!in_part || (holds && listed.iter().all(is_plain)))
+                {
                     let listed = Values::one_of(listed.iter());
                     let values = if holds { listed } else { listed.complement() };
                     return both(own, &self.within(&call.arguments[1], &values));
@@ -633,8 +673,19 @@ impl<'p> Solver<'p> {
                 let truth = self.predicate(node, Wanted::True);
                 return either(truth, self.predicate(node, Wanted::False));
             }
+            Node::Call(call) if is_opaque(call.function.name) => {
+                for argument in call.arguments.iter().filter(|node| !matches!(node, Node::Constant(_))) {
+                    cases = both(cases, &self.within(argument, &Values::defined()));
+                }
+            }
+            Node::Call(call) if is_choice(node) => {
+                let (number, choices) = call.arguments.split_first().expect("CHOOSE takes two arguments");
+                let chosen = choices.iter().map(|choice| self.within(choice, &values));
+                cases = both(cases, &self.within(number, &Values::of_types(NUMBER)));
+                cases = both(cases, &chosen.fold(nothing(), either));
+            }
             // A call has a value only if its arguments have the types it takes.
-            Node::Call(call) if !is_opaque(call.function.name) => {
+            Node::Call(call) => {
                 let (wanted, _) = types::signature(call.function.name);
                 for (place, argument) in call.arguments.iter().enumerate() {
                     let wanted = wanted.get(place).or(wanted.last()).copied().unwrap_or(types::ANY);
@@ -734,6 +785,57 @@ fn path_cases(slot: usize, steps: &[Step], values: Values, defined: bool) -> Vec
     cases
 }
 
+fn is_choice(node: &Node) -> bool {
+    matches!(node, Node::Call(call) if call.function.name == "CHOOSE" && call.arguments.len() > 1)
+}
+
+/// Whether what is said of an array or object agrees with what is said of its own elements and members.
+#[expect(clippy::ptr_arg, reason = "given to Vec::retain")]
+fn is_consistent(case: &Case) -> bool {
+    case.iter().all(|(term, values)| {
+        let Some(listed) = values.only_containers() else {
+            return true;
+        };
+        let parts: Vec<(&str, &Values)> = case
+            .iter()
+            .filter_map(|(other, values)| Some((other.strip_prefix(term.as_str())?, values)))
+            .filter(|(step, _)| !step.is_empty())
+            .collect();
+        parts.is_empty()
+            || listed.iter().any(|value| parts.iter().all(|(step, wanted)| fits(value, step, wanted)))
+    })
+}
+
+/// Whether the part of a value under one step may be among these. Longer ways are not followed.
+fn fits(value: &Value, step: &str, wanted: &Values) -> bool {
+    let part = match value {
+        Value::Object(object) if step.starts_with('.') => {
+            object.iter().find_map(|(name, value)| (path_step(name) == step).then_some(value))
+        }
+        Value::Array(items) if step.starts_with('[') => {
+            let index = step[1..].strip_suffix(']').and_then(|index| index.parse::<usize>().ok());
+            match index {
+                Some(index) => items.get(index),
+                None => return true,
+            }
+        }
+        _ => None,
+    };
+    match part {
+        Some(part) => !wanted.meet(&Values::one_of(std::iter::once(part))).is_empty(),
+        None => wanted.has_undefined() || is_long(step),
+    }
+}
+
+fn path_step(name: &str) -> String {
+    format!(".{name:?}")
+}
+
+/// Whether a way has more than one step, as far as that is easily told.
+fn is_long(step: &str) -> bool {
+    step.contains("\".") || step.contains("\"[") || step.contains("][") || step.contains("].")
+}
+
 /// Whether the service does not reason from the value of a function back to its arguments.
 fn is_opaque(name: &str) -> bool {
     name.starts_with("STRINGTO") || name == "OBJECTTOARRAY"
@@ -760,7 +862,7 @@ fn path_term(slot: usize, steps: &[Step]) -> String {
     for step in steps {
         // Writing to a String cannot fail.
         let _ = match step {
-            Step::Name(name) => write!(text, ".{name:?}"),
+            Step::Name(name) => write!(text, "{}", path_step(name)),
             Step::Index(index) => write!(text, "[{index}]"),
         };
     }

@@ -202,6 +202,21 @@ impl Scope {
                 }
                 (left.types & DEFINED) | self.types(right)
             }
+            Node::Binary { operator, left, right } if operator.is_comparison() => {
+                let (a, b) = (self.types(left), self.types(right));
+                let constant = |node: &Node| matches!(node, Node::Constant(_));
+                let udf = |node: &Node| matches!(node, Node::Udf { .. });
+                let equality = matches!(operator, BinaryOperator::Equal | BinaryOperator::NotEqual);
+                let unrelated = a & b & DEFINED == 0 && a & DEFINED != 0 && b & DEFINED != 0;
+                if constant(left) || constant(right) {
+                    binary(*operator, a, b)
+                } else if udf(left) || udf(right) || (equality && unrelated) {
+                    // The service does not compare the types of two expressions.
+                    BOOL | UNDEFINED
+                } else {
+                    binary(*operator, a, b)
+                }
+            }
             Node::Binary { operator, left, right } => binary(*operator, self.types(left), self.types(right)),
             Node::Logical { operator, operands } => {
                 logical(*operator, operands.iter().map(|operand| self.types(operand)))
@@ -478,7 +493,7 @@ pub(super) fn signature(name: &str) -> (&'static [Types], Types) {
         "OBJECTTOARRAY" => (&[OBJECT | NULL, DEFINED], LIST),
         "_OBJECTTOARRAY" => (&[DEFINED], LIST),
         "DOCUMENTID" => (&[OBJECT], NUMERIC),
-        "FULLTEXTCONTAINS" => (&[STRING, STRING | ARRAY | OBJECT], TRUTH),
+        "FULLTEXTCONTAINS" => (&[STRING, STRING | OBJECT], TRUTH),
         "FULLTEXTCONTAINSALL" | "FULLTEXTCONTAINSANY" => (&[DEFINED], TRUTH),
         "ST_AREA" => (&[NUMBER | STRING | ARRAY | OBJECT], NUMERIC),
         "ST_DISTANCE" | "_ST_DISTANCE" | "_COMPARE_BSON_BINARYDATA" | "_COMPARE_OBJECTS" => {

@@ -296,6 +296,14 @@ impl Values {
         Some(points)
     }
 
+    /// The arrays and objects, if the set has no other values.
+    pub(super) fn only_containers(&self) -> Option<&[Value]> {
+        match &self.containers {
+            Containers::Only(listed) if self.types & !(ARRAY | OBJECT) == 0 => Some(listed),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.types == 0
     }

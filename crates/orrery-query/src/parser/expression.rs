@@ -413,6 +413,11 @@ impl Parser<'_> {
             if let Some((_, kind)) = found {
                 return self.subquery(kind);
             }
+            // Other names take no query: the service notices where it ends.
+            self.advance();
+            self.advance();
+            self.query()?;
+            return Err(self.unexpected());
         }
         self.call()
     }

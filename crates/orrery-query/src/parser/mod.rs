@@ -463,9 +463,17 @@ impl<'t> Parser<'t> {
         let mut items = Vec::new();
         if rank {
             self.advance();
-            // Several are read, as clients do, and refused by the binder.
+            // Several are read, as clients do, and refused by the binder. If they cannot be read either, the first comma
+            // is still what is wrong.
+            let mut comma = None;
             loop {
-                let expr = self.ranking_call(depth)?;
+                let expr = match (self.ranking_call(depth), comma) {
+                    (Err(_), Some(error)) => return Err(error),
+                    (expr, earlier) => {
+                        comma = earlier;
+                        expr?
+                    }
+                };
                 let direction = self.direction();
                 let span = expr.span.to(self.last_span());
                 items.push(OrderItem { expr, direction, span });
@@ -473,9 +481,11 @@ impl<'t> Parser<'t> {
                 if !self.at_symbol(Symbol::Comma) {
                     break;
                 }
+                let error = comma.unwrap_or_else(|| self.unexpected());
                 if !self.is_callable(1) {
-                    return Err(self.unexpected());
+                    return Err(error);
                 }
+                comma = Some(error);
                 self.advance();
             }
         } else {

@@ -40,7 +40,8 @@ pub(super) fn info(query: &Query, target: &Target<'_>) -> Result<QueryInfo, Vec<
         return Ok(info);
     }
     let order_kind = order::kind(query, Some(parameters));
-    info.has_non_streaming_order_by = matches!(order_kind, OrderKind::OneRow | OrderKind::Vector);
+    info.has_non_streaming_order_by =
+        matches!(order_kind, OrderKind::OneRow | OrderKind::Vector | OrderKind::Distance);
     if query.select.distinct {
         info.distinct_type = DistinctType::Unordered;
     }

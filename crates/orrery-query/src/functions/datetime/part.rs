@@ -77,23 +77,19 @@ impl Part {
         ordinal(to) - ordinal(from)
     }
 
-    /// The start of the bin of `size` parts, counted from `start`, that holds a moment.
+    /// The start of the bin of `size` parts, counted from `start`, that holds a moment. Years and months, which differ in
+    /// length, have no bins, nor have sizes below a tick.
     pub(super) fn bin(self, moment: Moment, size: i128, start: Moment) -> Option<Moment> {
-        let months = match self {
-            Self::Year => size.checked_mul(12)?,
-            Self::Month => size,
-            _ => {
-                let size = self.nanoseconds().checked_mul(size)?;
-                let elapsed = nanoseconds_since_epoch(moment) - nanoseconds_since_epoch(start);
-                let floor = elapsed.div_euclid(size) * size + nanoseconds_since_epoch(start);
-                return Moment::from_ticks(floor.div_euclid(NANOSECONDS_PER_TICK.into()));
-            }
-        };
-        // Months differ in length: the bin follows from the calendar, one step back if the day or
-        // time within the month is not reached yet.
-        let bins = Self::Month.boundaries_between(start, moment).div_euclid(months);
-        let candidate = start.add_months(bins * months)?;
-        if candidate <= moment { Some(candidate) } else { start.add_months((bins - 1) * months) }
+        if matches!(self, Self::Year | Self::Month) {
+            return None;
+        }
+        let nanoseconds = self.nanoseconds().checked_mul(size)?;
+        let size = nanoseconds / i128::from(NANOSECONDS_PER_TICK);
+        if size == 0 {
+            return None;
+        }
+        let (moment, start) = (i128::from(moment.ticks()), i128::from(start.ticks()));
+        Moment::from_ticks((moment - start).div_euclid(size) * size + start)
     }
 
     /// The length of a part that always has the same.

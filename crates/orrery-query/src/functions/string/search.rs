@@ -81,14 +81,14 @@ fn holds(text: &str, arguments: &[Operand<'_>], at: usize, ignore_case: bool) ->
     Some(if ignore_case { text.contains(&*case::fold(wanted)) } else { text.contains(wanted) })
 }
 
-/// A start before the text searches all of it, one past its end nothing.
+/// A start before the text or past its end finds nothing.
 pub(super) fn index_of(arguments: &[Operand<'_>]) -> Option<i64> {
     let (text, wanted) = (string(arguments, 0)?, string(arguments, 1)?);
-    let from = optional(arguments, 2, integer)?.unwrap_or(0).max(0);
-    let from = usize::try_from(from).ok()?;
-    if from > units::length(text) {
-        return Some(-1);
-    }
+    let from = optional(arguments, 2, integer)?.unwrap_or(0);
+    let from = match usize::try_from(from) {
+        Ok(from) if from <= units::length(text) => from,
+        _ => return Some(-1),
+    };
     // A start in the middle of a character begins with the next.
     let first = units::byte_of(text, from).or_else(|| units::byte_of(text, from + 1))?;
     let found = text[first..].find(wanted);

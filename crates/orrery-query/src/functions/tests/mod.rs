@@ -157,5 +157,7 @@ fn every_documented_function_is_there() {
     for name in &undocumented {
         assert!(lookup(name).is_some(), "{name}");
     }
-    assert_eq!(all().count(), documented.len() + undocumented.len());
+    // Those of the service's other interface, for MongoDB.
+    let foreign = all().filter(|row| row.name.starts_with("_M_")).count();
+    assert_eq!(all().count(), documented.len() + undocumented.len() + foreign);
 }
