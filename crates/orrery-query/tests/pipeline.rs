@@ -93,7 +93,12 @@ fn pages(query: &str, documents: &[Value], page_rows: usize) -> Vec<Value> {
         if !more {
             return rows;
         }
-        options = Options { page_rows: Some(page_rows), resume: last.position, passed, ..Options::default() };
+        options = Options {
+            page_rows: Some(page_rows),
+            resume: last.position.into_iter().collect(),
+            passed,
+            ..Options::default()
+        };
     }
     panic!("endless");
 }
@@ -177,7 +182,7 @@ fn resume_filters_are_understood() {
     let ordinal = |rid: &str| rid.parse().ok();
     let after = |query: &str, filter: &str| {
         let resume = ResumePoint::parse(&parse(filter), ordinal).unwrap();
-        let options = Options { resume: Some(resume), ..Options::default() };
+        let options = Options { resume: vec![resume], ..Options::default() };
         let rows =
             run_with(query, &documents, &no_setup(), options).map_err(|failure| failure.message()).unwrap();
         rows.into_iter().map(|row| row.value.as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -186,6 +191,8 @@ fn resume_filters_are_understood() {
     assert_eq!(after(query, r#"{"value":[1],"rid":"2","exclude":true}"#), ["11", "1"]);
     assert_eq!(after(query, r#"{"value":[1],"rid":"2","exclude":false}"#), ["2", "11", "1"]);
     assert_eq!(after(query, r#"{"value":[1]}"#), ["0", "2", "11", "1"]);
+    // Without a document all rows with these values are left out.
+    assert_eq!(after(query, r#"{"value":[1],"exclude":true}"#), ["1"]);
     assert_eq!(after(query, r#"{"value":[[]]}"#), ["12", "0", "2", "11", "1"]);
     // Arrays and objects are found by the hash that clients compute.
     let hash = order::hash(&parse("[1]"));

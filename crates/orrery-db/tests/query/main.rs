@@ -24,5 +24,6 @@ mod metrics;
 mod order;
 mod paths;
 mod points;
+mod ranges;
 mod refusals;
 mod run;

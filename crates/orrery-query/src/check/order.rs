@@ -274,7 +274,6 @@ impl<'q> Scope<'q> {
         use BinaryOperator as B;
         match &expr.kind {
             ExprKind::Literal(literal) => Some(*literal == Literal::Bool(true)),
-            ExprKind::Array(_) | ExprKind::Object(_) => Some(false),
             ExprKind::Unary { operator, operand } => match operator {
                 UnaryOperator::Not => match (&operand.kind, self.truth(operand)) {
                     (ExprKind::Literal(Literal::Bool(flag)), _) => Some(!flag),
@@ -296,7 +295,7 @@ impl<'q> Scope<'q> {
                 incomparable.then_some(false)
             }
             ExprKind::Binary { operator: B::Coalesce, .. } => None,
-            ExprKind::Binary { .. } => Some(false),
+            ExprKind::Array(_) | ExprKind::Object(_) | ExprKind::Binary { .. } => Some(false),
             ExprKind::Call(call) if is_call_to(expr, "IS_DEFINED") => {
                 let [argument] = &call.arguments[..] else { return None };
                 self.is_root(argument).then_some(true)
@@ -306,12 +305,11 @@ impl<'q> Scope<'q> {
     }
 
     /// The value of a constant, where undefined is one too; `None` if the expression is not a simple one.
+    #[expect(clippy::option_option, reason = "not constant, constantly undefined, or a value")]
     fn constant(&self, expr: &Expr) -> Option<Option<Value>> {
         match &expr.kind {
             ExprKind::Literal(literal) => Some(literal.value()),
-            ExprKind::Array(items) if items.iter().all(is_constant) => {
-                Some(Some(Value::Array(Vec::new().into())))
-            }
+            ExprKind::Array(items) if items.iter().all(is_constant) => Some(Some(Value::Array(Vec::new()))),
             ExprKind::Object(members) if members.iter().all(|(_, value)| is_constant(value)) => {
                 Some(Some(orrery_model::Object::new().into()))
             }

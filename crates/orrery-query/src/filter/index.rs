@@ -1,5 +1,7 @@
 //! Conditions that a range index can answer.
 
+use std::cmp::Ordering;
+
 use orrery_model::Value;
 use orrery_model::container::{IndexPath, IndexStep};
 
@@ -8,6 +10,7 @@ use crate::ast::{BinaryOperator, LogicalOperator, SubqueryKind, UnaryOperator};
 use crate::context::Context;
 use crate::eval::{self, Env};
 use crate::operand;
+use crate::order;
 use crate::program::{Block, FunctionCall, Members, Node, Program, SourceRows};
 
 /// A condition that every matching document satisfies.
@@ -128,6 +131,9 @@ impl IndexCondition {
                 other => known.push(other),
             }
         }
+        let Some(mut known) = join_ranges(known) else {
+            return Self::None;
+        };
         if !exact {
             known = known.into_iter().map(Self::inexact).collect();
         }
@@ -165,6 +171,69 @@ impl IndexCondition {
             other => other,
         }
     }
+}
+
+/// Makes one range of all ranges over the same property, whatever their order. `None`: nothing lies in all of them.
+fn join_ranges(parts: Vec<IndexCondition>) -> Option<Vec<IndexCondition>> {
+    let mut joined: Vec<IndexCondition> = Vec::with_capacity(parts.len());
+    for part in parts {
+        let IndexCondition::Term { path, test: Test::Range { low, high }, exact } = &part else {
+            joined.push(part);
+            continue;
+        };
+        // Of an array's elements one may lie in one range and another in the other.
+        let same = joined.iter_mut().find_map(|known| match known {
+            IndexCondition::Term { path: own, test: Test::Range { low, high }, exact }
+                if own == path && !path.0.contains(&PathStep::Element) =>
+            {
+                Some((low, high, exact))
+            }
+            _ => None,
+        });
+        let Some((own_low, own_high, own_exact)) = same else {
+            joined.push(part);
+            continue;
+        };
+        let of_type = |bound: &Option<Bound>| bound.as_ref().map(|bound| bound.value.clone());
+        if let (Some(own), Some(other)) =
+            (of_type(own_low).or(of_type(own_high)), of_type(low).or(of_type(high)))
+            && !same_type(&own, &other)
+        {
+            return None;
+        }
+        *own_exact &= *exact;
+        tighten(own_low, low.as_ref(), Ordering::Greater);
+        tighten(own_high, high.as_ref(), Ordering::Less);
+        if let (Some(low), Some(high)) = (&own_low, &own_high) {
+            let possible = match order::compare(Some(&low.value), Some(&high.value)) {
+                Ordering::Less => same_type(&low.value, &high.value),
+                Ordering::Equal => low.inclusive && high.inclusive,
+                Ordering::Greater => false,
+            };
+            if !possible {
+                return None;
+            }
+        }
+    }
+    Some(joined)
+}
+
+/// Takes the other bound where it leaves fewer values: the greater low one, the lesser high one.
+fn tighten(bound: &mut Option<Bound>, other: Option<&Bound>, tighter: Ordering) {
+    let Some(other) = other else { return };
+    let replaces =
+        bound.as_ref().is_none_or(|own| match order::compare(Some(&other.value), Some(&own.value)) {
+            Ordering::Equal => own.inclusive && !other.inclusive,
+            ordering => ordering == tighter,
+        });
+    if replaces {
+        *bound = Some(other.clone());
+    }
+}
+
+fn same_type(a: &Value, b: &Value) -> bool {
+    order::type_rank(Some(a)) == order::type_rank(Some(b))
+        || matches!((a, b), (Value::Bool(_), Value::Bool(_)))
 }
 
 struct Analysis<'c> {
@@ -303,9 +372,7 @@ impl Analysis<'_> {
         let (Some(low), Some(high)) = (low, high) else {
             return IndexCondition::None;
         };
-        if crate::order::type_rank(Some(&low)) != crate::order::type_rank(Some(&high))
-            && !(matches!(low, Value::Bool(_)) && matches!(high, Value::Bool(_)))
-        {
+        if !same_type(&low, &high) {
             return IndexCondition::None;
         }
         // Arrays and objects stand in no order.

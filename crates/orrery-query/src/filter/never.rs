@@ -790,7 +790,6 @@ fn is_choice(node: &Node) -> bool {
 }
 
 /// Whether what is said of an array or object agrees with what is said of its own elements and members.
-#[expect(clippy::ptr_arg, reason = "given to Vec::retain")]
 fn is_consistent(case: &Case) -> bool {
     case.iter().all(|(term, values)| {
         let Some(listed) = values.only_containers() else {

@@ -92,7 +92,7 @@ pub struct Options {
     /// Bytes of rows that may be ready before a document is left in the same way.
     pub page_bytes: Option<usize>,
     /// Sorted rows before this place are left out.
-    pub resume: Option<ResumePoint>,
+    pub resume: Vec<ResumePoint>,
     /// Where a row is the document as it was fed ([`Program::returns_documents`]), leave its value
     /// null: the caller has the document, and its text, under [`Output::input`].
     pub documents_by_reference: bool,

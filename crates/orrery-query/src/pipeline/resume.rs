@@ -23,11 +23,11 @@ pub enum ResumeValue {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResumePoint {
     pub values: Vec<ResumeValue>,
-    /// The document at this place; absent: the first one with these values.
+    /// The document at this place; absent: all that have these values.
     pub ordinal: Option<u64>,
     /// The row of that document, where a join makes several.
     pub row: u32,
-    /// Whether the row at this place is itself left out.
+    /// Whether what is at this place is itself left out.
     pub exclude: bool,
 }
 

@@ -108,7 +108,8 @@ pub(super) struct Sorter {
     pub(super) lost: u64,
     /// The document whose row was kept last.
     pub(super) last_kept: Option<u64>,
-    resume: Option<ResumePoint>,
+    /// Rows before any of these places were returned already.
+    resume: Vec<ResumePoint>,
     bytes: usize,
     held: Held,
     /// Whether there are pages: then rows that take too much memory are left to the next one.
@@ -122,12 +123,7 @@ impl Sorter {
     }
 
     /// `wanted` rows are left before TOP or LIMIT; `page` bounds this page, if there are pages.
-    pub(super) fn new(
-        order: &[OrderKey],
-        wanted: u64,
-        page: Option<u64>,
-        resume: Option<ResumePoint>,
-    ) -> Self {
+    pub(super) fn new(order: &[OrderKey], wanted: u64, page: Option<u64>, resume: Vec<ResumePoint>) -> Self {
         let rule = |key: &OrderKey| Rule { direction: key.direction, undefined_last: key.undefined_last };
         let capacity = page.map_or(wanted, |page| page.min(wanted));
         Self {
@@ -234,16 +230,18 @@ impl Sorter {
     }
 
     fn is_before_resume(&self, keys: &[Operand<'_>], ordinal: u64, row: u32) -> bool {
-        let Some(resume) = &self.resume else {
-            return false;
-        };
+        self.resume.iter().any(|resume| self.is_before(resume, keys, ordinal, row))
+    }
+
+    fn is_before(&self, resume: &ResumePoint, keys: &[Operand<'_>], ordinal: u64, row: u32) -> bool {
         let pairs = self.rules.iter().zip(keys.iter().zip(&resume.values));
         let by_keys = pairs
             .map(|(rule, (key, value))| rule.compare_to(key.as_deref(), value))
             .find(|ordering| ordering.is_ne());
         match (by_keys, resume.ordinal) {
             (Some(ordering), _) => ordering.is_lt(),
-            (None, None) => false,
+            // Without a document all rows with these values stand at this place.
+            (None, None) => resume.exclude,
             (None, Some(at)) => match (ordinal, row).cmp(&(at, resume.row)) {
                 Ordering::Less => true,
                 Ordering::Equal => resume.exclude,

@@ -344,6 +344,46 @@ impl Reader<'_> {
         Ok(count)
     }
 
+    /// How many items of the windows a partition has, counting only up to `count_max`.
+    pub(crate) async fn probe_items(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        count_max: usize,
+    ) -> Result<usize> {
+        let mut count = 0;
+        for range in self.item_ranges(partition, &Key::new()) {
+            let scan = Scan::forward(range, count_max - count);
+            count += self.read_index(receipt, partition, scan).await?.entries.len();
+            if count >= count_max {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// How many of the first entries of a sequence are about items of the windows, and how many were looked at.
+    pub(crate) async fn probe_sequence(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        sequence: &Sequence,
+        count: usize,
+    ) -> Result<(usize, usize)> {
+        let scan = Scan { direction: sequence.direction, ..Scan::forward(sequence.range.clone(), count) };
+        let page = self.read_index(receipt, partition, scan).await?;
+        let is_own = |entry: &&Entry| {
+            let item = match sequence.composite() {
+                None => index_entry::parse_entry(&entry.key).map(|(_, item)| item),
+                Some(descending) => {
+                    index_entry::parse_composite_entry(&entry.key, descending).map(|(_, item)| item)
+                }
+            };
+            item.is_some_and(|item_key| self.contains_item(&item_key))
+        };
+        Ok((page.entries.iter().filter(is_own).count(), page.entries.len()))
+    }
+
     /// How many items there are, without looking at them.
     pub(crate) async fn count_items(&self, receipt: &mut Receipt, partition: &Partition) -> Result<u64> {
         let mut count = 0;

@@ -4,9 +4,17 @@ use orrery_model::Result;
 use orrery_query::choice::{Choice, Chosen, Merits, Step};
 
 use super::run::Run;
+use crate::catalog::Partition;
 use crate::partition::Receipt;
 use crate::query::metrics::Considered;
 use crate::query::plan::access::{AccessPath, AccessPaths, Candidate, Sequence};
+
+/// Items of the wanted keys that are counted at most, before entries of other keys are passed to find them.
+const OWN_ITEMS_MAX: usize = 1024;
+/// So few are sorted at once.
+const OWN_ITEMS_FEW: usize = 64;
+/// Entries that are looked at to see how many of them are of the wanted keys.
+const SEQUENCE_ENTRIES: usize = 128;
 
 impl Run<'_> {
     /// Chooses the access path: the items that the filter names, the index order, the candidate with the fewest entries, or all items.
@@ -26,6 +34,16 @@ impl Run<'_> {
         let Some(partition) = self.reader.partitions().into_iter().next() else {
             return Ok(AccessPath::Items);
         };
+        // Where keys are named, entries of other keys stand between theirs. Whether to go through those depends on how
+        // many items the keys have.
+        let sequence = match sequence {
+            Some(sequence) if self.by_keys => {
+                self.is_dense(receipt, &partition, &sequence).await?.then_some(sequence)
+            }
+            sequence => sequence,
+        };
+        // Which of two that look alike is taken does not depend on the order in which the filter was written.
+        candidates.sort_by(|a, b| a.label.cmp(&b.label));
         // In order the same entries do at least as well.
         let is_order = |candidate: &Candidate| {
             sequence.as_ref().is_some_and(|sequence| *candidate.ranges == [sequence.range.clone()])
@@ -57,5 +75,17 @@ impl Run<'_> {
             (Chosen::Order, Some(sequence)) => AccessPath::Sequence(sequence),
             (Chosen::Order | Chosen::Scan, _) => AccessPath::Items,
         })
+    }
+
+    /// Whether following the order of the index costs less than sorting all items of the keys that are wanted: it passes
+    /// the entries of all other keys.
+    async fn is_dense(&self, receipt: &mut Receipt, partition: &Partition, sequence: &Sequence) -> Result<bool> {
+        let own_items = self.reader.probe_items(receipt, partition, OWN_ITEMS_MAX).await?;
+        if own_items <= self.rows_max.max(OWN_ITEMS_FEW) {
+            return Ok(false);
+        }
+        let (own, all) = self.reader.probe_sequence(receipt, partition, sequence, SEQUENCE_ENTRIES).await?;
+        // An entry that is passed costs a fraction of an item that is loaded.
+        Ok(own > 0 && self.rows_max.saturating_mul(all) / own <= own_items.saturating_mul(4))
     }
 }

@@ -179,12 +179,15 @@ impl Run<'_> {
         paths: AccessPaths,
         resume_filter: Option<&Value>,
     ) -> Result<Page> {
-        let (resume, passed, returned) = match from {
-            None => (resume_point(resume_filter)?, 0, 0),
+        // A client may send a place of its own beside a token: the later one counts.
+        let filter = resume_point(resume_filter)?;
+        let (token, passed, returned) = match from {
+            None => (None, 0, 0),
             Some(Position::Sorted { point, passed }) => (Some(point), passed, 0),
-            Some(Position::Counted { returned, .. }) => (resume_point(resume_filter)?, 0, returned),
+            Some(Position::Counted { returned, .. }) => (None, 0, returned),
             Some(Position::Stream { .. }) => return Err(continuation::invalid()),
         };
+        let resume: Vec<ResumePoint> = token.into_iter().chain(filter).collect();
         let sequence = paths.sequence.clone();
         let path = self.choose(receipt, paths, sequence).await?;
         self.take(&path);
@@ -199,7 +202,7 @@ impl Run<'_> {
         if !pipeline.is_done() {
             match &path {
                 AccessPath::Sequence(sequence) => {
-                    self.feed_sequence(receipt, &mut pipeline, sequence, resume.as_ref()).await?;
+                    self.feed_sequence(receipt, &mut pipeline, sequence, resume.first()).await?;
                 }
                 path => {
                     let all = (&StreamStart::default(), Extent::Everything);
@@ -287,5 +290,9 @@ impl Run<'_> {
 fn resume_point(filter: Option<&Value>) -> Result<Option<ResumePoint>> {
     let Some(filter) = filter else { return Ok(None) };
     let point = ResumePoint::parse(filter, |rid| ItemRid::parse(rid).map(ItemRid::ordinal));
-    point.map(Some).ok_or_else(|| Error::bad_request("The query's resumeFilter is malformed."))
+    point.map(Some).ok_or_else(|| {
+        Error::bad_request(
+            "Invalid Resume Filter. It must have the sort values of a row, and may name its document.",
+        )
+    })
 }

@@ -325,8 +325,7 @@ impl Finder<'_> {
             Some([source]) => !source.iterate && matches!(source.collection, Collection::Path { .. }),
             _ => false,
         };
-        // Inside one logical partition its items are fewer than the index entries of all.
-        let plain = !self.points && single_source && !query.select.distinct && query.group_by.is_empty();
+        let plain = single_source && !query.select.distinct && query.group_by.is_empty();
         let keys = indexes::order_paths(query).filter(|keys| plain && !keys.is_empty())?;
         if let Some(sequence) = self.composite_sequence(&keys, condition) {
             return Some(sequence);
@@ -468,10 +467,6 @@ impl Finder<'_> {
     /// Composite indexes whose first paths the filter fixes, with a range on the next one if there is one.
     fn composite_candidates(&self, condition: &IndexCondition) -> Vec<Candidate> {
         let terms = conjuncts(condition);
-        // Entries of other keys would stand in between.
-        if self.points {
-            return Vec::new();
-        }
         let composites = (0u32..).zip(&self.generation.policy.composite);
         let candidate = |(number, paths): (u32, &Vec<CompositePath>)| {
             if !self.holds_items(paths) {
@@ -489,7 +484,10 @@ impl Finder<'_> {
             let next = range.map(|((low, high), descending)| (low, high, descending));
             let range = index_entry::composite_between(self.generation.number, number, &values, next)?;
             let label = format!("composite index {number} {}", describe_composite(paths));
-            Some(Candidate { composite: Some(descending), label, ..Candidate::of_ranges(vec![range]) })
+            // Entries of other keys stand in between where keys are named.
+            let is_narrow = !self.points;
+            let all = Candidate::of_ranges(vec![range]);
+            Some(Candidate { composite: Some(descending), label, is_narrow, ..all })
         };
         composites.filter_map(candidate).collect()
     }
