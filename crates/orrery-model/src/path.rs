@@ -124,6 +124,16 @@ impl KeyPath {
         &self.text
     }
 
+    /// The same property as [`push_segment`] writes it: `/"a"` becomes `/a`.
+    pub fn canonical(&self) -> String {
+        let mut text = String::new();
+        for segment in &self.segments {
+            text.push('/');
+            push_segment(segment, &mut text);
+        }
+        text
+    }
+
     pub fn segments(&self) -> &[Box<str>] {
         &self.segments
     }

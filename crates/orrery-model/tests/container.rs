@@ -383,6 +383,9 @@ fn full_text_policies_are_checked() {
         )
     };
     create(&both("/abstract", "en-US", "en-US", r#"{"path":"/abstract"}"#));
+    for language in ["de-DE", "fr-FR", "es-ES", "it-IT", "pt-BR", "pt-PT", "1033"] {
+        create(&both("/abstract", language, language, r#"{"path":"/abstract"}"#));
+    }
     for (members, fragment) in [
         (both("abstract", "en-US", "en-US", ""), "The Full Text Policy contains an invalid Path: abstract"),
         (
@@ -394,8 +397,8 @@ fn full_text_policies_are_checked() {
             "The Full Text Policy contains an unsupported language spa-SPA. Supported languages are: \"en-US\"",
         ),
         (
-            both("/a", "en-US", "fr-FR", ""),
-            "The Full Text Policy contains an unsupported language fr-FR. Supported languages are: \"en-US\"",
+            both("/a", "en-US", "fr-XX", ""),
+            "The Full Text Policy contains an unsupported language fr-XX. Supported languages are: \"en-US\"",
         ),
         (
             both("/a", "", "en-US", ""),

@@ -14,12 +14,13 @@ impl PageRequest {
     /// The number of entries this page may have.
     pub fn count_max(&self, default: usize, limit: usize) -> Result<usize> {
         match self.items_max {
-            None => Ok(default),
+            // Some clients send 0 for "as the server likes".
+            None | Some(0) => Ok(default),
             Some(-1) => Ok(limit),
             Some(count) => match usize::try_from(count) {
-                Ok(count) if count > 0 => Ok(count),
-                _ => Err(Error::bad_request(format!(
-                    "One of the input values is invalid. x-ms-max-item-count must be -1 or positive, not {count}."
+                Ok(count) => Ok(count),
+                Err(_) => Err(Error::bad_request(format!(
+                    "One of the input values is invalid. x-ms-max-item-count must be -1, 0 or positive, not {count}."
                 ))),
             },
         }

@@ -1,4 +1,4 @@
-//! What a query needs from its container: an index to sort by, a text index to score by, functions that exist.
+//! What a query needs from its container: an index to sort by.
 //!
 //! The service refuses an ORDER BY that no index serves, though sorting without one would be possible; clients
 //! rely on being told. The policy that counts is the container's newest, even while its index is being built:
@@ -7,7 +7,7 @@
 use orrery_model::Result;
 use orrery_model::container::{ContainerDefinition, IndexStep, IndexingMode, PolicyPath};
 use orrery_query::QueryError;
-use orrery_query::ast::{Direction, Expr, ExprKind, From, Query};
+use orrery_query::ast::{Direction, Query};
 use orrery_query::check::indexes::{self, CompositePath};
 use orrery_query::computed::{self, ComputedProperty};
 
@@ -16,8 +16,7 @@ use crate::catalog::PolicyTree;
 
 /// Refuses a query that the container cannot serve.
 pub(crate) fn check(query: &Query, definition: &ContainerDefinition) -> Result<()> {
-    check_order(query, definition)?;
-    check_ranking(query, definition)
+    check_order(query, definition)
 }
 
 /// Refuses computed properties that queries could not use.
@@ -74,38 +73,4 @@ fn is_sortable(path: &str, definition: &ContainerDefinition) -> bool {
         IndexStep::Element => tree.element(place),
     });
     tree.indexes(place)
-}
-
-/// Scores of full text need a text index on the property.
-fn check_ranking(query: &Query, definition: &ContainerDefinition) -> Result<()> {
-    let (Some(order_by), Some(from)) = (&query.order_by, &query.from) else { return Ok(()) };
-    if !order_by.rank {
-        return Ok(());
-    }
-    let mut scored = Vec::new();
-    for item in &order_by.items {
-        scored_paths(&item.expr, from, &mut scored);
-    }
-    for path in scored {
-        if !definition.indexing.full_text.iter().any(|indexed| indexed.as_str() == path) {
-            let text = format!(
-                "The FullTextScore function requires a full text index on the path '{path}', which the indexing policy of the container does not have."
-            );
-            return Err(invalid_query(&[QueryError::text(text)]));
-        }
-    }
-    Ok(())
-}
-
-fn scored_paths(expr: &Expr, from: &From, paths: &mut Vec<String>) {
-    if let ExprKind::Call(call) = &expr.kind
-        && !call.udf
-        && call.name.text.eq_ignore_ascii_case("FullTextScore")
-        && let Some(path) = call.arguments.first().and_then(|text| indexes::document_path(text, from))
-    {
-        paths.push(path);
-    }
-    for child in expr.children() {
-        scored_paths(child, from, paths);
-    }
 }

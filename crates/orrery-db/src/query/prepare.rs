@@ -71,11 +71,11 @@ fn compile(query: &Query, settings: Settings<'_>) -> Result<Arc<Program>> {
 /// The container settings that functions look at.
 pub(super) fn policies(definition: &ContainerDefinition) -> Policies {
     let embeddings = definition.vector_embeddings.iter();
-    let vectors = embeddings.map(|embedding| (embedding.path.as_str().to_owned(), embedding.distance));
+    let vectors = embeddings.map(|embedding| (embedding.path.canonical(), embedding.distance));
     let full_text = definition.full_text.iter().flat_map(|policy| &policy.paths);
     Policies {
         vectors: vectors.collect(),
-        full_text: full_text.map(|path| (path.path.as_str().to_owned(), path.language.to_string())).collect(),
+        full_text: full_text.map(|path| (path.path.canonical(), path.language.to_string())).collect(),
         default_language: definition
             .full_text
             .as_ref()

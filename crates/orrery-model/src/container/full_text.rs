@@ -6,8 +6,18 @@ use crate::error::{Error, Result};
 use crate::path::KeyPath;
 use crate::value::{Object, Value};
 
-/// Languages an account accepts without joining a preview.
-pub const LANGUAGES: [&str; 1] = ["en-US"];
+/// Languages that policies may name.
+pub const LANGUAGES: [&str; 7] = ["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT"];
+/// The same by their Windows codes, which some clients send.
+const CODES: [(&str, &str); 7] = [
+    ("1033", "en-US"),
+    ("1031", "de-DE"),
+    ("3082", "es-ES"),
+    ("1036", "fr-FR"),
+    ("1040", "it-IT"),
+    ("1046", "pt-BR"),
+    ("2070", "pt-PT"),
+];
 const PATHS_MAX: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +76,9 @@ pub(super) fn check_indexes(indexing: &IndexingPolicy, policy: Option<&FullTextP
 fn language(name: &str) -> Result<Box<str>> {
     if LANGUAGES.contains(&name) {
         return Ok(name.into());
+    }
+    if let Some((_, language)) = CODES.iter().find(|(code, _)| *code == name) {
+        return Ok((*language).into());
     }
     let supported: Vec<_> = LANGUAGES.iter().map(|language| Value::from(*language).to_json()).collect();
     Err(Error::bad_request(format!(

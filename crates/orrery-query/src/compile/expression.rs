@@ -1,8 +1,8 @@
 //! Expressions, with constants folded.
 
+use orrery_model::Value;
 use orrery_model::container::DistanceFunction;
 use orrery_model::path::push_segment;
-use orrery_model::Value;
 
 use super::Compiler;
 use crate::aggregate::{Aggregate, DistinctValues};

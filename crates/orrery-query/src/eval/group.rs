@@ -118,7 +118,7 @@ fn operands(values: &[Option<Value>]) -> Vec<Operand<'_>> {
     values.iter().map(|value| value.as_ref().and_then(borrowed)).collect()
 }
 
-/// The places of the groups in the order they are wanted in; those that sort alike keep theirs.
+/// The places of the groups in the order they are wanted in, or else in that of their keys.
 fn sorted(
     grouping: &Grouping,
     groups: &[Vec<Option<Value>>],
@@ -127,6 +127,13 @@ fn sorted(
 ) -> Result<Vec<usize>, EvalError> {
     let mut places: Vec<usize> = (0..groups.len()).collect();
     if grouping.order.is_empty() {
+        // The service gives groups in the order of their keys.
+        let keys = |place: usize| &groups[place][..grouping.keys.len()];
+        places.sort_by(|a, b| {
+            let each = keys(*a).iter().zip(keys(*b));
+            let each = each.map(|(a, b)| order::compare(a.as_ref(), b.as_ref()));
+            each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+        });
         return Ok(places);
     }
     let mut keys = Vec::with_capacity(groups.len());

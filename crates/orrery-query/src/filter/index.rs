@@ -184,7 +184,7 @@ fn join_ranges(parts: Vec<IndexCondition>) -> Option<Vec<IndexCondition>> {
         // Of an array's elements one may lie in one range and another in the other.
         let same = joined.iter_mut().find_map(|known| match known {
             IndexCondition::Term { path: own, test: Test::Range { low, high }, exact }
-                if own == path && !path.0.contains(&PathStep::Element) =>
+                if own == path && !path.0.contains(&IndexStep::Element) =>
             {
                 Some((low, high, exact))
             }

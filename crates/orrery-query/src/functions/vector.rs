@@ -44,7 +44,7 @@ fn compare(context: &Context<'_>, arguments: &[Operand<'_>], options: Option<&Ob
         // A vector of zeros has no direction: it resembles nothing.
         DistanceFunction::Cosine if squares.0 == 0.0 || squares.1 == 0.0 => 0.0,
         // Rounding must not carry a similarity out of its range.
-        DistanceFunction::Cosine => (dot / (squares.0.sqrt() * squares.1.sqrt())).clamp(-1.0, 1.0),
+        DistanceFunction::Cosine => (dot / (squares.0 * squares.1).sqrt()).clamp(-1.0, 1.0),
     })
 }
 

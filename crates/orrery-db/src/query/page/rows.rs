@@ -35,14 +35,15 @@ impl Rows {
         self.count >= rows_max || self.text.len() >= PAGE_BYTES_MAX
     }
 
-    /// Adds a row. `item` is given if the row is a whole item, whose value was left out.
+    /// Adds a row unless it makes the page too large; a first row always fits. `item` is given if the row is a whole
+    /// item, whose value was left out. Answers whether it was added.
     pub(crate) fn push(
         &mut self,
         output: Output,
         item: Option<&StoredItem>,
         rid: ContainerRid,
-    ) -> Result<()> {
-        let started = monotonic::now();
+    ) -> Result<bool> {
+        let (started, length_before) = (monotonic::now(), self.text.len());
         if self.count > 0 {
             self.text.push(b',');
         }
@@ -51,10 +52,14 @@ impl Rows {
             Some(item) if item.is_plain => item.write_document(rid, &mut self.text),
             Some(item) => self.text.extend_from_slice(document_value(item, rid)?.to_json().as_bytes()),
         }
+        self.time += monotonic::elapsed(started);
+        if self.count > 0 && self.text.len() > PAGE_BYTES_MAX {
+            self.text.truncate(length_before);
+            return Ok(false);
+        }
         self.count += 1;
         self.last = output.position;
-        self.time += monotonic::elapsed(started);
-        Ok(())
+        Ok(true)
     }
 
     /// Adds rows while they fit; answers whether some were left.
@@ -70,7 +75,9 @@ impl Rows {
                 return Ok(true);
             }
             let item = kept.and_then(|kept| kept.items.get(&output.input));
-            self.push(output, item, rid)?;
+            if !self.push(output, item, rid)? {
+                return Ok(true);
+            }
         }
         Ok(false)
     }

@@ -125,13 +125,13 @@ impl Run<'_> {
                 let new = pipeline.take();
                 let before = pipeline.passed() - new.len() as u64;
                 for (passed, output) in (before..).zip(new) {
-                    if rows.is_full(rows_max) {
-                        let (key, skip_rows) = (found.mark.clone(), output.row);
-                        next = Some(position(key, skip_rows, passed));
+                    let skip_rows = output.row;
+                    let item = documents_by_reference.then_some(&found.item);
+                    if rows.is_full(rows_max) || !rows.push(output, item, rid)? {
+                        next = Some(position(found.mark.clone(), skip_rows, passed));
                         stopped = true;
                         return Ok(Flow::Stop);
                     }
-                    rows.push(output, documents_by_reference.then_some(&found.item), rid)?;
                 }
                 if pipeline.is_done() {
                     return Ok(Flow::Stop);

@@ -1,6 +1,6 @@
 //! User-defined functions in queries.
 
-use orrery_model::{Error, Result, Value};
+use orrery_model::{Result, Value};
 use orrery_query::EvalError;
 use orrery_query::ast::{ExprKind, Query};
 use orrery_query::context::UdfCaller;
@@ -17,7 +17,11 @@ const MEMORY_BYTES: usize = 32 << 20;
 
 /// The functions that one page of a query calls, compiled.
 #[derive(Debug)]
-pub(crate) struct QueryFunctions(Functions);
+pub(crate) struct QueryFunctions {
+    functions: Functions,
+    /// Those that the container does not have: an error only once one is called, as with the service.
+    missing: Vec<String>,
+}
 
 impl QueryFunctions {
     /// Compiles the functions that the query names, if it names any.
@@ -32,22 +36,20 @@ impl QueryFunctions {
             return Ok(None);
         }
         let scripts = database.catalog.snapshot().scripts(container.rid);
-        let mut found = Vec::with_capacity(names.len());
+        let (mut found, mut missing) = (Vec::with_capacity(names.len()), Vec::new());
         for name in names {
             let script = scripts.get(ScriptKind::Function, name).ok().filter(|script| *script.id == *name);
-            let script = script.cloned().ok_or_else(|| {
-                Error::bad_request(format!(
-                    "The user-defined function 'udf.{name}' does not exist in the container."
-                ))
-            })?;
-            found.push(script);
+            match script {
+                Some(script) => found.push(script.clone()),
+                None => missing.push(name.to_owned()),
+            }
         }
         let limits =
             Limits { memory_bytes: MEMORY_BYTES, ..Limits::for_time(database.options.script_time_max) };
         let sources = found.iter().map(|script| (&*script.id, &*script.body));
         // Compiling runs a script's text, which may do anything for as long as it is let.
         let made = run_blocking(|| Functions::new(sources, &limits, now_ms, database.env.random_u64()));
-        made.map(|functions| Some(Self(functions))).map_err(script_failure)
+        made.map(|functions| Some(Self { functions, missing })).map_err(script_failure)
     }
 }
 
@@ -69,7 +71,12 @@ fn functions_of(query: &Query) -> Vec<&str> {
 
 impl UdfCaller for QueryFunctions {
     fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>, EvalError> {
-        self.0.call(name, arguments).map_err(|error| match error {
+        if self.missing.iter().any(|missing| missing == name) {
+            return Err(EvalError::Message(format!(
+                "The user-defined function 'udf.{name}' does not exist in the container."
+            )));
+        }
+        self.functions.call(name, arguments).map_err(|error| match error {
             FunctionError::Failed(text) => EvalError::UdfFailed(format!(
                 "Encountered exception while executing user-defined function. Exception = {text}"
             )),
