@@ -79,7 +79,12 @@ impl Run<'_> {
 
     /// Whether following the order of the index costs less than sorting all items of the keys that are wanted: it passes
     /// the entries of all other keys.
-    async fn is_dense(&self, receipt: &mut Receipt, partition: &Partition, sequence: &Sequence) -> Result<bool> {
+    async fn is_dense(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        sequence: &Sequence,
+    ) -> Result<bool> {
         let own_items = self.reader.probe_items(receipt, partition, OWN_ITEMS_MAX).await?;
         if own_items <= self.rows_max.max(OWN_ITEMS_FEW) {
             return Ok(false);
