@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup explorer build run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
+.PHONY: help setup explorer build run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -75,6 +75,10 @@ $(SDKS:%=test-sdk-%): test-sdk-%: test-binary
 conformance: build ## Runs the SDKs' own suites from the folder SUITES, which holds their repositories (tests/conformance/README.md)
 	@[ -n "$(SUITES)" ] || { echo "name the folder with the SDKs' repositories: make conformance SUITES=FOLDER" >&2; exit 2; }
 	python3 tests/conformance/run.py --orrery $(abspath $(TARGET_DIR)/release/orrery) --from "$(SUITES)" $(CONFORMANCE)
+
+# Not part of `make test`: the .NET SDK is rarely there.
+test-sdk-dotnet: test-binary ## Runs the checks of the .NET client, if the .NET SDK is installed
+	ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) tests/sdk/dotnet/run
 
 .PHONY: test-binary
 test-binary: setup explorer

@@ -43,6 +43,35 @@ def hybrid_row():
         yield stream[23 : 23 + length]
 
 
+def direct_frame():
+    """A token of each kind that clients send, by its type, and a read, a create and a query made of them."""
+    table = json.loads((GATEWAY / "rntbd_tokens.json").read_text(encoding="utf-8"))
+    tokens = {name: (number, kind) for name, number, kind in table["requestTokens"]}
+
+    def token(name, value):
+        number, kind = tokens[name]
+        head = number.to_bytes(2, "little")
+        if kind == "Byte":
+            return head + bytes([0, value])
+        if kind == "ULong":
+            return head + b"\x02" + value.to_bytes(4, "little")
+        if kind == "SmallString":
+            return head + bytes([7, len(value)]) + value
+        return head + (b"\x08" if kind == "String" else b"\x0b") + len(value).to_bytes(2, "little") + value
+
+    names = token("DatabaseName", b"db") + token("CollectionName", b"c")
+    key = token("PartitionKey", b'["a"]') + token("TransportRequestID", 7) + token("PayloadPresent", 0)
+    resources, operations = table["resourceTypes"], table["operationTypes"]
+    for operation, rest in (
+        ("Read", token("DocumentName", b"1") + token("Match", b'"etag"')),
+        ("Create", token("SessionToken", b"0:1#2") + token("ReturnPreference", 1)),
+        ("Query", token("PageSize", 10) + token("ContinuationToken", b"next") + token("StartEpk", b"3F")),
+        ("Batch", token("IsBatchAtomic", 1) + token("ConsistencyLevel", 2)),
+    ):
+        yield bytes([resources["Document"], operations[operation]]) + names + key + rest
+    yield bytes([resources["Document"], operations["Read"]]) + token("ResourceId", bytes(range(16)))
+
+
 def query_parser():
     for path in sorted((ROOT / "crates" / "orrery-query" / "tests" / "cases").glob("*.json")):
         if path.name != "datasets.json":
@@ -53,7 +82,7 @@ def query_parser():
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    seeds = {f.__name__: f for f in (item_parser, header_parser, binary_json, hybrid_row, query_parser)}
+    seeds = {f.__name__: f for f in (item_parser, header_parser, binary_json, direct_frame, hybrid_row, query_parser)}
     target, directory = sys.argv[1], pathlib.Path(sys.argv[2])
     if target not in seeds:
         sys.exit(f"there are no first inputs for {target}")

@@ -1,13 +1,16 @@
 //! The HTTP gateway: the Cosmos DB wire protocol, in and out.
 //!
 //! Only this crate knows HTTP, headers and status codes. `transport` turns bytes on a port into requests,
-//! `pipeline` answers a request in named steps, `dispatch` calls the database, `wire` reads and writes the body formats,
-//! `admin` is our own surface under `/_orrery`, `explorer` the web page.
+//! `direct` does the same for the protocol of direct mode, `pipeline` answers a request in named steps, `dispatch` calls
+//! the database, `wire` reads and writes the body formats, `admin` is our own surface under `/_orrery`, `explorer` the web
+//! page.
 
 mod account;
+mod addresses;
 mod admin;
 pub mod auth;
 mod consistency;
+pub mod direct;
 mod dispatch;
 pub mod durable_file;
 mod explorer;
@@ -29,5 +32,5 @@ pub mod wire;
 
 pub use consistency::{AccountConsistency, ConsistencyLevel};
 pub use hosts::{HostPolicy, InvalidHost};
-pub use options::{CrossPartitionQueries, GatewayOptions};
+pub use options::{CrossPartitionQueries, DirectEndpoint, GatewayOptions};
 pub use pipeline::Gateway;

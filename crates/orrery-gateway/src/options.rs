@@ -29,6 +29,38 @@ pub struct GatewayOptions {
     pub hosts: HostPolicy,
     /// What all requests may use of the memory together.
     pub memory: MemoryBudget,
+    /// Where direct mode is served, if it is.
+    pub direct: Option<DirectEndpoint>,
+}
+
+/// Where clients reach direct mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectEndpoint {
+    pub port: u16,
+    /// The host, with or without a port, that clients are to use instead of the one by which they reached the gateway.
+    pub advertised: Option<String>,
+}
+
+impl DirectEndpoint {
+    /// Host and port for a client that has used this host, with or without a port, for the gateway.
+    pub(crate) fn authority(&self, host: &str) -> String {
+        let host = match &self.advertised {
+            Some(advertised) if port_of(advertised).is_some() => return advertised.clone(),
+            Some(advertised) => advertised,
+            None => host,
+        };
+        let host = match port_of(host) {
+            Some(port) => &host[..host.len() - port.len() - 1],
+            None => host,
+        };
+        format!("{host}:{}", self.port)
+    }
+}
+
+/// The port at the end of a host. Colons inside brackets belong to an address.
+fn port_of(host: &str) -> Option<&str> {
+    let (_, port) = host.rsplit_once(':')?;
+    (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(port)
 }
 
 /// Who merges the rows of queries over several keys that are sorted, grouped, counted or cut.

@@ -45,7 +45,8 @@ pub enum Path {
     EncryptionKey(String, String),
     Offers,
     Offer(String),
-    Addresses,
+    /// Where the partitions of a container, or of the account itself, are served in direct mode.
+    Addresses(Option<ContainerPath>),
     /// Begins like a resource and is none.
     Malformed,
     Unknown,
@@ -60,6 +61,10 @@ impl Path {
                 Ok(rest) => Self::Item(at, format!("{id}?{rest}")),
                 Err(_) => Self::Unknown,
             },
+            (Self::Addresses(_), Some(query)) => {
+                let resolved = query_value(query, "$resolveFor").map(|link| Self::parse(&link));
+                Self::Addresses(resolved.and_then(|path| path.container().cloned()))
+            }
             (path, _) => path,
         }
     }
@@ -83,7 +88,7 @@ impl Path {
         let (first, third, fifth) = (keyword(0), keyword(2), keyword(4));
         match (first, segments.len()) {
             ("", 0) => Self::Account,
-            ("addresses", 1) => Self::Addresses,
+            ("addresses", 1) => Self::Addresses(None),
             ("offers", 1) => Self::Offers,
             ("offers", 2) => Self::Offer(text(1)),
             ("offers", _) => Self::Malformed,
@@ -119,7 +124,8 @@ impl Path {
             | Self::Conflicts(at)
             | Self::Conflict(at, _)
             | Self::PartitionKeyDelete(at)
-            | Self::Attachments(at) => Some(at),
+            | Self::Attachments(at)
+            | Self::Addresses(Some(at)) => Some(at),
             _ => None,
         }
     }
@@ -153,7 +159,7 @@ impl Path {
                 | Self::Permissions(..)
                 | Self::EncryptionKeys(_)
                 | Self::Offers
-                | Self::Addresses
+                | Self::Addresses(_)
         )
     }
 
@@ -191,10 +197,19 @@ impl Path {
             Self::Permissions(..) | Self::Permission(..) => "permission",
             Self::EncryptionKeys(_) | Self::EncryptionKey(..) => "encryption_key",
             Self::Offers | Self::Offer(_) => "offer",
-            Self::Addresses => "address",
+            Self::Addresses(_) => "address",
             Self::Malformed | Self::Unknown => "unknown",
         }
     }
+}
+
+/// The value of a name in the query of a URL. A `+` belongs to a RID.
+pub(crate) fn query_value<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    query.split('&').find_map(|pair| {
+        let (found, value) = pair.split_once('=')?;
+        let found = percent_decode_str(found).decode_utf8().ok()?;
+        found.eq_ignore_ascii_case(name).then(|| percent_decode_str(value).decode_utf8().ok())?
+    })
 }
 
 /// All words that stand in the places of keywords, those of items first.
@@ -262,7 +277,7 @@ mod tests {
         check("/dbs/d/colls/c/sprocs/s", Path::Script(at("d", "c"), ScriptKind::StoredProcedure, "s".into()));
         check("/dbs/d/colls/c/operations/partitionkeydelete", Path::PartitionKeyDelete(at("d", "c")));
         check("/dbs/d/users/u/permissions/p", Path::Permission("d".into(), "u".into(), "p".into()));
-        check("//addresses/", Path::Addresses);
+        check("//addresses/", Path::Addresses(None));
         check("/offers/Ab0d", Path::Offer("Ab0d".into()));
         check("/dbs/d/colls/c/docs/1/attachments/a", Path::Attachments(at("d", "c")));
         check("/dbs/d/colls/c/nothing", Path::Unknown);

@@ -20,6 +20,7 @@ use orrery_db::{Database, Receipt, RequestContext};
 use orrery_env::monotonic;
 use orrery_model::{Error, ErrorKind};
 
+use crate::addresses::Replica;
 use crate::admin::AdminState;
 use crate::consistency::ConsistencyLevel;
 use crate::dispatch::{BODY_BYTES_MAX, Call, origin};
@@ -46,6 +47,18 @@ pub struct Gateway {
     admin: AdminState,
 }
 
+/// A request that came in direct mode.
+pub(crate) struct DirectCall {
+    pub parts: Parts,
+    pub connection: ConnectionInfo,
+    /// The replica that the client believes to talk to.
+    pub replica: Replica,
+    /// What came with it, or why nothing was kept of that.
+    pub payload: Result<Bytes, BodyError>,
+    /// The memory that the payload takes, where it was reserved before.
+    pub held: Option<MemoryPart>,
+}
+
 /// A request on its way, and what its answer needs whether it succeeds or fails.
 struct Exchange {
     parts: Parts,
@@ -53,6 +66,8 @@ struct Exchange {
     path: Path,
     activity_id: String,
     started: Instant,
+    /// Where the request was addressed to, in direct mode.
+    replica: Replica,
     /// Once it is decided.
     verb: Option<Verb>,
     receipt: Receipt,
@@ -122,18 +137,62 @@ impl Gateway {
             return admin::answer(&parts, &connection, &self.database, &self.options, &self.admin, body)
                 .await;
         }
-        let mut exchange = self.begin(parts, connection);
+        let exchange = self.begin(parts, connection, Replica::default());
+        self.answer_exchange(exchange, body).await
+    }
+
+    /// Answers a request that came in direct mode. No web page can send one.
+    pub(crate) async fn answer_direct(&self, call: DirectCall) -> Response<Full<Bytes>> {
+        let DirectCall { parts, connection, replica, payload, mut held } = call;
+        let body = async || {
+            let payload = payload?;
+            if held.is_none() {
+                let part = self.options.memory.hold_body(payload.len() as u64).await;
+                held = Some(part.map_err(|_| BodyError::NoMemory)?);
+            }
+            Ok(payload)
+        };
+        let exchange = self.begin(parts, connection, replica);
+        self.answer_exchange(exchange, body).await
+    }
+
+    async fn answer_exchange<F>(&self, mut exchange: Exchange, body: F) -> Response<Full<Bytes>>
+    where
+        F: AsyncFnOnce() -> Result<Bytes, BodyError>,
+    {
         let outcome = self.run(&mut exchange, body).await;
         let reply = self.reply(&exchange, outcome);
         self.finish(exchange, reply)
     }
 
-    fn begin(&self, parts: Parts, connection: ConnectionInfo) -> Exchange {
+    /// Whether the sender of a request may do what it asks for: what comes with it is worth memory then.
+    pub(crate) async fn may_send(&self, parts: &Parts) -> bool {
+        let path = Path::of(&parts.uri);
+        let Ok(verb) = Verb::decide(&parts.method, &path, &parts.headers) else { return false };
+        rights::authorize(&self.database, &self.options, parts, verb, &path).await.is_ok()
+    }
+
+    /// Memory for a payload, once there is some.
+    pub(crate) async fn hold_body(&self, bytes: u64) -> Option<MemoryPart> {
+        self.options.memory.hold_body(bytes).await.ok()
+    }
+
+    /// The answer to a request that is none.
+    pub(crate) fn refuse(&self, activity_id: &str, error: &Error) -> Response<Full<Bytes>> {
+        let reply = Reply::error(error, activity_id, "");
+        let (receipt, path, elapsed) = (Receipt::default(), Path::Unknown, Duration::ZERO);
+        self.options.metrics.request(path.kind(), "unknown", reply.status.as_u16(), elapsed, receipt.charge);
+        let version = DEFAULT_VERSION;
+        reply.finish(&Common { activity_id, version, receipt: &receipt, path: &path, elapsed })
+    }
+
+    fn begin(&self, parts: Parts, connection: ConnectionInfo, replica: Replica) -> Exchange {
         let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
         Exchange {
             started: monotonic::now(),
             path: Path::of(&parts.uri),
             activity_id: activity_id.unwrap_or_else(|| self.database.env().guid()),
+            replica,
             verb: None,
             receipt: Receipt::default(),
             struck: None,
@@ -153,6 +212,9 @@ impl Gateway {
         rights::authorize(&self.database, &self.options, &exchange.parts, verb, &exchange.path).await?;
         headers::check_version(&exchange.parts.headers)?;
         exchange.receipt = Receipt::open(request_context(&exchange.parts.headers)?);
+        if let Some(moved) = self.check_replica(exchange) {
+            return Ok(moved);
+        }
         if exchange.path.is_metadata() {
             self.database.admit_metadata(&mut exchange.receipt)?;
         }
@@ -170,6 +232,33 @@ impl Gateway {
         exchange.answer_memory = if verb.writes() { held.ok() } else { Some(held?) };
         // What was done stays done; only the answer is lost.
         Ok(instead.unwrap_or(reply))
+    }
+
+    /// What a client is told that addressed a replica which is no more: it then looks again where to go. A partition
+    /// that is not known yet may have been made by another server a moment ago.
+    fn check_replica(&self, exchange: &Exchange) -> Option<Reply> {
+        let Replica { container: Some(addressed), range_id: Some(range_id) } = exchange.replica else {
+            return None;
+        };
+        let at = exchange.path.container()?;
+        let catalog = self.database.catalog();
+        let container = catalog.container(&at.database, &at.container).ok()?;
+        let (substatus, message) = if container.rid != addressed {
+            (1000, "The requested resource is no longer available at the server: the container was replaced.")
+        } else if container.former.iter().any(|former| former.range_id == range_id) {
+            // Clients that have named a range look for its successors; those that have named a key look for its range
+            // again, but only if they are told that it is being split: otherwise they give up.
+            let names_range = exchange.parts.headers.contains_key(headers::RANGE_ID);
+            let substatus = if names_range { 1002 } else { 1007 };
+            (
+                substatus,
+                "The requested resource is no longer available at the server: the partition was split or merged.",
+            )
+        } else {
+            return None;
+        };
+        let uri = exchange.parts.uri.path();
+        Some(Reply::failure((410, substatus, "Gone"), message, &exchange.activity_id, uri))
     }
 
     /// Lets an injected fault hit the request; answers what the client gets instead of the true answer.
@@ -200,6 +289,7 @@ impl Gateway {
             consistency,
             memory: &self.options.memory,
             advertised: self.options.advertised.as_deref(),
+            direct: self.options.direct.as_ref(),
         };
         let noted = recorder::shape(&call);
         let reply = call.dispatch(receipt).await;
@@ -243,6 +333,7 @@ impl Gateway {
             mut receipt,
             struck,
             answer_memory,
+            ..
         } = exchange;
         if let Some(struck) = &struck {
             reply = reply.with(FAULT_HEADER, &struck.id);
@@ -303,17 +394,7 @@ impl Handler for Gateway {
     fn after_panic(&self) -> Response<Full<Bytes>> {
         let activity_id = self.database.env().guid();
         tracing::error!(activity_id, "answered after a panic");
-        let error = Error::internal("The request failed because of an internal error.");
-        let reply = Reply::error(&error, &activity_id, "");
-        let (receipt, path) = (Receipt::default(), Path::Unknown);
-        let common = Common {
-            activity_id: &activity_id,
-            version: DEFAULT_VERSION,
-            receipt: &receipt,
-            path: &path,
-            elapsed: Duration::ZERO,
-        };
-        reply.finish(&common)
+        self.refuse(&activity_id, &Error::internal("The request failed because of an internal error."))
     }
 }
 

@@ -58,8 +58,8 @@ fn wish<'a>(verb: Verb, path: &'a Path, sent: &http::HeaderMap) -> Option<Wish<'
             let wants_sizes = sizes.into_iter().any(|name| headers::flag(sent, name));
             if verb == Verb::Read && !wants_sizes { Wish::Routing } else { Wish::Container { writes } }
         }
-        Path::Ranges(_) if verb == Verb::List => Wish::Routing,
-        Path::Ranges(_) => Wish::Container { writes },
+        Path::Ranges(_) | Path::Addresses(Some(_)) if verb == Verb::List => Wish::Routing,
+        Path::Ranges(_) | Path::Addresses(Some(_)) => Wish::Container { writes },
         Path::Items(_) if verb == Verb::PlanQuery => Wish::Plan,
         Path::Items(_) => Wish::Items { writes },
         Path::PartitionKeyDelete(_) => Wish::Items { writes: true },
@@ -80,7 +80,7 @@ fn wish<'a>(verb: Verb, path: &'a Path, sent: &http::HeaderMap) -> Option<Wish<'
         | Path::EncryptionKey(..)
         | Path::Offers
         | Path::Offer(_)
-        | Path::Addresses
+        | Path::Addresses(None)
         | Path::Attachments(_)
         | Path::Malformed
         | Path::Unknown => return None,

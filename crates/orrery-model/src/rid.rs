@@ -161,7 +161,8 @@ impl ContainerRid {
         join(self.database.to_bytes(), self.container.to_be_bytes())
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    /// Reads the bytes of a container's id, or `None` if they are not.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (database, container) = words(bytes)?;
         (container & CONTAINER_BIT != 0).then_some(Self { database: DatabaseRid(database), container })
     }

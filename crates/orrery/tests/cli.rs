@@ -227,7 +227,7 @@ fn the_start_up_message_is_printed() {
     let mut command = orrery(&["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let announced: Vec<String> = lines.by_ref().take(6).collect();
+    let announced: Vec<String> = lines.by_ref().take(7).collect();
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(announced[0].starts_with(concat!("Orrery ", env!("CARGO_PKG_VERSION"), " is ready after ")));

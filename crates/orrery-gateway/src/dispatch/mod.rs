@@ -17,7 +17,7 @@ use crate::consistency::AccountConsistency;
 use crate::headers;
 use crate::memory::MemoryBudget;
 use crate::operation::Verb;
-use crate::options::CrossPartitionQueries;
+use crate::options::{CrossPartitionQueries, DirectEndpoint};
 use crate::path::Path;
 use crate::transport::ConnectionInfo;
 
@@ -38,12 +38,18 @@ pub(crate) struct Call<'a> {
     pub memory: &'a MemoryBudget,
     /// The address that the account document names, if not the one that the client used.
     pub advertised: Option<&'a str>,
+    pub direct: Option<&'a DirectEndpoint>,
 }
 
-/// Scheme and host as the client named them: HTTP/2 has the host in the URL, HTTP/1.1 in a header.
-pub(crate) fn origin(parts: &Parts, connection: &ConnectionInfo) -> Option<String> {
+/// The host as the client named it: HTTP/2 has it in the URL, HTTP/1.1 in a header.
+fn host(parts: &Parts) -> Option<&str> {
     let host = parts.uri.authority().map(http::uri::Authority::as_str);
-    let host = host.or_else(|| headers::non_empty(&parts.headers, "host"))?;
+    host.or_else(|| headers::non_empty(&parts.headers, "host"))
+}
+
+/// Scheme and host as the client named them.
+pub(crate) fn origin(parts: &Parts, connection: &ConnectionInfo) -> Option<String> {
+    let host = host(parts)?;
     let scheme = if connection.tls { "https" } else { "http" };
     Some(format!("{scheme}://{host}"))
 }

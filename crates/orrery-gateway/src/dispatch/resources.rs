@@ -11,10 +11,10 @@ use orrery_model::{Error, Result, Value};
 use super::Call;
 use super::scripts::SCRIPT_QUOTA;
 use crate::operation::{Verb, method_not_allowed};
-use crate::path::{ContainerPath, Path};
+use crate::path::{ContainerPath, Path, query_value};
 use crate::reply::{ITEM_QUOTA, Reply};
 use crate::wire::throughput;
-use crate::{account, headers};
+use crate::{account, addresses, headers};
 
 /// How long a replaced offer waits for its partitions before it is answered as pending. Small containers split in
 /// less, and their clients need not ask again: some do so only every half minute.
@@ -47,9 +47,7 @@ impl Call<'_> {
             Path::Script(at, kind, id) => self.script(receipt, at, *kind, id).await,
             Path::EncryptionKeys(database) => self.encryption_keys(receipt, database).await,
             Path::EncryptionKey(database, key) => self.encryption_key(receipt, (database, key)).await,
-            Path::Addresses => Err(Error::not_implemented(
-                "Direct mode is not supported. Please connect in gateway mode: ConnectionMode.Gateway in .NET, gatewayMode() in Java.",
-            )),
+            Path::Addresses(at) => self.addresses(at.as_ref()),
             Path::Attachments(_) => Err(Error::not_implemented(
                 "Attachments are not supported. Keep files in an object store and their addresses in the item.",
             )),
@@ -212,6 +210,34 @@ impl Call<'_> {
                 Ok(Reply::feed("PartitionKeyRanges", &page).with_etag(&etag))
             }
         }
+    }
+
+    /// Where a container's ranges, those that are asked for, are served in direct mode.
+    fn addresses(&self, at: Option<&ContainerPath>) -> Result<Reply> {
+        if self.verb != Verb::List {
+            return Err(method_not_allowed());
+        }
+        let endpoint = self.direct.ok_or_else(|| {
+            Error::not_implemented(
+                "Direct mode is not served here. Please connect in gateway mode: ConnectionMode.Gateway in .NET, gatewayMode() in Java.",
+            )
+        })?;
+        let host = super::host(self.parts);
+        let host = host.ok_or_else(|| Error::bad_request("The request has no Host header."))?;
+        let Some(at) = at else {
+            return Ok(Reply::json(StatusCode::OK, addresses::feed(None, endpoint, host)));
+        };
+        let catalog = self.database.catalog();
+        let container = catalog.container(&at.database, &at.container)?;
+        let wanted = self.parts.uri.query().and_then(|query| query_value(query, "$partitionKeyRangeIds"));
+        let is_wanted = |range_id: &u32| match &wanted {
+            None => true,
+            Some(ids) => ids.split(',').any(|id| id.trim().parse() == Ok(*range_id)),
+        };
+        let ranges = container.partitions.iter().map(|partition| partition.range_id).filter(is_wanted);
+        let ranges: Vec<u32> = ranges.collect();
+        let feed = addresses::feed(Some((container.rid, &ranges)), endpoint, host);
+        Ok(Reply::json(StatusCode::OK, feed))
     }
 
     async fn users(&self, receipt: &mut Receipt, database: &str) -> Result<Reply> {

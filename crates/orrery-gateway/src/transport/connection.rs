@@ -1,5 +1,6 @@
 //! One connection, from its first byte to its end.
 
+use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -26,7 +27,7 @@ use super::{ConnectionInfo, Handler, HangUp, HeldUntilSent, TransportOptions};
 
 /// How far the server is on its way down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Running,
     /// Finish the requests under way, take no new ones.
     Draining,
@@ -207,9 +208,7 @@ async fn answer(
     let in_flight = InFlight::begin(activity);
     let handling = AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind();
     let mut response = handling.await.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        tracing::error!(panic = text.unwrap_or("without text"), "the handling of a request panicked");
+        log_panic(panic.as_ref());
         handler.after_panic()
     });
     if response.extensions().get::<HangUp>().is_some() {
@@ -217,6 +216,12 @@ async fn answer(
     }
     let held = response.extensions_mut().remove::<HeldUntilSent>();
     Ok(response.map(|body| in_flight.respond(body, held)))
+}
+
+pub(crate) fn log_panic(panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(panic = text.unwrap_or("without text"), "the handling of a request panicked");
 }
 
 /// Both kinds of connections, as far as the loop above needs them.

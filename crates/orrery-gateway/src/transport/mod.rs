@@ -22,6 +22,8 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 pub use body::{BodyError, discard_body, read_body};
+pub(crate) use connection::{Phase, log_panic};
+pub(crate) use server::accept_connections;
 pub use server::{Drained, Server, bind};
 
 /// What answers requests. When a client goes away its requests are dropped at their next await.

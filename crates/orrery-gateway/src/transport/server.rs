@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -29,7 +29,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Everything that serving a port needs.
+/// Everything that serving HTTP on a port needs.
 pub struct Server<H> {
     pub handler: Arc<H>,
     /// Without it only plain HTTP is served.
@@ -50,55 +50,76 @@ impl<H: Handler> Server<H> {
     /// Serves the port until `stop` is done, then lets requests under way finish, up to the drain timeout.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
         let acceptor = self.tls.clone().map(TlsAcceptor::from);
-        let room = Arc::new(Semaphore::new(self.options.connections_max));
-        let (phase_sender, phase) = watch::channel(Phase::Running);
-        let mut stop = pin!(stop);
-        loop {
-            let accepted = async {
-                // Room first: who does not fit waits in the system's queue, where it costs us nothing.
-                let place = Arc::clone(&room).acquire_owned().await;
-                (place.expect("the semaphore is never closed"), listener.accept().await)
-            };
-            let (place, (stream, peer)) = tokio::select! {
-                (place, accepted) = accepted => match accepted {
-                    Ok(accepted) => (place, accepted),
-                    Err(error) => {
-                        accept_failed(&error).await;
-                        continue;
-                    }
-                },
-                () = &mut stop => break,
-            };
+        let serve = |stream, peer, phase| {
             let connection = Connection {
                 handler: Arc::clone(&self.handler),
                 tls: acceptor.clone(),
                 options: self.options,
                 info: ConnectionInfo { peer, tls: false },
-                phase: phase.clone(),
+                phase,
             };
-            let open = OpenConnection::count(&self.connections_open);
-            tokio::spawn(async move {
+            async move {
                 if let Err(error) = connection.run(stream).await {
                     tracing::debug!(%peer, %error, "a connection was ended");
                 }
-                drop((open, place));
-            });
-        }
-        drop(listener);
-
-        phase_sender.send_replace(Phase::Draining);
-        let all_gone = || room.acquire_many(u32::try_from(self.options.connections_max).unwrap_or(u32::MAX));
-        if timeout(self.options.drain_timeout, all_gone()).await.is_ok() {
-            return Drained { cut: 0 };
-        }
-        let cut = self.options.connections_max - room.available_permits();
-        phase_sender.send_replace(Phase::Closed);
-        // They only have to notice; one whose handler hogs its thread is left behind.
-        if timeout(Duration::from_secs(1), all_gone()).await.is_err() {
-            tracing::warn!("some connections do not react to being closed");
-        }
-        Drained { cut }
+            }
+        };
+        accept_connections(listener, stop, self.options, &self.connections_open, serve).await
     }
+}
+
+/// Accepts connections and has `serve` serve each in a task of its own, until `stop` is done; then they are told to
+/// leave, and cut at the drain timeout.
+pub(crate) async fn accept_connections<F>(
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+    options: TransportOptions,
+    connections_open: &Gauge,
+    serve: impl Fn(TcpStream, SocketAddr, watch::Receiver<Phase>) -> F,
+) -> Drained
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let room = Arc::new(Semaphore::new(options.connections_max));
+    let (phase_sender, phase) = watch::channel(Phase::Running);
+    let mut stop = pin!(stop);
+    loop {
+        let accepted = async {
+            // Room first: who does not fit waits in the system's queue, where it costs us nothing.
+            let place = Arc::clone(&room).acquire_owned().await;
+            (place.expect("the semaphore is never closed"), listener.accept().await)
+        };
+        let (place, (stream, peer)) = tokio::select! {
+            (place, accepted) = accepted => match accepted {
+                Ok(accepted) => (place, accepted),
+                Err(error) => {
+                    accept_failed(&error).await;
+                    continue;
+                }
+            },
+            () = &mut stop => break,
+        };
+        let serving = serve(stream, peer, phase.clone());
+        let open = OpenConnection::count(connections_open);
+        tokio::spawn(async move {
+            serving.await;
+            drop((open, place));
+        });
+    }
+    drop(listener);
+
+    phase_sender.send_replace(Phase::Draining);
+    let all_gone = || room.acquire_many(u32::try_from(options.connections_max).unwrap_or(u32::MAX));
+    if timeout(options.drain_timeout, all_gone()).await.is_ok() {
+        return Drained { cut: 0 };
+    }
+    let cut = options.connections_max - room.available_permits();
+    phase_sender.send_replace(Phase::Closed);
+    // They only have to notice; one whose handler hogs its thread is left behind.
+    if timeout(Duration::from_secs(1), all_gone()).await.is_err() {
+        tracing::warn!("some connections do not react to being closed");
+    }
+    Drained { cut }
 }
 
 async fn accept_failed(error: &io::Error) {

@@ -8,11 +8,13 @@
 
 mod binary;
 mod client;
+mod direct;
+mod hostile;
 mod rights;
 mod script;
 mod server;
 
-use script::{run, run_advertising, run_with_controls};
+use script::{run, run_advertising, run_direct, run_with_controls};
 
 macro_rules! exchanges {
     ($($name:ident),+) => {
@@ -27,6 +29,7 @@ macro_rules! exchanges {
 
 exchanges!(
     account,
+    addresses,
     all_versions,
     authorization,
     batches,
@@ -57,6 +60,38 @@ async fn advertised_address() {
     let expected = r#"{"writableLocations":[{"databaseAccountEndpoint":"https://localhost:9000/"}],"readableLocations":[{"databaseAccountEndpoint":"https://localhost:9000/"}]}"#;
     run_advertising("https://localhost:9000/", &format!("> GET /\n< 200\n< {expected}\n")).await;
 }
+
+macro_rules! direct_exchanges {
+    ($($name:ident),+) => {
+        mod over_direct_mode {
+            use super::run_direct;
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    run_direct(include_str!(concat!(stringify!($name), ".txt"))).await;
+                }
+            )+
+        }
+    };
+}
+
+direct_exchanges!(
+    all_versions,
+    authorization,
+    batches,
+    bounded_staleness,
+    change_feed,
+    errors,
+    feeds,
+    items,
+    permissions,
+    procedures,
+    queries,
+    script_rights,
+    sessions,
+    strong_consistency,
+    triggers
+);
 
 #[tokio::test]
 async fn faults() {

@@ -25,6 +25,7 @@ use orrery_model::Value;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::client::{Request, Response, try_send};
+use crate::direct::{DirectClient, NOT_IN_FRAMES, frame_of};
 use crate::server::TestServer;
 
 /// One exchange as it is written.
@@ -39,32 +40,65 @@ pub async fn run(text: &str) {
     let level = level.map(|level| ConsistencyLevel::parse(level).expect("a level"));
     let consistency =
         AccountConsistency { level: level.unwrap_or_default(), ..AccountConsistency::default() };
-    run_on(TestServer::with_consistency(consistency).await, text).await;
+    run_on(TestServer::with_consistency(consistency).await, text, Mode::Gateway).await;
+}
+
+/// The same exchanges, sent over direct mode where a client would.
+pub async fn run_direct(text: &str) {
+    let level = text.lines().find_map(|line| line.strip_prefix("! consistency "));
+    let level = level.map(|level| ConsistencyLevel::parse(level).expect("a level"));
+    let consistency =
+        AccountConsistency { level: level.unwrap_or_default(), ..AccountConsistency::default() };
+    run_on(TestServer::with_consistency(consistency).await, text, Mode::Direct).await;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Gateway,
+    Direct,
 }
 
 pub async fn run_with_controls(text: &str) {
-    run_on(TestServer::start_with_controls().await, text).await;
+    run_on(TestServer::start_with_controls().await, text, Mode::Gateway).await;
 }
 
 pub async fn run_advertising(url: &str, text: &str) {
-    run_on(TestServer::advertising(url).await, text).await;
+    run_on(TestServer::advertising(url).await, text, Mode::Gateway).await;
 }
 
-async fn run_on(server: TestServer, text: &str) {
+async fn run_on(server: TestServer, text: &str, mode: Mode) {
     let mut names: HashMap<String, String> = HashMap::new();
+    let mut direct = DirectClient::connect(&server.direct).await;
+    let mut direct_count = 0;
     for exchange in exchanges(text) {
         let request = request(&server, &exchange, &names);
-        let response = match try_send(server.address, &request).await {
+        let frame = if mode == Mode::Direct { frame_of(&request) } else { None };
+        let is_direct = frame.is_some();
+        let response = match frame {
+            Some(frame) => {
+                direct_count += 1;
+                direct.send(&frame.bytes()).await;
+                direct.receive().await
+            }
+            None => try_send(server.address, &request).await,
+        };
+        let response = match response {
             Some(response) => response,
             None if exchange.expected == ["hangs up"] => continue,
             None => panic!("no response to {:?}", exchange.sent),
         };
         let context = context(&exchange, &response);
-        check_common(&request, &response, &context);
+        if !is_direct {
+            check_common(&request, &response, &context);
+        }
         for line in &exchange.expected {
-            check_line(line, &response, &mut names, &context);
+            let name = line.split(':').next().unwrap_or_default();
+            if !(is_direct && NOT_IN_FRAMES.contains(&name)) {
+                check_line(line, &response, &mut names, &context);
+            }
         }
     }
+    assert!(mode == Mode::Gateway || direct_count > 0, "nothing was sent over direct mode");
 }
 
 fn exchanges(text: &str) -> Vec<Exchange> {

@@ -4,13 +4,17 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use orrery_db::{Database, MovableClock, Options, SystemEnv};
 use orrery_env::Env;
 use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey};
+use orrery_gateway::direct::DirectServer;
 use orrery_gateway::memory::MemoryBudget;
 use orrery_gateway::metrics::Metrics;
-use orrery_gateway::transport::{Server, TransportOptions, bind};
-use orrery_gateway::{AccountConsistency, CrossPartitionQueries, Gateway, GatewayOptions, HostPolicy};
+use orrery_gateway::transport::{Server, TransportOptions, bind, certificate};
+use orrery_gateway::{
+    AccountConsistency, CrossPartitionQueries, DirectEndpoint, Gateway, GatewayOptions, HostPolicy,
+};
 use orrery_storage::{Memory, PartitionStore, Postgres, PostgresOptions};
 use tokio::sync::oneshot;
 
@@ -20,8 +24,15 @@ pub struct TestServer {
     pub secondary: MasterKey,
     pub read_only: MasterKey,
     pub now_seconds: i64,
+    pub direct: DirectPort,
     /// Ends the server when it is dropped.
     _stop: oneshot::Sender<()>,
+}
+
+/// Where direct mode is served, and what to trust there.
+pub struct DirectPort {
+    pub address: SocketAddr,
+    pub trust_pem: String,
 }
 
 async fn open_store() -> Arc<dyn PartitionStore> {
@@ -69,6 +80,10 @@ impl TestServer {
         let keys =
             [MasterKey::well_known(), MasterKey::from_bytes(&[2; 64]), MasterKey::from_bytes(&[3; 64])];
         let [primary, secondary, read_only] = keys;
+        let direct_listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let direct_address = direct_listener.local_addr().unwrap();
+        // The clients of these tests check the certificate against the system's clock.
+        let certificate = certificate::create(&["localhost".to_owned()], SystemEnv.now_seconds()).unwrap();
         let metrics = Arc::new(Metrics::new("test", start_ms));
         let options = GatewayOptions {
             memory: MemoryBudget::new(256 << 20),
@@ -82,13 +97,21 @@ impl TestServer {
             certificate_pem: None,
             consistency,
             advertised,
+            direct: Some(DirectEndpoint { port: direct_address.port(), advertised: None }),
             clock,
             cross_partition_queries: CrossPartitionQueries::default(),
             hosts: HostPolicy::new(Ipv4Addr::LOCALHOST.into(), &[], &["http://app.test:3000".to_owned()])
                 .unwrap(),
         };
+        let gateway = Arc::new(Gateway::new(database, options));
+        let direct_server = DirectServer {
+            gateway: Arc::clone(&gateway),
+            tls: certificate.tls,
+            options: TransportOptions::default(),
+            connections_open: metrics.connections_open.clone(),
+        };
         let server = Server {
-            handler: Arc::new(Gateway::new(database, options)),
+            handler: gateway,
             tls: None,
             options: TransportOptions::default(),
             connections_open: metrics.connections_open.clone(),
@@ -96,10 +119,11 @@ impl TestServer {
         let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        tokio::spawn(server.run(listener, async move {
-            // The other side is dropped when the test ends.
-            stopped.await.ok();
-        }));
-        Self { address, primary, secondary, read_only, now_seconds, _stop: stop }
+        // The other side is dropped when the test ends.
+        let stopped = stopped.map(|_| ()).shared();
+        tokio::spawn(server.run(listener, stopped.clone()));
+        tokio::spawn(direct_server.run(direct_listener, stopped));
+        let direct = DirectPort { address: direct_address, trust_pem: certificate.trust_pem };
+        Self { address, primary, secondary, read_only, now_seconds, direct, _stop: stop }
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Banner<'a> {
     pub(super) profile: Option<&'a str>,
     /// None = plain HTTP only.
     pub(super) certificate: Option<CertificateOrigin>,
+    /// The port of direct mode, if it is served.
+    pub(super) direct_port: Option<u16>,
     pub(super) ready_after: Duration,
 }
 
@@ -115,6 +117,13 @@ impl Banner<'_> {
         }
     }
 
+    fn direct_note(&self) -> String {
+        match self.direct_port {
+            Some(port) => format!("port {port}"),
+            None => "off".to_owned(),
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         let mut text = format!(
             "Orrery {} is ready after {} ms\n",
@@ -127,6 +136,7 @@ impl Banner<'_> {
             ("Connection string", self.connection_string()),
             ("Key", self.key_note()),
             ("TLS", self.tls_note()),
+            ("Direct mode", self.direct_note()),
             ("Data", self.data_note()),
         ] {
             writeln!(text, "  {name:<18} {value}").expect("a String accepts every write");
@@ -156,6 +166,8 @@ impl Banner<'_> {
             object.set("profile", Value::from(profile));
         }
         object.set("tls", Value::from(self.certificate.is_some()));
+        object
+            .set("directPort", self.direct_port.map(|port| Value::from(i64::from(port))).unwrap_or_default());
         let ready_ms = i64::try_from(self.ready_after.as_millis()).unwrap_or(i64::MAX);
         object.set("readyAfterMs", Value::from(ready_ms));
         object.set("pid", Value::from(i64::from(std::process::id())));
@@ -182,6 +194,7 @@ mod tests {
             storage,
             profile: None,
             certificate: Some(CertificateOrigin::Generated),
+            direct_port: Some(10250),
             ready_after: Duration::from_millis(7),
         }
     }

@@ -12,24 +12,32 @@ mod settings;
 mod signals;
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use orrery_env::{Env, MovableClock, SystemEnv};
 use orrery_gateway::auth::AuthOptions;
+use orrery_gateway::direct::DirectServer;
 use orrery_gateway::memory::MemoryBudget;
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
-use orrery_gateway::{Gateway, GatewayOptions, HostPolicy};
+use orrery_gateway::{DirectEndpoint, Gateway, GatewayOptions, HostPolicy};
+use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use assembly::{open_certificate, open_database, open_store};
 use banner::{Banner, CertificateOrigin};
 pub(crate) use options::{OptionSources, ServeOptions};
-use settings::{Settings, TlsSettings};
+use settings::{DirectSettings, Settings, TlsSettings};
 
 use crate::failure::Failure;
 use crate::io::Output;
+
+/// From the gateway's port to that of direct mode. For 8081 it is 10250, which commands for the vendor's emulator in
+/// containers publish too.
+const DIRECT_PORT_DISTANCE: u16 = 2169;
 
 /// The log filter unless `ORRERY_LOG` sets another.
 const DEFAULT_LOG: &str = "warn,orrery=info,orrery_gateway=info,orrery_db=info,orrery_storage=info";
@@ -94,6 +102,11 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         _ => Failure::refused(format!("cannot listen on {}: {error}", settings.listen)),
     })?;
     let address = listener.local_addr().map_err(Failure::internal)?;
+    let direct = settings
+        .direct
+        .as_ref()
+        .map(|direct| bind_direct(direct, address, settings.listen.port() == 0))
+        .transpose()?;
     let hosts = HostPolicy::new(address.ip(), &settings.allowed_hosts, &settings.allowed_origins)
         .map_err(|error| Failure::usage(error.to_string()))?;
     let store = open_store(&settings.storage).await?;
@@ -126,18 +139,28 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
             cross_partition_queries: settings.cross_partition_queries,
             memory: MemoryBudget::new(settings.memory_bytes),
             hosts,
+            direct: direct.as_ref().map(|(_, endpoint)| endpoint.clone()),
         },
     );
-    let server = Server {
-        handler: Arc::new(gateway),
-        tls: certificate.map(|certificate| certificate.tls),
-        options: TransportOptions {
-            connections_max: settings.connections_max,
-            drain_timeout: settings.drain,
-            ..TransportOptions::default()
-        },
-        connections_open: metrics.connections_open.clone(),
+    let gateway = Arc::new(gateway);
+    let options = TransportOptions {
+        connections_max: settings.connections_max,
+        drain_timeout: settings.drain,
+        ..TransportOptions::default()
     };
+    let tls = certificate.map(|certificate| certificate.tls);
+    let direct_port = direct.as_ref().map(|(_, endpoint)| endpoint.port);
+    let direct_server = direct.zip(tls.clone()).map(|((listener, _), tls)| {
+        let server = DirectServer {
+            gateway: Arc::clone(&gateway),
+            tls,
+            options: TransportOptions { connections_max: settings.connections_max.div_ceil(2), ..options },
+            connections_open: metrics.connections_open.clone(),
+        };
+        (listener, server)
+    });
+    let server =
+        Server { handler: gateway, tls, options, connections_open: metrics.connections_open.clone() };
     let stop = signals::listen(settings.drain)?;
     let banner = Banner {
         address,
@@ -146,6 +169,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         storage: &settings.storage,
         profile: settings.profile.as_deref(),
         certificate: certificate_origin,
+        direct_port,
         ready_after: started.elapsed(),
     };
     announce(&match output {
@@ -153,9 +177,17 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         Output::Json => banner.json(),
     });
 
-    let drained = server.run(listener, async { stop.await.unwrap_or(()) }).await;
-    if drained.cut > 0 {
-        tracing::warn!(connections = drained.cut, "closed connections whose requests did not finish in time");
+    let stop = stop.map(|_| ()).shared();
+    let serving_direct = async {
+        match direct_server {
+            Some((listener, server)) => server.run(listener, stop.clone()).await.cut,
+            None => 0,
+        }
+    };
+    let (drained, cut_direct) = tokio::join!(server.run(listener, stop.clone()), serving_direct);
+    let cut = drained.cut + cut_direct;
+    if cut > 0 {
+        tracing::warn!(connections = cut, "closed connections whose requests did not finish in time");
     }
     database
         .close()
@@ -163,6 +195,30 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         .map_err(|error| Failure::internal(format!("the store cannot be closed cleanly: {error}")))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Opens the port of direct mode: the one that was asked for, or one at a fixed distance from the gateway's. Clients are
+/// told which it is, so another free one will do where that is taken, or where any port will do (`is_any`).
+fn bind_direct(
+    settings: &DirectSettings,
+    gateway: SocketAddr,
+    is_any: bool,
+) -> Result<(TcpListener, DirectEndpoint), Failure> {
+    let at = |port| SocketAddr::new(gateway.ip(), port);
+    let refuse =
+        |port, error| Failure::refused(format!("cannot listen on {} for direct mode: {error}", at(port)));
+    let listener = if let Some(port) = settings.port {
+        bind(at(port)).map_err(|error| refuse(port, error))?
+    } else {
+        let distance = if is_any { None } else { gateway.port().checked_add(DIRECT_PORT_DISTANCE) };
+        let usual = distance.unwrap_or(0);
+        bind(at(usual)).or_else(|error| {
+            tracing::warn!(port = usual, %error, "the usual port of direct mode cannot be used; another one is");
+            bind(at(0)).map_err(|error| refuse(0, error))
+        })?
+    };
+    let port = listener.local_addr().map_err(Failure::internal)?.port();
+    Ok((listener, DirectEndpoint { port, advertised: settings.advertised.clone() }))
 }
 
 /// Announces that the server is ready. Serves on if standard output is closed.

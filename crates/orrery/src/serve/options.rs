@@ -124,6 +124,20 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = "Network")]
     pub(crate) no_tls: Option<bool>,
 
+    /// The port of direct mode, which .NET and Java clients use by default. It needs TLS. [default: the port of `listen` +
+    /// 2169, which makes it 10250 for 8081; another free one if that is in use]
+    #[arg(long, value_name = "PORT", help_heading = "Network")]
+    pub(crate) direct_port: Option<u16>,
+
+    /// Do not serve direct mode. .NET and Java clients must then be configured for gateway mode.
+    #[arg(long, help_heading = "Network")]
+    pub(crate) no_direct: Option<bool>,
+
+    /// The host, with or without a port, at which clients reach direct mode, if that is not the host that they use for
+    /// the gateway and the port that the server listens on: behind a port map or a load balancer.
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "Network")]
+    pub(crate) direct_advertise: Option<String>,
+
     /// A host name to accept besides localhost, *.localhost and loopback addresses; * accepts any. Can be repeated or a
     /// list separated by commas, with a port or a leading *. (*.example.com). On addresses other than loopback every
     /// name is accepted unless some are given. Other names get 403, which protects local servers against DNS
@@ -148,7 +162,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "MB", help_heading = "Network")]
     pub(crate) memory_mb: Option<u64>,
 
-    /// Maximum number of open connections. [default: half of the process's limit of open files, at most 10000]
+    /// Maximum number of open connections; direct mode has half as many in addition. [default: half of the process's limit of open files, at most 10000]
     #[arg(long, value_name = "NUMBER", help_heading = "Network")]
     pub(crate) connections_max: Option<usize>,
 

@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) profile: Option<String>,
     pub(crate) keys: KeySettings,
     pub(crate) tls: TlsSettings,
+    /// None if direct mode is not served.
+    pub(crate) direct: Option<DirectSettings>,
     pub(crate) connections_max: usize,
     /// Host names to accept besides those of loopback.
     pub(crate) allowed_hosts: Vec<String>,
@@ -50,6 +52,15 @@ pub(crate) struct Settings {
     pub(crate) consistency: AccountConsistency,
     /// Whether tests may move the clock and inject faults.
     pub(crate) test_controls: bool,
+}
+
+/// Where direct mode is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DirectSettings {
+    /// The port that was asked for; otherwise one is chosen.
+    pub(crate) port: Option<u16>,
+    /// What clients are told instead of the host that they used.
+    pub(crate) advertised: Option<String>,
 }
 
 /// How large and how busy partitions may become.
@@ -178,7 +189,19 @@ impl OptionSources {
             )?,
             lenient: options.lenient.unwrap_or(false),
         };
+        let tls = resolve_tls(
+            options.no_tls.unwrap_or(false),
+            options.cert,
+            options.cert_key,
+            options.cert_name.unwrap_or_default(),
+        )?;
         Ok(Settings {
+            direct: resolve_direct(
+                options.no_direct.unwrap_or(false),
+                options.direct_port,
+                options.direct_advertise,
+                &tls,
+            )?,
             listen: options.listen.map_or(Ok(DEFAULT_LISTEN), |text| parse_listen(&text))?,
             storage,
             seed: options.seed,
@@ -204,12 +227,7 @@ impl OptionSources {
                     _ => WellKnownKey::OnLoopback,
                 },
             },
-            tls: resolve_tls(
-                options.no_tls.unwrap_or(false),
-                options.cert,
-                options.cert_key,
-                options.cert_name.unwrap_or_default(),
-            )?,
+            tls,
             connections_max: match options.connections_max {
                 Some(0) => return Err(Failure::usage("connections-max must be at least 1")),
                 Some(number) => number.min(1 << 20),
@@ -344,6 +362,38 @@ fn resolve_tls(
         (None, None) => Ok(TlsSettings::Generated { names }),
         _ => Err(Failure::usage("cert and cert-key belong together: one of them is missing")),
     }
+}
+
+fn resolve_direct(
+    no_direct: bool,
+    port: Option<u16>,
+    advertised: Option<String>,
+    tls: &TlsSettings,
+) -> Result<Option<DirectSettings>, Failure> {
+    let is_asked_for = port.is_some() || advertised.is_some();
+    if no_direct && is_asked_for {
+        return Err(Failure::usage(
+            "direct-port and direct-advertise have no use with no-direct: leave one out",
+        ));
+    }
+    if matches!(tls, TlsSettings::Off) {
+        if is_asked_for {
+            return Err(Failure::usage(
+                "direct mode needs TLS: leave out no-tls, or direct-port and direct-advertise",
+            ));
+        }
+        return Ok(None);
+    }
+    if let Some(host) = &advertised {
+        // The same characters as in the authority of a URL.
+        let is_host = !host.is_empty() && host.parse::<http::uri::Authority>().is_ok() && !host.contains('@');
+        if !is_host {
+            return Err(Failure::usage(format!(
+                "direct-advertise must be a host, with or without a port, but got `{host}`"
+            )));
+        }
+    }
+    Ok((!no_direct).then_some(DirectSettings { port, advertised }))
 }
 
 fn resolve_consistency(

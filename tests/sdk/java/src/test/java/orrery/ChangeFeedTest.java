@@ -24,7 +24,6 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.function.BooleanSupplier;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 
@@ -56,14 +55,6 @@ class ChangeFeedTest extends Server {
             boolean deleted = operation.equals("delete");
             String id = (deleted ? metadata : current).get("id").asText();
             add(id, metadata.get("lsn").asLong(), deleted ? operation : operation + " " + current.get("n").asInt());
-        }
-    }
-
-    private static void eventually(String what, BooleanSupplier condition) throws InterruptedException {
-        long end = System.nanoTime() + Duration.ofMinutes(2).toNanos();
-        while (!condition.getAsBoolean()) {
-            assertTrue(System.nanoTime() < end, what);
-            Thread.sleep(50);
         }
     }
 

@@ -3,6 +3,7 @@ package orrery;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.azure.cosmos.CosmosClient;
 import com.azure.cosmos.CosmosClientBuilder;
@@ -14,14 +15,18 @@ import com.azure.cosmos.models.PartitionKey;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.time.Duration;
 import java.util.UUID;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
 
 /**
- * What every test class starts from: one client in gateway mode and one database, dropped at the end.
+ * What every test class starts from: one client and one database, dropped at the end.
+ *
+ * <p>The suite runs in gateway mode and in direct mode ({@code ORRERY_SDK_MODE}), which is the client's default.
  *
  * <p>Expectations come from the client's documentation and the public REST reference; nothing here
  * knows how the server works inside.
@@ -67,11 +72,19 @@ abstract class Server {
     }
 
     static CosmosClientBuilder builder() {
-        return new CosmosClientBuilder()
+        return inMode(new CosmosClientBuilder()
             .endpoint(endpoint())
             .key(EMULATOR_KEY)
-            .gatewayMode()
-            .contentResponseOnWriteEnabled(true);
+            .contentResponseOnWriteEnabled(true));
+    }
+
+    /** Sets the mode that is tested. */
+    static CosmosClientBuilder inMode(CosmosClientBuilder builder) {
+        return isDirect() ? builder.directMode() : builder.gatewayMode();
+    }
+
+    static boolean isDirect() {
+        return "direct".equals(System.getenv("ORRERY_SDK_MODE"));
     }
 
     static String unique(String prefix) {
@@ -102,6 +115,14 @@ abstract class Server {
 
     static ObjectNode item(String id, String pk) {
         return MAPPER.createObjectNode().put("id", id).put("pk", pk);
+    }
+
+    static void eventually(String what, BooleanSupplier condition) throws InterruptedException {
+        long end = System.nanoTime() + Duration.ofMinutes(2).toNanos();
+        while (!condition.getAsBoolean()) {
+            assertTrue(System.nanoTime() < end, what);
+            Thread.sleep(50);
+        }
     }
 
     /** Wants a refusal with this status; a sub-status of 0 means none. */

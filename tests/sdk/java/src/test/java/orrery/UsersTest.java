@@ -42,7 +42,7 @@ class UsersTest extends Server {
     }
 
     private static CosmosClientBuilder withToken(String token) {
-        return new CosmosClientBuilder().endpoint(endpoint()).resourceToken(token).gatewayMode().contentResponseOnWriteEnabled(true);
+        return inMode(new CosmosClientBuilder().endpoint(endpoint()).resourceToken(token).contentResponseOnWriteEnabled(true));
     }
 
     private CosmosContainer as(CosmosClient holder, CosmosContainer container) {

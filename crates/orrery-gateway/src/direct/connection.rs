@@ -1,0 +1,476 @@
+//! One connection in direct mode: the handshake, then frames in both directions until one side leaves.
+//!
+//! One task reads, runs the requests and writes. Most requests are done when they are first polled and cost no more than
+//! that; the others wait together. What has been answered by the time the task writes is written at once.
+
+use std::future::Future;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use http::Response;
+use http_body_util::{BodyExt, Full};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::frame::{ActivityId, ContextRequest, MalformedFrame, RequestFrame};
+use super::lobby::LobbyPlace;
+use super::request::DirectRequest;
+use super::response;
+use crate::dispatch::BODY_BYTES_MAX;
+use crate::memory::MemoryPart;
+use crate::pipeline::{DirectCall, Gateway};
+use crate::transport::{BodyError, ConnectionInfo, HangUp, Phase, TransportOptions};
+
+/// Requests at the same time on one connection; further frames are left unread. Clients send 30 by default.
+const IN_FLIGHT_MAX: usize = 256;
+
+/// What is gathered before it is written, about.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// A frame must have arrived whole within this time.
+const FRAME_TIME_MAX: Duration = Duration::from_mins(1);
+
+/// How long a connection may be idle whose client has not authenticated.
+const UNAUTHENTICATED_IDLE_MAX: Duration = Duration::from_mins(1);
+
+/// Payloads up to this size are read like frames; for larger ones the client must be known and memory be free.
+const SMALL_PAYLOAD_BYTES_MAX: usize = 32 << 10;
+
+/// Of a payload that is refused as much is passed over; beyond that the connection is closed.
+const DISCARDED_BYTES_MAX: usize = 32 << 20;
+
+/// What the buffer of a connection starts with, and what an idle one may keep.
+const BUFFER_BYTES: usize = 4 << 10;
+
+/// Why a connection ended other than by the client's will. Only for the log.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DirectError {
+    #[error("the handshake did not finish in time")]
+    HandshakeTimeout,
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    #[error("the protocol was broken: {0}")]
+    Frame(#[from] MalformedFrame),
+    #[error("{0}")]
+    Stuck(&'static str),
+    #[error("{0}")]
+    HangUp(#[from] HangUp),
+}
+
+pub(super) struct DirectConnection {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) options: TransportOptions,
+    pub(super) info: ConnectionInfo,
+    pub(super) phase: watch::Receiver<Phase>,
+    /// Until the client has authenticated.
+    pub(super) lobby_place: Option<LobbyPlace>,
+}
+
+impl DirectConnection {
+    pub(super) async fn run(mut self, stream: TcpStream, acceptor: TlsAcceptor) -> Result<(), DirectError> {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "the connection keeps its delay");
+        }
+        let mut phase = self.phase.clone();
+        let opening = timeout(self.options.handshake_timeout, self.open(stream, acceptor));
+        let opened = tokio::select! {
+            opened = opening => opened.map_err(|_| DirectError::HandshakeTimeout)??,
+            _ = phase.wait_for(|phase| *phase != Phase::Running) => return Ok(()),
+        };
+        let Some((stream, buffer)) = opened else { return Ok(()) };
+        Traffic::new(self, stream, buffer).run().await
+    }
+
+    /// Gets through the handshakes of TLS and of the protocol.
+    async fn open(
+        &mut self,
+        stream: TcpStream,
+        acceptor: TlsAcceptor,
+    ) -> Result<Option<(TlsStream<TcpStream>, BytesMut)>, DirectError> {
+        let mut stream = acceptor.accept(stream).await?;
+        let mut buffer = BytesMut::with_capacity(BUFFER_BYTES);
+        let frame = loop {
+            match RequestFrame::take(&mut buffer)? {
+                Some(frame) => break frame,
+                None if stream.read_buf(&mut buffer).await? == 0 => return Ok(None),
+                None => {}
+            }
+        };
+        let context = ContextRequest::parse(&frame)?;
+        let agent = String::from_utf8_lossy(&context.user_agent).into_owned();
+        tracing::debug!(peer = %self.info.peer, agent, "a client connected in direct mode");
+        let mut out = BytesMut::new();
+        self.answer_context(&context, &mut out);
+        stream.write_all(&out).await?;
+        stream.flush().await?;
+        Ok(Some((stream, buffer)))
+    }
+
+    fn answer_context(&self, context: &ContextRequest, out: &mut BytesMut) {
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        // The client is to leave before the server does, so that it does not send into a connection that closes.
+        let idle = self.options.idle_timeout / 10 * 9;
+        context.answer(seconds(idle), seconds(UNAUTHENTICATED_IDLE_MAX), out);
+    }
+}
+
+/// A request and its payload, as far as it is there.
+struct Arrival {
+    request: DirectRequest,
+    payload: Result<Bytes, BodyError>,
+    held: Option<MemoryPart>,
+    is_heavy: bool,
+}
+
+/// The answer to a request.
+struct Answer {
+    response: Response<Bytes>,
+    activity_id: ActivityId,
+    transport_id: Option<u32>,
+}
+
+/// What is being read.
+enum Reading {
+    /// The next frame.
+    Frame,
+    /// The length of the payload that follows it.
+    Length { request: Box<DirectRequest>, is_heavy: bool },
+    /// The payload of a request.
+    Payload { request: Box<DirectRequest>, is_heavy: bool, length: usize, held: Option<MemoryPart> },
+    /// The rest of a payload that nobody wants.
+    Discarded { request: Box<DirectRequest>, left: usize, why: BodyError },
+}
+
+/// A connection whose handshake is done.
+struct Traffic {
+    connection: DirectConnection,
+    stream: TlsStream<TcpStream>,
+    buffer: BytesMut,
+    reading: Reading,
+    /// Since when part of a frame has been there.
+    frame_since: Option<Instant>,
+    quiet_since: Instant,
+    pending: FuturesUnordered<BoxFuture<'static, Answer>>,
+    out: BytesMut,
+}
+
+impl Traffic {
+    fn new(connection: DirectConnection, stream: TlsStream<TcpStream>, buffer: BytesMut) -> Self {
+        Self {
+            connection,
+            stream,
+            buffer,
+            reading: Reading::Frame,
+            frame_since: None,
+            quiet_since: Instant::now(),
+            pending: FuturesUnordered::new(),
+            out: BytesMut::new(),
+        }
+    }
+
+    async fn run(mut self) -> Result<(), DirectError> {
+        let mut phase = self.connection.phase.clone();
+        let mut draining = false;
+        let mut timer = Box::pin(sleep_until(self.look_again()?));
+        loop {
+            let mut more_to_parse = false;
+            while self.pending.len() < IN_FLIGHT_MAX && !draining {
+                if self.out.len() >= WRITE_BYTES {
+                    more_to_parse = true;
+                    break;
+                }
+                let Some(arrival) = self.next_arrival().await? else { break };
+                self.start(arrival).await?;
+            }
+            while self.out.len() < WRITE_BYTES
+                && let Some(Some(answer)) = self.pending.next().now_or_never()
+            {
+                self.answer(answer).await?;
+            }
+            self.flush().await?;
+            if more_to_parse {
+                continue;
+            }
+            if draining && self.pending.is_empty() {
+                self.stream.shutdown().await?;
+                return Ok(());
+            }
+            self.note_quiet();
+            let may_read = self.pending.len() < IN_FLIGHT_MAX && !draining;
+            tokio::select! {
+                count = self.stream.read_buf(&mut self.buffer), if may_read => {
+                    if count? == 0 {
+                        return Ok(());
+                    }
+                    self.frame_since.get_or_insert_with(Instant::now);
+                }
+                Some(answer) = self.pending.next(), if !self.pending.is_empty() => self.answer(answer).await?,
+                () = timer.as_mut() => {
+                    let at = self.look_again()?;
+                    timer.as_mut().reset(at);
+                }
+                changed = phase.changed() => {
+                    draining = true;
+                    if changed.is_err() || *phase.borrow_and_update() == Phase::Closed {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// When to look at the connection again, or why it must end.
+    fn look_again(&self) -> Result<Instant, DirectError> {
+        let now = Instant::now();
+        let frame_end = self.frame_since.map_or(now + FRAME_TIME_MAX, |since| since + FRAME_TIME_MAX);
+        if now >= frame_end {
+            return Err(DirectError::Stuck("a frame did not arrive in time"));
+        }
+        let idle_max = match self.connection.lobby_place {
+            Some(_) => UNAUTHENTICATED_IDLE_MAX,
+            None => self.connection.options.idle_timeout,
+        };
+        let is_idle = self.pending.is_empty() && self.frame_since.is_none();
+        let idle_end = if is_idle { self.quiet_since + idle_max } else { now + idle_max };
+        if now >= idle_end {
+            return Err(DirectError::Stuck("nothing was asked for a long time"));
+        }
+        Ok(frame_end.min(idle_end))
+    }
+
+    /// Gives back what an idle connection does not need.
+    fn note_quiet(&mut self) {
+        if self.buffer.is_empty() && matches!(self.reading, Reading::Frame) {
+            self.frame_since = None;
+        }
+        if self.pending.is_empty() {
+            if self.buffer.is_empty() && self.buffer.capacity() > BUFFER_BYTES * 4 {
+                self.buffer = BytesMut::new();
+            }
+            if self.out.capacity() > WRITE_BYTES {
+                self.out = BytesMut::new();
+            }
+        }
+    }
+
+    /// The next request whose payload is there, or none until more has arrived.
+    async fn next_arrival(&mut self) -> Result<Option<Arrival>, DirectError> {
+        loop {
+            match std::mem::replace(&mut self.reading, Reading::Frame) {
+                Reading::Frame => {
+                    let Some(frame) = RequestFrame::take(&mut self.buffer)? else { return Ok(None) };
+                    if frame.is_context_request() {
+                        // A client may ask again on a connection that it has not used for a while.
+                        let context = ContextRequest::parse(&frame)?;
+                        self.connection.answer_context(&context, &mut self.out);
+                        continue;
+                    }
+                    let request = DirectRequest::parse(&frame)?;
+                    let is_heavy = DirectRequest::is_heavy(&frame);
+                    if self.connection.lobby_place.is_some()
+                        && may_send(&self.connection.gateway, &request).await
+                    {
+                        self.connection.lobby_place = None;
+                    }
+                    if !request.has_payload {
+                        return Ok(Some(Arrival {
+                            request,
+                            payload: Ok(Bytes::new()),
+                            held: None,
+                            is_heavy,
+                        }));
+                    }
+                    self.reading = Reading::Length { request: Box::new(request), is_heavy };
+                }
+                Reading::Length { request, is_heavy } => {
+                    if self.buffer.len() < 4 {
+                        self.reading = Reading::Length { request, is_heavy };
+                        return Ok(None);
+                    }
+                    let length = self.buffer.get_u32_le();
+                    self.reading = self.admit_payload(request, is_heavy, length).await?;
+                }
+                Reading::Payload { request, is_heavy, length, held } => {
+                    if self.buffer.len() < length {
+                        self.reading = Reading::Payload { request, is_heavy, length, held };
+                        return Ok(None);
+                    }
+                    let payload = Ok(self.buffer.split_to(length).freeze());
+                    return Ok(Some(Arrival { request: *request, payload, held, is_heavy }));
+                }
+                Reading::Discarded { request, left, why } => {
+                    let count = left.min(self.buffer.len());
+                    self.buffer.advance(count);
+                    if count < left {
+                        self.reading = Reading::Discarded { request, left: left - count, why };
+                        return Ok(None);
+                    }
+                    return Ok(Some(Arrival {
+                        request: *request,
+                        payload: Err(why),
+                        held: None,
+                        is_heavy: false,
+                    }));
+                }
+            }
+        }
+    }
+
+    /// Decides whether a payload is kept. A large one is only for a client that is known, and once there is memory.
+    async fn admit_payload(
+        &mut self,
+        request: Box<DirectRequest>,
+        is_heavy: bool,
+        announced: u32,
+    ) -> Result<Reading, DirectError> {
+        let length = usize::try_from(announced).unwrap_or(usize::MAX);
+        if length > DISCARDED_BYTES_MAX {
+            return Err(MalformedFrame::Payload(announced).into());
+        }
+        if length > BODY_BYTES_MAX {
+            return Ok(Reading::Discarded { request, left: length, why: BodyError::TooLarge });
+        }
+        if length <= SMALL_PAYLOAD_BYTES_MAX {
+            return Ok(Reading::Payload { request, is_heavy, length, held: None });
+        }
+        // The pipeline refuses what has no rights before it asks for the payload.
+        let held =
+            if may_send(&self.connection.gateway, &request).await { self.hold(length).await? } else { None };
+        Ok(match held {
+            Some(held) => {
+                self.buffer.reserve(length.saturating_sub(self.buffer.len()));
+                Reading::Payload { request, is_heavy, length, held: Some(held) }
+            }
+            None => Reading::Discarded { request, left: length, why: BodyError::NoMemory },
+        })
+    }
+
+    /// Waits for memory, and meanwhile goes on with the requests that may free some.
+    async fn hold(&mut self, bytes: usize) -> Result<Option<MemoryPart>, DirectError> {
+        let gateway = Arc::clone(&self.connection.gateway);
+        let mut holding = std::pin::pin!(gateway.hold_body(bytes as u64));
+        loop {
+            let answer = tokio::select! {
+                held = holding.as_mut() => return Ok(held),
+                Some(answer) = self.pending.next(), if !self.pending.is_empty() => answer,
+            };
+            self.answer(answer).await?;
+            self.flush().await?;
+        }
+    }
+
+    /// Starts work on a request. What is done at once is answered at once.
+    async fn start(&mut self, arrival: Arrival) -> Result<(), DirectError> {
+        self.frame_since = None;
+        let is_heavy = arrival.is_heavy;
+        let work = work(Arc::clone(&self.connection.gateway), self.connection.info, arrival);
+        if is_heavy {
+            self.pending.push(Box::pin(OwnedTask(tokio::spawn(work))));
+            return Ok(());
+        }
+        let mut work = Box::pin(work);
+        if let Some(answer) = work.as_mut().now_or_never() {
+            return self.answer(answer).await;
+        }
+        self.pending.push(work);
+        Ok(())
+    }
+
+    /// Writes an answer behind those that wait to be sent.
+    async fn answer(&mut self, answer: Answer) -> Result<(), DirectError> {
+        let Answer { response, activity_id, transport_id } = answer;
+        if response.extensions().get::<HangUp>().is_some() {
+            return Err(HangUp.into());
+        }
+        if let Some(payload) = response::write(response, activity_id, transport_id, &mut self.out) {
+            self.flush().await?;
+            self.send(&payload.bytes).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), DirectError> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let mut out = std::mem::take(&mut self.out);
+        self.send(&out).await?;
+        out.clear();
+        self.out = out;
+        self.quiet_since = Instant::now();
+        Ok(())
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), DirectError> {
+        let sending = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        let sent = timeout(self.connection.options.write_timeout, sending).await;
+        Ok(sent.map_err(|_| DirectError::Stuck("the client does not take its responses"))??)
+    }
+}
+
+async fn may_send(gateway: &Gateway, request: &DirectRequest) -> bool {
+    match &request.head {
+        Ok(parts) => gateway.may_send(parts).await,
+        Err(_) => false,
+    }
+}
+
+/// Has the pipeline answer a request. A panic is the end of the request, not of the connection.
+async fn work(gateway: Arc<Gateway>, info: ConnectionInfo, arrival: Arrival) -> Answer {
+    let Arrival { request, payload, held, .. } = arrival;
+    let DirectRequest { head, activity_id, transport_id, replica, .. } = request;
+    let response = match head {
+        Err(error) => gateway.refuse(&activity_id.to_string(), &error),
+        Ok(parts) => {
+            let call = DirectCall { parts, connection: info, replica, payload, held };
+            let answering = AssertUnwindSafe(gateway.answer_direct(call)).catch_unwind();
+            answering.await.unwrap_or_else(|panic| {
+                crate::transport::log_panic(panic.as_ref());
+                crate::transport::Handler::after_panic(gateway.as_ref())
+            })
+        }
+    };
+    Answer { response: whole(response), activity_id, transport_id }
+}
+
+/// The response with its body in one piece, as it always is.
+fn whole(response: Response<Full<Bytes>>) -> Response<Bytes> {
+    response.map(|body| match body.collect().now_or_never() {
+        Some(Ok(collected)) => collected.to_bytes(),
+        _ => Bytes::new(),
+    })
+}
+
+/// A task that ends with the connection that waits for it.
+struct OwnedTask(JoinHandle<Answer>);
+
+impl Future for OwnedTask {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        // Panics are caught inside, and nobody else aborts the task.
+        self.0.poll_unpin(context).map(|answer| answer.expect("the task catches its panics"))
+    }
+}
+
+impl Drop for OwnedTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

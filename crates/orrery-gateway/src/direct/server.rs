@@ -1,0 +1,56 @@
+//! The port of direct mode.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::future::{AbortHandle, Abortable};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::connection::DirectConnection;
+use super::lobby::Lobby;
+use crate::pipeline::Gateway;
+use crate::transport::{ConnectionInfo, Drained, TransportOptions, accept_connections};
+
+/// Connections whose client has not authenticated yet, at most; further ones push out the oldest.
+const LOBBY_PLACES_MAX: usize = 1024;
+
+/// Everything that serving direct mode needs.
+pub struct DirectServer {
+    pub gateway: Arc<Gateway>,
+    pub tls: Arc<rustls::ServerConfig>,
+    pub options: TransportOptions,
+    /// Follows the number of open connections.
+    pub connections_open: Gauge,
+}
+
+impl DirectServer {
+    /// Serves the port until `stop` is done, then lets requests under way finish, up to the drain timeout.
+    pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
+        let acceptor = TlsAcceptor::from(self.tls);
+        let lobby = Lobby::new(LOBBY_PLACES_MAX.min(self.options.connections_max.div_ceil(2)));
+        let (gateway, options) = (self.gateway, self.options);
+        let serve = |stream, peer, phase| {
+            let (handle, registration) = AbortHandle::new_pair();
+            let connection = DirectConnection {
+                gateway: Arc::clone(&gateway),
+                options,
+                info: ConnectionInfo { peer, tls: true },
+                phase,
+                lobby_place: Some(lobby.enter(handle)),
+            };
+            let acceptor = acceptor.clone();
+            async move {
+                match Abortable::new(connection.run(stream, acceptor), registration).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "a direct connection was ended"),
+                    Err(_) => {
+                        tracing::debug!(%peer, "a direct connection that did not authenticate made room");
+                    }
+                }
+            }
+        };
+        accept_connections(listener, stop, options, &self.connections_open, serve).await
+    }
+}
