@@ -4,7 +4,7 @@
 //! that; the others wait together. What has been answered by the time the task writes is written at once.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -164,7 +164,9 @@ struct Traffic {
     frame_since: Option<Instant>,
     quiet_since: Instant,
     pending: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// Responses that wait to be sent, and where each of them ends.
     out: BytesMut,
+    out_ends: Vec<usize>,
 }
 
 impl Traffic {
@@ -178,6 +180,7 @@ impl Traffic {
             quiet_since: Instant::now(),
             pending: FuturesUnordered::new(),
             out: BytesMut::new(),
+            out_ends: Vec::new(),
         }
     }
 
@@ -276,6 +279,7 @@ impl Traffic {
                         // A client may ask again on a connection that it has not used for a while.
                         let context = ContextRequest::parse(&frame)?;
                         self.connection.answer_context(&context, &mut self.out);
+                        self.out_ends.push(self.out.len());
                         continue;
                     }
                     let request = DirectRequest::parse(&frame)?;
@@ -395,9 +399,11 @@ impl Traffic {
         if response.extensions().get::<HangUp>().is_some() {
             return Err(HangUp.into());
         }
-        if let Some(payload) = response::write(response, activity_id, transport_id, &mut self.out) {
+        let payload = response::write(response, activity_id, transport_id, &mut self.out);
+        self.out_ends.push(self.out.len());
+        if let Some(payload) = payload {
             self.flush().await?;
-            self.send(&payload.bytes).await?;
+            self.send(&payload.bytes, &[payload.bytes.len()]).await?;
         }
         Ok(())
     }
@@ -406,17 +412,35 @@ impl Traffic {
         if self.out.is_empty() {
             return Ok(());
         }
-        let mut out = std::mem::take(&mut self.out);
-        self.send(&out).await?;
+        let (mut out, mut ends) = (std::mem::take(&mut self.out), std::mem::take(&mut self.out_ends));
+        self.send(&out, &ends).await?;
         out.clear();
-        self.out = out;
+        ends.clear();
+        (self.out, self.out_ends) = (out, ends);
         self.quiet_since = Instant::now();
         Ok(())
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> Result<(), DirectError> {
+    /// Sends responses, each in TLS records of its own, and all of them in as few writes as possible.
+    ///
+    /// The Java client moves the bytes of a record that follow a response before it has read the response's tokens
+    /// (`RntbdResponseDecoder` discards what it has read, and tokens are read later), so it takes a record with two
+    /// responses for a broken one and closes the connection.
+    async fn send(&mut self, bytes: &[u8], ends: &[usize]) -> Result<(), DirectError> {
         let sending = async {
-            self.stream.write_all(bytes).await?;
+            let mut start = 0;
+            for end in ends {
+                let mut rest = &bytes[start..*end];
+                while !rest.is_empty() {
+                    let (_, session) = self.stream.get_mut();
+                    let written = session.writer().write(rest)?;
+                    rest = &rest[written..];
+                    if !rest.is_empty() {
+                        self.stream.flush().await?;
+                    }
+                }
+                start = *end;
+            }
             self.stream.flush().await
         };
         let sent = timeout(self.connection.options.write_timeout, sending).await;

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use orrery_model::Value;
 use percent_encoding::percent_decode_str;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -301,9 +301,9 @@ pub fn frame_of(request: &Request) -> Option<Frame> {
         match REQUEST_TOKENS.iter().find(|(header, _)| *header == name) {
             // The same token says both, by the kind of operation.
             Some(_) if name == "if-match" && is_read || name == "if-none-match" && !is_read => return None,
-            Some((_, "PageSize" | "ThroughputBucket" | "ResponseContinuationTokenLimitInKb"))
-                if value.parse::<i32>().is_ok_and(|number| number < 0 && name != "x-ms-max-item-count")
-                    || value.parse::<i32>().is_err() =>
+            Some((_, token @ ("PageSize" | "ThroughputBucket" | "ResponseContinuationTokenLimitInKb")))
+                // All of 32 bits stand for -1 in the size of a page; other negative numbers have no form.
+                if !value.parse::<i32>().is_ok_and(|number| number >= 0 || *token == "PageSize" && number == -1) =>
             {
                 return None;
             }
@@ -317,13 +317,19 @@ pub fn frame_of(request: &Request) -> Option<Frame> {
 }
 
 /// A connection whose handshake is done.
-pub struct DirectClient {
-    pub stream: TlsStream<TcpStream>,
+pub struct DirectClient<Io = TcpStream> {
+    pub stream: TlsStream<Io>,
 }
 
 impl DirectClient {
     pub async fn connect(port: &DirectPort) -> Self {
-        let mut client = Self { stream: connect_tls(port).await };
+        Self::negotiate(connect_tls(port).await).await
+    }
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> DirectClient<Io> {
+    pub async fn negotiate(stream: TlsStream<Io>) -> Self {
+        let mut client = Self { stream };
         client.stream.write_all(&context_request()).await.unwrap();
         let (status, _, payload) = client.receive_parts().await.unwrap();
         assert_eq!((status, payload.len()), (200, 0));
@@ -376,6 +382,13 @@ impl DirectClient {
 }
 
 pub async fn connect_tls(port: &DirectPort) -> TlsStream<TcpStream> {
+    connect_tls_over(port, TcpStream::connect(port.address).await.unwrap()).await
+}
+
+pub async fn connect_tls_over<Io>(port: &DirectPort, stream: Io) -> TlsStream<Io>
+where
+    Io: AsyncRead + AsyncWrite + Unpin,
+{
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, ServerName};
     let mut roots = rustls::RootCertStore::empty();
@@ -386,7 +399,6 @@ pub async fn connect_tls(port: &DirectPort) -> TlsStream<TcpStream> {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let stream = TcpStream::connect(port.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }

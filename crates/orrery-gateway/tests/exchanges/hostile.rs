@@ -1,12 +1,16 @@
 //! Clients that break the protocol of direct mode, or try to: they are refused, and others are served meanwhile.
 
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::client::{Request, send};
-use crate::direct::{DirectClient, Frame, connect_tls, context_request, frame_of};
+use crate::direct::{DirectClient, Frame, connect_tls, connect_tls_over, context_request, frame_of};
 use crate::script::authorization;
 use crate::server::TestServer;
 
@@ -160,7 +164,7 @@ async fn idle_strangers_make_room_for_clients() {
     // More than there are places for connections that have not authenticated.
     let mut idle = Vec::new();
     for _ in 0..1100 {
-        idle.push(tokio::net::TcpStream::connect(server.direct.address).await.unwrap());
+        idle.push(TcpStream::connect(server.direct.address).await.unwrap());
     }
     assert_eq!(reads(&mut good, &server).await, 200);
     let mut late = timeout(PATIENCE, DirectClient::connect(&server.direct)).await.unwrap();
@@ -198,6 +202,66 @@ async fn a_thousand_requests_at_once_are_answered() {
     }
     client = DirectClient { stream: reader.unsplit(writing.await.unwrap()) };
     assert_eq!(reads(&mut client, &server).await, 200);
+}
+
+/// A stream that keeps what was read.
+struct Tap {
+    io: TcpStream,
+    seen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl AsyncRead for Tap {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.io).poll_read(context, buffer);
+        self.seen.lock().unwrap().extend(&buffer.filled()[before..]);
+        result
+    }
+}
+
+impl AsyncWrite for Tap {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+/// The Java client breaks off a connection where one record carries two of its responses.
+#[tokio::test]
+async fn responses_do_not_share_tls_records() {
+    let server = prepared().await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let io = TcpStream::connect(server.direct.address).await.unwrap();
+    let stream = connect_tls_over(&server.direct, Tap { io, seen: Arc::clone(&seen) }).await;
+    let mut client = DirectClient::negotiate(stream).await;
+    seen.lock().unwrap().clear();
+    client.send(&read_frame(&server).bytes().repeat(20)).await;
+    for _ in 0..20 {
+        assert_eq!(timeout(PATIENCE, client.receive()).await.unwrap().unwrap().status, 200);
+    }
+    // A record has its type, its version, its length, and as many bytes.
+    let mut bytes = &seen.lock().unwrap()[..];
+    let mut records = 0;
+    while let [23, _, _, high, low, rest @ ..] = bytes {
+        bytes = &rest[usize::from(u16::from_be_bytes([*high, *low]))..];
+        records += 1;
+    }
+    assert_eq!((records, bytes.len()), (20, 0));
 }
 
 /// The length of the response at the front, if all of it is there. All have a payload.
