@@ -227,7 +227,7 @@ fn the_start_up_message_is_printed() {
     let mut command = orrery(&["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let announced: Vec<String> = lines.by_ref().take(7).collect();
+    let announced: Vec<String> = lines.by_ref().take(8).collect();
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(announced[0].starts_with(concat!("Orrery ", env!("CARGO_PKG_VERSION"), " is ready after ")));
@@ -236,6 +236,7 @@ fn the_start_up_message_is_printed() {
     assert!(line("Connection string").contains("AccountEndpoint=http://127.0.0.1:"), "{announced:?}");
     assert!(line("Explorer").ends_with("/_explorer/"), "{announced:?}");
     assert!(line("Connection string").contains(";AccountKey=C2y6yDjf5/"), "{announced:?}");
+    assert!(line("Direct mode").contains("port "), "{announced:?}");
     assert!(line("Data").contains(text(&data)), "{announced:?}");
     #[cfg(unix)]
     {
