@@ -5,6 +5,7 @@
 
 mod advise;
 mod backup;
+mod config;
 mod containers;
 mod copy;
 mod databases;
@@ -82,6 +83,12 @@ enum Command {
     Backup(Box<backup::BackupArguments>),
     /// Restore a backup into a new data directory, optionally as of a point in time.
     Restore(restore::RestoreArguments),
+    /// Check a configuration file, or print what can be in one.
+    #[command(arg_required_else_help = true)]
+    Config {
+        #[command(subcommand)]
+        command: config::ConfigCommand,
+    },
     /// Measure candidate partition keys on data and a workload, and rank them with reasons.
     ///
     /// Candidates (properties, concatenations, suffixes, hierarchies) are measured by placing the items and requests
@@ -193,6 +200,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         Command::Copy(arguments) => copy::run(&arguments, stdout),
         Command::Backup(arguments) => backup::run(&arguments, stdout),
         Command::Restore(arguments) => restore::run(&arguments, stdout),
+        Command::Config { command } => config::run(&command, stdout),
         Command::Advise(arguments) => advise::run(&arguments, stdout),
         Command::Record { command } => record::run(&command, stdout),
         Command::Simulate(arguments) => simulate::run(&arguments, stdout),
