@@ -88,7 +88,7 @@ pub(crate) fn script_failure(error: ScriptError) -> Error {
         ),
         ScriptError::Thrown { text, stack, number } => {
             let mut message = format!(
-                "Encountered exception while executing function. Exception = {text}\r\nStack receipt: {text}"
+                "Encountered exception while executing function. Exception = {text}\r\nStack trace: {text}"
             );
             if !stack.is_empty() {
                 message.push('\n');

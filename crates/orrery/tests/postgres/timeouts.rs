@@ -42,6 +42,6 @@ fn a_write_that_cannot_get_its_lock_fails_and_changes_nothing() {
     assert_eq!(after.status, 200, "{}", after.text());
     let next = sql(&url, "SELECT max(lsn) FROM orrery.part WHERE part <> 0");
     let number = |rows: &[String]| rows[0].parse::<u64>().unwrap();
-    assert_eq!(number(&next), number(&numbers) + 1, "the refused write left a receipt");
+    assert_eq!(number(&next), number(&numbers) + 1, "the refused write left a trace");
     server.stop();
 }
