@@ -387,7 +387,9 @@ impl<'p, 'a> Reading<'p, 'a> {
     fn choose(&self, is_sorted: bool) -> (Path<'p>, Work) {
         let mut work = self.nothing();
         let found = self.found;
-        let ways: Vec<&Way> = found.ways.iter().filter(|way| !self.names_key(way)).collect();
+        let mut ways: Vec<&Way> = found.ways.iter().filter(|way| !self.names_key(way)).collect();
+        // As the server does: which of two that look alike is taken does not depend on how the filter was written.
+        ways.sort_by_key(|way| way.path.as_ref().map(ToString::to_string));
         let order = found.order.as_ref().filter(|_| is_sorted && self.keys.is_none());
         let order_way = order.and_then(|order| order.way).map(|way| &raw const found.ways[way]);
         let merits = ways.iter().map(|way| Merits {

@@ -292,8 +292,8 @@ async fn functions_of_a_query_are_limited() {
     define(&world, ScriptKind::Function, "well", "function (x) { return x + '!'; }", "").await;
     for (name, kinds) in [
         ("hang", &[ErrorKind::Timeout][..]),
-        ("grow", &[ErrorKind::Timeout, ErrorKind::BadRequest]),
-        ("deep", &[ErrorKind::BadRequest]),
+        ("grow", &[ErrorKind::Timeout, ErrorKind::BadRequest, ErrorKind::Script { code: 32766 }]),
+        ("deep", &[ErrorKind::Script { code: 32766 }]),
         ("early", &[ErrorKind::Timeout]),
     ] {
         let error = query(&world, &format!("SELECT VALUE udf.{name}(c.id) FROM c")).await.unwrap_err();

@@ -122,8 +122,10 @@ impl<'a> Reading<'a> {
             (2, Byte(flag)) => self.has_payload = flag != 0,
             (3, Text(text)) => self.set("x-ms-date", text),
             // Clients write -1, which is every item that fits, as the largest number.
-            (4, ULong(u32::MAX)) => self.set_static(headers::MAX_ITEM_COUNT, "-1"),
-            (4, ULong(number)) => self.set_number(headers::MAX_ITEM_COUNT, number),
+            // Signed in HTTP: -1 leaves the size to the server, other negative numbers are refused.
+            (4, ULong(number)) => {
+                self.insert(headers::MAX_ITEM_COUNT, HeaderValue::from(number.cast_signed()));
+            }
             (5, Text(text)) => self.set(headers::SESSION_TOKEN, text),
             (6, Text(text)) => self.set(headers::CONTINUATION, text),
             (7, Byte(code)) => {

@@ -186,7 +186,11 @@ impl Frame {
             "ULong" => {
                 self.tokens.push(2);
                 let number: i64 = value.parse().unwrap();
-                self.tokens.extend(u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+                self.tokens.extend(
+                    u32::try_from(number)
+                        .unwrap_or_else(|_| i32::try_from(number).map_or(u32::MAX, i32::cast_unsigned))
+                        .to_le_bytes(),
+                );
             }
             "SmallString" => {
                 self.tokens.extend([7, u8::try_from(value.len()).unwrap()]);
