@@ -93,7 +93,7 @@ class BatchTest extends Server {
     void refusedBatchesCost() {
         CosmosContainer container = items();
         CosmosBatch wrong = batch("a");
-        wrong.createItemOperation(item("x\\y", "a"));
+        wrong.createItemOperation(item("", "a"));
         CosmosBatchResponse response = container.executeCosmosBatch(wrong);
         assertEquals(List.of(400), statuses(response));
         assertTrue(response.getRequestCharge() > 0);

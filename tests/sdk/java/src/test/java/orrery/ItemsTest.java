@@ -183,7 +183,7 @@ class ItemsTest extends Server {
         refused(400, 0, () -> container.createItem(json("{'id':1,'pk':'a'}"), key("a"), null));
         refused(400, 0, () -> container.createItem(json("{'id':'','pk':'a'}"), key("a"), null));
         refused(400, 0, () -> container.createItem(item("i".repeat(1024), "a"), key("a"), null));
-        refused(400, 0, () -> container.createItem(item("x\\y", "a"), key("a"), null));
+        container.createItem(item("x\\y", "a"), key("a"), null);
         refused(400, 1001, () -> container.createItem(item("1", "b"), key("a"), null));
         refused(400, 1001, () -> container.upsertItem(item("1", "b"), key("a"), null));
         container.createItem(item("1", "a"), key("a"), null);
