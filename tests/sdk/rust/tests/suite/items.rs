@@ -181,7 +181,6 @@ async fn bodies_that_are_refused() {
             json!({"id": 1, "pk": "a"}),
             json!({"id": "", "pk": "a"}),
             json!({"id": "i".repeat(1024), "pk": "a"}),
-            json!({"id": "x\\y", "pk": "a"}),
             json!([{"id": "1", "pk": "a"}]),
             json!("1"),
         ] {
