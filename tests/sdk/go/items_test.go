@@ -301,7 +301,7 @@ func TestMissingContainerAndDatabase(t *testing.T) {
 	of(container.ReadItem(ctx, key("a"), "1", nil)).fails(t, 404, "")
 	of(container.CreateItem(ctx, key("a"), encode(t, item("1", "a")), nil)).fails(t, 404, "1003")
 	elsewhere := of(client.NewContainer(uniqueName("absent"), "absent")).must(t)
-	of(elsewhere.ReadItem(ctx, key("a"), "1", nil)).fails(t, 404, "")
+	of(elsewhere.ReadItem(ctx, key("a"), "1", nil)).fails(t, 404, "1003")
 }
 
 func TestSessionTokens(t *testing.T) {
