@@ -305,7 +305,8 @@ struct Terminal {
 
 impl Terminal {
     fn open(server: &Server, history: &str) -> Self {
-        let line = format!("stty cols 100 rows 40; exec {} shell {}", env!("CARGO_BIN_EXE_orrery"), server.url());
+        let line =
+            format!("stty cols 100 rows 40; exec {} shell {}", env!("CARGO_BIN_EXE_orrery"), server.url());
         let mut child = Command::new("script")
             .args(["-q", "-e", "-f", "-c", &line, "/dev/null"])
             .env("TERM", "xterm")
