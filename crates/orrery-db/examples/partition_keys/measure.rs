@@ -191,7 +191,7 @@ impl World {
 /// The tables, by their names in the guide.
 pub async fn tables() -> [(&'static str, String); 2] {
     let mut writes = String::from(
-        "| key | delivered of the throughput | partitions written to | told to wait |\n|---|--:|--:|--:|\n",
+        "| key | share of the throughput delivered | partitions written to | throttled |\n|---|--:|--:|--:|\n",
     );
     let mut reads = String::from(
         "| key | one vehicle on a date: keys, partitions, RU | all of a date: keys, partitions, RU | one vehicle, any date: keys, partitions, RU |\n|---|--:|--:|--:|\n",
