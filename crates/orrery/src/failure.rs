@@ -21,7 +21,7 @@ impl Failure {
         Self { exit_code: 2, message: Some(message.to_string()), detail: None }
     }
 
-    /// A bug in Orrery, or the operating system refused something basic.
+    /// A bug in Orrery, or a failed basic operation of the system.
     pub(crate) fn internal(message: impl Display) -> Self {
         Self { exit_code: 3, message: Some(message.to_string()), detail: None }
     }

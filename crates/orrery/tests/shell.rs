@@ -264,8 +264,8 @@ fn resources_are_managed_from_the_command_line() {
         (&["items", "put", "{}", "-d", "db", "-c", "c"], 2, "a string `id`"),
         (&["items", "show", "2", "-d", "db", "-c", "c"], 1, "there is no item `2` in db/c"),
         (&["containers", "show", "-d", "db", "-c", "none"], 1, "there is no container db/none"),
-        (&["containers", "create", "-d", "db", "-c", "c"], 1, "exists already"),
-        (&["databases", "create", "db"], 1, "exists already"),
+        (&["containers", "create", "-d", "db", "-c", "c"], 1, "already exists"),
+        (&["databases", "create", "db"], 1, "already exists"),
         (&["databases", "delete", "none"], 1, "there is no database `none`"),
     ] {
         let (found, _, stderr) = common::run(&mut orrery(&[arguments, &["--endpoint", &url]].concat()));

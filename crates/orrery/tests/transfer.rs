@@ -511,7 +511,7 @@ fn a_dead_server_is_reported_at_once() {
     ] {
         let (code, _, stderr) = run_with_input(arguments, numbered(10, 10).as_bytes());
         assert_eq!(code, 1, "{arguments:?}");
-        assert!(stderr.contains("does not answer"), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("is not responding"), "{arguments:?}: {stderr}");
     }
     // It used to be tried for as long as a server that restarts.
     assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
@@ -526,7 +526,7 @@ fn seed_files_in_the_wrong_place_fail_the_start() {
     let arguments = ["serve", "--in-memory", "--listen", "127.0.0.1:0", "--seed", text(directory.path())];
     let (code, _, stderr) = common::run(&mut orrery(&arguments));
     assert_eq!(code, 1, "{stderr}");
-    assert!(stderr.contains("orders.jsonl is in no database"), "{stderr}");
+    assert!(stderr.contains("orders.jsonl is not in a database directory"), "{stderr}");
     std::fs::create_dir(directory.path().join("db")).unwrap();
     std::fs::rename(directory.path().join("orders.jsonl"), directory.path().join("db/orders.jsonl")).unwrap();
     std::fs::write(directory.path().join("db/orders.jsonl"), "{\"id\":\"1\"}\n\n{\"id\":2}\n").unwrap();

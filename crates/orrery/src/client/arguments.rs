@@ -57,13 +57,12 @@ impl ServerArguments {
         accepted_json(self.connect()?.send_blocking(&SystemEnv, &request)?)
     }
 
-    /// Posts JSON that changes nothing, and returns the answer.
+    /// Posts JSON that changes nothing, and returns the response.
     pub(crate) fn ask(&self, path: &str, body: impl Into<Value>) -> Result<Value, Failure> {
         post(&self.connect()?, path, &body.into())
     }
 
-    /// Posts JSON that changes something, and returns the answer. Sent once only: a split that is repeated would split
-    /// again.
+    /// Posts JSON that changes something, and returns the response. Never retried: a repeated split would split again.
     pub(crate) fn change(&self, path: &str, body: impl Into<Value>) -> Result<Value, Failure> {
         post(&self.connect_to_change()?, path, &body.into())
     }
@@ -75,5 +74,5 @@ fn post(client: &Client, path: &str, body: &Value) -> Result<Value, Failure> {
 
 pub(crate) fn accepted_json(response: Response) -> Result<Value, Failure> {
     let response = response.accepted()?;
-    response.json().ok_or_else(|| Failure::refused("the server's answer is not valid JSON"))
+    response.json().ok_or_else(|| Failure::refused("the server's response is not valid JSON"))
 }

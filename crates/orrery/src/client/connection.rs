@@ -161,7 +161,7 @@ impl ConnectionPool {
 
     fn error(&self, error: &dyn std::fmt::Display) -> RequestError {
         RequestError {
-            message: format!("the server at {} does not answer: {error}", self.authority),
+            message: format!("the server at {} is not responding: {error}", self.authority),
             is_transient: true,
             is_refused: false,
         }

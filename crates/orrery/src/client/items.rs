@@ -24,7 +24,7 @@ pub(crate) struct FoundItem {
 }
 
 impl Client {
-    /// Looks an item up. Without a key it is searched in all partitions, and must be the only one with its id.
+    /// Looks up an item. Without a key all partitions are searched, and the id must be unique.
     pub(crate) async fn find_item(
         &self,
         container: &ContainerPath,
@@ -54,7 +54,7 @@ impl Client {
                 return Err(missing(""));
             }
             return Err(Failure::refused(format!(
-                "several items of {container} have the id `{id}`: name the partition key of the one you mean"
+                "several items of {container} have the id `{id}`: specify the partition key"
             )));
         };
         let key = definition.extract(&item).map_err(|error| Failure::refused(error.message))?.to_json();

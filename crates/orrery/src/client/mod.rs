@@ -1,13 +1,12 @@
 //! A client of the wire protocol: requests to another Orrery or to the service itself, over HTTP or HTTPS, signed with an
 //! account key.
 //!
-//! What lives here: accounts, connections, requests, retries, reading containers, and the arguments that name a server
-//! or a container. What does not: what a command does with the answers.
+//! Contains accounts, connections, requests, retries, reading containers, and the arguments that specify a server or a
+//! container. What commands do with the responses is in `commands`.
 //!
-//! [`Client::send`] is what most commands want: it reuses connections, waits as long as the server says when it is
-//! throttled (429), and retries transient failures with backoff. Whatever goes through it may therefore be sent twice,
-//! so only repeatable requests belong there: reads, queries, upserts, and creations that accept a conflict.
-//! [`Client::send_blocking`] sends once.
+//! Most commands use [`Client::send`]: it reuses connections, honours the retry-after delay when throttled (429), and
+//! retries transient failures with backoff. A request may therefore be sent twice, so use it only for idempotent
+//! requests: reads, queries, upserts, and creates that accept a conflict. [`Client::send_blocking`] sends once.
 
 mod account;
 mod arguments;
@@ -106,8 +105,8 @@ impl Client {
         tokio::time::sleep_until(until.into()).await;
     }
 
-    /// Sends a request, waiting and retrying where that helps. A partition range that is gone (410/1002) is returned:
-    /// only the caller knows which ranges to ask instead.
+    /// Sends a request, waiting and retrying where that helps. A partition range that is gone (410/1002) is returned,
+    /// because only the caller knows which ranges replace it.
     pub(crate) async fn send(&self, env: &dyn Env, request: &Request) -> Result<Response, Failure> {
         let mut throttled_time = Duration::ZERO;
         let mut retries = 0;
@@ -126,7 +125,8 @@ impl Client {
                         pause
                     }
                 },
-                // A server that refuses the very first connection is not there; one that answered before may come back.
+                // If the very first connection fails, the server is not running; one that has responded before may come
+                // back.
                 Err(error) if error.is_refused && !self.has_answered.load(Ordering::Relaxed) => {
                     return outcome.map_err(Failure::refused);
                 }
@@ -200,9 +200,9 @@ impl Client {
 }
 
 enum RetryDelay {
-    /// The server said how long.
+    /// The server specified the delay.
     Throttled(Duration),
-    /// The server said nothing; the delay grows with every attempt.
+    /// The server specified no delay; it grows with every attempt.
     Backoff(Duration),
 }
 
@@ -210,7 +210,7 @@ fn backoff(attempt: u32) -> Duration {
     BACKOFF_FIRST.saturating_mul(1 << attempt.min(10)).min(BACKOFF_LONGEST)
 }
 
-/// Runs a future on a single-threaded runtime of its own.
+/// Runs a future on a new single-threaded runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =

@@ -1,9 +1,9 @@
 //! Which server a command talks to. Every command takes the same arguments and variables, with one precedence.
 //!
-//! What decides is, in this order: the flags `--connection` or `--endpoint`, the variable `ORRERY_CONNECTION`, the variable
-//! `ORRERY_ENDPOINT`, and the default. A key belongs to the endpoint it came with: the one in `ORRERY_CONNECTION` is never
-//! used for an endpoint given by a flag. Variables are read here and not by clap, because clap does not tell a command
-//! whether a value came from a flag.
+//! In order of precedence: the flags `--connection` or `--endpoint`, the variable `ORRERY_CONNECTION`, the variable
+//! `ORRERY_ENDPOINT`, and the default. Keys are only used with the endpoint they were given for: the one in
+//! `ORRERY_CONNECTION` is never used for an endpoint given by a flag. Variables are read here and not by clap, because
+//! clap does not report whether a value came from a flag.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub(crate) struct TrustArguments {
     pub(crate) insecure: bool,
 }
 
-/// An account, and what named it.
+/// An account, and where its address came from.
 struct ChosenAccount {
     account: Account,
     /// For messages: `--endpoint`, `ORRERY_CONNECTION`, …
@@ -62,8 +62,8 @@ impl ServerArguments {
         self.trust.connect(chosen.account)
     }
 
-    /// A client for commands that change something. Says which server that is on standard error, because a variable set
-    /// long ago may name another one than the user has in mind.
+    /// A client for commands that modify data. Prints the server on standard error, because the address may come from a
+    /// forgotten variable.
     pub(crate) fn connect_to_change(&self) -> Result<Client, Failure> {
         let chosen = self.choose(&variable)?;
         announce(&chosen.account, chosen.source);
@@ -120,7 +120,7 @@ impl TrustArguments {
     }
 }
 
-/// Says which server is about to be changed, and what named it.
+/// Prints which server is about to be modified, and where its address came from.
 pub(crate) fn announce(account: &Account, source: &str) {
     // Only for people: ignore a closed standard error.
     writeln!(std::io::stderr(), "Server: {} ({source})", account.endpoint()).ok();

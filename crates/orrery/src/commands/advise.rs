@@ -39,7 +39,7 @@ pub(crate) struct AdviseArguments {
 
 #[derive(Subcommand)]
 pub(crate) enum AdviseCommand {
-    /// Find the number of suffixes a key should have, for given write and read rates.
+    /// Find the best number of suffixes for given write and read rates.
     Suffix(SuffixArguments),
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct AdviseRunArguments {
     #[arg(long, short, value_name = "ID", env = "ORRERY_DATABASE", requires = "container")]
     database: Option<String>,
 
-    /// The container to read, on any endpoint that speaks the protocol.
+    /// The container to read, on any Cosmos DB endpoint.
     #[arg(long, short, value_name = "ID", env = "ORRERY_CONTAINER", requires = "database")]
     container: Option<String>,
 
@@ -128,7 +128,7 @@ pub(crate) struct SuffixArguments {
     #[arg(long, value_name = "RATE", default_value_t = 0.0)]
     reads: f64,
 
-    /// Reads are for recent items, rather than spread over all of them.
+    /// Reads target recent items instead of being spread over all of them.
     #[arg(long)]
     reads_recent: bool,
 
@@ -215,7 +215,7 @@ fn advise(arguments: &AdviseRunArguments) -> Result<String, Failure> {
         }
         _ => {
             return Err(Failure::usage(
-                "no data: name a file of JSON lines, a --database and --container, or an --example",
+                "no data: pass a file of JSON lines, --database and --container, or --example",
             ));
         }
     };

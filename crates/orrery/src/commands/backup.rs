@@ -1,8 +1,8 @@
 //! `orrery backup`: copies the files of a running server's embedded store into a backup directory.
 //!
-//! The server takes a checkpoint, which is instant; this copies its files in parts, at the pace that `--rate-mb` allows,
-//! skips what the directory has from earlier backups, and verifies checksums. `BackupRepository` says what a backup
-//! directory looks like.
+//! The server takes a checkpoint, which is instant. This command copies its files in chunks, limited by `--rate-mb`,
+//! skips files that the directory already has from earlier backups, and verifies checksums. `BackupRepository`
+//! specifies the layout of a backup directory.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(crate) struct BackupArguments {
     #[arg(long, conflicts_with_all = ["keep", "rate_mb"])]
     verify: bool,
 
-    /// Afterwards remove all but the newest backups, and files that none of these needs.
+    /// Afterwards remove all but this many newest backups, and files that no remaining backup needs.
     #[arg(long, value_name = "NUMBER")]
     keep: Option<std::num::NonZero<usize>>,
 
@@ -122,9 +122,9 @@ async fn copy(
     repository: &BackupRepository,
 ) -> Result<(BackupSummary, u64), Failure> {
     let client = arguments.server.connect()?;
-    // A retry may take a second one; the first then expires by itself.
+    // A retry may take a second checkpoint; the first one then expires.
     let taken = accepted_json(client.send(&SystemEnv, &Request::post(PATH, "")).await?)?;
-    let malformed = || Failure::refused("the server's answer is not a checkpoint: is it an Orrery server?");
+    let malformed = || Failure::refused("the server did not return a checkpoint: is it an Orrery server?");
     let id = taken.get("id").and_then(Value::as_str).ok_or_else(malformed)?;
     let history = taken.get("history").and_then(Value::as_str).ok_or_else(malformed)?;
     let taken_ms = taken.get("takenMs").and_then(Value::as_i64).ok_or_else(malformed)?;
@@ -144,7 +144,7 @@ async fn copy(
         }
     }
     progress.finish_and_clear();
-    // Not needed any more, whatever happened; if this fails it expires.
+    // No longer needed, whatever happened; if this fails, it expires.
     client.send(&SystemEnv, &Request::delete(format!("{PATH}/{id}"))).await.ok();
     copied?;
     let bytes = backup.copied_bytes();

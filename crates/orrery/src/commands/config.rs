@@ -1,4 +1,4 @@
-//! `orrery config`: checks a configuration file, and prints what can be in one.
+//! `orrery config`: checks a configuration file, and prints the reference and an annotated example.
 //!
 //! The reference and the annotated example are generated from the options themselves, so they cannot be out of date;
 //! `docs/configuration.md` is the output of `orrery config reference`, which a test compares.
@@ -30,7 +30,7 @@ pub(crate) enum ConfigCommand {
 pub(super) fn run(command: &ConfigCommand, output: &mut dyn Write) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check { file } => {
-            // Without flags and variables: only what the file says counts.
+            // Flags and variables are ignored: this checks only the file.
             let matches = options().mut_args(|argument| argument.env(None)).get_matches_from(["serve"]);
             let arguments = ServeOptions::from_arg_matches(&matches).map_err(Failure::internal)?;
             OptionSources::gather(&arguments, &matches, Some(file))?.resolve()?;
@@ -45,7 +45,7 @@ fn options() -> Command {
     ServeOptions::augment_args(Command::new("serve"))
 }
 
-/// What there is to say about an option.
+/// The documentation of one option.
 struct OptionText {
     heading: String,
     name: String,
@@ -115,7 +115,7 @@ fn reference() -> String {
 
 fn example() -> String {
     let mut file =
-        "# Configuration of orrery serve. Flags and environment variables win over this file.\n".to_owned();
+        "# Configuration of orrery serve. Flags and environment variables override this file.\n".to_owned();
     for (heading, options) in texts() {
         writeln!(file, "\n# --- {heading} ---").expect("a String accepts every write");
         for OptionText { name, value, meaning, default, .. } in options {

@@ -52,7 +52,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "ID", requires = "container")]
     to_container: Option<String>,
 
-    /// The throughput of created containers, in request units per second. [default: as the originals]
+    /// The throughput of created containers, in request units per second. [default: that of the originals]
     #[arg(long, value_name = "NUMBER")]
     throughput: Option<u32>,
 
@@ -149,8 +149,7 @@ async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), 
     }
 }
 
-/// The items of all containers to copy, if the source counts them. A container that is missing fails the copy before it
-/// has changed anything.
+/// The total number of items, if the source reports it. A missing container fails the copy before anything is changed.
 async fn expected_total(
     from: &Client,
     pairs: &[(ContainerPath, ContainerPath)],

@@ -62,7 +62,7 @@ pub(crate) enum DatabasesCommand {
     },
 }
 
-/// The throughput of something that is created.
+/// The throughput of a new database or container.
 #[derive(Args)]
 pub(crate) struct ThroughputArguments {
     /// Provision this many request units per second.
@@ -138,12 +138,12 @@ async fn create(client: &Client, id: &str, throughput: &ThroughputArguments) -> 
     let request = throughput.add_to(Request::post("/dbs", Value::from(body).to_json()));
     let response = client.send(&SystemEnv, &request).await?;
     if response.status == 409 {
-        return Err(Failure::refused(format!("the database `{id}` exists already")));
+        return Err(Failure::refused(format!("the database `{id}` already exists")));
     }
     accepted_json(response)
 }
 
-/// What a deletion answers to programs: the service answers nothing.
+/// The output of a deletion for programs; the service returns no body.
 pub(super) fn deleted(id: &str) -> Value {
     let mut object = Object::new();
     object.set("deleted", Value::from(id));

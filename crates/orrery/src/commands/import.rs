@@ -32,11 +32,11 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Chunks read ahead of the writer.
 const CHUNKS_AHEAD: usize = 4;
 
-/// How long an import should take with the throughput that it provisions.
+/// How long an import should take at most with the throughput that it provisions.
 const FITTING_SECONDS: u64 = 120;
 /// Request units to write a kilobyte of small items, which cost the most: some 6 units for 100 bytes.
 const UNITS_PER_KILOBYTE: u64 = 60;
-/// How much longer the content of a compressed file is, roughly.
+/// Rough compression ratio of gzip files.
 const COMPRESSION_RATIO: u64 = 6;
 /// What one physical partition serves.
 const PARTITION_UNITS_MAX: i64 = 10_000;
@@ -219,10 +219,10 @@ async fn open_container(
     Ok(created)
 }
 
-/// The throughput with which an import of this size takes a few minutes rather than hours; none if the smallest does.
+/// The throughput at which an import of this size takes minutes rather than hours; none if the minimum suffices.
 ///
-/// Autoscale, because a container that is idle after the import then costs a tenth of it. At most what one physical partition
-/// serves: more would divide the container into partitions, which it keeps.
+/// Autoscale, because the container then costs a tenth of that when idle. At most what one physical partition serves:
+/// more would divide the container into partitions, which never merge automatically.
 fn fitting_throughput(input: &Input) -> Option<ProvisionedThroughput> {
     let Some(bytes) = input.bytes else { return Some(ProvisionedThroughput::Autoscale(PARTITION_UNITS_MAX)) };
     let bytes = if input.is_compressed { bytes.saturating_mul(COMPRESSION_RATIO) } else { bytes };
@@ -268,7 +268,7 @@ fn state(tracker: &Tracker<u64>) -> Value {
     state.into()
 }
 
-/// Where a record is, and the item made of it; or why there is none, and its text.
+/// The position of a record and the item prepared from it, or the reason why it failed and its text.
 type PlacedRecord = (Place, Result<PreparedItem, (String, Vec<u8>)>);
 
 /// Consecutive records.
@@ -278,7 +278,7 @@ struct RecordChunk {
     records: Vec<PlacedRecord>,
 }
 
-/// Reads and prepares records on a thread of its own. The first `skip` records are already imported.
+/// Reads and prepares records on a separate thread. The first `skip` records are already imported.
 fn read_ahead(
     input: Input,
     key: PartitionKeyDefinition,

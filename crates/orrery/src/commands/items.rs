@@ -67,13 +67,13 @@ pub(crate) enum ItemsCommand {
     },
 }
 
-/// The container and what else all of these take.
+/// Arguments shared by the items commands.
 #[derive(Args)]
 pub(crate) struct PlaceArguments {
     #[command(flatten)]
     container: ContainerArguments,
 
-    /// The partition key: text, a JSON value, or a JSON array. Without it the id is searched in all partitions.
+    /// The partition key: text, a JSON value, or a JSON array. Without it all partitions are searched for the id.
     #[arg(long, value_name = "KEY")]
     partition_key: Option<String>,
 

@@ -1,7 +1,7 @@
 //! The commands: one file per verb, with its arguments beside its code.
 //!
-//! What lives here: parsing of arguments, the order of steps of a command, and the text it prints. What does not: the
-//! server (`serve`), the protocol (`client`) and moving items (`transfer`), which several commands share.
+//! Contains argument parsing, the steps of each command, and its output. The server (`serve`), the protocol (`client`)
+//! and moving items (`transfer`) are shared by several commands and live elsewhere.
 
 mod advise;
 mod backup;
@@ -41,7 +41,7 @@ use crate::failure::Failure;
     arg_required_else_help = true
 )]
 struct Cli {
-    /// With an error, also print the server's whole answer.
+    /// On errors, also print the full server response.
     #[arg(long, global = true)]
     verbose: bool,
 
@@ -78,12 +78,12 @@ enum Command {
     Copy(Box<copy::CopyArguments>),
     /// Back up a running server with an embedded store into a directory.
     ///
-    /// The backup is consistent and taken while the server serves. A directory holds any number of backups: each one adds
-    /// only what is new. A backup contains the data, not the keys and certificates of the server.
+    /// The backup is consistent and is taken while the server is running. A directory holds any number of backups; each
+    /// one adds only new files. A backup contains the data, but not the server's keys and certificates.
     Backup(Box<backup::BackupArguments>),
     /// Restore a backup into a new data directory, optionally as of a point in time.
     Restore(restore::RestoreArguments),
-    /// Check a configuration file, or print what can be in one.
+    /// Check a configuration file, or print the reference of all options.
     #[command(arg_required_else_help = true)]
     Config {
         #[command(subcommand)]
@@ -91,8 +91,8 @@ enum Command {
     },
     /// Measure candidate partition keys on data and a workload, and rank them with reasons.
     ///
-    /// Candidates (properties, concatenations, suffixes, hierarchies) are measured by placing the items and requests
-    /// with the real hash on the partitions that the throughput gives. Memory stays bounded for any input.
+    /// Candidates (properties, concatenations, suffixes, hierarchies) are measured by placing items and requests, with
+    /// the real hash, on the partitions that the throughput implies. Memory is bounded for any input.
     Advise(Box<advise::AdviseArguments>),
     /// Record the requests to a container of a running server, as a workload for `orrery advise`.
     #[command(arg_required_else_help = true)]
@@ -152,8 +152,8 @@ enum Command {
     /// Open a prompt on any endpoint: queries with history and completion, items, import and export.
     ///
     /// On a terminal, queries run when they are complete; Tab completes keywords, functions, containers and properties;
-    /// Ctrl-C stops a query. In pipes and scripts, statements end with a semicolon, and the first error ends the shell
-    /// with exit code 1. `help` lists the commands.
+    /// Ctrl-C cancels a query. In pipes and scripts, statements end with a semicolon, and the first error ends the
+    /// shell with exit code 1. `help` lists the commands.
     Shell(Box<shell::ShellArguments>),
     /// Run queries; inspect their plans and execution.
     #[command(arg_required_else_help = true)]
@@ -163,12 +163,12 @@ enum Command {
     },
     /// Check that a server is ready; for health checks of containers and services.
     ///
-    /// Exits with 0 if it is, and otherwise with 1 and the reason.
+    /// Exits with 0 if it is ready, otherwise prints the reason and exits with 1.
     Health {
         #[command(flatten)]
         server: ServerArguments,
     },
-    /// Print completions for a shell, to be loaded by it.
+    /// Print a completion script for a shell.
     #[command(after_help = "bash:        orrery completions bash > /etc/bash_completion.d/orrery\n\
                             zsh:         orrery completions zsh > \"${fpath[1]}/_orrery\"\n\
                             fish:        orrery completions fish > ~/.config/fish/completions/orrery.fish\n\

@@ -113,7 +113,7 @@ pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Resul
     print(output, &text)
 }
 
-/// One container in detail. Its throttled requests come from another page and are joined in here.
+/// One container in detail, joined with its throttled requests, which are a separate response.
 fn show(
     container: &ContainerArguments,
     server: &ServerArguments,
@@ -222,7 +222,7 @@ pub(super) fn table(view: &Value) -> String {
             Some(value @ Value::Number(_)) if name == "usedPerSecondLastMinute" => {
                 format!("{:.1}", value.to_json().parse::<f64>().unwrap_or(0.0))
             }
-            // Bounds of hierarchical keys are long; their prefixes tell them apart.
+            // Bounds of hierarchical keys are long; their prefixes are enough to distinguish them.
             Some(Value::String(text)) if text.len() > 34 => format!("{}…", &text[..32]),
             value => value.map(plain).unwrap_or_default(),
         };

@@ -1,6 +1,6 @@
 //! `orrery record`: has a running server record the requests to a container, for `orrery advise --workload`.
 //!
-//! The server records and bounds the recording; this only starts, stops and downloads it.
+//! The server records and limits the recording; this command only starts, stops and downloads it.
 
 use std::io::Write;
 
@@ -118,7 +118,7 @@ async fn post(client: &Client, env: &dyn Env, rest: &str, body: Object) -> Resul
     let request = Request::post(format!("{PATH}{rest}"), Value::from(body).to_json());
     let answer = client.send(env, &request).await?.accepted()?;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
-    // On one line, however the server formats it.
+    // Always one line, regardless of the server's formatting.
     Ok(value::parse(text.as_bytes()).map_or(text, |answer| answer.to_json()) + "\n")
 }
 

@@ -1,4 +1,4 @@
-//! `orrery completions` and `orrery man`: what shells and `man` know about the commands, made from their definitions.
+//! `orrery completions` and `orrery man`: shell completions and man pages, generated from the command definitions.
 
 use std::io::Write;
 use std::path::Path;

@@ -26,8 +26,8 @@ pub(crate) struct RestoreArguments {
     #[arg(long, value_name = "NAME")]
     backup: Option<String>,
 
-    /// Restore the state at this time, such as 2026-11-18T13:45:00Z, to the second. Needs a backup from before it and
-    /// one from after it, and a server that keeps its journal for as long (`orrery serve --keep-log`).
+    /// Restore the state at this time, such as 2026-11-18T13:45:00Z, to the second. Requires one backup taken before
+    /// that time and one after it, and a server that kept its journal in between (`orrery serve --keep-log`).
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 
@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &RestoreArguments, output: &mut dyn Write) -> Resul
             "restored {size} from backup {} into {}; the last write is from {}\n",
             restored.backup,
             arguments.data.display(),
-            reached.as_deref().unwrap_or("before the first record of time")
+            reached.as_deref().unwrap_or("before the first timestamp in the journal")
         )
     });
     print(output, &text)

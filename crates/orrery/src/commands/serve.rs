@@ -1,4 +1,4 @@
-//! `orrery serve`: finds out what the server was asked to be, then runs it.
+//! `orrery serve`: resolves the server's settings, then runs it.
 //!
 //! The options themselves are in `serve::options`, because the configuration file has them too.
 

@@ -1,4 +1,4 @@
-//! What commands read and print: files and standard input with bounded memory, output formats, text for people.
+//! Input and output of commands: files and standard input with bounded memory, output formats, human-readable text.
 //!
 //! Everything written to standard output goes through [`print`], so that a closed pipe (`orrery … | head`) ends a
 //! command quietly everywhere. Progress bars belong to the transfers and live in `transfer::progress`.
@@ -29,7 +29,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// The server's JSON as it is, or the text that `describe` makes of it.
+    /// The server's JSON unchanged, or the text that `describe` renders from it.
     pub(crate) fn render(self, answer: &Value, describe: impl FnOnce() -> String) -> String {
         match self {
             Self::Json => answer.to_json() + "\n",
@@ -49,7 +49,7 @@ pub(crate) enum ReportOutput {
     Html,
 }
 
-/// Writes a result. A reader that closed the pipe has seen enough, which is not a failure.
+/// Writes a result. A closed pipe is not a failure: the reader has seen enough.
 pub(crate) fn print(output: &mut dyn Write, text: &str) -> Result<(), Failure> {
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -107,10 +107,10 @@ pub(crate) enum InputLine<'a> {
     TooLong,
 }
 
-/// Answers a stream of lines, one JSON value per line in and out.
+/// Processes a stream of lines, one JSON value per line in and out.
 ///
-/// `answer` returns what to print: `Ok` for a good line, `Err` for a bad one, None for a line that needs no answer. If
-/// any line was bad the command ends with exit code 1.
+/// `answer` returns what to print: `Ok` for a valid line, `Err` for an invalid one, None for a line without output. If
+/// any line was invalid, the command ends with exit code 1.
 pub(crate) fn answer_lines(
     input: &mut impl BufRead,
     output: &mut impl Write,

@@ -1,7 +1,7 @@
 //! Rows for people and for programs: tables that fit the terminal, JSON, JSON lines, CSV and charts.
 //!
-//! A row is any JSON value. The columns of a table are the properties of its objects, in the order in which they first
-//! appear; a value that is no object is shown in a column of its own.
+//! A row is any JSON value. The columns of a table are the properties of its objects, in order of first appearance;
+//! values that are not objects get a separate column.
 
 use std::collections::HashSet;
 use std::io::IsTerminal;
@@ -19,7 +19,7 @@ pub(crate) enum RowsFormat {
     /// A table for people, as wide as the terminal.
     #[value(alias = "text")]
     Table,
-    /// One JSON value: an array of the rows, or the server's answer.
+    /// One JSON value: an array of the rows, or the server's response.
     Json,
     /// One JSON value per line.
     Jsonl,
@@ -36,14 +36,14 @@ pub(crate) struct RowsArguments {
 }
 
 impl RowsArguments {
-    /// The server's answer as JSON, as rows, or as the text that `describe` makes of it. An answer that is an array has a
-    /// row for each element.
+    /// The server's response as JSON, as rows, or as the text that `describe` renders from it. An array has a row for
+    /// each element.
     pub(crate) fn render(self, answer: &Value, describe: impl FnOnce() -> String) -> String {
         let rows = || answer.as_array().map_or_else(|| vec![answer.clone()], <[Value]>::to_vec);
         self.render_rows(answer, rows, describe)
     }
 
-    /// Like [`Self::render`], with rows that are made from the answer.
+    /// Like [`Self::render`], with rows derived from the response.
     pub(crate) fn render_rows(
         self,
         answer: &Value,
@@ -172,7 +172,7 @@ fn lay_out(table: &mut Table, width: Option<usize>) {
     table.set_truncation_indicator("…");
 }
 
-/// A bar for each row: the first number of a row against its label, which is the first value that is no number.
+/// A bar for each row: the first number of the row, labelled with the first value that is not a number.
 pub(crate) fn chart(rows: &[Value], width: Option<usize>) -> Result<String, &'static str> {
     let grid = Grid::new(rows);
     let number = |row: &Value| {
@@ -225,7 +225,7 @@ fn bar(share: f64, room: usize) -> String {
     "█".repeat(eighths / 8) + PARTS[eighths % 8]
 }
 
-/// A cell without line feeds or other control characters, which would break the table or drive the terminal.
+/// A cell without line feeds or other control characters, which would break the table or control the terminal.
 fn one_line(text: &str) -> String {
     let show = |c: char| match c {
         '\n' => '↵',
@@ -241,7 +241,7 @@ struct Grid {
     columns: Vec<String>,
 }
 
-/// The column of values that are no objects.
+/// The column of values that are not objects.
 const VALUE_COLUMN: &str = "value";
 
 impl Grid {

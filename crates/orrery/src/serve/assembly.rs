@@ -53,7 +53,7 @@ pub(super) async fn open_database(
     limits: PartitionLimits,
 ) -> Result<Arc<Database>, Failure> {
     let defaults = Options::default();
-    // However small the scale, a partition must be able to carry the minimum throughput.
+    // At any scale, a partition must be able to carry the minimum throughput.
     let throughput = scaled(PARTITION_THROUGHPUT_MAX.into(), limits.scale).max(DEFAULT_THROUGHPUT.into());
     let options = Options {
         throttle: limits.throttle,

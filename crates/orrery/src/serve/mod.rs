@@ -1,7 +1,7 @@
 //! The server process: starts its parts in order, announces that it is ready, and stops them in reverse.
 //!
-//! What lives here: options and their meaning, keys and certificates, seed data, start-up and shutdown. What does not:
-//! anything that answers a request, which is the gateway's.
+//! Contains options and their meaning, keys and certificates, seed data, start-up and shutdown. Handling requests is
+//! the gateway's job.
 
 mod assembly;
 mod banner;
@@ -42,7 +42,7 @@ const DIRECT_PORT_DISTANCE: u16 = 2169;
 /// The log filter unless `ORRERY_LOG` sets another.
 const DEFAULT_LOG: &str = "warn,orrery=info,orrery_gateway=info,orrery_db=info,orrery_storage=info";
 
-/// How long to wait for threads that still work for requests which were cut off.
+/// How long to wait for threads that still work on cancelled requests.
 const ABANDONED_THREADS_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Serves until a signal stops it.
@@ -197,8 +197,9 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
     Ok(())
 }
 
-/// Opens the port of direct mode: the one that was asked for, or one at a fixed distance from the gateway's. Clients are
-/// told which it is, so another free one will do where that is taken, or where any port will do (`is_any`).
+/// Opens the port of direct mode: the configured one, or one at a fixed offset from the gateway's. Clients learn the
+/// port from the address feed, so any free port works if that one is taken or the gateway's port is arbitrary
+/// (`is_any`).
 fn bind_direct(
     settings: &DirectSettings,
     gateway: SocketAddr,
@@ -213,7 +214,7 @@ fn bind_direct(
         let distance = if is_any { None } else { gateway.port().checked_add(DIRECT_PORT_DISTANCE) };
         let usual = distance.unwrap_or(0);
         bind(at(usual)).or_else(|error| {
-            tracing::warn!(port = usual, %error, "the usual port of direct mode cannot be used; another one is");
+            tracing::warn!(port = usual, %error, "the default port of direct mode is not available; using another one");
             bind(at(0)).map_err(|error| refuse(0, error))
         })?
     };
@@ -221,7 +222,7 @@ fn bind_direct(
     Ok((listener, DirectEndpoint { port, advertised: settings.advertised.clone() }))
 }
 
-/// Announces that the server is ready. Serves on if standard output is closed.
+/// Announces that the server is ready. A closed standard output is not an error.
 fn announce(text: &str) {
     let mut output = std::io::stdout().lock();
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).ok();

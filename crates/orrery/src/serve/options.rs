@@ -1,9 +1,9 @@
 //! The options of `orrery serve`, listed once.
 //!
-//! [`ServeOptions`] is parsed from the command line and the environment by clap and from the configuration file by serde.
-//! What the three sources say is combined in [`OptionSources`], where a flag wins over a variable and a variable over the
-//! file. Nothing here has a default: those, and the checks, are in `settings`, because a default given to clap would win
-//! over the file.
+//! [`ServeOptions`] is parsed from the command line and the environment by clap and from the configuration file by
+//! serde. The three sources are combined in [`OptionSources`], where a flag overrides a variable and a variable
+//! overrides the file. Nothing here has a default: defaults and checks are in `settings`, because a default given to
+//! clap would override the file.
 
 use std::any::TypeId;
 use std::fs;
@@ -16,16 +16,16 @@ use serde::{Deserialize, Deserializer};
 
 use crate::failure::Failure;
 
-/// Every option of `orrery serve`, once. From a field follow the flag (`--cache-mb`), the environment variable
-/// (`ORRERY_CACHE_MB`) and the key in the configuration file (`cache-mb`); all are optional in each.
+/// Every option of `orrery serve`. Each field defines a flag (`--cache-mb`), an environment variable
+/// (`ORRERY_CACHE_MB`) and a key in the configuration file (`cache-mb`), all of them optional.
 #[derive(Args, Clone, Default, Deserialize)]
 #[command(mut_args = complete)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ServeOptions {
-    /// Set several options at once; any of them can still be set to something else. `emulator` for tests: no throttling, the
-    /// well-known key on any address, signatures of any date, writes synced within 100 ms. `faithful`: throttled, and
-    /// queries left to clients exactly as the service does. `production`: throttled, every write synced, no well-known key
-    /// even on loopback.
+    /// Preset for several options, each of which can still be overridden. `emulator`, for tests: no throttling, the
+    /// well-known key on any address, signatures of any date, writes synced within 100 ms. `faithful`: throttling, and
+    /// cross-partition queries left to clients exactly as in the service. `production`: throttling, every write synced,
+    /// no well-known key even on loopback.
     #[arg(long, value_enum, value_name = "PROFILE")]
     pub(crate) profile: Option<Profile>,
 
@@ -44,26 +44,26 @@ pub(crate) struct ServeOptions {
     pub(crate) in_memory: Option<bool>,
 
     /// Store the data in PostgreSQL, which several servers can share:
-    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full. Besides the parameters of libpq there are
+    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full. In addition to libpq's parameters it accepts
     /// schema (default orrery) and pool_max (connections, default 16).
     #[arg(long, value_name = "URL", hide_env_values = true)]
     pub(crate) store: Option<String>,
 
     /// Seed data to load on start: DIRECTORY/<database>/<container>.jsonl (or .jsonl.gz, .ndjson, .csv), with the
-    /// container's definition beside it in <container>.json (without one it is partitioned by /id). A file is loaded
-    /// again on a later start only if it has changed.
+    /// container's definition beside it in <container>.json (without one it is partitioned by /id). A file is reloaded
+    /// on a later start only if it has changed.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) seed: Option<PathBuf>,
 
-    /// Containers to create on start unless they exist, as DATABASE/CONTAINER:/PARTITION/KEY, such as shop/orders:/customer.
-    /// More paths, each after a colon, make a hierarchical key; without any it is /id. Can be repeated or a list separated
-    /// by commas.
+    /// Containers to create on start unless they exist, as DATABASE/CONTAINER:/PARTITION/KEY, such as
+    /// shop/orders:/customer. Several paths, each after a colon, make a hierarchical key; the default is /id. Can be
+    /// repeated, or a comma-separated list.
     #[arg(long, value_name = "CONTAINERS", value_delimiter = ',')]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) containers: Option<Vec<String>>,
 
-    /// When a write is synced to disk: `always` before it is acknowledged, `relaxed:MS` at most that many
-    /// milliseconds later. [default: always]
+    /// When a write is synced to disk: `always` before it is acknowledged, `relaxed:MS` at most MS milliseconds later.
+    /// [default: always]
     #[arg(long, value_name = "WHEN")]
     pub(crate) durability: Option<String>,
 
@@ -72,7 +72,7 @@ pub(crate) struct ServeOptions {
     pub(crate) cache_mb: Option<u64>,
 
     /// Space to keep free on the disk of the data directory, at most an eighth of it. With less free space only deletes
-    /// are accepted; the server recovers by itself once there is space again. [default: 64]
+    /// are accepted; writes resume automatically once there is space again. [default: 64]
     #[arg(long, value_name = "MB")]
     pub(crate) disk_reserve_mb: Option<u64>,
 
@@ -94,7 +94,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "BASE64", hide_env_values = true, help_heading = "Keys")]
     pub(crate) secondary_key: Option<String>,
 
-    /// A read-only key. Can be repeated or a list separated by commas.
+    /// A read-only key. Can be repeated, or a comma-separated list.
     #[arg(long, value_name = "BASE64", hide_env_values = true, value_delimiter = ',', help_heading = "Keys")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) read_only_key: Option<Vec<String>>,
@@ -115,7 +115,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub(crate) cert_key: Option<PathBuf>,
 
-    /// An additional name or address for the generated certificate. Can be repeated or a list separated by commas.
+    /// An additional name or address for the generated certificate. Can be repeated, or a comma-separated list.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Network")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) cert_name: Option<Vec<String>>,
@@ -124,8 +124,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = "Network")]
     pub(crate) no_tls: Option<bool>,
 
-    /// The port of direct mode, which .NET and Java clients use by default. It needs TLS. [default: the port of `listen` +
-    /// 2169, which makes it 10250 for 8081; another free one if that is in use]
+    /// The port of direct mode, which .NET and Java clients use by default. Requires TLS. [default: the port of
+    /// `listen` + 2169, such as 10250 for 8081; another free port if that is in use]
     #[arg(long, value_name = "PORT", help_heading = "Network")]
     pub(crate) direct_port: Option<u16>,
 
@@ -133,21 +133,21 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = "Network")]
     pub(crate) no_direct: Option<bool>,
 
-    /// The host, with or without a port, at which clients reach direct mode, if that is not the host that they use for
-    /// the gateway and the port that the server listens on: behind a port map or a load balancer.
+    /// The host, and optionally the port, at which clients reach direct mode if a port mapping or load balancer is in
+    /// between. By default the host that they use for the gateway and the port that the server listens on.
     #[arg(long, value_name = "HOST[:PORT]", help_heading = "Network")]
     pub(crate) direct_advertise: Option<String>,
 
-    /// A host name to accept besides localhost, *.localhost and loopback addresses; * accepts any. Can be repeated or a
-    /// list separated by commas, with a port or a leading *. (*.example.com). On addresses other than loopback every
-    /// name is accepted unless some are given. Other names get 403, which protects local servers against DNS
-    /// rebinding by web pages.
+    /// A host name to accept in addition to localhost, *.localhost and loopback addresses, with an optional port or a
+    /// leading *. (*.example.com); * accepts any. Can be repeated, or a comma-separated list. On addresses other than
+    /// loopback every name is accepted unless this option is given. Other names get 403, which protects local servers
+    /// against DNS rebinding by web pages.
     #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = "Network")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) allowed_hosts: Option<Vec<String>>,
 
-    /// An origin whose web pages may send requests, such as https://app.example.com:3000, besides the server's own.
-    /// Can be repeated or a list separated by commas.
+    /// An origin whose web pages may send requests, such as https://app.example.com:3000, in addition to the server's
+    /// own. Can be repeated, or a comma-separated list.
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', help_heading = "Network")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) allowed_origins: Option<Vec<String>>,
@@ -157,12 +157,13 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "SECONDS", help_heading = "Network")]
     pub(crate) drain_seconds: Option<u32>,
 
-    /// Memory budget of all requests together, for bodies, items being written and pages being built. Requests beyond it
-    /// wait, then are throttled. Does not include the block cache. [default: a quarter of the memory]
+    /// Memory budget of all requests together, for bodies, items being written and pages being built. Requests beyond
+    /// it wait and are then throttled. Does not include the block cache. [default: a quarter of the memory]
     #[arg(long, value_name = "MB", help_heading = "Network")]
     pub(crate) memory_mb: Option<u64>,
 
-    /// Maximum number of open connections; direct mode has half as many in addition. [default: half of the process's limit of open files, at most 10000]
+    /// Maximum number of open connections. Direct mode has half as many in addition. [default: half of the process's
+    /// limit of open files, at most 10000]
     #[arg(long, value_name = "NUMBER", help_heading = "Network")]
     pub(crate) connections_max: Option<usize>,
 
@@ -182,8 +183,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "SECONDS", help_heading = "Account")]
     pub(crate) max_staleness_seconds: Option<u32>,
 
-    /// How long to retain every version and delete for the all-versions-and-deletes change feed, in containers without a
-    /// change feed policy. [default: only where a policy asks for it]
+    /// How long to retain every version and delete for the all-versions-and-deletes change feed, in containers without
+    /// a change feed policy. [default: not retained]
     #[arg(long, value_name = "MINUTES", help_heading = "Account")]
     pub(crate) change_feed_retention: Option<u32>,
 
@@ -214,18 +215,19 @@ pub(crate) struct ServeOptions {
     pub(crate) partitions_at_creation: Option<u32>,
 
     /// Who merges cross-partition queries that sort, group, aggregate or limit their rows: `merge` the server; `plan`
-    /// the client, as with the service (400 with sub-status 1004, then a plan); `auto` the server, except that the
-    /// Python client has to plan sorted queries whose filter fixes the type of the sorted property. [default: auto]
+    /// the client, as with the service (400 with sub-status 1004, then a plan); `auto` the server, except for sorted
+    /// queries of the Python client whose filter fixes the type of the sort property, which that client merges.
+    /// [default: auto]
     #[arg(long, value_enum, value_name = "WHO")]
     pub(crate) cross_partition_queries: Option<CrossPartition>,
 
-    /// Keep properties of containers and offers that Orrery does not know, without effect, instead of refusing them with
-    /// 400. For clients that send more than the service documents.
+    /// Keep unknown properties of containers and offers, without effect, instead of rejecting them with 400. For clients
+    /// that send more than the service documents.
     #[arg(long, help_heading = "Limits")]
     pub(crate) lenient: Option<bool>,
 
-    /// The address that the account document tells clients to use, such as https://localhost:9000/ where a port is
-    /// mapped. Clients connect to this address after the first request. [default: the address that each client used]
+    /// The address in the account document, which clients use after their first request, such as
+    /// https://localhost:9000/ for a mapped port. [default: the address that each client used]
     #[arg(long, value_name = "URL", help_heading = "Network")]
     pub(crate) advertise: Option<String>,
 
@@ -235,7 +237,7 @@ pub(crate) struct ServeOptions {
     pub(crate) test_controls: Option<bool>,
 }
 
-/// A purpose, and the options that fit it.
+/// A preset of options for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Profile {
@@ -245,8 +247,8 @@ pub(crate) enum Profile {
 }
 
 impl Profile {
-    /// What the profile sets, for options that nothing else has set. The production profile also refuses the well-known
-    /// key, which is no option of its own.
+    /// The options that the profile sets unless another source does. The production profile also rejects the well-known
+    /// key, which is not an option.
     fn options(self) -> ServeOptions {
         let none = ServeOptions::default();
         match self {
@@ -273,7 +275,7 @@ impl Profile {
         }
     }
 
-    /// Fills in what nothing else has set; returns what that was, for the start-up message.
+    /// Sets the options that no other source has set; returns those, for the start-up message.
     fn complete(self, options: &mut ServeOptions) -> String {
         let own = self.options();
         let mut set: Vec<String> = Vec::new();
@@ -315,12 +317,12 @@ pub(crate) enum CrossPartition {
     Plan,
 }
 
-/// What follows from an option's name and type: its environment variable, and that a boolean is a switch which can be
-/// turned off again (`--no-tls=false`), because the variable or the file may have turned it on.
+/// Derives the rest from an option's name and type: its environment variable, and that a boolean is a switch that can
+/// be turned off (`--no-tls=false`), because the variable or the file may have turned it on.
 fn complete(argument: Arg) -> Arg {
     let is_switch = argument.get_value_parser().type_id() == TypeId::of::<bool>();
     let variable = format!("ORRERY_{}", argument.get_id().as_str().to_uppercase());
-    // Clap keeps names for the life of the process. There are a few dozen, made once.
+    // Clap needs `'static` names. Leaking them is fine: there are a few dozen, created once.
     let argument = argument.env(&*variable.leak());
     if is_switch {
         argument
@@ -334,7 +336,7 @@ fn complete(argument: Arg) -> Arg {
     }
 }
 
-/// A string in the file stands for a list of one.
+/// Accepts a single string in the file as a list of one.
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -348,7 +350,7 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<
     }))
 }
 
-/// What the command line, the environment and the configuration file say.
+/// The options from the command line, the environment and the configuration file.
 ///
 /// Most options only need `combined`. A few exclude each other (`--data` and `--in-memory`, `--key` and `--key-file`), and
 /// then the more specific source decides between them: an image can set a directory in its environment, and its user can
@@ -358,7 +360,7 @@ pub(crate) struct OptionSources {
     pub(super) arguments: ServeOptions,
     /// The configuration file.
     pub(super) file: ServeOptions,
-    /// The arguments, and the file where there is no argument.
+    /// The arguments, with the file as fallback.
     pub(super) combined: ServeOptions,
     /// The profile and what it set, for the start-up message.
     pub(super) profile_note: Option<String>,

@@ -5,9 +5,9 @@
 //! DIRECTORY/<database>/<container>.json     the container's definition: partitionKey, indexingPolicy, …, and
 //!                                           throughput or maxThroughput; partitioned by /id without it
 //! ```
-//! Existing databases and containers are left as they are. A file that was loaded completely is recorded with its hash
-//! beside the data, so that a restart does not undo later changes to its items. A file that has changed is loaded
-//! again and overwrites items with the same ids.
+//! Existing databases and containers are not changed. A file that was loaded completely is recorded with its hash
+//! beside the data, so that a restart does not undo later changes to its items. A file that has changed is loaded again
+//! and overwrites items with the same ids.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -121,7 +121,7 @@ fn scan(directory: &Path) -> Result<(Vec<String>, SeedContainers), Failure> {
         if !path.is_dir() {
             if DATA_ENDINGS.iter().chain(&[".json"]).any(|ending| database.ends_with(ending)) {
                 return Err(Failure::refused(format!(
-                    "the seed file {} is in no database: move it to {}/<database>/",
+                    "the seed file {} is not in a database directory: move it to {}/<database>/",
                     path.display(),
                     directory.display()
                 )));
@@ -253,8 +253,8 @@ fn hash_file(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Which files were loaded completely: per container, its RID and the hash of the file. The RID tells a recreated container
-/// from the one that was loaded.
+/// Which files were loaded completely: per container, its RID and the hash of the file. The RID distinguishes a
+/// recreated container from the one that was loaded.
 struct SeedLedger(BTreeMap<String, (String, String)>);
 
 impl SeedLedger {

@@ -1,5 +1,5 @@
-//! What the server is asked to be: the options, checked and with defaults filled in. Plain data; nothing is opened here
-//! except key files.
+//! The server's settings: the options, validated and with defaults filled in. Plain data; only key files are opened
+//! here.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) memory_bytes: u64,
     pub(crate) check_clock: bool,
     pub(crate) cross_partition_queries: CrossPartitionQueries,
-    /// The address that clients are told to use, with a slash at its end; by default the one that they used.
+    /// The address in the account document, with a trailing slash; by default the one that the client used.
     pub(crate) advertised: Option<String>,
     pub(crate) limits: PartitionLimits,
     pub(crate) consistency: AccountConsistency,
@@ -57,9 +57,9 @@ pub(crate) struct Settings {
 /// Where direct mode is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DirectSettings {
-    /// The port that was asked for; otherwise one is chosen.
+    /// The configured port; chosen automatically if there is none.
     pub(crate) port: Option<u16>,
-    /// What clients are told instead of the host that they used.
+    /// The host that clients get instead of the one that they used.
     pub(crate) advertised: Option<String>,
 }
 
@@ -272,10 +272,10 @@ impl OptionSources {
         for StorageChoice { in_memory, data, store } in [arguments(true), arguments(false), file] {
             match (in_memory, data, store) {
                 (Some(true), Some(_), _) => {
-                    return Err(Failure::usage("data and in-memory exclude each other: leave one out"));
+                    return Err(Failure::usage("data and in-memory are mutually exclusive: remove one"));
                 }
                 (Some(true), _, Some(_)) | (_, Some(_), Some(_)) => {
-                    return Err(Failure::usage("store excludes data and in-memory: leave one out"));
+                    return Err(Failure::usage("store cannot be combined with data or in-memory: remove one"));
                 }
                 (Some(true), None, None) => return Ok(StorageSettings::Memory),
                 (_, None, Some(url)) => {
@@ -316,7 +316,7 @@ impl OptionSources {
             _ => &self.arguments,
         };
         match (&source.key, &source.key_file) {
-            (Some(_), Some(_)) => Err(Failure::usage("key and key-file exclude each other: leave one out")),
+            (Some(_), Some(_)) => Err(Failure::usage("key and key-file are mutually exclusive: remove one")),
             (Some(text), None) => parse_key("key", text).map(Some),
             (None, Some(path)) => read_key_file(path).map(Some),
             (None, None) => Ok(None),
@@ -357,7 +357,7 @@ fn resolve_tls(
 ) -> Result<TlsSettings, Failure> {
     match (certificate, key) {
         (None, None) if no_tls => Ok(TlsSettings::Off),
-        _ if no_tls => Err(Failure::usage("a certificate has no use with no-tls: leave one out")),
+        _ if no_tls => Err(Failure::usage("cert and cert-key cannot be combined with no-tls: remove one")),
         (Some(certificate), Some(key)) => Ok(TlsSettings::Files { certificate, key }),
         (None, None) => Ok(TlsSettings::Generated { names }),
         _ => Err(Failure::usage("cert and cert-key belong together: one of them is missing")),
@@ -373,13 +373,13 @@ fn resolve_direct(
     let is_asked_for = port.is_some() || advertised.is_some();
     if no_direct && is_asked_for {
         return Err(Failure::usage(
-            "direct-port and direct-advertise have no use with no-direct: leave one out",
+            "direct-port and direct-advertise cannot be combined with no-direct: remove one",
         ));
     }
     if matches!(tls, TlsSettings::Off) {
         if is_asked_for {
             return Err(Failure::usage(
-                "direct mode needs TLS: leave out no-tls, or direct-port and direct-advertise",
+                "direct mode requires TLS: remove no-tls, or direct-port and direct-advertise",
             ));
         }
         return Ok(None);
@@ -504,7 +504,7 @@ fn default_directory() -> Result<PathBuf, Failure> {
     Ok(base.join("orrery"))
 }
 
-/// An address that clients can connect to: scheme, host, perhaps a port, and nothing behind them.
+/// An address that clients can connect to: scheme, host and optionally a port, without a path.
 fn parse_advertised(text: &str) -> Result<String, Failure> {
     let wrong = || {
         Failure::usage(format!(
@@ -537,7 +537,7 @@ fn check_partitions(count: Option<u32>) -> Result<Option<u32>, Failure> {
     }
 }
 
-/// Half of the files that this process may open, so that the store never runs out of them.
+/// Half of this process's limit of open files, so that the store never runs out of them.
 fn default_connections_max() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let open_files = limits.lines().find_map(|line| {

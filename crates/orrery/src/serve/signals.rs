@@ -1,6 +1,6 @@
 //! Stop signals: the first one lets requests in flight finish, for a bounded time; a second one stops at once.
 //!
-//! They are handled on a thread of their own, so that they work even if every worker thread is busy.
+//! They are handled on a separate thread, so that they work even if every worker thread is busy.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::failure::Failure;
 /// only makes the next start slower.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Starts to listen. The receiver resolves on the first signal. From then on the process ends after `drain` plus the time
-/// to close the store, whatever hangs.
+/// Starts listening. The receiver resolves on the first signal. From then on the process exits after `drain` plus the
+/// time to close the store, even if something hangs.
 pub(super) fn listen(drain: Duration) -> Result<oneshot::Receiver<()>, Failure> {
     let unusable = |error: std::io::Error| Failure::internal(format!("signals cannot be handled: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unusable)?;
@@ -61,7 +61,7 @@ impl StopSignals {
     async fn follow(mut self, stop: oneshot::Sender<()>, drain: Duration) {
         self.next().await;
         tracing::info!("stopping: waiting for requests in flight");
-        // The server may have ended by itself; ignore a closed channel.
+        // The server may have stopped already; ignore a closed channel.
         stop.send(()).ok();
         tokio::select! {
             () = self.next() => {

@@ -1,7 +1,7 @@
 //! Where an interrupted transfer resumes: a small JSON file, replaced atomically.
 //!
-//! It names the transfer it belongs to (`identity`), so that a position in one file or container is never applied to
-//! another. The `state` is the command's own and holds only positions that are reached for certain.
+//! It identifies the transfer it belongs to (`identity`), so that a position in one file or container is never applied
+//! to another. The `state` belongs to the command and holds only confirmed positions.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -34,7 +34,7 @@ impl Checkpoint {
         }
         if value.get("identity") != Some(&checkpoint.identity) {
             return Err(Failure::refused(format!(
-                "the checkpoint {} belongs to another transfer: {}. Name another file or remove this one",
+                "the checkpoint {} belongs to another transfer: {}. Use another file or remove this one",
                 path.display(),
                 value.get("identity").cloned().unwrap_or_default().to_json()
             )));

@@ -1,12 +1,11 @@
 //! Moving items in bulk, for `orrery import`, `orrery export` and `orrery copy`.
 //!
-//! What lives here: the parts those commands share. What does not: their arguments and the order of their steps, which
-//! are in `commands`.
+//! Contains the parts that these commands share. Their arguments and the order of their steps are in `commands`.
 //!
 //! A source (a file in `input`, a container in `reader`) hands out chunks of records. `writer` upserts them with many
-//! requests in flight. `tracker` knows which positions are reached for certain even though requests finish in any order,
-//! and `checkpoint` persists them. Upserts are idempotent, so an interrupted run resumes at its checkpoint and rewrites
-//! a few items; nothing else is needed.
+//! requests in flight. `tracker` knows which positions are confirmed even though requests finish in any order, and
+//! `checkpoint` persists them. Upserts are idempotent, so an interrupted run resumes at its checkpoint and rewrites a
+//! few items; nothing else is needed.
 
 mod checkpoint;
 mod container;

@@ -23,8 +23,8 @@ pub(crate) enum ExpectedTotal {
     Unknown,
 }
 
-/// How far a file has been imported. It is read ahead of what is written, so the bytes read say too much: of the records
-/// read, the share that is done counts.
+/// How far a file has been imported. Reading runs ahead of writing, so the bytes read are scaled by the share of read
+/// records that have been written.
 pub(crate) struct InputProgress {
     pub(crate) length: u64,
     pub(crate) bytes_read: Arc<AtomicU64>,

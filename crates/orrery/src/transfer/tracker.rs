@@ -1,4 +1,4 @@
-//! Which positions a transfer has reached for certain, although requests finish in any order.
+//! Tracks the confirmed positions of a transfer, although requests finish in any order.
 //!
 //! Work is handed out in chunks, lane by lane; a chunk is done when all its records are settled. The position after a
 //! chunk is reached once that chunk and all earlier ones of its lane are done. Only such positions may go into a

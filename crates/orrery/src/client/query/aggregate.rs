@@ -1,4 +1,4 @@
-//! Aggregates merged from what each partition computed.
+//! Merges the partial aggregates of the partitions.
 
 use orrery_model::{Object, Value};
 use orrery_query::order::{compare, hash};
@@ -14,7 +14,7 @@ pub(super) enum Merged {
     Average(Option<f64>, f64),
     /// The least or greatest value so far.
     Extreme { is_max: bool, value: Option<Value>, is_undefined: bool },
-    /// The values of all partitions, or only those that differ.
+    /// The values of all partitions, or only the distinct ones.
     List { is_set: bool, values: Vec<Value> },
 }
 
@@ -51,7 +51,7 @@ impl Merged {
                     None => item(partial),
                 };
                 match found {
-                    // A partition without values has no say; one whose values cannot be compared makes it undefined.
+                    // A partition without values is ignored; one with incomparable values makes the result undefined.
                     None => *is_undefined |= seen.is_some_and(|count| count > 0.0),
                     Some(found) => {
                         let order = compare(Some(found), value.as_ref());
@@ -89,7 +89,7 @@ pub(super) fn number(number: f64) -> Value {
     Value::from(number).as_i64().map_or_else(|| Value::from(number), Value::from)
 }
 
-/// One output row of a grouped query: its keys as they are, its aggregates merged.
+/// One output row of a grouped query: keys unchanged, aggregates merged.
 #[derive(Debug)]
 pub(super) enum MergedGroup {
     /// `SELECT VALUE` of an aggregate or a key.

@@ -1,6 +1,6 @@
 //! Merging the rows of several partitions by a query plan, as the SDKs do.
 //!
-//! Sorted rows are merged as they come, so that a page needs a page of each partition. Groups and aggregates need all rows.
+//! Sorted rows are merged as a stream, one page per partition at a time. Groups and aggregates need all rows.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -115,7 +115,7 @@ impl MergedRows {
             .iter()
             .enumerate()
             .filter_map(|(at, partition)| Some((at, partition.rows.front()?)));
-        // The first of equal rows: ties come in the order of the partitions.
+        // Ties are in partition order.
         let best = heads.min_by(|(_, left), (_, right)| compare_rows(order, left, right)).map(|(at, _)| at);
         Ok(best.and_then(|at| self.partitions[at].rows.pop_front()).map(payload))
     }
@@ -249,7 +249,7 @@ fn compare_rows(order: &[SortOrder], left: &Value, right: &Value) -> Ordering {
     Ordering::Equal
 }
 
-/// The row itself, without what it was sorted by.
+/// The row itself, without its sort values.
 fn payload(mut row: Value) -> Value {
     row.as_object_mut().and_then(|row| row.remove("payload")).unwrap_or_default()
 }

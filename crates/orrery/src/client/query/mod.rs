@@ -1,7 +1,7 @@
 //! Running a query on any endpoint, page by page.
 //!
-//! A query is sent as it is first. The service refuses one that sorts, groups, aggregates or limits rows of several
-//! partitions (400 with sub-status 1004) and leaves the merge to its clients: then the query is planned and merged here
+//! A query is first sent unchanged. The service rejects queries that sort, group, aggregate or limit rows of several
+//! partitions (400 with sub-status 1004) and leaves the merge to its clients; the query is then planned and merged here
 //! (`merge`). Orrery and most emulators merge themselves.
 
 mod aggregate;
@@ -75,7 +75,7 @@ impl QueryText {
         Value::from(body).to_exact_json()
     }
 
-    /// A request of this query; the caller adds what it is restricted to.
+    /// A request for this query; the caller adds its restrictions.
     pub(crate) fn request(&self, container: &ContainerPath) -> Request {
         Request::post(container.items_path(), self.body())
             .with("content-type", "application/query+json")

@@ -9,11 +9,11 @@ use super::QueryText;
 use crate::client::{Client, ContainerPath};
 use crate::failure::Failure;
 
-/// What `merge` can do; the planner refuses queries that need more.
+/// The features that `merge` supports; the planner rejects queries that need more.
 const FEATURES: &str = "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,ListAndSetAggregate,\
     MultipleAggregates,MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top";
 
-/// What the client sends to each partition, and how it merges what comes back.
+/// The query for each partition, and how to merge the results.
 #[derive(Debug)]
 pub(super) struct QueryPlan {
     /// The query for each partition.
@@ -118,7 +118,7 @@ impl QueryPlan {
 }
 
 impl Range {
-    /// A range of one key is inclusive at both ends; it then ends with whatever begins with that key.
+    /// The range of a single key is inclusive at both ends: it ends after everything that begins with that key.
     fn parse(&self) -> Option<EpkRange> {
         let max = if self.is_max_inclusive { format!("{}FF", self.max) } else { self.max.clone() };
         EpkRange::parse(&self.min, &max).ok()

@@ -25,7 +25,7 @@ pub(crate) enum ContainersCommand {
     /// Delete a container with all its items.
     #[command(visible_alias = "rm")]
     Delete(resources::DeleteArguments),
-    /// Have the server build a container's partition keys from other properties.
+    /// Manage a container's synthetic key, which the server builds from other properties.
     #[command(arg_required_else_help = true)]
     Synthetic {
         #[command(subcommand)]
@@ -33,10 +33,10 @@ pub(crate) enum ContainersCommand {
     },
     /// Change the partition key of a container, online.
     ///
-    /// A second container is filled from the change feed, verified item by item, and then takes the first one's name
-    /// in one step; writes are frozen for a moment during the cut-over. The original is kept under another name or
-    /// dropped. The server resumes by itself after a restart. After a failure, run the same command again to resume,
-    /// or use --abort.
+    /// A second container is filled from the change feed, verified item by item, and then takes the first one's name in
+    /// one step; writes are frozen for a moment during the cut-over. The original is kept under another name or
+    /// dropped. The server resumes automatically after a restart. After a failure, run the same command again to
+    /// resume, or use --abort.
     #[command(arg_required_else_help = true)]
     Repartition(Box<repartition::RepartitionArguments>),
 }

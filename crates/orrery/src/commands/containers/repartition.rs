@@ -1,4 +1,4 @@
-//! `orrery containers repartition`: another partition key for a container, online.
+//! `orrery containers repartition`: changes a container's partition key online.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn show_progress(rows: RowsArguments, status: &Value) {
     }
 }
 
-/// Ends the line, so that what follows starts on one of its own.
+/// Ends the progress line.
 fn clear_progress(rows: RowsArguments, was_shown: bool) {
     let mut stderr = std::io::stderr();
     if was_shown && rows.output == RowsFormat::Table && stderr.is_terminal() {

@@ -44,13 +44,13 @@ pub(crate) struct CreateArguments {
     #[command(flatten)]
     container: ContainerArguments,
 
-    /// A path of the partition key, such as /customer. Repeat it, or separate by commas, for a hierarchical key of up to
-    /// three. [default: /id, or as in the definition]
+    /// A path of the partition key, such as /customer. Repeat it, or separate paths with commas, for a hierarchical key
+    /// of up to three levels. [default: /id, or as in the definition]
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     partition_key: Vec<String>,
 
-    /// Everything else in the form of a create request (indexingPolicy, defaultTtl, uniqueKeyPolicy, …): JSON, or a file
-    /// name.
+    /// All other settings, as the body of a create request (indexingPolicy, defaultTtl, uniqueKeyPolicy, …): JSON, or a
+    /// file name.
     #[arg(long, value_name = "DEFINITION")]
     definition: Option<String>,
 
@@ -163,7 +163,7 @@ pub(super) fn create(arguments: &CreateArguments) -> Result<String, Failure> {
         RemoteContainer::create_database(&client, &path.database).await?;
         let response = client.send(&SystemEnv, &request).await?;
         if response.status == 409 {
-            return Err(Failure::refused(format!("the container {path} exists already")));
+            return Err(Failure::refused(format!("the container {path} already exists")));
         }
         accepted_json(response)
     })?;

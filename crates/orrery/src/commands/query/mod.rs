@@ -15,10 +15,10 @@ pub(super) use explain::{describe as describe_explanation, explain_request};
 pub(crate) enum QueryCommand {
     /// Run a query and print its rows.
     ///
-    /// Works with any endpoint that speaks the protocol. Where the server leaves the merge of several partitions to its
-    /// clients, as the service does, it is done here.
+    /// Works with any endpoint that speaks the protocol. If the server leaves merging partitions to the client, as the
+    /// service does, this command merges them.
     Run(Box<run::RunArguments>),
-    /// Print query plans as clients get them.
+    /// Print query plans as SDKs receive them.
     ///
     /// Reads one JSON object per line from standard input:
     /// {"query":"SELECT …","parameters":[{"name":"@p","value":1}],"pk":[…],"pkKind":"Hash"}. All but the query are

@@ -101,8 +101,8 @@ fn definition(line: &Value) -> Result<Option<PartitionKeyDefinition>, String> {
     Ok(PartitionKeyDefinition::parse(&object.into()).ok())
 }
 
-/// The errors as the service writes them, `{"errors":[{"severity","location":{"start","end"},"code","message"}]}`,
-/// with the place once more beside the code, where it is read most easily. Faults without a place have none.
+/// The errors as the service writes them, `{"errors":[{"severity","location":{"start","end"},"code","message"}]}`, with
+/// the location repeated next to the code for convenience. Errors without a location have none.
 fn errors_value(errors: &[QueryError]) -> Value {
     let entry = |error: &QueryError| {
         let mut object = Object::new();

@@ -42,7 +42,7 @@ pub(crate) struct RunArguments {
     #[arg(long, short, value_name = "NUMBER")]
     limit: Option<usize>,
 
-    /// Print the number of rows and their charge on standard error.
+    /// Print the row count and the request charge on standard error.
     #[arg(long)]
     charge: bool,
 

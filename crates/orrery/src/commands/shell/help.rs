@@ -1,7 +1,7 @@
 //! The shell's own help.
 
 pub(super) const HELP: &str = "\
-Queries run when they are complete; a semicolon or an empty line ends them too.
+Queries run when they are complete; a semicolon or an empty line also ends them.
   SELECT …               run a query on the container in use
 
 Places
@@ -17,11 +17,11 @@ Items
 
 Queries
   .mode MODE             table, json, jsonl, csv or chart
-  .key KEY               restrict queries to one partition key; .key alone ends that
+  .key KEY               restrict queries to one partition key; .key alone lifts the restriction
   .charge on|off         show the request units of each query
   .explain QUERY         show how a query is executed
   .partitions            show the physical partitions of the container
   .schema                show the properties of a sample of items
 
-  .help, .exit           Tab completes; Ctrl-C stops a query, Ctrl-D leaves
+  .help, .exit           Tab completes; Ctrl-C cancels a query, Ctrl-D exits
 ";

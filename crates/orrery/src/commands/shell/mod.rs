@@ -1,7 +1,7 @@
 //! `orrery shell`: a prompt on any endpoint.
 //!
-//! What lives here: reading statements, from a terminal (`prompt`) or from a pipe, and the loop around them. `statement`
-//! says what a text means, `session` does it. An error ends a script and not a terminal session.
+//! Reads statements from a terminal (`prompt`) or a pipe in a loop; `statement` parses them, `session` executes them.
+//! An error ends a script, but not a terminal session.
 
 mod complete;
 mod help;
@@ -70,7 +70,7 @@ fn interact(session: &mut Session) -> Result<(), Failure> {
         match Statement::parse(&text).and_then(|statement| session.execute(statement)) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            // The next statement may do better.
+            // Errors do not end the session.
             Err(failure) => {
                 if let Some(message) = &failure.message {
                     writeln!(std::io::stderr(), "error: {message}").ok();

@@ -20,7 +20,7 @@ const HISTORY_ENTRIES_MAX: usize = 2000;
 /// What the user did at the prompt.
 pub(super) enum Input {
     Text(String),
-    /// Ctrl-C: forget the line.
+    /// Ctrl-C: discard the line.
     Cancelled,
     /// Ctrl-D.
     Ended,
@@ -69,7 +69,7 @@ impl Prompt {
         }
     }
 
-    /// History is a convenience: without a place for it the session goes on.
+    /// History is optional: the session continues if it cannot be saved.
     fn remember(&mut self, text: &str) {
         self.editor.add_history_entry(text).ok();
         if let Some(history) = &self.history {
@@ -95,7 +95,7 @@ fn history_file() -> Option<PathBuf> {
     state.map(|state| state.join("orrery").join("history"))
 }
 
-/// What the editor asks while a statement is typed.
+/// Callbacks of the line editor: completion, and whether the input is complete.
 #[derive(Default)]
 struct ShellHelper {
     names: Names,
@@ -124,7 +124,7 @@ impl Completer for ShellHelper {
 impl Validator for ShellHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = context.input();
-        // An empty line ends whatever is there, so that nobody is caught in a statement.
+        // An empty line always ends the statement, so the user cannot get stuck in one.
         let is_ended = text.trim_end().ends_with(';') || text.ends_with('\n') || text.trim().is_empty();
         let goes_on = !is_command(text) && !is_ended && is_open(text);
         Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })

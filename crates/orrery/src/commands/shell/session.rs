@@ -1,4 +1,4 @@
-//! The state of a shell: where it is, how it prints, and what each statement does.
+//! The state of a shell: current container, output mode, and the execution of each statement.
 
 use std::io::Write;
 
@@ -79,7 +79,7 @@ impl Session {
         })
     }
 
-    /// Says where the user is, and learns the names for completion. Fails if the server cannot be reached.
+    /// Prints the server and loads the names for completion. Fails if the server cannot be reached.
     pub(super) fn greet(&mut self) -> Result<(), Failure> {
         self.learn_names()?;
         announce(self.client.account(), "help lists the commands");
@@ -99,7 +99,7 @@ impl Session {
         self.names.take()
     }
 
-    /// Does what a statement says. Returns whether the session goes on.
+    /// Executes a statement. Returns whether the session continues.
     pub(super) fn execute(&mut self, statement: Statement) -> Result<bool, Failure> {
         match statement {
             Statement::Nothing => {}
@@ -181,7 +181,7 @@ impl Session {
         print(&mut std::io::stdout(), text)
     }
 
-    /// A message for people; scripts need none.
+    /// A message for interactive use; not printed in scripts.
     fn say(&self, text: &str) {
         if self.is_interactive {
             writeln!(std::io::stdout(), "{text}").ok();
@@ -208,8 +208,8 @@ impl Session {
         Ok(())
     }
 
-    /// `DB.CONTAINER`, `DB/CONTAINER`, `DB`, or a container of the database in use. Ids may hold dots, so what exists
-    /// decides.
+    /// `DB.CONTAINER`, `DB/CONTAINER`, `DB`, or a container of the database in use. Ids may contain dots, so existing
+    /// names take precedence.
     fn use_place(&mut self, text: &str) -> Result<(), Failure> {
         if text.is_empty() {
             (self.database, self.container) = (None, None);
@@ -253,7 +253,7 @@ impl Session {
         Ok(())
     }
 
-    /// Learns the properties of some items, for completion.
+    /// Samples items for property names to complete.
     fn sample(&mut self) -> Result<(), Failure> {
         let query = QueryText { text: "SELECT * FROM c".to_owned(), parameters: Vec::new() };
         let path = &self.container()?.path;
@@ -314,7 +314,7 @@ impl Session {
         let charge_before = self.client.charge();
         let started = std::time::Instant::now();
         let mut pages = QueryPages::new(&self.client, path, query, self.key.clone());
-        // Tables on a terminal come by the screen; JSON lines as they arrive; everything else needs all rows.
+        // Tables on a terminal are paged; JSON lines are printed as they arrive; everything else needs all rows.
         let is_paged = self.is_interactive && self.mode == Mode::Rows(RowsFormat::Table);
         let streams = self.mode == Mode::Rows(RowsFormat::Jsonl);
         let mut screen = if is_paged { screen_rows() } else { usize::MAX };
@@ -362,12 +362,12 @@ impl Session {
         Ok(())
     }
 
-    /// The end of a result. An empty one is no chart, and no error.
+    /// Prints the end of a result. An empty chart is not an error.
     fn show_last(&self, rows: &[Value]) -> Result<(), Failure> {
         if rows.is_empty() && self.mode == Mode::Chart { Ok(()) } else { self.show(rows) }
     }
 
-    /// Whether the server has what only Orrery has.
+    /// Whether the server supports Orrery's extensions.
     fn is_orrery(&mut self) -> Result<bool, Failure> {
         if let Some(known) = self.is_orrery {
             return Ok(known);
@@ -393,7 +393,7 @@ impl Session {
         self.print(&query::describe_explanation(&answer))
     }
 
-    /// What any endpoint tells about the execution of a query: its metrics.
+    /// The query metrics, which every endpoint returns.
     fn print_metrics(&self, path: &ContainerPath, query: &QueryText) -> Result<(), Failure> {
         let mut request = query.request(path).with("x-ms-documentdb-populatequerymetrics", "True");
         if let Some(key) = &self.key {
@@ -452,7 +452,7 @@ fn add_properties(value: &Value, prefix: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// What the user wants after a screen of rows.
+/// The user's choice after a screen of rows.
 enum More {
     Page,
     All,
@@ -461,7 +461,7 @@ enum More {
 
 fn ask_for_more() -> More {
     let terminal = console::Term::stdout();
-    write!(std::io::stdout(), "-- more: any key, all: a, stop: q --").ok();
+    write!(std::io::stdout(), "-- any key: next page, a: all, q: quit --").ok();
     std::io::stdout().flush().ok();
     let key = terminal.read_key();
     terminal.clear_line().ok();
@@ -472,7 +472,7 @@ fn ask_for_more() -> More {
     }
 }
 
-/// Rows that fit the terminal with header, borders and the question.
+/// Rows that fit the terminal together with header, borders and the pager prompt.
 fn screen_rows() -> usize {
     let height = console::Term::stdout().size_checked().map(|(rows, _)| usize::from(rows));
     height.unwrap_or(DEFAULT_SCREEN_ROWS).saturating_sub(6).max(5)

@@ -1,4 +1,4 @@
-//! What a text at the prompt means.
+//! Parses statements of the shell.
 
 use orrery_query::aggregate::Aggregate;
 use orrery_query::lexer::{Token, TokenKind, tokens};
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub(super) enum Statement {
     Nothing,
     Query(String),
-    /// Enter a container or a database; with nothing, leave it.
+    /// Enter a container or a database; without an argument, leave it.
     Use(String),
     /// List what is here, or in a database.
     List(String),
@@ -23,18 +23,18 @@ pub(super) enum Statement {
     Mode(String),
     Explain(String),
     Partitions,
-    /// Restrict queries to a partition key; with nothing, to none.
+    /// Restrict queries to a partition key; without an argument, lift the restriction.
     Key(String),
     Charge(bool),
     Import(String),
     Export(String),
-    /// What an item looks like, by the sampled properties.
+    /// Show the properties of a sample of items.
     Schema,
     Help,
     Exit,
 }
 
-/// Commands without a dot, which are no SQL.
+/// Commands without a leading dot, which are not SQL.
 pub(super) const WORDS: [&str; 8] = ["use", "ls", "cat", "put", "rm", "help", "exit", "quit"];
 pub(super) const DOT_COMMANDS: [&str; 11] = [
     ".charge",
@@ -63,8 +63,8 @@ pub(super) fn ends_statement(text: &str) -> bool {
     text.trim_end().ends_with(';') && !is_open(text.trim_end().trim_end_matches(';'))
 }
 
-/// Whether a query goes on in the next line: a string is open, the parser misses something at the end, or there is no FROM
-/// clause yet for the properties that are selected.
+/// Whether a query continues on the next line: a string is open, the parser reached the end unexpectedly, or the
+/// selected properties have no FROM clause yet.
 pub(super) fn is_open(text: &str) -> bool {
     let last = tokens(text).into_iter().rfind(|token| token.kind != TokenKind::End);
     if last.is_some_and(|token| token.kind == TokenKind::InvalidString) {
@@ -130,7 +130,7 @@ impl Statement {
             },
             ".import" => Self::Import(required("a file")?),
             ".export" => Self::Export(required("a file")?),
-            other => return Err(Failure::usage(format!("there is no command {other}: .help lists them"))),
+            other => return Err(Failure::usage(format!("unknown command {other}: .help lists all commands"))),
         })
     }
 }

@@ -14,7 +14,7 @@ use crate::io::Output;
 pub(crate) enum StoreCommand {
     /// Create the tables, or upgrade older ones. On Citus they are distributed over the nodes.
     ///
-    /// `orrery serve` does the same on start; this is for doing it beforehand, with another user's privileges.
+    /// `orrery serve` does the same on start; use this to do it in advance, with another user's privileges.
     Init {
         #[command(flatten)]
         store: StoreArguments,

@@ -128,7 +128,7 @@ fn as_text(status: &StoreStatus) -> String {
 
 fn standby_as_text(standby: &StandbyStatus) -> String {
     let Some(state) = &standby.state else {
-        return "standby: this user may not see its state (grant pg_read_all_stats)".to_owned();
+        return "standby: no permission to read its state (grant pg_read_all_stats)".to_owned();
     };
     let mut parts = vec![format!("standby {}: {state}", standby.name)];
     parts.extend(standby.behind_bytes.map(|bytes| format!("{bytes} bytes behind")));

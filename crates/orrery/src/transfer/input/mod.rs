@@ -30,7 +30,7 @@ pub(crate) struct Record {
     pub(crate) text: Result<Vec<u8>, String>,
 }
 
-/// Where a record is, as a person would look for it. The first is 1.
+/// The position of a record for messages, starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The line it starts on.
@@ -89,7 +89,7 @@ impl Input {
             InputFormat::Auto if csv.columns.is_some() => InputFormat::Csv,
             InputFormat::Auto => {
                 detect(path, &mut *reader, csv.delimiter).map_err(failed)?.ok_or_else(|| {
-                    unreadable(path, &"it is neither JSON nor CSV with a header line; name its --format")
+                    unreadable(path, &"it is neither JSON nor CSV with a header line; specify the --format")
                 })?
             }
             format => format,
@@ -104,7 +104,7 @@ impl Input {
 }
 
 /// Detects the format by the file's extension, else by the first character that is not white space. Text without a
-/// delimiter in its first line, or without a second line, is not taken for CSV: it would be an import of nothing.
+/// delimiter in its first line, or without a second line, is not treated as CSV: the import would be empty.
 fn detect(path: &Path, reader: &mut dyn BufRead, delimiter: u8) -> io::Result<Option<InputFormat>> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
