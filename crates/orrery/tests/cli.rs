@@ -113,7 +113,7 @@ fn wrong_usage_exits_with_code_2() {
         2,
         &["listen must be", "`nowhere`"],
     );
-    assert_refused(&mut orrery(&["serve", "--in-memory", "--data", "x"]), 2, &["exclude each other"]);
+    assert_refused(&mut orrery(&["serve", "--in-memory", "--data", "x"]), 2, &["mutually exclusive"]);
     assert_refused(&mut orrery(&["serve", "--in-memory", "--key", "AAAA"]), 2, &["key: ", "64 bytes"]);
     assert_refused(&mut orrery(&["serve", "--in-memory", "--cert", "x.pem"]), 2, &["cert-key"]);
     for (arguments, fragment) in [
@@ -156,7 +156,7 @@ fn configuration_errors_name_the_key_and_line() {
     check("cache-mb = \"many\"\n", &["line 1", "invalid type"]);
     check("listen = \"nowhere\"\nin-memory = true\n", &["listen must be", "`nowhere`"]);
     check("= 1\n", &["line 1"]);
-    check("in-memory = true\ndata = \"x\"\n", &["exclude each other"]);
+    check("in-memory = true\ndata = \"x\"\n", &["mutually exclusive"]);
     let missing = directory.path().join("missing.toml");
     assert_refused(&mut orrery(&["serve", "--config", text(&missing)]), 2, &["missing.toml cannot be read"]);
 }
@@ -183,7 +183,7 @@ fn flags_win_over_variables_and_variables_over_the_file() {
     let from_flag = serve(&["--data", text(&data("flag")), "--no-tls=false"], Some(&data("variable")));
     assert_eq!(from_flag["data"], text(&data("flag")));
     assert_eq!(from_flag["tls"], true);
-    // Memory and a directory exclude each other, so the flag overrides the variable of the other.
+    // Memory and a directory are mutually exclusive, so the flag overrides the variable of the other.
     assert_eq!(serve(&["--in-memory"], Some(&data("variable")))["data"], serde_json::Value::Null);
 }
 

@@ -275,7 +275,9 @@ impl OptionSources {
                     return Err(Failure::usage("data and in-memory are mutually exclusive: remove one"));
                 }
                 (Some(true), _, Some(_)) | (_, Some(_), Some(_)) => {
-                    return Err(Failure::usage("store cannot be combined with data or in-memory: remove one"));
+                    return Err(Failure::usage(
+                        "store cannot be combined with data or in-memory: remove one",
+                    ));
                 }
                 (Some(true), None, None) => return Ok(StorageSettings::Memory),
                 (_, None, Some(url)) => {

@@ -130,7 +130,9 @@ impl Statement {
             },
             ".import" => Self::Import(required("a file")?),
             ".export" => Self::Export(required("a file")?),
-            other => return Err(Failure::usage(format!("unknown command {other}: .help lists all commands"))),
+            other => {
+                return Err(Failure::usage(format!("unknown command {other}: .help lists all commands")));
+            }
         })
     }
 }
