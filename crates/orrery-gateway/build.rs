@@ -1,4 +1,5 @@
-//! Lists the files of the built explorer for the gateway to embed. Without them the gateway says that it has no page.
+//! Lists the files of the built explorer for the gateway to embed. Without them `/_explorer/` explains how to build the
+//! page.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

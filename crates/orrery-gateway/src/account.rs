@@ -1,11 +1,11 @@
-//! The account document: what a client learns first.
+//! The account document, which every client reads first.
 
 use orrery_db::query_limits;
 use orrery_model::{Object, Value};
 
 use crate::consistency::AccountConsistency;
 
-/// What clients may know of the query engine beside its limits.
+/// Properties of the query engine for clients, apart from its limits.
 const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":-1000,"queryEnableFullText":true,"queryEnableFullTextPreviewFeatures":false,"clientDisableOptimisticDirectExecution":false,"sqlQueryILDisableOptimizationFlags":0,"maxQueryRequestTimeoutFraction":0.90,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true"#;
 
 /// The id must not be `localhost`: the JavaScript client would then read the account before every operation.
@@ -53,7 +53,7 @@ pub(crate) fn document(endpoint: &str, consistency: AccountConsistency) -> Value
     account.into()
 }
 
-/// The text of a JSON object, with the limits that queries are really held to.
+/// The query engine configuration as JSON text, with the limits that are actually enforced.
 fn query_engine() -> String {
     let limits = [
         ("maxSqlQueryInputLength", query_limits::TEXT_BYTES_MAX),

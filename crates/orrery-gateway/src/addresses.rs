@@ -1,14 +1,14 @@
 //! Where the partitions of a container are served in direct mode: the address feed, and the paths in it.
 //!
-//! A server advertises itself as the only replica of every partition, which is then its primary. It can answer for all of
-//! them, also where several servers share one store; and a client that talks to one replica has nothing to compare
-//! between replicas, so a read is one request at every consistency level. If the server goes away its client resolves
-//! the addresses again, at an endpoint that still answers.
+//! A server advertises itself as the only replica, and thus the primary, of every partition. It can serve all of them,
+//! even if several servers share one store. With a single replica clients have nothing to compare, so a read is one
+//! request at every consistency level. If the server goes away, the client resolves the addresses again at another
+//! endpoint.
 //!
-//! The path of an address comes back with every request. It names the container by its RID and the partition by its
-//! range, in the shape of the GUIDs that the service has there:
-//! `/apps/{0}/services/{container}/partitions/{range}/replicas/1p/`. Thus a request that was addressed to a partition
-//! which has been split, or to a container that was deleted, is recognised, and its client told to look again.
+//! Every request repeats the path of its address. It identifies the container by RID and the partition by range, in the
+//! format of the service's GUIDs: `/apps/{0}/services/{container}/partitions/{range}/replicas/1p/`. This lets the
+//! server detect requests to a partition that has been split or a container that was deleted, and make the client
+//! refresh its routing.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use orrery_model::value::write_json_string;
 
 use crate::options::DirectEndpoint;
 
-/// What the address of a replica says about it; nothing for the account's own resources.
+/// The target of a replica's address; none for the account's own resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replica {
     pub container: Option<ContainerRid>,
@@ -28,7 +28,7 @@ pub struct Replica {
 const MASTER: &str = "M";
 
 impl Replica {
-    /// Reads the path of an address; what is not one of ours says nothing.
+    /// Parses the path of an address; none if it is not one of ours.
     pub fn parse(path: &str) -> Self {
         let guid_after = |keyword: &str| {
             let rest = &path.as_bytes()[path.find(keyword)? + keyword.len()..];
@@ -111,7 +111,7 @@ mod tests {
             path,
             "/apps/00000000-0000-0000-0000-000000000000/services/84b10400-8d58-8e00-0000-000000000000/partitions/00000000-0000-0000-0000-000000003039/replicas/1p/"
         );
-        // Clients leave out the slash at the end.
+        // Clients omit the trailing slash.
         assert_eq!(Replica::parse(path.trim_end_matches('/')), replica);
         let mut master = String::new();
         Replica::default().write_path(&mut master);

@@ -1,8 +1,8 @@
-//! Consistency levels: what the account promises, what a request asks for, and what that means here.
+//! Consistency levels: the account's default, what requests may ask for, and what it means here.
 //!
-//! One node answers every read from its newest state, so each level is kept whatever is asked. What remains visible
-//! is what the service makes visible: requests may relax the account's level but not strengthen it, the session token
-//! is looked at where the level is Session, and reads at the two strongest levels cost twice as much.
+//! Every read is served from the newest state, so all levels are satisfied. The observable differences are those of the
+//! service: requests may relax the account's level but not strengthen it, session tokens are checked at Session, and
+//! reads at the two strongest levels cost twice as much.
 
 use http::HeaderMap;
 use orrery_model::session::SessionToken;
@@ -34,14 +34,14 @@ impl ConsistencyLevel {
         }
     }
 
-    /// The level of this name, in whatever case and with or without hyphens.
+    /// Parses a level, case-insensitively and with or without hyphens.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim().replace('-', "");
         Self::ALL.into_iter().find(|level| level.name().eq_ignore_ascii_case(&text))
     }
 
-    /// Whether a request may ask for this level. The three weakest need nothing of the account: a session is kept
-    /// by its token.
+    /// Whether a request may ask for this level. The three weakest are always allowed: a session is identified by its
+    /// token.
     fn is_allowed_by(self, account: Self) -> bool {
         match self {
             Self::Strong => account == Self::Strong,
@@ -50,13 +50,13 @@ impl ConsistencyLevel {
         }
     }
 
-    /// Whether reads ask two replicas, which is paid for twice.
+    /// Whether reads query two replicas in the service, and thus cost double.
     pub(crate) fn reads_cost_double(self) -> bool {
         matches!(self, Self::Strong | Self::BoundedStaleness)
     }
 }
 
-/// What the account promises.
+/// The account's default consistency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountConsistency {
     pub level: ConsistencyLevel,
@@ -83,7 +83,7 @@ impl AccountConsistency {
         policy.into()
     }
 
-    /// The level that a request is served at.
+    /// The effective level of a request.
     pub(crate) fn level_of(self, sent: &HeaderMap) -> Result<ConsistencyLevel> {
         let strategy = headers::non_empty(sent, headers::READ_CONSISTENCY_STRATEGY);
         let strategy = strategy.filter(|text| !text.eq_ignore_ascii_case("default"));
@@ -93,7 +93,7 @@ impl AccountConsistency {
             (None, None) => return Ok(self.level),
         };
         let asked = match text.to_ascii_lowercase().as_str() {
-            // What is committed last is what one node always reads; it says nothing of a session.
+            // Reads always return the latest commit; this level involves no session.
             "latestcommitted" if strategy.is_some() => return Ok(self.level),
             "globalstrong" if strategy.is_some() => Some(ConsistencyLevel::Strong),
             _ => ConsistencyLevel::parse(text),
@@ -109,7 +109,7 @@ impl AccountConsistency {
         )))
     }
 
-    /// The session that a read must not fall behind, if its level is Session.
+    /// The session token to check, if the level is Session.
     pub(crate) fn session_of(self, sent: &HeaderMap) -> Result<Option<SessionToken>> {
         let level = self.level_of(sent)?;
         let token = headers::non_empty(sent, headers::SESSION_TOKEN).map(SessionToken::parse).transpose()?;
@@ -159,7 +159,7 @@ mod tests {
         assert!(ask(ConsistencyLevel::Session, &[token, eventual]).unwrap().is_none());
         assert!(ask(ConsistencyLevel::Session, &[(headers::SESSION_TOKEN, "nonsense")]).is_err());
         assert!(ask(ConsistencyLevel::Session, &[(headers::CONSISTENCY_LEVEL, "Total")]).is_err());
-        // The newer header wins.
+        // The newer header takes precedence.
         let committed = (headers::READ_CONSISTENCY_STRATEGY, "LatestCommitted");
         assert!(ask(ConsistencyLevel::Session, &[token, committed, eventual]).unwrap().is_some());
         let global = (headers::READ_CONSISTENCY_STRATEGY, "GlobalStrong");

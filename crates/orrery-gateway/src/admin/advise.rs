@@ -1,9 +1,9 @@
 //! `/_orrery/advise`: the partition key advisor over items that the caller sends.
 //!
 //! The body is one JSON object: `items`, a list, or `lines`, JSON lines as text; `workload`, its text, if there is one;
-//! `current`, the paths of the key in use; `candidates`, keys to measure beside those that are found;
-//! `throughput` and `itemsTotal`. What it answers is what `orrery advise --output json` prints. The server reads
-//! nothing of its own for it: whoever asks about a container reads its items first, like the command line.
+//! `current`, the paths of the key in use; `candidates`, keys to measure in addition to those found; `throughput` and
+//! `itemsTotal`. The response is the output of `orrery advise --output json`. The server reads no data for it: the
+//! caller reads the container's items and sends them, like the command line does.
 
 use http::StatusCode;
 use orrery_advisor::{Advisor, Config, Limits, report};
@@ -13,14 +13,14 @@ use orrery_model::{Error, Result};
 use super::query_argument;
 use crate::reply::Reply;
 
-/// Request units per second that are assumed without any.
+/// The default throughput, in request units per second.
 const THROUGHPUT_USUAL: u32 = 10_000;
 
 pub(crate) async fn advise(query: &str, body: &[u8]) -> Result<Reply> {
     let body =
         value::parse(body).map_err(|error| Error::bad_request(format!("The body is not JSON: {error}.")))?;
     let as_page = query_argument(query, "format").as_deref() == Some("html");
-    // Seconds of work for many items: not on a thread that others wait for.
+    // This takes seconds for many items, so it must not block an async worker thread.
     let answer = tokio::task::spawn_blocking(move || report_on(&body, as_page)).await;
     answer.unwrap_or_else(|_| Err(Error::internal("The advisor failed.")))
 }

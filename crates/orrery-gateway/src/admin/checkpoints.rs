@@ -1,8 +1,8 @@
 //! `/_orrery/checkpoints`: the files of the embedded store, for `orrery backup`.
 //!
-//! A checkpoint costs the server next to nothing but keeps files alive that merges have replaced, so there are few at a
-//! time, and one that nobody reads is dropped. Clients copy the files in parts, at their own pace, and skip those they
-//! have from an earlier backup.
+//! A checkpoint costs almost nothing, but keeps replaced files on disk. So only a few may exist at a time, and an idle
+//! one is dropped. Clients copy the files in chunks, at their own pace, and skip those they have from an earlier
+//! backup.
 //!
 //! * `POST /_orrery/checkpoints` takes one and lists its files.
 //! * `GET /_orrery/checkpoints/ID/files?path=…&offset=…` returns a part of a file.
@@ -25,7 +25,7 @@ use crate::reply::Reply;
 
 /// Checkpoints that may exist at once.
 const CHECKPOINTS_MAX: usize = 4;
-/// A checkpoint that was not read for this long is dropped.
+/// An idle checkpoint is dropped after this time.
 const IDLE_MAX: Duration = Duration::from_mins(10);
 /// The largest part of a file in one response.
 const PART_BYTES_MAX: usize = 4 << 20;
@@ -40,7 +40,7 @@ struct Held {
 }
 
 impl Checkpoints {
-    /// Answers a request; `rest` is the path below `/_orrery/checkpoints`.
+    /// Handles a request; `rest` is the path below `/_orrery/checkpoints`.
     pub(super) async fn route(
         &self,
         database: &Arc<Database>,
@@ -52,7 +52,7 @@ impl Checkpoints {
             (&Method::POST, None) => self.take(database).await,
             (&Method::GET, Some((id, "files"))) => self.read(id, query).await,
             (&Method::DELETE, Some((id, ""))) => {
-                // Removing the links takes a moment, so not under the lock.
+                // Removing the links takes a moment, so do it outside the lock.
                 let held = self.0.lock().remove(id);
                 held.map(|_| Reply::new(StatusCode::NO_CONTENT)).ok_or_else(unknown)
             }

@@ -47,9 +47,9 @@ pub(crate) async fn merge(database: &Arc<Database>, body: &[u8]) -> Result<Reply
     Ok(json(object))
 }
 
-/// What an operation would be charged, part by part, without doing it: `{"database":…,"container":…,
-/// "operation":"create","item":{…}}`, `{…,"operation":"read","id":…,"partitionKey":[…]}`, likewise `upsert`,
-/// `replace`, `patch` (with `patch`, the body of such a request) and `delete`; or a page of a query:
+/// Itemises what an operation would be charged, without executing it: `{"database":…,"container":…,
+/// "operation":"create","item":{…}}`, `{…,"operation":"read","id":…,"partitionKey":[…]}`, likewise `upsert`, `replace`,
+/// `patch` (with `patch`, the body of such a request) and `delete`; or a page of a query:
 /// `{…,"operation":"query","query":…,"parameters":[…]}`.
 pub(crate) async fn explain_charge(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
     let body = parse(body)?;
@@ -128,7 +128,7 @@ async fn explain_query(
     Ok((receipt.charge, parts.to_vec()))
 }
 
-/// Shows the clock, or moves it: `{"offsetMs":…}`, `{"advanceMs":…}`, `{"freeze":true}`, or several at once.
+/// Returns the clock, or moves it: `{"offsetMs":…}`, `{"advanceMs":…}`, `{"freeze":true}`, or several at once.
 pub(crate) fn clock(
     database: &Database,
     clock: Option<&Arc<MovableClock>>,
@@ -138,7 +138,7 @@ pub(crate) fn clock(
     let clock = clock.ok_or_else(|| {
         Error::new(
             ErrorKind::Forbidden,
-            "The clock of this server cannot be moved. Start it with --test-controls for that.",
+            "The clock of this server cannot be moved. Start it with --test-controls.",
         )
     })?;
     if method == Method::POST {
@@ -146,7 +146,10 @@ pub(crate) fn clock(
         let known = ["offsetMs", "advanceMs", "freeze"];
         let members = body.as_object().ok_or_else(|| Error::bad_request("The body is not a JSON object."))?;
         if let Some((unknown, _)) = members.iter().find(|(name, _)| !known.contains(name)) {
-            return Err(Error::bad_request(format!("'{unknown}' is none of {}.", known.join(", "))));
+            return Err(Error::bad_request(format!(
+                "Unknown property '{unknown}'. Expected {}.",
+                known.join(", ")
+            )));
         }
         let number = |name: &str| match body.get(name) {
             None => Ok(None),
@@ -154,13 +157,13 @@ pub(crate) fn clock(
                 .as_i64()
                 .filter(|number| number.abs() <= CLOCK_MS_MAX)
                 .map(Some)
-                .ok_or_else(|| Error::bad_request(format!("'{name}' is no number of milliseconds."))),
+                .ok_or_else(|| Error::bad_request(format!("'{name}' must be a number of milliseconds."))),
         };
         let (offset_ms, advance_ms) = (number("offsetMs")?, number("advanceMs")?);
         let freeze = match body.get("freeze") {
             None => None,
             Some(value) => {
-                Some(value.as_bool().ok_or_else(|| Error::bad_request("'freeze' is true or false."))?)
+                Some(value.as_bool().ok_or_else(|| Error::bad_request("'freeze' must be true or false."))?)
             }
         };
         if let Some(freeze) = freeze {
@@ -182,7 +185,7 @@ pub(crate) fn clock(
     Ok(json(object))
 }
 
-/// Lists, adds (POST) and removes (DELETE, one or all) rules that make requests fail.
+/// Lists, adds (POST) and removes (DELETE, one or all) fault injection rules.
 pub(crate) fn faults(
     database: &Database,
     faults: &Faults,
@@ -194,7 +197,7 @@ pub(crate) fn faults(
     if !is_allowed {
         return Err(Error::new(
             ErrorKind::Forbidden,
-            "Requests to this server cannot be made to fail. Start it with --test-controls for that.",
+            "Fault injection is disabled on this server. Start it with --test-controls.",
         ));
     }
     let id = path.strip_prefix("/_orrery/faults/");
@@ -206,7 +209,7 @@ pub(crate) fn faults(
     }
 }
 
-/// A clock is moved by at most ten years.
+/// The clock can be moved by at most ten years.
 const CLOCK_MS_MAX: i64 = 10 * 366 * 24 * 3_600_000;
 
 fn parse(body: &[u8]) -> Result<Value> {
@@ -223,7 +226,7 @@ fn partition_id(value: Option<&Value>, name: &str) -> Result<u32> {
         Value::String(text) => text.parse().ok(),
         other => other.as_i64().and_then(|number| u32::try_from(number).ok()),
     };
-    number.ok_or_else(|| Error::bad_request(format!("{} is no partition id.", id.to_json())))
+    number.ok_or_else(|| Error::bad_request(format!("{} is not a partition id.", id.to_json())))
 }
 
 fn json(object: Object) -> Reply {

@@ -1,8 +1,8 @@
-//! `/_orrery/explain`: how a query is run.
+//! `/_orrery/explain`: how a query is executed.
 //!
-//! By POST with `{"database":…,"container":…,"query":…,"parameters":[…],"partitionKey":[…]}`, or by GET with the
-//! first three as arguments. One page is run; `maxItemCount` sets its size, `continuation` where it begins,
-//! and `partitionKeyRangeId` keeps it to one partition.
+//! By POST with `{"database":…,"container":…,"query":…,"parameters":[…],"partitionKey":[…]}`, or by GET with the first
+//! three as arguments. One page is executed; `maxItemCount` sets its size, `continuation` its start, and
+//! `partitionKeyRangeId` restricts it to one partition.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) async fn explain(
         None | Some(Value::Null) => None,
         Some(id) => {
             let id = id.as_str().map_or_else(|| id.to_json(), str::to_owned);
-            Some(id.parse().map_err(|_| Error::bad_request(format!("'{id}' is no partition id.")))?)
+            Some(id.parse().map_err(|_| Error::bad_request(format!("'{id}' is not a partition id.")))?)
         }
     };
     let partition_key = match body.get("partitionKey") {

@@ -9,13 +9,13 @@ use orrery_model::value::Value;
 
 use super::text;
 
-/// Whether the server can do its work: 503 with the reason where the store takes no writes.
+/// Readiness: 503 with the reason if the store accepts no writes.
 pub(super) fn health(database: &Database) -> Response<Full<Bytes>> {
     report(database, Object::new())
 }
 
-/// Health in detail, as the vNext emulator has it at the same path: also which program runs, and since when the oldest write
-/// waits.
+/// Health in detail, at the same path as in the vNext emulator: also the version, and how long the oldest write has
+/// been waiting.
 pub(super) fn status(database: &Database) -> Response<Full<Bytes>> {
     let mut object = Object::new();
     object.set("version", Value::from(env!("CARGO_PKG_VERSION")));
@@ -36,8 +36,8 @@ fn report(database: &Database, mut object: Object) -> Response<Full<Bytes>> {
     object.set("store", Value::from(database.store_name()));
     if let Some(reason) = reason {
         let advice = match state {
-            "failed" => "restart the server: nothing more is written before that",
-            _ => "the server recovers by itself once the cause is gone",
+            "failed" => "restart the server: it accepts no writes until then",
+            _ => "the server recovers automatically once the cause is resolved",
         };
         object.set("reason", Value::from(reason.as_str()));
         object.set("advice", Value::from(advice));

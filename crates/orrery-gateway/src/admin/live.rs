@@ -1,4 +1,4 @@
-//! What pages and tools that watch a server ask for every second, and where a key lands.
+//! Live load for pages and tools that poll every second, and the partition of a key.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use orrery_model::{Error, Object, Result};
 use super::{place_in, query_argument};
 use crate::reply::Reply;
 
-/// Hottest keys of a partition unless `keys` asks for another number.
+/// The default number of hottest keys per partition (`keys`).
 const KEYS_USUAL: usize = 3;
 
 /// The load of the partitions of `?database=…&container=…` over the last `seconds`, with `keys` of each one's hottest.
@@ -19,9 +19,9 @@ pub(crate) fn heat(database: &Arc<Database>, query: &str) -> Result<Reply> {
     let (name, container) = place_in(query)?;
     let count = |name: &str, usual: usize| match query_argument(query, name) {
         None => Ok(usual),
-        Some(text) => {
-            text.parse().map_err(|_| Error::bad_request(format!("'{text}' is no number of {name}.")))
-        }
+        Some(text) => text
+            .parse()
+            .map_err(|_| Error::bad_request(format!("'{name}' must be a number, but got '{text}'."))),
     };
     let view =
         database.container_heat(&name, &container, count("seconds", 1)?, count("keys", KEYS_USUAL)?)?;

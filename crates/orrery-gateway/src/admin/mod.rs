@@ -1,7 +1,7 @@
-//! Our own surface under `/_orrery`, out of the way of the wire protocol: health, metrics, the certificate, partitions.
+//! Orrery's own API under `/_orrery`, separate from the wire protocol: health, metrics, the certificate, partitions.
 //!
-//! Health and the certificate are open, metrics too on loopback. Everything else is signed with an account key
-//! like any request, and answers JSON.
+//! Health and the certificate need no authentication, nor do metrics on loopback. Everything else must be signed with
+//! an account key like any request, and returns JSON.
 
 mod advise;
 mod checkpoints;
@@ -34,21 +34,21 @@ use crate::refusal::Refusal;
 use crate::reply::{Common, Reply};
 use crate::transport::{BodyError, ConnectionInfo};
 
-/// Whether a path is part of this surface.
+/// Whether a path belongs to this API.
 pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/_orrery")
         || path.starts_with("/_explorer")
         || matches!(path, "/alive" | "/ready" | "/status")
 }
 
-/// What the administrative requests of one server share.
+/// State shared by the administrative requests of a server.
 #[derive(Default)]
 pub(crate) struct AdminState {
     pub(crate) faults: Faults,
     checkpoints: checkpoints::Checkpoints,
 }
 
-/// Answers a request below `/_orrery/` or `/_explorer/`.
+/// Handles a request below `/_orrery/` or `/_explorer/`.
 pub(crate) async fn answer<F>(
     parts: &Parts,
     connection: &ConnectionInfo,
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// What changes nothing although it is posted.
+/// POST requests that change nothing.
 const READS: [&str; 3] = ["/_orrery/explain", "/_orrery/explain-charge", "/_orrery/advise"];
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -191,7 +191,7 @@ async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply>
     let views = match (query_argument(query, "database"), query_argument(query, "container")) {
         (Some(name), Some(container)) => vec![database.container_view(&name, &container).await?],
         (None, None) => database.partition_views().await?,
-        _ => return Err(Error::bad_request("Name both the database and the container, or neither.")),
+        _ => return Err(Error::bad_request("Specify both the database and the container, or neither.")),
     };
     let views: Vec<Value> = views.iter().map(orrery_db::ContainerView::to_value).collect();
     Ok(Reply::json(StatusCode::OK, Value::from(views).to_json()))
@@ -201,11 +201,11 @@ async fn list_partitions(database: &Arc<Database>, query: &str) -> Result<Reply>
 fn place_in(query: &str) -> Result<(String, String)> {
     match (query_argument(query, "database"), query_argument(query, "container")) {
         (Some(name), Some(container)) => Ok((name, container)),
-        _ => Err(Error::bad_request("Name the database and the container.")),
+        _ => Err(Error::bad_request("Specify the database and the container.")),
     }
 }
 
-/// The server's own metrics, and those of its partitions before the end mark.
+/// The server's metrics, with those of its partitions inserted before the end marker.
 async fn metrics_text(database: &Arc<Database>, options: &GatewayOptions) -> String {
     let own = options.metrics.encode();
     let head = own.strip_suffix("# EOF\n").unwrap_or(&own);
@@ -231,9 +231,9 @@ fn throttle_value(event: &ThrottleEvent) -> Value {
     object.set("budgetPerSecond", number(event.budget_per_second));
     let cause = match event.cause {
         ThrottleCause::Budget => "the partition's budget for the second was spent".to_owned(),
-        ThrottleCause::Priority => "the rest of the second was kept for high priority".to_owned(),
+        ThrottleCause::Priority => "the rest of the second was reserved for high priority".to_owned(),
         ThrottleCause::Metadata => "the account's budget for metadata was spent".to_owned(),
-        ThrottleCause::Bucket(number) => format!("the part of throughput bucket {number} was spent"),
+        ThrottleCause::Bucket(number) => format!("the share of throughput bucket {number} was spent"),
     };
     object.set("cause", Value::from(cause.as_str()));
     object.set("retryAfterMs", number(u64::from(event.retry_after_ms)));

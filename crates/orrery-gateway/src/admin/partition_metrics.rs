@@ -1,13 +1,13 @@
 //! The load of partitions as OpenMetrics text.
 //!
-//! Clients can make any number of containers, so only the busiest partitions have series of their own; all are
-//! in the sums.
+//! Clients can create any number of containers, so only the busiest partitions have their own series; totals include
+//! all.
 
 use std::fmt::Write;
 
 use orrery_db::PartitionLoad;
 
-/// Partitions with series of their own.
+/// How many partitions have their own series.
 const PARTITIONS_MAX: usize = 100;
 
 type Value = fn(&PartitionLoad) -> f64;
@@ -32,10 +32,8 @@ const SERIES: [(&str, &str, &str, Value); 5] = [
         "Request units per second, over the last minute",
         |load| load.used_per_second_last_minute,
     ),
-    ("orrery_partition_throttled_requests", "counter", "Requests that were told to wait", |load| {
-        to_f64(load.throttled)
-    }),
-    ("orrery_partition_stored_bytes", "gauge", "Bytes in the store, index and all", |load| {
+    ("orrery_partition_throttled_requests", "counter", "Throttled requests", |load| to_f64(load.throttled)),
+    ("orrery_partition_stored_bytes", "gauge", "Bytes in the store, including the index", |load| {
         to_f64(load.stored_bytes)
     }),
 ];

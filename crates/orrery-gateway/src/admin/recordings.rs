@@ -10,7 +10,7 @@ use orrery_model::{Error, Result};
 use super::place_in;
 use crate::reply::Reply;
 
-/// `/_orrery/recordings` and what is below.
+/// Handles `/_orrery/recordings` and the paths below it.
 pub(crate) fn route(
     database: &Arc<Database>,
     method: &Method,

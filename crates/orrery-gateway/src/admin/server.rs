@@ -1,4 +1,4 @@
-//! `/_orrery/server`: which program runs here, since when, on what.
+//! `/_orrery/server`: version, start time and store of this server.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn show(database: &Arc<Database>, options: &GatewayOptions) -> Reply 
     Reply::json(StatusCode::OK, Value::from(object).to_json())
 }
 
-/// What the process has in memory, where the system tells.
+/// The resident memory of the process, if the system reports it.
 fn resident_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,5 +1,4 @@
-//! Operators' controls of synthetic keys: showing, setting and taking away a container's definition, and giving a
-//! container another key.
+//! Administration of synthetic keys: shows, sets and removes a container's definition, and repartitions a container.
 
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ pub(crate) fn show(database: &Arc<Database>, query: &str) -> Result<Reply> {
     Ok(json(object))
 }
 
-/// Sets the definition, or takes it away: `{"database":…,"container":…,"definition":{…}}`, or null.
+/// Sets the definition, or removes it with null: `{"database":…,"container":…,"definition":{…}}`.
 pub(crate) async fn set(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
     let body = parse(body)?;
     let place = (text(&body, "database")?, text(&body, "container")?);
@@ -40,7 +39,7 @@ pub(crate) async fn set(database: &Arc<Database>, body: &[u8]) -> Result<Reply> 
     Ok(Reply::json(StatusCode::OK, reply.value.to_json()))
 }
 
-/// Begins or resumes it: `{"database":…,"container":…,"partitionKey":{…},"syntheticKey":{…},"keepAs":…}`.
+/// Starts or resumes a repartitioning: `{"database":…,"container":…,"partitionKey":{…},"syntheticKey":{…},"keepAs":…}`.
 pub(crate) async fn repartition(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
     let body = parse(body)?;
     let place = (text(&body, "database")?, text(&body, "container")?);
@@ -60,7 +59,7 @@ pub(crate) fn repartition_status(database: &Arc<Database>, query: &str) -> Resul
     Ok(Reply::json(StatusCode::OK, status.to_value().to_json()))
 }
 
-/// Gives it up: `{"database":…,"container":…}`.
+/// Aborts a repartitioning: `{"database":…,"container":…}`.
 pub(crate) async fn abort(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
     let body = parse(body)?;
     database.abort_repartition(text(&body, "database")?, text(&body, "container")?).await?;

@@ -1,7 +1,7 @@
 //! Dates of requests, and how far from now they may be.
 //!
-//! RFC 1123 is what SDKs send. The service parses leniently and assumes UTC, so case does not matter here,
-//! the weekday and the zone may be missing, and ISO 8601 is understood.
+//! SDKs send RFC 1123. The service parses leniently and assumes UTC, so case is ignored, the weekday and the zone are
+//! optional, and ISO 8601 is accepted.
 
 use orrery_model::civil;
 
@@ -9,10 +9,10 @@ use super::AuthFailure;
 
 /// How long a signature stays valid after its date.
 const VALIDITY_SECONDS: i64 = 900;
-/// How far two clocks may differ. Kept apart from the validity: the window is 15 minutes ahead and 30 behind.
+/// The allowed clock skew, in addition to the validity: signatures are accepted 15 minutes ahead and 30 behind.
 const SKEW_SECONDS: i64 = 900;
 
-/// The time in which a signature is accepted, in seconds since the Unix epoch.
+/// The period in which a signature is accepted, in seconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DateWindow {
     pub start: i64,
@@ -96,7 +96,7 @@ fn number(text: &str, digits_min: usize, digits_max: usize) -> Option<i64> {
     if legal { text.parse().ok() } else { None }
 }
 
-/// Days from 1970-01-01, if there is such a date.
+/// Days from 1970-01-01; none if the date does not exist.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> Option<i64> {
     let exists = (1..=12).contains(&month) && (1..=civil::days_in_month(year, month)).contains(&day);
     exists.then(|| civil::days_of_date(year, month, day))

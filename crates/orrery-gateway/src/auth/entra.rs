@@ -1,8 +1,8 @@
-//! Entra ID tokens as the official test suites make them for emulators.
+//! Entra ID tokens as the official test suites create them for emulators.
 //!
-//! There is no issuer to ask: the third segment of the token is not a signature but the account key itself,
-//! base64url-encoded. Whoever knows the key may as well sign with it, so these tokens give nothing away.
-//! Tokens of a real issuer are refused, because nothing here could check them.
+//! There is no issuer: the third segment of the token is not a signature but the account key itself, base64url-encoded.
+//! A client that knows the key could sign with it directly, so accepting these tokens weakens nothing. Tokens of a real
+//! issuer are rejected, because they cannot be verified here.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::{AccountKeys, AuthFailure};
 
-/// How far the clock of the token's maker may be ahead of ours.
+/// How far the clock of the token's issuer may be ahead of ours.
 const SKEW_SECONDS: f64 = 300.0;
 
-/// The claims that are looked at. Times are seconds since the epoch; some libraries write them as decimals.
+/// The claims that are checked. Times are seconds since the epoch; some libraries write them as decimals.
 #[derive(Deserialize)]
 struct Claims {
     nbf: Option<f64>,
@@ -29,7 +29,7 @@ pub(super) fn verify(token: &str, keys: &AccountKeys, now_seconds: i64) -> Resul
         let segment = segment.trim_end_matches('=');
         URL_SAFE_NO_PAD.decode(segment).map_err(|_| AuthFailure::AadMalformed("a segment is not base64url"))
     };
-    // The header names an algorithm and a key that mean nothing here; it only has to be an object.
+    // The algorithm and key in the header are irrelevant here; it only has to be an object.
     serde_json::from_slice::<serde_json::Map<_, _>>(&decode(header)?)
         .map_err(|_| AuthFailure::AadMalformed("its header is not a JSON object"))?;
     let claims: Claims = serde_json::from_slice(&decode(claims)?)

@@ -1,9 +1,9 @@
-//! Why a request is refused. The status codes are in the one table, `wire/status.rs`.
+//! Why authentication failed. The status codes are in `wire/status.rs`.
 
 use super::date::DateWindow;
 use super::print_date;
 
-/// A refused request. The message is for the client; it never holds a key or the signature that was sent.
+/// An authentication failure. The message is for the client; it never contains a key or the signature that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthFailure {
     #[error("Required Header authorization is missing. Ensure a valid Authorization token is passed.")]

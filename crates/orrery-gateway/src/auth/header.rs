@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::AuthFailure;
 
-/// The four kinds of tokens, told apart by `type`.
+/// The four kinds of tokens, distinguished by `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Master,
@@ -22,7 +22,7 @@ impl Family {
         families.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, family)| family)
     }
 
-    /// The longest header of this family, as it was sent.
+    /// The maximum length of a header of this kind, as received.
     fn header_bytes_max(self) -> usize {
         match self {
             Self::Master | Self::Sas => 1024,
@@ -32,7 +32,7 @@ impl Family {
     }
 }
 
-/// No header may be longer than the longest family, so nothing longer is even decoded.
+/// Longer headers are not even decoded.
 const HEADER_BYTES_MAX: usize = 16_384;
 
 /// A parsed header.
@@ -49,7 +49,7 @@ impl Token {
             return Err(AuthFailure::Malformed("it is too long"));
         }
         let raw = std::str::from_utf8(header).map_err(|_| AuthFailure::Malformed("it is not text"))?.trim();
-        // Python sends Entra tokens raw; everyone else encodes. `+` belongs to base64 and is never a blank.
+        // Python sends Entra tokens raw; all others encode them. `+` belongs to base64 and is never a space.
         let encoded = !raw.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("type="));
         let text = if encoded {
             percent_decode_str(raw)

@@ -9,11 +9,11 @@ use sha2::Sha256;
 
 use super::Principal;
 
-/// The key that every emulator accepts. It is public: whoever can reach the port can use it.
+/// The key that every emulator accepts. It is public: anyone who can reach the port can use it.
 pub const WELL_KNOWN_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
-/// Signatures have 32 bytes; what is longer than this is none.
+/// Signatures have 32 bytes; anything longer than this is invalid.
 const SIGNATURE_BYTES_MAX: usize = 64;
 
 /// The length of a decoded key.
@@ -23,7 +23,7 @@ const KEY_BYTES: usize = 64;
 #[derive(Clone)]
 pub struct MasterKey {
     text: String,
-    /// Keyed once, cloned per signature: half of the work of a short HMAC is taking in the key.
+    /// Keyed once, cloned per signature: half the cost of a short HMAC is the key setup.
     mac: Hmac<Sha256>,
 }
 
@@ -31,7 +31,7 @@ pub struct MasterKey {
 pub enum InvalidKey {
     #[error("a key must be base64 text")]
     NotBase64,
-    #[error("a key must decode to 64 bytes, this one has {0}")]
+    #[error("a key must decode to 64 bytes, but this one has {0}")]
     Length(usize),
 }
 
@@ -70,7 +70,7 @@ impl MasterKey {
         STANDARD.encode(mac.finalize().into_bytes())
     }
 
-    /// Whether `signature` is this key's for the text. Takes the same time wherever the bytes differ.
+    /// Verifies a signature of the text, in constant time.
     fn verify(&self, payload: &[u8], signature: &[u8]) -> bool {
         let mut mac = self.mac.clone();
         mac.update(payload);
@@ -96,7 +96,7 @@ impl fmt::Debug for MasterKey {
 pub struct AccountKeys {
     pub primary: MasterKey,
     pub secondary: Option<MasterKey>,
-    /// Up to two in the service; the number is not limited here.
+    /// The service has up to two; the number is not limited here.
     pub read_only: Vec<MasterKey>,
 }
 
@@ -105,15 +105,15 @@ impl AccountKeys {
         Self { primary, secondary: None, read_only: Vec::new() }
     }
 
-    /// The keys that may do everything.
+    /// The keys with full access.
     pub(super) fn full(&self) -> impl Iterator<Item = &MasterKey> {
         std::iter::once(&self.primary).chain(&self.secondary)
     }
 
-    /// Whose signature of the text this is.
+    /// The kind of key that produced this signature.
     pub(super) fn verify(&self, payload: &[u8], signature: &str) -> Option<Principal> {
-        // Compared as bytes: clients differ in nothing but text, and a comparison of text that ignores case
-        // as the service's would accept forgeries.
+        // Compared as decoded bytes: encodings may differ, and a case-insensitive comparison of the text, like the
+        // service's, would accept forgeries.
         let mut bytes = [0; SIGNATURE_BYTES_MAX];
         let length = STANDARD.decode_slice(signature, &mut bytes).ok()?;
         let signature = &bytes[..length];
@@ -125,7 +125,7 @@ impl AccountKeys {
     }
 }
 
-/// The length may be learned from the time this takes, the bytes may not.
+/// Constant time with respect to the bytes, but not the length.
 fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     let difference = left.iter().zip(right).fold(0, |sum, (a, b)| std::hint::black_box(sum | (a ^ b)));
     left.len() == right.len() && difference == 0

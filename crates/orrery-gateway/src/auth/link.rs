@@ -1,8 +1,8 @@
-//! What a request path names, as far as signatures care: a resource type and a resource link.
+//! The resource type and resource link of a request path, as covered by signatures.
 //!
-//! An even number of segments names a resource, an odd number a feed of its owner. Names are signed decoded
-//! and as they are; RIDs are signed alone and in lower case. Keywords are recognised by their position, so
-//! a database called `colls` works.
+//! An even number of segments is a resource, an odd number a feed of its owner. Names are signed decoded and with their
+//! case; RIDs are signed alone and in lower case. Keywords are recognised by position, so a database called `colls`
+//! works.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ impl ResourceLink {
             id.push_str(&percent_decode_str(rest).decode_utf8_lossy());
         }
         if segments.first().is_some_and(|first| first.eq_ignore_ascii_case("addresses")) {
-            // Address resolution signs the link that it asks about. A `+` in it belongs to a RID.
+            // Address resolution signs the link it resolves. A `+` in it belongs to a RID.
             let resolved = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
                 let (name, value) = pair.split_once('=')?;
                 let name = percent_decode_str(name).decode_utf8_lossy();
@@ -49,7 +49,7 @@ impl ResourceLink {
     }
 
     fn of_segments(segments: &[Cow<'_, str>]) -> Self {
-        // `…/operations/partitionkeydelete` is signed as what it operates on.
+        // `…/operations/partitionkeydelete` is signed with the link of its container.
         let segments = match segments {
             [rest @ .., keyword, _verb]
                 if rest.len().is_multiple_of(2) && keyword.eq_ignore_ascii_case("operations") =>

@@ -1,8 +1,8 @@
-//! Who is asking: the authorization header, checked against the keys of the account.
+//! Authentication: checks the authorization header against the keys of the account.
 //!
-//! Everything here is a pure function of the request, the keys and the time. What a principal *may do* is
-//! decided where operations are known: a read-only key, an Entra token and a resource token all name
-//! themselves here and are limited by the database. The contents of resource tokens are not looked at.
+//! Everything here is a pure function of the request, the keys and the time. What a principal *may do* is decided where
+//! operations are known: read-only keys, Entra tokens and resource tokens are only identified here. The contents of
+//! resource tokens are not checked.
 
 mod date;
 mod entra;
@@ -17,7 +17,7 @@ pub use header::{Family, Token};
 pub use keys::{AccountKeys, InvalidKey, MasterKey, WELL_KNOWN_KEY};
 pub use link::{ResourceLink, is_database_rid};
 
-/// Who a valid authorization header stands for.
+/// The principal of a valid authorization header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
     /// The primary or secondary key: everything.
@@ -33,9 +33,9 @@ pub enum Principal {
 /// Which checks apply.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthOptions {
-    /// Refuse signatures whose date is too far from now. Off for machines whose clocks drift.
+    /// Reject signatures whose date is too far from now. Off for machines whose clocks drift.
     pub check_clock: bool,
-    /// Accept the unsigned Entra tokens that test suites make for emulators: they carry the account key.
+    /// Accept the unsigned Entra tokens that test suites create for emulators: they contain the account key.
     pub accept_emulator_tokens: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'a> SignedRequest<'a> {
         }
     }
 
-    /// The dates on the fourth and fifth line of the signed text: `x-ms-date` wins over `date`.
+    /// The dates on the fourth and fifth line of the signed text: `x-ms-date` takes precedence over `date`.
     fn signed_dates(&self) -> (&'a [u8], &'a [u8]) {
         match (self.x_ms_date, self.date) {
             (Some(date), _) => (date, b""),
@@ -121,7 +121,7 @@ fn verify_master(
         .or_else(|| target.alternatives.iter().find_map(|link| keys.verify(text(link).as_bytes(), signature)))
         .ok_or(AuthFailure::SignatureMismatch { payload })?;
 
-    // The window is looked at last: whoever cannot sign learns nothing about our clock.
+    // The window is checked last, so that a client that cannot sign learns nothing about our clock.
     if options.check_clock {
         DateWindow::of(signed_at).check(now_seconds)?;
     }
@@ -160,7 +160,7 @@ fn push_lower(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// The authorization header of a client that holds the key: for our own commands, which speak HTTP too.
+/// The authorization header for a client that has the key, for our own client commands.
 pub fn sign_request(key: &MasterKey, method: &str, path: &str, query: Option<&str>, date: &str) -> String {
     let target = ResourceLink::of(path, query);
     let text = string_to_sign(method, &target.resource_type, &target.link, date.as_bytes(), b"");

@@ -1,7 +1,7 @@
-//! One connection in direct mode: the handshake, then frames in both directions until one side leaves.
+//! One connection in direct mode: the handshake, then frames in both directions until either side closes it.
 //!
-//! One task reads, runs the requests and writes. Most requests are done when they are first polled and cost no more than
-//! that; the others wait together. What has been answered by the time the task writes is written at once.
+//! One task reads, runs the requests and writes. Most requests complete on their first poll, without further cost; the
+//! others are polled together. All responses that are ready when the task writes share one write.
 
 use std::future::Future;
 use std::io::{self, Write};
@@ -37,25 +37,25 @@ use crate::transport::{BodyError, ConnectionInfo, HangUp, Phase, TransportOption
 /// Requests at the same time on one connection; further frames are left unread. Clients send 30 by default.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// What is gathered before it is written, about.
+/// About how many bytes of responses to gather before writing.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A frame must have arrived whole within this time.
+/// A frame must arrive completely within this time.
 const FRAME_TIME_MAX: Duration = Duration::from_mins(1);
 
-/// How long a connection may be idle whose client has not authenticated.
+/// Idle timeout of unauthenticated connections.
 const UNAUTHENTICATED_IDLE_MAX: Duration = Duration::from_mins(1);
 
-/// Payloads up to this size are read like frames; for larger ones the client must be known and memory be free.
+/// Payloads up to this size are read with their frame; larger ones require an authenticated client and reserved memory.
 const SMALL_PAYLOAD_BYTES_MAX: usize = 32 << 10;
 
-/// Of a payload that is refused as much is passed over; beyond that the connection is closed.
+/// Up to this many bytes of a rejected payload are skipped; beyond that the connection is closed.
 const DISCARDED_BYTES_MAX: usize = 32 << 20;
 
-/// What the buffer of a connection starts with, and what an idle one may keep.
+/// The initial buffer size of a connection, and the maximum that an idle one keeps.
 const BUFFER_BYTES: usize = 4 << 10;
 
-/// Why a connection ended other than by the client's will. Only for the log.
+/// Why the server closed a connection. Only for the log.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DirectError {
     #[error("the handshake did not finish in time")]
@@ -94,7 +94,7 @@ impl DirectConnection {
         Traffic::new(self, stream, buffer).run().await
     }
 
-    /// Gets through the handshakes of TLS and of the protocol.
+    /// Performs the handshakes of TLS and of the protocol.
     async fn open(
         &mut self,
         stream: TcpStream,
@@ -121,13 +121,13 @@ impl DirectConnection {
 
     fn answer_context(&self, context: &ContextRequest, out: &mut BytesMut) {
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
-        // The client is to leave before the server does, so that it does not send into a connection that closes.
+        // The advertised idle timeout is shorter than ours, so that the client does not send on a closing connection.
         let idle = self.options.idle_timeout / 10 * 9;
         context.answer(seconds(idle), seconds(UNAUTHENTICATED_IDLE_MAX), out);
     }
 }
 
-/// A request and its payload, as far as it is there.
+/// A request and the payload received so far.
 struct Arrival {
     request: DirectRequest,
     payload: Result<Bytes, BodyError>,
@@ -142,7 +142,7 @@ struct Answer {
     transport_id: Option<u32>,
 }
 
-/// What is being read.
+/// The state of the reader.
 enum Reading {
     /// The next frame.
     Frame,
@@ -150,21 +150,21 @@ enum Reading {
     Length { request: Box<DirectRequest>, is_heavy: bool },
     /// The payload of a request.
     Payload { request: Box<DirectRequest>, is_heavy: bool, length: usize, held: Option<MemoryPart> },
-    /// The rest of a payload that nobody wants.
+    /// The rest of a payload that is being skipped.
     Discarded { request: Box<DirectRequest>, left: usize, why: BodyError },
 }
 
-/// A connection whose handshake is done.
+/// A connection after its handshake.
 struct Traffic {
     connection: DirectConnection,
     stream: TlsStream<TcpStream>,
     buffer: BytesMut,
     reading: Reading,
-    /// Since when part of a frame has been there.
+    /// When the first bytes of the current frame arrived.
     frame_since: Option<Instant>,
     quiet_since: Instant,
     pending: FuturesUnordered<BoxFuture<'static, Answer>>,
-    /// Responses that wait to be sent, and where each of them ends.
+    /// Responses waiting to be sent, and where each of them ends.
     out: BytesMut,
     out_ends: Vec<usize>,
 }
@@ -235,7 +235,7 @@ impl Traffic {
         }
     }
 
-    /// When to look at the connection again, or why it must end.
+    /// The next deadline to check, or why the connection must be closed.
     fn look_again(&self) -> Result<Instant, DirectError> {
         let now = Instant::now();
         let frame_end = self.frame_since.map_or(now + FRAME_TIME_MAX, |since| since + FRAME_TIME_MAX);
@@ -249,12 +249,12 @@ impl Traffic {
         let is_idle = self.pending.is_empty() && self.frame_since.is_none();
         let idle_end = if is_idle { self.quiet_since + idle_max } else { now + idle_max };
         if now >= idle_end {
-            return Err(DirectError::Stuck("nothing was asked for a long time"));
+            return Err(DirectError::Stuck("the connection was idle for too long"));
         }
         Ok(frame_end.min(idle_end))
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Frees buffers that an idle connection does not need.
     fn note_quiet(&mut self) {
         if self.buffer.is_empty() && matches!(self.reading, Reading::Frame) {
             self.frame_since = None;
@@ -269,14 +269,14 @@ impl Traffic {
         }
     }
 
-    /// The next request whose payload is there, or none until more has arrived.
+    /// The next complete request; none until more bytes arrive.
     async fn next_arrival(&mut self) -> Result<Option<Arrival>, DirectError> {
         loop {
             match std::mem::replace(&mut self.reading, Reading::Frame) {
                 Reading::Frame => {
                     let Some(frame) = RequestFrame::take(&mut self.buffer)? else { return Ok(None) };
                     if frame.is_context_request() {
-                        // A client may ask again on a connection that it has not used for a while.
+                        // Clients repeat the context request on connections they have not used for a while.
                         let context = ContextRequest::parse(&frame)?;
                         self.connection.answer_context(&context, &mut self.out);
                         self.out_ends.push(self.out.len());
@@ -333,7 +333,7 @@ impl Traffic {
         }
     }
 
-    /// Decides whether a payload is kept. A large one is only for a client that is known, and once there is memory.
+    /// Decides whether to keep a payload. A large one requires an authenticated client and available memory.
     async fn admit_payload(
         &mut self,
         request: Box<DirectRequest>,
@@ -350,7 +350,7 @@ impl Traffic {
         if length <= SMALL_PAYLOAD_BYTES_MAX {
             return Ok(Reading::Payload { request, is_heavy, length, held: None });
         }
-        // The pipeline refuses what has no rights before it asks for the payload.
+        // The pipeline rejects unauthorised requests before it needs the payload.
         let held =
             if may_send(&self.connection.gateway, &request).await { self.hold(length).await? } else { None };
         Ok(match held {
@@ -362,7 +362,7 @@ impl Traffic {
         })
     }
 
-    /// Waits for memory, and meanwhile goes on with the requests that may free some.
+    /// Waits for memory while driving the requests in flight, which may free some.
     async fn hold(&mut self, bytes: usize) -> Result<Option<MemoryPart>, DirectError> {
         let gateway = Arc::clone(&self.connection.gateway);
         let mut holding = std::pin::pin!(gateway.hold_body(bytes as u64));
@@ -376,7 +376,7 @@ impl Traffic {
         }
     }
 
-    /// Starts work on a request. What is done at once is answered at once.
+    /// Starts a request. If it completes immediately, so does its response.
     async fn start(&mut self, arrival: Arrival) -> Result<(), DirectError> {
         self.frame_since = None;
         let is_heavy = arrival.is_heavy;
@@ -393,7 +393,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Writes an answer behind those that wait to be sent.
+    /// Queues a response for sending.
     async fn answer(&mut self, answer: Answer) -> Result<(), DirectError> {
         let Answer { response, activity_id, transport_id } = answer;
         if response.extensions().get::<HangUp>().is_some() {
@@ -423,9 +423,9 @@ impl Traffic {
 
     /// Sends responses, each in TLS records of its own, and all of them in as few writes as possible.
     ///
-    /// The Java client moves the bytes of a record that follow a response before it has read the response's tokens
-    /// (`RntbdResponseDecoder` discards what it has read, and tokens are read later), so it takes a record with two
-    /// responses for a broken one and closes the connection.
+    /// The Java client moves the bytes after a response before it has read the response's tokens
+    /// (`RntbdResponseDecoder` discards what it has read, but tokens are read later), so it considers a record with two
+    /// responses corrupt and closes the connection.
     async fn send(&mut self, bytes: &[u8], ends: &[usize]) -> Result<(), DirectError> {
         let sending = async {
             let mut start = 0;
@@ -444,7 +444,7 @@ impl Traffic {
             self.stream.flush().await
         };
         let sent = timeout(self.connection.options.write_timeout, sending).await;
-        Ok(sent.map_err(|_| DirectError::Stuck("the client does not take its responses"))??)
+        Ok(sent.map_err(|_| DirectError::Stuck("the client does not read its responses"))??)
     }
 }
 
@@ -455,7 +455,7 @@ async fn may_send(gateway: &Gateway, request: &DirectRequest) -> bool {
     }
 }
 
-/// Has the pipeline answer a request. A panic is the end of the request, not of the connection.
+/// Runs a request through the pipeline. A panic ends the request, not the connection.
 async fn work(gateway: Arc<Gateway>, info: ConnectionInfo, arrival: Arrival) -> Answer {
     let Arrival { request, payload, held, .. } = arrival;
     let DirectRequest { head, activity_id, transport_id, replica, .. } = request;
@@ -481,14 +481,14 @@ fn whole(response: Response<Full<Bytes>>) -> Response<Bytes> {
     })
 }
 
-/// A task that ends with the connection that waits for it.
+/// A task that is aborted with its connection.
 struct OwnedTask(JoinHandle<Answer>);
 
 impl Future for OwnedTask {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
-        // Panics are caught inside, and nobody else aborts the task.
+        // Panics are caught inside, and only this type aborts the task.
         self.0.poll_unpin(context).map(|answer| answer.expect("the task catches its panics"))
     }
 }

@@ -1,10 +1,11 @@
-//! Frames: what is sent in one piece over a connection in direct mode.
+//! Frames: the messages of direct mode.
 //!
 //! A frame starts with its length, which covers everything up to the payload. A request continues with the kind of
 //! resource, the kind of operation and an activity id, a response with the status and the activity id; then both have
 //! tokens. If the token `PayloadPresent` says so, the payload follows, preceded by its own length.
 //!
-//! The first frame of a connection, its *context request*, names the client; the server answers with a *context response*.
+//! The first frame of a connection, the *context request*, identifies the client; the server replies with a *context
+//! response*.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -13,18 +14,19 @@ use super::token::{MalformedToken, TokenValue, TokenWriter, Tokens};
 /// Length, kind of resource, kind of operation, activity id.
 pub(super) const HEAD_BYTES: usize = 24;
 
-/// The largest head with its tokens. A text of a token has at most 64 KB, and no request has more than a few of them.
+/// The maximum size of a head with its tokens. A string token has at most 64 KB, and no request has more than a few of
+/// them.
 pub(super) const METADATA_BYTES_MAX: usize = 256 << 10;
 
 /// The kind of resource and of operation of a context request.
 const CONNECTION: u16 = 0;
 
-/// Why a connection cannot go on.
+/// A protocol violation that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedFrame {
     #[error("a frame of {0} bytes is too short or too long")]
     Length(u32),
-    #[error("a payload of {0} bytes is too long to be passed over")]
+    #[error("a payload of {0} bytes is too long to skip")]
     Payload(u32),
     #[error("the first frame is not a context request")]
     NoContext,
@@ -51,7 +53,7 @@ impl std::fmt::Display for ActivityId {
     }
 }
 
-/// The head of a request and its tokens, in the memory of the frame.
+/// The head of a request and its tokens, borrowed from the frame.
 #[derive(Clone, Debug)]
 pub struct RequestFrame {
     pub resource: u16,
@@ -83,7 +85,7 @@ impl RequestFrame {
         Tokens::new(&self.bytes[HEAD_BYTES..])
     }
 
-    /// A part of this frame that shares its memory.
+    /// A slice of this frame that shares its memory.
     pub(super) fn share(&self, part: &[u8]) -> Bytes {
         self.bytes.slice_ref(part)
     }
@@ -99,7 +101,7 @@ fn announced(buffer: &[u8]) -> Result<Option<usize>, MalformedFrame> {
     }
 }
 
-/// What a client says of itself.
+/// How a client identifies itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContextRequest {
     pub(super) activity_id: ActivityId,
@@ -132,7 +134,8 @@ impl ContextRequest {
         Ok(Self { activity_id: frame.activity_id, client_version, user_agent })
     }
 
-    /// The answer: which version is spoken, and after how many idle seconds the server may close the connection.
+    /// The response: the protocol version, and the idle timeout in seconds after which the server may close the
+    /// connection.
     pub(super) fn answer(&self, idle_seconds: u32, unauthenticated_seconds: u32, out: &mut BytesMut) {
         let start = begin(200, self.activity_id, out);
         let mut tokens = TokenWriter(out);

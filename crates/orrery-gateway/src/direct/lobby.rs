@@ -1,8 +1,8 @@
 //! Connections whose client has not authenticated yet.
 //!
-//! Anybody can open connections, so those that have shown no valid signature have a limited number of places. When all are
-//! taken a new connection takes the place of the oldest: clients authenticate with their first request, within
-//! milliseconds, and one that only holds connections open pushes out its own.
+//! Anyone can open connections, so the number of unauthenticated ones is limited. A new connection beyond the limit
+//! evicts the oldest: clients authenticate with their first request, within milliseconds, so a client that merely holds
+//! connections open evicts its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct State {
     next: u64,
 }
 
-/// A place in the lobby, given back when it is dropped.
+/// A place in the lobby, released on drop.
 pub(super) struct LobbyPlace {
     lobby: Arc<Lobby>,
     number: u64,
@@ -33,7 +33,7 @@ impl Lobby {
         Arc::new(Self { places_max: places_max.max(1), state: Mutex::default() })
     }
 
-    /// A place for a new connection, which `handle` ends if others need the place.
+    /// Reserves a place for a new connection; `handle` aborts it if the place is needed.
     pub(super) fn enter(self: &Arc<Self>, handle: AbortHandle) -> LobbyPlace {
         let mut state = self.state.lock();
         let evicted = if state.waiting.len() >= self.places_max { state.waiting.pop_front() } else { None };

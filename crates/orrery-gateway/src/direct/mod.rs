@@ -1,13 +1,13 @@
-//! Direct mode: the protocol that the .NET and Java clients speak by default, frames over TLS on a port of its own.
+//! Direct mode: the default protocol of the .NET and Java clients, frames over TLS on a separate port.
 //!
-//! One connection carries many requests at once, whose responses come in any order. A frame becomes the request that HTTP
-//! would have carried (`request`), the gateway's pipeline answers it, and the answer becomes a frame (`response`):
-//! what a request means is decided in one place, for both ways. Where the port is, clients learn from the addresses of a
-//! container's partitions (`crate::addresses`).
+//! One connection carries many requests at once, whose responses come in any order. A frame is converted into the
+//! equivalent HTTP request (`request`), handled by the gateway's pipeline, and the response converted into a frame
+//! (`response`), so requests are interpreted in one place for both transports. Clients learn the port from the address
+//! feed (`crate::addresses`).
 //!
-//! Clients may be slow, broken or hostile here too. Lengths are checked before anything is kept for them; who has not
-//! shown a valid signature yet gets a place in the `lobby` only, and no memory for large payloads; requests in flight on
-//! a connection, and the time for a frame, are bounded; everything else is bounded by the pipeline.
+//! Clients may be slow, broken or hostile here too. Lengths are checked before anything is allocated; unauthenticated
+//! clients are limited to a place in the `lobby` and get no memory for large payloads; requests in flight per
+//! connection and the time for a frame are bounded; everything else is bounded by the pipeline.
 
 mod connection;
 mod frame;

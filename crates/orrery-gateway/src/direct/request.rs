@@ -1,7 +1,7 @@
-//! From a frame to the request that the pipeline answers: what HTTP would have said as method, path and headers.
+//! Converts a frame into the equivalent HTTP request for the pipeline: method, path and headers.
 //!
-//! Nothing is decided here. Kind of resource and kind of operation are a method and a path, each token is the header that
-//! a client would have sent over HTTP, and everything behind that is the gateway's own pipeline.
+//! Purely a translation: resource and operation type become method and path, and each token becomes the header that a
+//! client would have sent over HTTP. Everything else is the pipeline's.
 
 use std::fmt::Write;
 
@@ -19,16 +19,16 @@ use super::token::TokenValue;
 use crate::addresses::Replica;
 use crate::headers;
 
-/// A request as far as its frame tells.
+/// A request as decoded from its frame.
 #[derive(Debug)]
 pub struct DirectRequest {
-    /// The request as HTTP would have sent it, or why it cannot be one.
+    /// The equivalent HTTP request, or the error.
     pub head: Result<Parts>,
     pub activity_id: ActivityId,
-    /// By which the client finds the response.
+    /// Correlates the response with the request.
     pub transport_id: Option<u32>,
     pub has_payload: bool,
-    /// The replica that the client believes to talk to.
+    /// The replica that the client addressed.
     pub replica: Replica,
 }
 
@@ -49,7 +49,7 @@ mod operation {
     pub(super) const BATCH: u16 = 37;
 }
 
-/// What is encoded in a path: everything but what never has a meaning there.
+/// Characters to percent-encode in a path: all but the unreserved ones.
 const NOT_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 impl DirectRequest {
@@ -69,7 +69,7 @@ impl DirectRequest {
         })
     }
 
-    /// Whether the work may keep its thread busy for long: it must not delay the other requests of the connection.
+    /// Whether the request may keep a thread busy and must not delay other requests of the connection.
     pub(super) fn is_heavy(frame: &RequestFrame) -> bool {
         use operation::{BATCH, EXECUTE, QUERY, READ_FEED, SQL_QUERY};
         matches!(frame.operation, READ_FEED | EXECUTE | SQL_QUERY | QUERY | BATCH)
@@ -112,8 +112,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Notes what a token says. The identifiers are those of the protocol; what has no meaning for the pipeline is left
-    /// out, as an HTTP header that nobody reads would be.
+    /// Applies a token. Identifiers are those of the protocol; tokens that the pipeline does not use are ignored, like
+    /// unused HTTP headers.
     fn token(&mut self, id: u16, value: TokenValue<'a>) {
         use TokenValue::{Byte, Bytes as Binary, Text, ULong};
         match (id, value) {
@@ -121,8 +121,8 @@ impl<'a> Reading<'a> {
             (1, Text(text)) => self.set("authorization", text),
             (2, Byte(flag)) => self.has_payload = flag != 0,
             (3, Text(text)) => self.set("x-ms-date", text),
-            // Clients write -1, which is every item that fits, as the largest number.
-            // Signed in HTTP: -1 leaves the size to the server, other negative numbers are refused.
+            // Clients send -1 (as many as fit) as the largest unsigned number. In HTTP it is signed: -1 leaves the size
+            // to the server, other negative numbers are rejected.
             (4, ULong(number)) => {
                 self.insert(headers::MAX_ITEM_COUNT, HeaderValue::from(number.cast_signed()));
             }
@@ -265,7 +265,7 @@ impl<'a> Reading<'a> {
         Ok(parts)
     }
 
-    /// The method, and the headers by which HTTP tells operations of one method apart.
+    /// The method, and the headers that distinguish operations with the same method in HTTP.
     fn method(&mut self) -> Result<Method> {
         use operation::{
             BATCH, CREATE, DELETE, EXECUTE, HEAD, HEAD_FEED, PATCH, QUERY, READ, READ_FEED, REPLACE,
@@ -281,7 +281,7 @@ impl<'a> Reading<'a> {
                 let is_text = self.frame.operation == SQL_QUERY;
                 let content_type = if is_text { "application/sql" } else { "application/query+json" };
                 self.set_static("content-type", content_type);
-                // Each request asks one range, which the client has chosen.
+                // Each request targets one range, chosen by the client.
                 self.set_static(headers::ENABLE_CROSS_PARTITION, "True");
                 Method::POST
             }
@@ -300,7 +300,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// Whether the operation is on a feed, and its names lead to the feed's owner.
+    /// Whether the operation is on a feed; the names then identify the feed's owner.
     fn is_feed(&self) -> bool {
         use operation::{BATCH, CREATE, HEAD_FEED, QUERY, READ_FEED, SQL_QUERY, UPSERT};
         matches!(self.frame.operation, CREATE | UPSERT | QUERY | SQL_QUERY | READ_FEED | BATCH | HEAD_FEED)
@@ -353,7 +353,7 @@ impl<'a> Reading<'a> {
 
     fn path_by_rid(&self, place: Place, rid: &[u8], path: &mut PathText) -> Result<()> {
         let is_feed = self.is_feed();
-        // The RIDs of owners are beginnings of their children's.
+        // An owner's RID is a prefix of its children's.
         let mut below = |owners: &[(&str, usize)], keyword: &str, length: usize| {
             let expected = if is_feed { owners.last().map_or(0, |owner| owner.1) } else { length };
             if rid.len() != expected {
@@ -382,7 +382,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Where resources of a kind are found.
+/// The path of a resource type.
 #[derive(Clone, Copy)]
 enum Place {
     Account,
@@ -416,7 +416,7 @@ impl Place {
     }
 }
 
-/// The path of a URL on its way.
+/// A URL path under construction.
 struct PathText(String);
 
 impl PathText {

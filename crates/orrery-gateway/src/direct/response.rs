@@ -1,4 +1,4 @@
-//! From the pipeline's answer to the frame that carries it: each header becomes its token.
+//! Converts the pipeline's response into a frame: each header becomes a token.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, Response};
@@ -13,21 +13,20 @@ const PAYLOAD_PRESENT: u16 = 0;
 const LSN: u16 = 19;
 const TRANSPORT_REQUEST_ID: u16 = 53;
 
-/// A payload that is sent from where it is, and the memory that it holds until then.
+/// A payload that is sent without copying, and the memory it holds until then.
 pub(super) struct LargePayload {
     pub(super) bytes: Bytes,
     pub(super) _held: Option<HeldUntilSent>,
 }
 
-/// Writes the answer to a request, up to its payload; returns the payload if it is so large that it is better sent from
-/// where it is.
+/// Writes the response up to its payload; returns the payload if it is large enough to be sent without copying.
 pub(super) fn write(
     response: Response<Bytes>,
     activity_id: ActivityId,
     transport_id: Option<u32>,
     out: &mut BytesMut,
 ) -> Option<LargePayload> {
-    /// Smaller payloads are copied behind their head, so that many responses are one write.
+    /// Smaller payloads are copied after their head, so that several responses share one write.
     const COPIED_BYTES_MAX: usize = 32 << 10;
 
     let (mut parts, body) = response.into_parts();
@@ -99,7 +98,8 @@ fn write_tokens(sent: &HeaderMap, tokens: &mut TokenWriter<'_>) {
         }
     }
     if !has_lsn {
-        // What belongs to no partition of items. Clients take an answer without progress for that of a broken replica.
+        // For resources outside item partitions. Clients consider a response without an LSN as coming from a broken
+        // replica.
         for id in [LSN, 26, 41, 58, 59] {
             tokens.longlong(id, 1);
         }
@@ -110,7 +110,7 @@ fn write_tokens(sent: &HeaderMap, tokens: &mut TokenWriter<'_>) {
     }
 }
 
-/// The token of the partition that answered, without its range: clients put that in front themselves.
+/// The session token of the partition, without its range: clients prepend that themselves.
 fn own_session(token: &[u8]) -> &[u8] {
     let start = token.iter().rposition(|byte| *byte == b':').map_or(0, |at| at + 1);
     &token[start..]

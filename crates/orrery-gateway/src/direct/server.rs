@@ -13,7 +13,7 @@ use super::lobby::Lobby;
 use crate::pipeline::Gateway;
 use crate::transport::{ConnectionInfo, Drained, TransportOptions, accept_connections};
 
-/// Connections whose client has not authenticated yet, at most; further ones push out the oldest.
+/// Maximum number of unauthenticated connections; further ones evict the oldest.
 const LOBBY_PLACES_MAX: usize = 1024;
 
 /// Everything that serving direct mode needs.
@@ -21,12 +21,12 @@ pub struct DirectServer {
     pub gateway: Arc<Gateway>,
     pub tls: Arc<rustls::ServerConfig>,
     pub options: TransportOptions,
-    /// Follows the number of open connections.
+    /// Tracks the number of open connections.
     pub connections_open: Gauge,
 }
 
 impl DirectServer {
-    /// Serves the port until `stop` is done, then lets requests under way finish, up to the drain timeout.
+    /// Serves the port until `stop` resolves, then lets requests in flight finish, up to the drain timeout.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
         let acceptor = TlsAcceptor::from(self.tls);
         let lobby = Lobby::new(LOBBY_PLACES_MAX.min(self.options.connections_max.div_ceil(2)));
@@ -44,9 +44,9 @@ impl DirectServer {
             async move {
                 match Abortable::new(connection.run(stream, acceptor), registration).await {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::debug!(%peer, %error, "a direct connection was ended"),
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "closed a direct connection"),
                     Err(_) => {
-                        tracing::debug!(%peer, "a direct connection that did not authenticate made room");
+                        tracing::debug!(%peer, "evicted an unauthenticated direct connection");
                     }
                 }
             }

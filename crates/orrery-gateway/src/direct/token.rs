@@ -1,16 +1,16 @@
 //! Tokens: the headers of a frame, each an id, a type and a value. All numbers are little-endian.
 //!
-//! Reading copies nothing; whoever keeps a text takes a slice of the frame's own memory. A token whose id is not known is
-//! passed over by its type; one whose type is not known ends the frame, because nothing behind it can be found.
+//! Reading copies nothing; strings are slices of the frame's memory. A token with an unknown id is skipped by its type;
+//! an unknown type fails the frame, because its length is unknown.
 
 use bytes::{BufMut, BytesMut};
 
-/// Why bytes are not tokens.
+/// Why tokens cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedToken {
     #[error("the frame ends inside a token")]
     Truncated,
-    #[error("the token type {0} is not known")]
+    #[error("unknown token type {0}")]
     UnknownType(u8),
 }
 
@@ -155,7 +155,7 @@ impl TokenWriter<'_> {
         self.0.put_f64_le(value);
     }
 
-    /// A text of at most 255 bytes; a longer one is left out.
+    /// A string of at most 255 bytes; a longer one is omitted.
     pub(super) fn small_text(&mut self, id: u16, value: &[u8]) {
         if let Ok(length) = u8::try_from(value.len()) {
             self.start(id, code::SMALL_STRING);
@@ -164,7 +164,7 @@ impl TokenWriter<'_> {
         }
     }
 
-    /// A text of at most 65,535 bytes; a longer one is left out.
+    /// A string of at most 65,535 bytes; a longer one is omitted.
     pub(super) fn text(&mut self, id: u16, value: &[u8]) {
         if let Ok(length) = u16::try_from(value.len()) {
             self.start(id, code::STRING);
