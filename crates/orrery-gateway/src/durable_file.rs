@@ -1,7 +1,7 @@
-//! Small files that must survive a power failure: keys, certificates, notes.
+//! Small files that must survive a power failure: keys, certificates, state.
 //!
-//! A file is durable once its content *and* the directory entry that names it are on disk. So a file is written under
-//! another name, flushed, renamed, and the directory is flushed after it; a new directory is flushed into its parent.
+//! A file is durable once its content *and* its directory entry are on disk. So a file is written to a temporary name,
+//! fsynced and renamed, and then the directory is fsynced; for a new directory, its parent is.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,14 +11,14 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Everyone,
-    /// From the first byte on.
+    /// Applied before the first byte is written.
     Owner,
 }
 
-/// Writes a file whole or not at all; on disk when this returns.
+/// Writes a file atomically; it is on disk when this returns.
 pub fn write(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     let draft = path.with_extension("new");
-    // A draft that someone left there may have other rights.
+    // A leftover temporary file may have other permissions.
     match fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -39,7 +39,7 @@ pub fn write(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     sync_parent(path)
 }
 
-/// Makes a directory and what is missing above it, for its owner only. One that exists keeps its rights.
+/// Creates a directory and missing parents, accessible only by the owner. Existing ones keep their permissions.
 pub fn create_directory(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
@@ -54,7 +54,7 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     missing.into_iter().try_for_each(sync_parent)
 }
 
-/// Flushes the directory that names this path.
+/// Fsyncs the parent directory of this path.
 fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     // Directories cannot be opened as files on Windows, where the file system orders these changes itself.

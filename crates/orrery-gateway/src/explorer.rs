@@ -1,9 +1,8 @@
 //! The explorer: the web page at `/_explorer/`, embedded as `npm run build` left it.
 //!
-//! The page is no more than a client: everything it does goes through the wire protocol and `/_orrery`, signed with the
-//! key or token that its user has. Its files carry a hash of their content in their names, so that browsers may keep
-//! them for ever; only `index.html`, which names them, is asked for again. All but that one are stored compressed and
-//! sent so: a browser that cannot unpack gzip does not exist.
+//! The page is an ordinary client: everything it does goes through the wire protocol and `/_orrery`, signed with the
+//! user's key or token. File names contain a content hash, so browsers can cache them forever; only `index.html` is
+//! revalidated. All other files are stored and sent compressed, because every browser supports gzip.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,16 +21,16 @@ use crate::headers;
 /// Names below `/_explorer/`, and the files; empty if the page was not built.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/explorer.rs"));
 
-/// Nothing from elsewhere, nothing inline, and nobody may show the page in a frame. `data:` is for the small
-/// pictures in the editor's own style sheets.
+/// Nothing from other origins, nothing inline, no framing. `data:` is for the small images in the editor's style
+/// sheets.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const NOT_BUILT: &str = "This server was built without the explorer.\n\nThe database works: connect with any Cosmos DB \
      SDK, or with `orrery query`. To have the page, install Node.js with npm and build with `make build`.\n";
 
-/// Whether a browser comes to look at the root, where clients read the account document: they sign their requests or
-/// do not ask for HTML.
+/// Whether a browser requests the root, where clients read the account document: clients sign their requests or do not
+/// accept HTML.
 pub(crate) fn is_visit(parts: &Parts) -> bool {
     let accepts = headers::text(&parts.headers, ACCEPT.as_str()).unwrap_or_default();
     parts.uri.path() == "/"
@@ -40,7 +39,7 @@ pub(crate) fn is_visit(parts: &Parts) -> bool {
         && accepts.split(',').any(|kind| kind.trim().to_ascii_lowercase().starts_with("text/html"))
 }
 
-/// Sends the browser to the page.
+/// Redirects the browser to the page.
 pub(crate) fn redirect() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::new()));
     *response.status_mut() = StatusCode::FOUND;
@@ -54,7 +53,7 @@ pub(crate) fn is_asset(path: &str) -> bool {
     path == "/_explorer" || path.starts_with("/_explorer/")
 }
 
-/// Answers a request for the page or one of its files.
+/// Serves the page or one of its files.
 pub(crate) fn answer(path: &str, sent: &HeaderMap) -> Response<Full<Bytes>> {
     let name = path.strip_prefix("/_explorer").unwrap_or(path).trim_start_matches('/');
     let name = if name.is_empty() { "index.html" } else { name };

@@ -1,9 +1,8 @@
-//! Faults on purpose, for the tests of applications: rules that make matching requests fail, wait or lose their
-//! connection.
+//! Fault injection for testing applications: rules that fail or delay matching requests, or drop their connection.
 //!
-//! Rules exist only on servers with test controls. The first rule that matches a request and is not used up hits
-//! it; the answer names that rule in `x-orrery-fault`. A rule with a percentage decides by its own sequence of
-//! numbers if it has a seed, else by the injected randomness, so both can be replayed.
+//! Rules exist only on servers with test controls. The first active rule that matches a request applies; the response
+//! carries its id in `x-orrery-fault`. A rule with a percentage uses its own random sequence if it has a seed,
+//! otherwise the injected randomness, so both can be replayed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,7 +23,7 @@ use crate::wire::status::{WireStatus, injectable};
 /// Rules that may exist at the same time.
 const RULES_MAX: usize = 100;
 const LATENCY_MS_MAX: u64 = 10 * 60_000;
-/// Names the rule that hit a request.
+/// Carries the id of the rule that was applied.
 pub(crate) const FAULT_HEADER: &str = "x-orrery-fault";
 
 const RESOURCES: [&str; 14] = [
@@ -44,31 +43,31 @@ const RESOURCES: [&str; 14] = [
     "address",
 ];
 
-/// A rule as it is sent and shown.
+/// A rule as sent by clients and listed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Rule {
     id: String,
-    /// The status of the answer.
+    /// The status of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     substatus: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u32>,
-    /// Wait so long before anything else.
+    /// Delay before anything else happens.
     #[serde(skip_serializing_if = "Option::is_none")]
     latency_ms: Option<u64>,
-    /// Close the connection instead of answering.
+    /// Close the connection instead of responding.
     #[serde(skip_serializing_if = "is_false")]
     drop_connection: bool,
-    /// Do what was asked first, and only then fail.
+    /// Execute the request, then fail it.
     #[serde(skip_serializing_if = "is_false")]
     after_work: bool,
     /// By the name of the operation; empty = all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     operations: Vec<String>,
-    /// The kind of resource; items without it.
+    /// The kind of resource; items by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,16 +77,16 @@ struct Rule {
     /// The number of a physical partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<String>,
-    /// Of the requests that match, so many in a hundred.
+    /// Apply to this percentage of matching requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     percentage: Option<f64>,
-    /// Stop after so many hits.
+    /// Stop after this many hits.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
-    /// Stop after so long.
+    /// Stop after this many milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
-    /// Begins the rule's own sequence of random numbers.
+    /// Seeds the rule's own random sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
 }
@@ -97,7 +96,7 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// A rule and what has come of it.
+/// A rule and its state.
 #[derive(Clone, Debug)]
 struct Active {
     rule: Rule,
@@ -110,12 +109,12 @@ struct Active {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     rules: Mutex<Vec<Active>>,
-    /// Looked at without the lock: servers without rules must not feel them.
+    /// Checked without the lock, so that servers without rules pay nothing.
     count: AtomicUsize,
     numbers: AtomicUsize,
 }
 
-/// What happens to a request.
+/// The effect of a rule on a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Struck {
     pub(crate) id: String,
@@ -127,7 +126,7 @@ pub(crate) struct Struck {
 }
 
 impl Struck {
-    /// The answer in the place of the real one, if the rule has one.
+    /// The response that replaces the real one, if the rule has one.
     pub(crate) fn reply(&self, activity_id: &str, uri: &str) -> Option<Reply> {
         if self.drops_connection {
             return Some(Reply::new(StatusCode::SERVICE_UNAVAILABLE));
@@ -144,7 +143,7 @@ impl Struck {
 }
 
 impl Faults {
-    /// The rule that hits this request, counted.
+    /// Finds the rule for this request and counts the hit.
     pub(crate) fn strike(
         &self,
         database: &Database,
@@ -169,20 +168,22 @@ impl Faults {
         None
     }
 
-    /// Adds the rule in the body and shows it.
+    /// Adds the rule in the body and returns it.
     pub(crate) fn add(&self, env: &dyn Env, body: &[u8]) -> Result<Reply> {
         let mut rule: Rule = serde_json::from_slice(body)
             .map_err(|error| Error::bad_request(format!("The rule cannot be read: {error}.")))?;
         rule.check()?;
         let mut rules = self.rules.lock();
         if rules.len() >= RULES_MAX {
-            return Err(Error::bad_request(format!("There are {RULES_MAX} rules. Please remove some.")));
+            return Err(Error::bad_request(format!(
+                "There are already {RULES_MAX} rules. Remove some first."
+            )));
         }
         if rule.id.is_empty() {
             rule.id = format!("fault-{}", self.numbers.fetch_add(1, Ordering::Relaxed) + 1);
         }
         if rules.iter().any(|active| active.rule.id == rule.id) {
-            let message = format!("There is a rule '{}' already.", rule.id);
+            let message = format!("The rule '{}' already exists.", rule.id);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         let active = Active {
@@ -190,7 +191,7 @@ impl Faults {
             ends_at_ms: rule
                 .duration_ms
                 .map(|duration| env.now_ms().saturating_add(i64::try_from(duration).unwrap_or(i64::MAX))),
-            // Zero is the one state that the sequence never leaves.
+            // Zero would be a fixed point of the generator.
             random: rule.seed.map(|seed| seed ^ 0x9E37_79B9_7F4A_7C15).map(|seed| seed.max(1)),
             rule,
         };
@@ -229,35 +230,41 @@ impl Rule {
             return refuse("A rule needs a status, latencyMs or dropConnection.".to_owned());
         }
         if self.status.is_some() && self.drop_connection {
-            return refuse("A rule has either a status or dropConnection.".to_owned());
+            return refuse("A rule cannot have both a status and dropConnection.".to_owned());
         }
         if let Some(status) = self.status
             && usual(status).is_none()
         {
             let known: Vec<String> = injectable().iter().map(|known| known.status.to_string()).collect();
-            return refuse(format!("The status {status} is none of {}.", known.join(", ")));
+            return refuse(format!(
+                "The status {status} is not supported. Expected one of {}.",
+                known.join(", ")
+            ));
         }
         if self.latency_ms.is_some_and(|latency| latency > LATENCY_MS_MAX) {
-            return refuse(format!("latencyMs is at most {LATENCY_MS_MAX}."));
+            return refuse(format!("latencyMs must be at most {LATENCY_MS_MAX}."));
         }
         if self.percentage.is_some_and(|percentage| !(0.0..=100.0).contains(&percentage)) {
-            return refuse("percentage is from 0 to 100.".to_owned());
+            return refuse("percentage must be between 0 and 100.".to_owned());
         }
         if let Some(unknown) =
             self.operations.iter().find(|name| !Verb::ALL.iter().any(|verb| verb.name() == *name))
         {
             let known: Vec<&str> = Verb::ALL.iter().map(|verb| verb.name()).collect();
-            return refuse(format!("The operation '{unknown}' is none of {}.", known.join(", ")));
+            return refuse(format!("Unknown operation '{unknown}'. Expected one of {}.", known.join(", ")));
         }
         if let Some(resource) = &self.resource
             && !RESOURCES.contains(&resource.as_str())
         {
-            return refuse(format!("The resource '{resource}' is none of {}.", RESOURCES.join(", ")));
+            return refuse(format!(
+                "Unknown resource '{resource}'. Expected one of {}.",
+                RESOURCES.join(", ")
+            ));
         }
         if let Some(partition) = &self.partition
             && partition.parse::<u32>().is_err()
         {
-            return refuse(format!("'{partition}' is no partition id."));
+            return refuse(format!("'{partition}' is not a partition id."));
         }
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.id.len() > 100 || !self.id.chars().all(legal) {
@@ -279,7 +286,7 @@ impl Rule {
             return true;
         }
         let Some(at) = path.container() else {
-            // Of what is no container only the database can be told.
+            // For resources outside containers, only the database is known.
             return self.container.is_none()
                 && self.partition.is_none()
                 && path.database() == self.database.as_deref();
@@ -313,13 +320,13 @@ impl Rule {
     }
 }
 
-/// How an error of this status travels, if rules can inject it.
+/// The wire form of an error with this status, if rules can inject it.
 fn usual(status: u16) -> Option<WireStatus> {
     injectable().into_iter().find(|known| known.status == status)
 }
 
-/// Whether a request goes to a physical partition, as far as its headers tell: one that names neither a range nor
-/// a key goes to all of them.
+/// Whether a request targets a physical partition, judging by its headers: one without a range or key targets all of
+/// them.
 fn visits(database: &Database, at: &ContainerPath, headers: &HeaderMap, partition: &str) -> bool {
     if let Ok(Some(range)) = headers::range_id(headers) {
         return range.to_string() == partition;
@@ -337,12 +344,12 @@ fn visits(database: &Database, at: &ContainerPath, headers: &HeaderMap, partitio
 }
 
 impl Active {
-    /// Whether the percentage lets this one be hit.
+    /// Draws whether the percentage selects this request.
     fn falls(&mut self, env: &dyn Env) -> bool {
         let Some(percentage) = self.rule.percentage else { return true };
         let number = match &mut self.random {
             Some(state) => {
-                // xorshift64*: short, and the same everywhere.
+                // xorshift64*: simple and portable.
                 *state ^= *state >> 12;
                 *state ^= *state << 25;
                 *state ^= *state >> 27;
@@ -396,7 +403,7 @@ mod tests {
         assert_ne!(first, hits(20.0, Some(8)));
         let count = first.iter().filter(|hit| **hit).count();
         assert!((150..250).contains(&count), "{count}");
-        // Without a seed the injected randomness decides: a quarter and a bit.
+        // Without a seed the injected randomness decides.
         assert!(hits(25.2, None).iter().all(|hit| *hit));
         assert!(!hits(25.0, None).iter().any(|hit| *hit));
     }

@@ -1,4 +1,4 @@
-//! Header names, and how their values are read.
+//! Header names, and parsing of their values.
 
 use http::{HeaderMap, HeaderValue};
 use orrery_db::Priority;
@@ -57,12 +57,12 @@ pub const RESOURCE_QUOTA: &str = "x-ms-resource-quota";
 pub const RESOURCE_USAGE: &str = "x-ms-resource-usage";
 pub const SUBSTATUS: &str = "x-ms-substatus";
 
-/// The value as text, if it is there and is text.
+/// The value as text, if present and valid.
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     std::str::from_utf8(headers.get(name)?.as_bytes()).ok()
 }
 
-/// The value as text, if it is there and not empty.
+/// The value as text, if present and not empty.
 pub fn non_empty<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     text(headers, name).map(str::trim).filter(|text| !text.is_empty())
 }
@@ -99,7 +99,7 @@ pub fn range_id(headers: &HeaderMap) -> Result<Option<u32>> {
     id.parse().map(Some).map_err(|_| invalid(RANGE_ID, text))
 }
 
-/// The window of effective keys, half open; either bound may be left out.
+/// The half-open window of effective keys; either bound is optional.
 pub fn window(headers: &HeaderMap) -> Result<Option<EpkRange>> {
     let (start, end) = (text(headers, START_EPK), text(headers, END_EPK));
     if start.is_none() && end.is_none() {
@@ -108,7 +108,7 @@ pub fn window(headers: &HeaderMap) -> Result<Option<EpkRange>> {
     if text(headers, READ_KEY_TYPE) == Some("EffectivePartitionKey") {
         return Err(Error::bad_request("One of the input values is invalid."));
     }
-    // A client that asks for the empty prefix of a key sends two empty bounds, which the service refuses.
+    // A client that queries the empty prefix of a key sends two empty bounds, which the service rejects.
     if start.is_some_and(|start| end.is_some_and(|end| start.trim().eq_ignore_ascii_case(end.trim()))) {
         return Err(Error::bad_request("One of the input values is invalid."));
     }
@@ -116,8 +116,7 @@ pub fn window(headers: &HeaderMap) -> Result<Option<EpkRange>> {
     EpkRange::parse(start.unwrap_or("").trim(), end.unwrap_or("FF")).map(Some)
 }
 
-/// Versions of the protocol older than the one that made partition keys mandatory. Later ones are not listed: clients
-/// that will name them must be served.
+/// API versions before partition keys became mandatory. Later ones are not listed, so that future clients are accepted.
 const OLD_VERSIONS: [&str; 16] = [
     "2014-08-21",
     "2015-04-08",
@@ -139,7 +138,7 @@ const OLD_VERSIONS: [&str; 16] = [
 /// The first version in which every container has a partition key.
 const PARTITIONED_SINCE: &str = "2018-12-31";
 
-/// Refuses a version of the protocol that there never was.
+/// Rejects an API version that never existed.
 pub fn check_version(headers: &HeaderMap) -> Result<()> {
     let Some(version) = non_empty(headers, VERSION) else { return Ok(()) };
     let is_date = version.len() == 10
@@ -155,19 +154,19 @@ pub fn check_version(headers: &HeaderMap) -> Result<()> {
     ))
 }
 
-/// Whether the request is of a time when containers had no partition keys.
+/// Whether the API version predates mandatory partition keys.
 pub fn predates_partition_keys(headers: &HeaderMap) -> bool {
     non_empty(headers, VERSION).is_some_and(|version| version < PARTITIONED_SINCE)
 }
 
-/// The form of an answer's JSON.
+/// The JSON format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonFormat {
     Text,
     Binary,
 }
 
-/// The form that a request demands, if it does. HybridRow is for batches, whose answers follow their requests.
+/// The explicitly requested format. HybridRow is for batches, whose responses use the format of the request.
 pub fn demanded_format(headers: &HeaderMap) -> Result<Option<JsonFormat>> {
     match non_empty(headers, CONTENT_FORMAT) {
         None => Ok(None),
@@ -179,8 +178,8 @@ pub fn demanded_format(headers: &HeaderMap) -> Result<Option<JsonFormat>> {
     }
 }
 
-/// The form for a client that lists what it understands. The service prefers the binary one, and takes a list that it
-/// cannot read for one of text (`ValidateSupportedSerializationFormatsGateway` of the .NET client).
+/// The format for a client that lists what it supports. The service prefers binary, and treats an invalid list as text
+/// (`ValidateSupportedSerializationFormatsGateway` of the .NET client).
 pub fn accepted_format(headers: &HeaderMap) -> JsonFormat {
     let listed = non_empty(headers, SUPPORTED_FORMATS).unwrap_or_default();
     let is = |name: &str, known: &str| name.trim().eq_ignore_ascii_case(known);
@@ -192,7 +191,7 @@ pub fn accepted_format(headers: &HeaderMap) -> JsonFormat {
     }
 }
 
-/// How important the request says it is; what is not a priority is refused where items are asked for.
+/// The request's priority; an invalid value is rejected for item requests.
 pub fn priority(headers: &HeaderMap) -> Priority {
     match non_empty(headers, PRIORITY_LEVEL) {
         Some(text) if text.eq_ignore_ascii_case("low") => Priority::Low,
@@ -200,7 +199,7 @@ pub fn priority(headers: &HeaderMap) -> Priority {
     }
 }
 
-/// The throughput bucket that the request names, from 1 to 5.
+/// The request's throughput bucket, from 1 to 5.
 pub fn throughput_bucket(headers: &HeaderMap) -> Result<Option<u8>> {
     let Some(text) = non_empty(headers, THROUGHPUT_BUCKET) else { return Ok(None) };
     let number = text.parse().ok().filter(|number| (1..=5).contains(number));

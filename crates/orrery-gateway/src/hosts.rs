@@ -1,13 +1,12 @@
-//! Keeps web pages out that the server did not send itself.
+//! Protects the server from foreign web pages.
 //!
-//! A browser on this machine can reach a loopback port, and so can every page that it shows. Two doors are closed.
-//! *DNS rebinding*: a page at `evil.example` lets its name resolve to loopback, and the browser takes the server for
-//! the page's own. Such requests carry the page's name in `Host`, so a loopback listener answers only to names of
-//! loopback and those it was told. *Cross-origin requests*: the browser sends them, whatever it lets the page see of
-//! the answer. It says so in `Origin` and `Sec-Fetch-Site`, and they are refused unless the page's origin is allowed;
-//! then the answers carry what browsers ask for (CORS).
+//! A browser on this machine can reach a loopback port, and so can every page it shows. Two attacks are blocked. *DNS
+//! rebinding*: a page at `evil.example` makes its name resolve to loopback, and the browser considers the server
+//! same-origin. Such requests carry the page's name in `Host`, so a loopback listener accepts only loopback names and
+//! configured ones. *Cross-origin requests*: the browser sends them even if the page cannot read the response, marked
+//! by `Origin` and `Sec-Fetch-Site`. They are rejected unless the origin is allowed; responses then carry CORS headers.
 //!
-//! Clients that are no browsers send neither header and are never affected by the second part.
+//! Clients other than browsers send neither header and are not affected by the second check.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,21 +17,21 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use crate::auth::AuthFailure;
 
-/// How long a browser may remember what it was allowed, in seconds.
+/// How long a browser may cache a preflight response, in seconds.
 const PREFLIGHT_SECONDS: &str = "600";
-/// Of a name in a message; longer ones are cut.
+/// Names in messages are truncated to this length.
 const SHOWN_CHARACTERS_MAX: usize = 100;
 
-/// Under which names the server answers, and to which web pages.
+/// The host names that the server accepts, and the web pages that may use it.
 #[derive(Clone, Debug, Default)]
 pub struct HostPolicy {
-    /// Whether names of loopback and those in `hosts` are the only ones.
+    /// Whether only loopback names and those in `hosts` are accepted.
     is_limited: bool,
     hosts: Vec<HostPattern>,
     origins: Vec<String>,
 }
 
-/// A name that is no host, or an origin that is none.
+/// An invalid host name or origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidHost(String);
@@ -48,13 +47,13 @@ struct HostPattern {
 enum NamePattern {
     Any,
     Exactly(String),
-    /// `*.example.com`: what ends with it, the dot included.
+    /// `*.example.com`: matches names that end with `.example.com`.
     Below(String),
 }
 
 impl HostPolicy {
-    /// On loopback only names of loopback and the given ones are answered. Elsewhere every name is, unless some are
-    /// given: then those and the names of loopback.
+    /// On loopback only loopback names and the given ones are accepted. Elsewhere every name is, unless some are given:
+    /// then only those and loopback names.
     pub fn new(listens_on: IpAddr, hosts: &[String], origins: &[String]) -> Result<Self, InvalidHost> {
         let hosts = hosts.iter().map(|text| HostPattern::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let origins = origins.iter().map(|text| parse_origin(text)).collect::<Result<Vec<_>, _>>()?;
@@ -62,7 +61,7 @@ impl HostPolicy {
         Ok(Self { is_limited: is_loopback || !hosts.is_empty(), hosts, origins })
     }
 
-    /// Refuses requests under a foreign name, and those of foreign web pages.
+    /// Rejects requests with a foreign host name, and those of foreign web pages.
     pub(crate) fn check(&self, parts: &Parts) -> Result<(), AuthFailure> {
         if self.is_limited {
             let in_url = parts.uri.authority().map(Authority::as_str);
@@ -79,7 +78,7 @@ impl HostPolicy {
             Some(origin) if is_own_origin(origin, parts) || self.allows_origin(origin) => Ok(()),
             Some(origin) => foreign(origin.as_bytes()),
             None => match parts.headers.get(FETCH_SITE).map(HeaderValue::as_bytes) {
-                // Older browsers, and whatever is no browser; typed by the user; sent by a page of ours.
+                // Older browsers and other clients; typed by the user; sent by our own page.
                 None | Some(b"none" | b"same-origin") => Ok(()),
                 Some(_) if is_visit(parts) => Ok(()),
                 Some(_) => foreign(b"another site"),
@@ -87,7 +86,7 @@ impl HostPolicy {
         }
     }
 
-    /// Whether a browser asks if a page of an allowed origin may send its request.
+    /// Whether this is a CORS preflight from an allowed origin.
     pub(crate) fn is_preflight(&self, parts: &Parts) -> bool {
         let allows = |origin| self.allows_origin(origin);
         parts.method == Method::OPTIONS
@@ -95,7 +94,7 @@ impl HostPolicy {
             && parts.headers.get(ORIGIN).is_some_and(allows)
     }
 
-    /// Tells it that the page may.
+    /// The preflight response.
     pub(crate) fn answer_preflight(&self, asked: &HeaderMap, answered: &mut HeaderMap) {
         let echoes = [
             (REQUEST_METHOD, "access-control-allow-methods"),
@@ -110,7 +109,7 @@ impl HostPolicy {
         self.mark(asked, answered);
     }
 
-    /// Lets a page of an allowed origin see the answer to its request.
+    /// Adds CORS headers for an allowed origin to the response.
     pub(crate) fn mark(&self, asked: &HeaderMap, answered: &mut HeaderMap) {
         if self.origins.is_empty() {
             return;
@@ -140,7 +139,7 @@ const FETCH_SITE: &str = "sec-fetch-site";
 const REQUEST_METHOD: &str = "access-control-request-method";
 const REQUEST_HEADERS: &str = "access-control-request-headers";
 
-/// Following a link to a page of ours: nobody else sees what comes back, and nothing is changed by it.
+/// Following a link to our page is safe: no other page can read the response, and it changes nothing.
 fn is_visit(parts: &Parts) -> bool {
     let is = |name: &str, value: &[u8]| parts.headers.get(name).is_some_and(|sent| sent.as_bytes() == value);
     parts.method == Method::GET
@@ -149,8 +148,8 @@ fn is_visit(parts: &Parts) -> bool {
         && is("sec-fetch-dest", b"document")
 }
 
-/// Whether the origin is the server under the name that the request uses. The scheme is not compared: a proxy may have
-/// taken TLS off.
+/// Whether the origin is this server, by the host in the request. The scheme is not compared: a proxy may terminate
+/// TLS.
 fn is_own_origin(origin: &HeaderValue, parts: &Parts) -> bool {
     let Some((scheme, page)) = origin.to_str().ok().and_then(|text| text.split_once("://")) else {
         return false;
@@ -201,7 +200,7 @@ impl HostPattern {
             return Ok(Self { name: NamePattern::Any, port: None });
         }
         let (below, rest) = text.strip_prefix('*').map_or((false, text), |rest| (true, rest));
-        // An IPv6 address may come without its brackets.
+        // An IPv6 address may lack its brackets.
         let bracketed = rest.parse::<Ipv6Addr>().map(|address| format!("[{address}]"));
         let rest = bracketed.as_deref().unwrap_or(rest);
         let named = if below { rest.strip_prefix('.').ok_or_else(invalid)? } else { rest };
@@ -227,7 +226,7 @@ impl HostPattern {
     }
 }
 
-/// An origin as browsers send it: scheme, host and a port unless it is the scheme's own.
+/// An origin as browsers send it: scheme, host, and the port unless it is the scheme's default.
 fn parse_origin(text: &str) -> Result<String, InvalidHost> {
     let invalid =
         || InvalidHost(format!("\"{text}\" is not an origin: give one like https://app.example.com:3000"));
@@ -245,7 +244,7 @@ fn parse_origin(text: &str) -> Result<String, InvalidHost> {
     })
 }
 
-/// What a client sent, fit for a message.
+/// A client's value, sanitised for a message.
 fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     text.chars().filter(|letter| !letter.is_control()).take(SHOWN_CHARACTERS_MAX).collect()

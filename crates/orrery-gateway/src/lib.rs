@@ -1,8 +1,8 @@
 //! The HTTP gateway: the Cosmos DB wire protocol, in and out.
 //!
-//! Only this crate knows HTTP, headers and status codes. `transport` turns bytes on a port into requests,
-//! `direct` does the same for the protocol of direct mode, `pipeline` answers a request in named steps, `dispatch` calls
-//! the database, `wire` reads and writes the body formats, `admin` is our own surface under `/_orrery`, `explorer` the web
+//! Only this crate knows HTTP, headers and status codes. `transport` turns bytes on a port into requests, `direct` does
+//! the same for the protocol of direct mode, `pipeline` handles a request in named steps, `dispatch` calls the
+//! database, `wire` reads and writes the body formats, `admin` is Orrery's own API under `/_orrery`, `explorer` the web
 //! page.
 
 mod account;

@@ -1,16 +1,16 @@
-//! The memory that all requests share.
+//! The memory budget shared by all requests.
 //!
-//! One item of 2 MB takes far more than 2 MB while it is written: parsed, an array of a quarter of a million numbers
-//! becomes as many values, and as many index entries. Forty of them at once took a gigabyte, and a process under a
-//! smaller limit died. So every request holds a part of a budget that follows from its size; when the budget is held,
-//! further requests wait their turn, and those that wait too long are throttled, which clients retry.
+//! Writing a 2 MB item takes far more than 2 MB: an array of a quarter of a million numbers becomes as many parsed
+//! values and index entries. Forty concurrent writes took a gigabyte and killed a process with a smaller limit. So
+//! every request reserves a share of the budget according to its size; when the budget is exhausted, further requests
+//! wait, and those that wait too long are throttled, which clients retry.
 //!
-//! Bodies, work and answers have budgets of their own: a request holds its body while it waits for room to work on it,
-//! and one that works never waits for room for a body. With a single budget, requests that hold bodies could wait for
-//! each other. A query takes more for what it sorts, groups or collects while it grows, and fails if there is no more.
-//! A large answer holds its part until the client has taken it.
+//! Bodies, work and responses have separate budgets: a request holds its body while it waits for working memory, but
+//! never waits for body memory while working. With a single budget, requests holding bodies could deadlock. A query
+//! reserves more as it sorts, groups or collects, and fails if there is none left. A large response holds its share
+//! until the client has read it.
 //!
-//! Not counted here: the block cache and the memtables of the store, and scripts, which have bounds of their own.
+//! Not counted here: the store's block cache and memtables, and scripts, which have their own limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,26 +22,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::operation::Verb;
 
-/// What is counted at once.
+/// The unit of accounting.
 const UNIT_BYTES: u64 = 4096;
 
-/// How long a request waits for its part.
+/// How long a request waits for memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a client is asked to wait before it tries again.
+/// The retry-after delay of a request throttled for lack of memory.
 const RETRY_AFTER_MS: u32 = 1000;
 
-/// Memory that writing takes for each byte of the body, the body included, measured: an array of numbers of seven
-/// digits takes 14 bytes for each of its own, as values, index entries and journal.
+/// Memory per byte of a written body, including the body itself. Measured: an array of seven-digit numbers takes 14
+/// bytes per byte, for values, index entries and journal.
 const WORK_PER_BODY_BYTE: u64 = 16;
 
-/// What a page of a query or feed takes while it is made: its rows, and items that are read ahead.
+/// Memory for building a page of a query or feed: its rows, and items read ahead.
 const PAGE_BYTES: u64 = 4 << 20;
 
-/// Answers that are smaller are not counted.
+/// Smaller responses are not counted.
 const ANSWER_BYTES_MIN: usize = 64 << 10;
 
-/// The budget. Cheap to take from while it is not used up: one atomic operation for a request with a body.
+/// The budget. Reserving is cheap while memory is available: one atomic operation for a request with a body.
 pub struct MemoryBudget {
     bodies: Pool,
     work: Pool,
@@ -54,7 +54,7 @@ struct Pool {
     patience: Duration,
 }
 
-/// A request's part, given back when it is dropped.
+/// A request's share, released on drop.
 pub(crate) struct MemoryPart(Option<OwnedSemaphorePermit>);
 
 impl MemoryPart {
@@ -73,12 +73,12 @@ impl MemoryBudget {
         Self { bodies: eighths(2), work: eighths(4), answers: eighths(2) }
     }
 
-    /// Room for a body that is announced with this length; one without a length may be as long as bodies may be.
+    /// Reserves memory for a body of this length; without a length, for the largest allowed body.
     pub(crate) async fn hold_body(&self, bytes: u64) -> Result<MemoryPart, Error> {
         self.bodies.hold(bytes).await
     }
 
-    /// Room for the work on a body.
+    /// Reserves memory for processing a body.
     pub(crate) async fn hold_work(&self, verb: Verb, body_bytes: usize) -> Result<MemoryPart, Error> {
         let body = body_bytes as u64;
         let bytes = if verb.makes_pages() {
@@ -91,14 +91,13 @@ impl MemoryBudget {
         self.work.hold(bytes).await
     }
 
-    /// Room for an answer until it is sent. It is there already, so there is no waiting: it would take the memory
-    /// meanwhile.
+    /// Reserves memory for a response until it is sent. Never waits, because the response already exists.
     pub(crate) fn hold_answer(&self, bytes: usize) -> Result<MemoryPart, Error> {
         let counted = if bytes < ANSWER_BYTES_MIN { 0 } else { bytes as u64 };
         self.answers.try_hold(counted).ok_or_else(no_memory)
     }
 
-    /// Room for the state of a query, as it grows.
+    /// Reserves memory for the growing state of a query.
     pub(crate) fn query_state(&self) -> StateMemory {
         let state = QueryState { units: Arc::clone(&self.work.units), held: Mutex::new(0) };
         StateMemory(Arc::new(state))
@@ -109,7 +108,7 @@ fn state_units(bytes: usize) -> usize {
     usize::try_from((bytes as u64).div_ceil(UNIT_BYTES)).unwrap_or(usize::MAX)
 }
 
-/// What the state of one query holds; all of it is given back with the query.
+/// The memory held by one query's state, released with the query.
 struct QueryState {
     units: Arc<Semaphore>,
     held: Mutex<usize>,
@@ -143,12 +142,12 @@ impl Drop for QueryState {
 
 impl Pool {
     fn new(bytes: u64, patience: Duration) -> Self {
-        // The semaphore's own limit is beyond any memory; the smallest pool still lets one request through.
+        // The semaphore's limit exceeds any memory size; the smallest pool still admits one request.
         let units = u32::try_from(bytes / UNIT_BYTES).unwrap_or(u32::MAX).clamp(1, u32::MAX >> 4);
         Self { units: Arc::new(Semaphore::new(units as usize)), units_max: units, patience }
     }
 
-    /// What is larger than everything has everything to itself.
+    /// A request larger than the pool gets the whole pool.
     fn units_of(&self, bytes: u64) -> u32 {
         u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.units_max)
     }
@@ -174,7 +173,7 @@ impl Pool {
     }
 }
 
-/// What a request is told that found no room.
+/// The error for a request that got no memory.
 pub(crate) fn no_memory() -> Error {
     Error::new(
         ErrorKind::TooManyRequests { retry_after_ms: RETRY_AFTER_MS },
@@ -182,7 +181,7 @@ pub(crate) fn no_memory() -> Error {
     )
 }
 
-/// A quarter of the memory that the process may use, as far as the system tells, and at least 128 MB.
+/// A quarter of the memory available to the process, as reported by the system, and at least 128 MB.
 pub fn default_budget_bytes() -> u64 {
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let group =

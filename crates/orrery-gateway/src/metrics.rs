@@ -1,7 +1,7 @@
-//! What the server counts: one struct, made once and passed down, printed in the OpenMetrics text format.
+//! The server's metrics: one struct, created once and passed down, exported in the OpenMetrics text format.
 //!
-//! Labels only have values that the program itself names (kinds of resources, operations, status codes), so
-//! no client can make the number of series grow. Names of databases, containers or keys never appear.
+//! Label values come from fixed sets (resource types, operations, status codes), so clients cannot increase the number
+//! of series. Names of databases, containers or keys never appear.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -22,14 +22,14 @@ use prometheus_client::registry::{Registry, Unit};
 const DURATION_BUCKETS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// What was asked for.
+/// Labels of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Operation {
     resource: &'static str,
     operation: &'static str,
 }
 
-/// What was asked for and how it ended.
+/// Labels of a request and its status.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answer {
     resource: &'static str,
@@ -39,7 +39,7 @@ struct Answer {
 
 type RequestUnits = Counter<f64, AtomicU64>;
 
-/// What is counted for one kind of answer, found once: looking up three labelled families for every request is slow.
+/// The metrics of one kind of response, cached: looking up three labelled families for every request is slow.
 struct Series {
     answer: Answer,
     requests: Counter,
@@ -57,9 +57,9 @@ pub struct Metrics {
     requests: Family<Answer, Counter>,
     durations: Family<Operation, Histogram, fn() -> Histogram>,
     charges: Family<Operation, RequestUnits>,
-    /// Grows with the kinds of answers there are, some dozens at most. The usual ones come first by themselves.
+    /// One entry per kind of response, a few dozen at most; frequent ones tend to come first.
     series: RwLock<Vec<Arc<Series>>>,
-    /// For the transport, which follows its connections with it.
+    /// Maintained by the transport.
     pub connections_open: Gauge,
 }
 
@@ -85,24 +85,24 @@ impl Metrics {
         start_time.set(start_ms as f64 / 1000.0);
         self.registry.register(
             "process_start_time_seconds",
-            "When the process started, in seconds since the Unix epoch",
+            "Start time of the process since the Unix epoch in seconds",
             start_time,
         );
         let registry = self.registry.sub_registry_with_prefix("orrery");
-        registry.register("build", "The running program", Info::new(vec![("version", version)]));
-        registry.register("requests", "Requests that were answered", self.requests.clone());
+        registry.register("build", "Version of the running server", Info::new(vec![("version", version)]));
+        registry.register("requests", "Completed requests", self.requests.clone());
         registry.register_with_unit(
             "request_duration",
-            "Time from the head of a request to its answer",
+            "Time from the request head to the response",
             Unit::Seconds,
             self.durations.clone(),
         );
-        registry.register("request_units", "Request units that were charged", self.charges.clone());
+        registry.register("request_units", "Request units charged", self.charges.clone());
         registry.register("connections_open", "Open connections", self.connections_open.clone());
         self
     }
 
-    /// Counts one answered request.
+    /// Counts one completed request.
     pub fn request(
         &self,
         resource: &'static str,
@@ -129,7 +129,7 @@ impl Metrics {
             answer,
         });
         let mut all = self.series.write();
-        // Somebody else may have been quicker.
+        // Another thread may have inserted it meanwhile.
         if let Some(known) = all.iter().find(|known| known.answer == series.answer) {
             return Arc::clone(known);
         }

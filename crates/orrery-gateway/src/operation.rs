@@ -1,4 +1,4 @@
-//! What is asked, decided once from method, path and headers. No handler looks at these again.
+//! The operation of a request, determined once from method, path and headers. Handlers do not look at these again.
 
 use http::{HeaderMap, Method};
 use orrery_model::{Error, ErrorKind, Result};
@@ -6,7 +6,7 @@ use orrery_model::{Error, ErrorKind, Result};
 use crate::headers;
 use crate::path::Path;
 
-/// What to do with the resource that the path names.
+/// What to do with the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Create,
@@ -23,7 +23,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// All of them, for those who name them.
+    /// Every verb, for fault rules and messages.
     pub const ALL: [Self; 11] = [
         Self::Create,
         Self::Upsert,
@@ -38,7 +38,7 @@ impl Verb {
         Self::Execute,
     ];
 
-    /// Decides the verb. The same URL and method carry up to five, told apart by headers in this order.
+    /// Determines the verb. The same URL and method can mean up to five, distinguished by headers in this order.
     pub fn decide(method: &Method, path: &Path, headers: &HeaderMap) -> Result<Self> {
         let unreadable = match path {
             Path::Malformed => Some(ErrorKind::BadRequest),
@@ -70,7 +70,7 @@ impl Verb {
         !matches!(self, Self::Read | Self::List | Self::Query | Self::PlanQuery)
     }
 
-    /// Whether the answer is a page of rows.
+    /// Whether the response is a page of rows.
     pub fn makes_pages(self) -> bool {
         matches!(self, Self::List | Self::Query)
     }
@@ -100,7 +100,7 @@ fn is_query(headers: &HeaderMap) -> bool {
         || content_type.to_ascii_lowercase().starts_with("application/sql")
 }
 
-/// The error for a method that a path does not take.
+/// The error for a method that a path does not support.
 pub fn method_not_allowed() -> Error {
     Error::new(ErrorKind::UnsupportedOperation, "The requested verb is not supported on this resource.")
 }

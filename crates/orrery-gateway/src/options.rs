@@ -11,23 +11,23 @@ use crate::hosts::HostPolicy;
 use crate::memory::MemoryBudget;
 use crate::metrics::Metrics;
 
-/// What the gateway needs besides the database.
+/// Settings and services of the gateway, apart from the database.
 pub struct GatewayOptions {
     pub keys: AccountKeys,
     pub auth: AuthOptions,
     pub metrics: Arc<Metrics>,
     /// The server's certificate, for download.
     pub certificate_pem: Option<String>,
-    /// What the account promises its readers.
+    /// The account's default consistency.
     pub consistency: AccountConsistency,
-    /// The address that the account document names, with a slash at its end; by default the one that a client used.
+    /// The address in the account document, with a trailing slash; by default the one that the client used.
     pub advertised: Option<String>,
     /// A clock that operators may move; only for tests.
     pub clock: Option<Arc<MovableClock>>,
     pub cross_partition_queries: CrossPartitionQueries,
-    /// Under which names the server answers, and to which web pages.
+    /// The accepted host names and web origins.
     pub hosts: HostPolicy,
-    /// What all requests may use of the memory together.
+    /// The memory budget of all requests.
     pub memory: MemoryBudget,
     /// Where direct mode is served, if it is.
     pub direct: Option<DirectEndpoint>,
@@ -37,7 +37,7 @@ pub struct GatewayOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectEndpoint {
     pub port: u16,
-    /// The host, with or without a port, that clients are to use instead of the one by which they reached the gateway.
+    /// The host, and optionally port, for clients to use instead of the one by which they reached the gateway.
     pub advertised: Option<String>,
 }
 
@@ -63,12 +63,12 @@ fn port_of(host: &str) -> Option<&str> {
     (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(port)
 }
 
-/// Who merges the rows of queries over several keys that are sorted, grouped, counted or cut.
+/// Who merges cross-partition queries that sort, group, aggregate or limit rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrossPartitionQueries {
-    /// The server, for everybody.
+    /// Always the server.
     Merge,
-    /// The server; but clients that are known to ask for a plan are told to, where their merge is sure to be right.
+    /// The server, except for clients known to plan on demand, where their merge is certain to be correct.
     #[default]
     Auto,
     /// The client, always, as with the service.
@@ -76,8 +76,8 @@ pub enum CrossPartitionQueries {
 }
 
 impl CrossPartitionQueries {
-    /// Whether a client is known to plan and merge when it is told to, and to need no more than that. The Python
-    /// client is: its tests expect it to have asked for the ranges by then.
+    /// Whether a client is known to plan and merge correctly after 1004. The Python client is: its tests expect it to
+    /// have fetched the ranges by then.
     pub(crate) fn follows(self, user_agent: Option<&str>) -> bool {
         self == Self::Auto && user_agent.is_some_and(|agent| agent.starts_with("azsdk-python-cosmos"))
     }
@@ -92,7 +92,7 @@ impl CrossPartitionQueries {
 }
 
 impl GatewayOptions {
-    /// The time that dates of signatures are compared with: clients do not follow a clock that was moved.
+    /// The real time, for checking signature dates: clients do not follow a moved clock.
     pub(crate) fn signing_seconds(&self, database: &Database) -> i64 {
         if self.clock.is_some() { SystemEnv.now_seconds() } else { database.env().now_seconds() }
     }

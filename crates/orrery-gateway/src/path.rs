@@ -1,4 +1,4 @@
-//! What a URL names. Keywords are recognised by position, so that a database may be called `colls`.
+//! Parses resource paths. Keywords are recognised by position, so that a database may be called `colls`.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use http::Uri;
 use orrery_db::ScriptKind;
 use percent_encoding::percent_decode_str;
 
-/// A container by the two segments that name it, each a name or a RID.
+/// A container, identified by two segments, each a name or a RID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerPath {
     pub database: String,
@@ -47,14 +47,14 @@ pub enum Path {
     Offer(String),
     /// Where the partitions of a container, or of the account itself, are served in direct mode.
     Addresses(Option<ContainerPath>),
-    /// Begins like a resource and is none.
+    /// Starts like a resource path but is invalid.
     Malformed,
     Unknown,
 }
 
 impl Path {
-    /// Reads a URL. No client sends a query with an item, but one leaves a `?` in an item's id as it is: what
-    /// follows it belongs to the id.
+    /// Parses a URL. No client sends a query string with an item, but one does not encode a `?` in an item's id: the
+    /// rest then belongs to the id.
     pub fn of(uri: &Uri) -> Self {
         match (Self::parse(uri.path()), uri.query()) {
             (Self::Item(at, id), Some(rest)) => match percent_decode_str(rest).decode_utf8() {
@@ -69,7 +69,7 @@ impl Path {
         }
     }
 
-    /// Reads the path of a URL. Empty segments are skipped; each segment is decoded once.
+    /// Parses a URL path. Empty segments are skipped; each segment is decoded once.
     pub fn parse(path: &str) -> Self {
         let mut segments: Vec<Cow<'_, str>> = Vec::with_capacity(6);
         for segment in path.split('/').filter(|segment| !segment.is_empty()) {
@@ -112,7 +112,7 @@ impl Path {
         }
     }
 
-    /// The container that the path lies in, if it does.
+    /// The container in the path, if any.
     pub fn container(&self) -> Option<&ContainerPath> {
         match self {
             Self::Container(at)
@@ -130,7 +130,7 @@ impl Path {
         }
     }
 
-    /// The database that the path lies in, as it names it.
+    /// The database segment of the path, if any.
     pub fn database(&self) -> Option<&str> {
         match self {
             Self::Database(database)
@@ -163,7 +163,7 @@ impl Path {
         )
     }
 
-    /// Whether it is about what the account has for its items, and so paid for by the account.
+    /// Whether this is a metadata request, charged to the account's budget.
     pub fn is_metadata(&self) -> bool {
         matches!(
             self,
@@ -212,7 +212,7 @@ pub(crate) fn query_value<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>
     })
 }
 
-/// All words that stand in the places of keywords, those of items first.
+/// All path keywords, most frequent first.
 const KEYWORDS: [&str; 14] = [
     "dbs",
     "colls",

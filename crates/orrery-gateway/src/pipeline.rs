@@ -1,12 +1,13 @@
 //! One request, end to end, as a list of named steps.
 //!
-//! 1. Web pages that may not ask are refused (`hosts`); our own surface goes to `admin`.
-//! 2. What is asked is decided once, from method, path and headers (`operation`).
-//! 3. Who asks is authenticated, and whether they may is looked up (`auth`, `rights`). A refusal costs nothing further.
-//! 4. The body is read, within the budget of memory that all requests share (`memory`).
-//! 5. A fault that an operator has injected may strike (`faults`).
-//! 6. The database does it (`dispatch`), and the request is noted if its container's workload is recorded (`recorder`).
-//! 7. The charge is settled, the request is counted, and the answer gets the headers that every answer has (`reply`).
+//! 1. Foreign hosts and web pages are rejected (`hosts`); Orrery's own API goes to `admin`.
+//! 2. The operation is determined once, from method, path and headers (`operation`).
+//! 3. The request is authenticated and authorised (`auth`, `rights`). The body of a rejected request is not read.
+//! 4. The body is read, within the shared memory budget (`memory`).
+//! 5. A fault injection rule may apply (`faults`).
+//! 6. The database executes it (`dispatch`), and it is recorded if its container's workload is being recorded
+//!    (`recorder`).
+//! 7. The charge is settled, the request is counted, and the common response headers are added (`reply`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,10 +38,10 @@ use crate::{admin, explorer, headers, memory, recorder, rights};
 /// A client must have sent its body within this time.
 const BODY_TIME_MAX: Duration = Duration::from_mins(1);
 
-/// The version of the protocol that a client speaks which names none.
+/// The API version assumed if a client sends none.
 const DEFAULT_VERSION: &str = "2018-12-31";
 
-/// Answers requests.
+/// Handles requests: the entry point of the gateway.
 pub struct Gateway {
     database: Arc<Database>,
     options: GatewayOptions,
@@ -51,29 +52,29 @@ pub struct Gateway {
 pub(crate) struct DirectCall {
     pub parts: Parts,
     pub connection: ConnectionInfo,
-    /// The replica that the client believes to talk to.
+    /// The replica that the client addressed.
     pub replica: Replica,
-    /// What came with it, or why nothing was kept of that.
+    /// The payload, or why it was dropped.
     pub payload: Result<Bytes, BodyError>,
-    /// The memory that the payload takes, where it was reserved before.
+    /// Memory already reserved for the payload.
     pub held: Option<MemoryPart>,
 }
 
-/// A request on its way, and what its answer needs whether it succeeds or fails.
+/// A request in progress, with what its response needs whether it succeeds or fails.
 struct Exchange {
     parts: Parts,
     connection: ConnectionInfo,
     path: Path,
     activity_id: String,
     started: Instant,
-    /// Where the request was addressed to, in direct mode.
+    /// The addressed replica, in direct mode.
     replica: Replica,
-    /// Once it is decided.
+    /// Set once it is known.
     verb: Option<Verb>,
     receipt: Receipt,
-    /// The injected fault that has hit the request.
+    /// The injected fault that applies to the request.
     struck: Option<Struck>,
-    /// Held until the client has taken the answer.
+    /// Held until the client has read the response.
     answer_memory: Option<MemoryPart>,
 }
 
@@ -82,7 +83,7 @@ impl Gateway {
         Self { database, options, admin: AdminState::default() }
     }
 
-    /// Answers one request, unless a web page sent it that may not.
+    /// Handles one request; rejects those of foreign web pages.
     async fn answer<F>(&self, parts: Parts, connection: ConnectionInfo, body: F) -> Response<Full<Bytes>>
     where
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
@@ -108,7 +109,7 @@ impl Gateway {
         response
     }
 
-    /// An answer that needs neither the database nor the caller's rights.
+    /// A response that needs neither the database nor authorisation.
     fn answer_page(&self, parts: &Parts, activity_id: &str, mut reply: Reply) -> Response<Full<Bytes>> {
         if parts.method == Method::HEAD {
             reply.body = Bytes::new();
@@ -120,7 +121,7 @@ impl Gateway {
         reply.finish(&Common { activity_id, version, receipt: &receipt, path: &path, elapsed })
     }
 
-    /// `body` gives the request's bytes when they are wanted.
+    /// `body` yields the request's bytes on demand.
     async fn answer_accepted<F>(
         &self,
         parts: Parts,
@@ -141,7 +142,7 @@ impl Gateway {
         self.answer_exchange(exchange, body).await
     }
 
-    /// Answers a request that came in direct mode. No web page can send one.
+    /// Handles a request in direct mode, which no web page can send.
     pub(crate) async fn answer_direct(&self, call: DirectCall) -> Response<Full<Bytes>> {
         let DirectCall { parts, connection, replica, payload, mut held } = call;
         let body = async || {
@@ -165,19 +166,19 @@ impl Gateway {
         self.finish(exchange, reply)
     }
 
-    /// Whether the sender of a request may do what it asks for: what comes with it is worth memory then.
+    /// Whether a request is authorised, and its payload therefore worth reserving memory for.
     pub(crate) async fn may_send(&self, parts: &Parts) -> bool {
         let path = Path::of(&parts.uri);
         let Ok(verb) = Verb::decide(&parts.method, &path, &parts.headers) else { return false };
         rights::authorize(&self.database, &self.options, parts, verb, &path).await.is_ok()
     }
 
-    /// Memory for a payload, once there is some.
+    /// Waits for memory for a payload.
     pub(crate) async fn hold_body(&self, bytes: u64) -> Option<MemoryPart> {
         self.options.memory.hold_body(bytes).await.ok()
     }
 
-    /// The answer to a request that is none.
+    /// The response to a malformed request.
     pub(crate) fn refuse(&self, activity_id: &str, error: &Error) -> Response<Full<Bytes>> {
         let reply = Reply::error(error, activity_id, "");
         let (receipt, path, elapsed) = (Receipt::default(), Path::Unknown, Duration::ZERO);
@@ -202,7 +203,7 @@ impl Gateway {
         }
     }
 
-    /// The steps that may refuse, fail or succeed.
+    /// The steps that can fail.
     async fn run<F>(&self, exchange: &mut Exchange, body: F) -> Result<Reply, Refusal>
     where
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
@@ -228,14 +229,14 @@ impl Gateway {
         let reply = self.dispatch(exchange, verb, body).await?;
         drop(working);
         let held = self.options.memory.hold_answer(reply.body.len());
-        // What was written stays written: its answer is sent, counted or not.
+        // The write is committed, so send its response even without reserved memory.
         exchange.answer_memory = if verb.writes() { held.ok() } else { Some(held?) };
-        // What was done stays done; only the answer is lost.
+        // The work is done; only the response is lost.
         Ok(instead.unwrap_or(reply))
     }
 
-    /// What a client is told that addressed a replica which is no more: it then looks again where to go. A partition
-    /// that is not known yet may have been made by another server a moment ago.
+    /// The error for a stale replica address, which makes the client refresh its routing. An unknown partition may just
+    /// have been created by another server.
     fn check_replica(&self, exchange: &Exchange) -> Option<Reply> {
         let Replica { container: Some(addressed), range_id: Some(range_id) } = exchange.replica else {
             return None;
@@ -246,8 +247,8 @@ impl Gateway {
         let (substatus, message) = if container.rid != addressed {
             (1000, "The requested resource is no longer available at the server: the container was replaced.")
         } else if container.former.iter().any(|former| former.range_id == range_id) {
-            // Clients that have named a range look for its successors; those that have named a key look for its range
-            // again, but only if they are told that it is being split: otherwise they give up.
+            // Clients that named a range look for its successors; those that named a key look up its range again, but
+            // only on the sub-status for a split in progress: otherwise they give up.
             let names_range = exchange.parts.headers.contains_key(headers::RANGE_ID);
             let substatus = if names_range { 1002 } else { 1007 };
             (
@@ -261,7 +262,7 @@ impl Gateway {
         Some(Reply::failure((410, substatus, "Gone"), message, &exchange.activity_id, uri))
     }
 
-    /// Lets an injected fault hit the request; answers what the client gets instead of the true answer.
+    /// Applies a fault rule; returns the response that replaces the real one.
     async fn strike(&self, exchange: &mut Exchange, verb: Verb) -> Option<Reply> {
         let struck =
             self.admin.faults.strike(&self.database, verb, &exchange.path, &exchange.parts.headers)?;
@@ -273,7 +274,7 @@ impl Gateway {
         instead
     }
 
-    /// Has the database do it, and notes it where that is wanted.
+    /// Executes the request, and records it if its container is being recorded.
     async fn dispatch(&self, exchange: &mut Exchange, verb: Verb, body: Bytes) -> Result<Reply, Error> {
         let Exchange { parts, path, receipt, .. } = exchange;
         let consistency = self.options.consistency;
@@ -305,7 +306,7 @@ impl Gateway {
         reply
     }
 
-    /// The outcome as the client sees it.
+    /// Converts the outcome into a response.
     #[expect(clippy::unused_self, reason = "a step like the others")]
     fn reply(&self, exchange: &Exchange, outcome: Result<Reply, Refusal>) -> Reply {
         let (activity_id, path) = (exchange.activity_id.as_str(), exchange.parts.uri.path());
@@ -321,7 +322,7 @@ impl Gateway {
         }
     }
 
-    /// Settles the charge, counts the request, and adds what every answer has.
+    /// Settles the charge, counts the request, and adds the common headers.
     fn finish(&self, exchange: Exchange, mut reply: Reply) -> Response<Full<Bytes>> {
         let Exchange {
             parts,
@@ -343,7 +344,7 @@ impl Gateway {
         }
         self.database.settle(&receipt);
         if receipt.served.len() > 1 && asks_one_range(&parts.headers, &receipt) {
-            // The partition that a request ends at is the one that its client knows, or the last that took its place.
+            // The partition that served the request: the one the client addressed, or the last one that replaced it.
             let last = receipt.served.len() - 1;
             receipt.served.drain(..last);
         }
@@ -377,7 +378,7 @@ impl Handler for Gateway {
     async fn handle(&self, request: Request<Incoming>, connection: ConnectionInfo) -> Response<Full<Bytes>> {
         let (parts, incoming) = request.into_parts();
         let announced = announced_bytes(&incoming);
-        // Held until the request is answered.
+        // Held until the request completes.
         let mut held = None;
         let body = async || {
             let Ok(part) = self.options.memory.hold_body(announced).await else {
@@ -390,16 +391,16 @@ impl Handler for Gateway {
         self.answer(parts, connection, body).await
     }
 
-    /// With an activity id, like every other answer.
+    /// With an activity id, like every other response.
     fn after_panic(&self) -> Response<Full<Bytes>> {
         let activity_id = self.database.env().guid();
-        tracing::error!(activity_id, "answered after a panic");
+        tracing::error!(activity_id, "a request panicked");
         self.refuse(&activity_id, &Error::internal("The request failed because of an internal error."))
     }
 }
 
-/// Whether a request names one range of keys, by its id or by a complete key. The .NET client cannot read a session token
-/// of several ranges, and only asks for one at a time.
+/// Whether a request targets a single range, by id or by a complete key. The .NET client cannot parse a session token
+/// of several ranges, and only targets one at a time.
 fn asks_one_range(headers: &HeaderMap, receipt: &Receipt) -> bool {
     let components = |container: &orrery_db::Container| container.definition.partition_key.paths().len();
     let whole_key = || {
@@ -409,14 +410,13 @@ fn asks_one_range(headers: &HeaderMap, receipt: &Receipt) -> bool {
     headers::non_empty(headers, headers::RANGE_ID).is_some() || whole_key().unwrap_or(false)
 }
 
-/// What the request says about the budgets that pay for it.
+/// The request's attributes for admission: priority and throughput bucket.
 fn request_context(headers: &HeaderMap) -> Result<RequestContext, Error> {
     let bucket = headers::throughput_bucket(headers)?;
     Ok(RequestContext { priority: headers::priority(headers), bucket, ..RequestContext::default() })
 }
 
-/// The length of a body as far as it is known before it is read. One that does not say may have any, whatever the
-/// method.
+/// The announced length of a body. Without one it may have any length, whatever the method.
 fn announced_bytes(body: &impl http_body::Body) -> u64 {
     if body.is_end_stream() {
         0

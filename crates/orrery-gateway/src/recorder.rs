@@ -1,4 +1,4 @@
-//! What is noted of a request while its container's workload is being recorded.
+//! Records requests while their container's workload is being recorded.
 
 use orrery_db::{BatchKind, BatchOperation, Database, QueryRequest, Receipt};
 use orrery_model::value::{self, Value};
@@ -11,19 +11,19 @@ use crate::path::Path;
 use crate::reply::Reply;
 use crate::wire::status::wire_status;
 
-/// The longest text that is noted of a parameter.
+/// Longer parameter values are not recorded.
 const PARAMETER_BYTES_MAX: usize = 512;
 
-/// A request on its way: what is known before it is answered.
+/// What is known of a request before it completes.
 pub(crate) struct Noted {
     database: String,
     container: String,
     shape: Object,
-    /// The operations of a bulk request, which are requests of their own.
+    /// The operations of a bulk request, which are recorded individually.
     bulk: Vec<Object>,
 }
 
-/// What to note of a request, if its container is recorded. Bodies of items are looked at for their id alone.
+/// Prepares the record of a request, if its container is being recorded. Of an item body, only the id is recorded.
 pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
     let at = call.path.container()?;
     if !call.database.recordings().wants(&at.database, &at.container) {
@@ -58,7 +58,7 @@ pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
             shape.set("items", Value::from(i64::try_from(count).unwrap_or(1)));
         }
         (_, Verb::Query) => {
-            // Of a query that a client sends to each partition, and of its pages, the first stands for all.
+            // Of a query that a client fans out or pages through, only the first request is recorded.
             let headers = &call.parts.headers;
             let is_later = headers::non_empty(headers, headers::CONTINUATION).is_some();
             if is_later || !is_first_range(call) {
@@ -109,7 +109,7 @@ fn bulk_shape(operation: &BatchOperation, request: &Object) -> Object {
     shape
 }
 
-/// Whether the request is for the whole container, for a key, or for the first of its partitions.
+/// Whether the request targets the whole container, a key, or the first partition.
 fn is_first_range(call: &Call<'_>) -> bool {
     let Ok(Some(range_id)) = headers::range_id(&call.parts.headers) else { return true };
     let Some(at) = call.path.container() else { return true };
@@ -119,7 +119,7 @@ fn is_first_range(call: &Call<'_>) -> bool {
     first.is_none_or(|first| first.range_id.to_string() == range_id.to_string())
 }
 
-/// Notes the request with its outcome.
+/// Records the request with its outcome.
 pub(crate) fn note(noted: Noted, database: &Database, receipt: &Receipt, outcome: &Result<Reply>) {
     let Noted { database: name, container, mut shape, bulk } = noted;
     if let Some(key) = receipt.key.as_ref().and_then(|key| value::parse(key.as_bytes()).ok()) {
@@ -129,7 +129,7 @@ pub(crate) fn note(noted: Noted, database: &Database, receipt: &Receipt, outcome
         Ok(reply) => reply.status.as_u16(),
         Err(error) => wire_status(error.kind).status,
     };
-    // A bulk request that cost nothing was refused whole, and comes again.
+    // A bulk request without a charge was rejected as a whole and will be retried.
     let status = if !bulk.is_empty() && receipt.charge == Charge::ZERO { 429 } else { status };
     let count = bulk.len();
     for mut operation in bulk {

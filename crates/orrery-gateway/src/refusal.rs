@@ -1,10 +1,10 @@
-//! Why a request has no ordinary answer: who asks may not, or what is asked fails.
+//! Why a request failed: authentication, authorisation, or the operation itself.
 
 use orrery_model::Error;
 
 use crate::auth::AuthFailure;
 
-/// Why there is no ordinary answer.
+/// Any failure that becomes an error response.
 pub(crate) enum Refusal {
     Auth(AuthFailure),
     Error(Error),

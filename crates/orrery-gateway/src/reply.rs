@@ -1,4 +1,4 @@
-//! Answers: outcomes and errors as status, headers and body, in one place.
+//! Responses: outcomes and errors as status, headers and body, in one place.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::path::Path;
 use crate::wire::binary_json;
 use crate::wire::status::{refusal_status, wire_status};
 
-/// An answer of the data plane has about as many headers: a map of this size need not grow.
+/// The usual number of headers of a data plane response, so that the map need not grow.
 const HEADERS_USUAL: usize = 32;
-/// And values of about so many bytes.
+/// The usual size of their values in bytes.
 const VALUES_BYTES_USUAL: usize = 512;
 
-/// An answer before the headers that every answer has.
+/// A response before the common headers are added.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// What is left of the memory that the values of headers share.
+    /// The remaining capacity of the buffer shared by header values.
     room: BytesMut,
 }
 
@@ -46,20 +46,20 @@ impl Reply {
         reply
     }
 
-    /// Adds a header; a value that cannot be one is a fault of ours and is left out.
+    /// Adds a header; an invalid value is a bug of ours and is omitted.
     pub(crate) fn with(mut self, name: &'static str, value: impl Display) -> Self {
-        // Written once, into the memory that the header then shares.
+        // Written once, into the shared buffer.
         let written = write!(self.room, "{value}").is_ok();
         match HeaderValue::from_maybe_shared(self.room.split().freeze()) {
             Ok(value) if written => {
                 self.headers.insert(HeaderName::from_static(name), value);
             }
-            _ => tracing::error!(name, "a response header has an impossible value"),
+            _ => tracing::error!(name, "a response header has an invalid value"),
         }
         self
     }
 
-    /// Adds a header whose value never changes.
+    /// Adds a header with a constant value.
     fn with_constant(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         self
@@ -86,7 +86,7 @@ impl Reply {
         Self::rows(&page.owner_rid, property, &rows, page.resources.len(), page.continuation.as_deref())
     }
 
-    /// A feed whose rows are JSON texts already, separated by commas.
+    /// A feed whose rows are already JSON text, separated by commas.
     pub(crate) fn rows(
         owner_rid: &str,
         property: &str,
@@ -110,7 +110,7 @@ impl Reply {
         }
     }
 
-    /// The same answer in binary JSON. What is not JSON stays as it is.
+    /// Converts the response to binary JSON. A body that is not JSON is unchanged.
     pub(crate) fn into_binary(mut self) -> Self {
         if let Ok(value) = orrery_model::value::parse(&self.body) {
             self.body = binary_json::encode(&value).into();
@@ -118,12 +118,12 @@ impl Reply {
         self
     }
 
-    /// An error in the service's shape.
+    /// An error in the service's format.
     pub(crate) fn error(error: &Error, activity_id: &str, uri: &str) -> Self {
         let wire = wire_status(error.kind);
         let mut message = String::from("Message: ");
         if error.kind == ErrorKind::InvalidQuery {
-            // The text is the JSON list of errors already.
+            // The text is already the JSON list of errors.
             message.push_str(&error.message);
         } else {
             message.push_str("{\"Errors\":[");
@@ -140,7 +140,7 @@ impl Reply {
         reply
     }
 
-    /// The refusal of a query that the client merges, with the plan for it: clients parse both as JSON.
+    /// The error for a query that the client must merge, with its plan: clients parse both as JSON.
     pub(crate) fn not_served(error: &Error, plan: &Value, activity_id: &str) -> Self {
         let wire = wire_status(error.kind);
         let mut body = orrery_model::Object::new();
@@ -152,7 +152,7 @@ impl Reply {
         Self::json(status, Value::from(body).to_json()).with(headers::SUBSTATUS, wire.substatus)
     }
 
-    /// An error of this status, substatus and code, whatever its kind.
+    /// An error with this status, sub-status and code.
     pub(crate) fn failure(
         (status, substatus, code): (u16, u16, &str),
         text: &str,
@@ -173,7 +173,7 @@ impl Reply {
         error_body(wire.status, wire.substatus, wire.code, &message)
     }
 
-    /// Adds what every answer has and turns it into a response.
+    /// Adds the common headers and builds the HTTP response.
     pub(crate) fn finish(mut self, common: &Common<'_>) -> Response<Full<Bytes>> {
         self = self
             .with(headers::ACTIVITY_ID, common.activity_id)
@@ -199,7 +199,7 @@ impl Reply {
     }
 }
 
-/// Milliseconds with three decimals, by integers: printing a float takes longer than all else about the header.
+/// Milliseconds with three decimals, using integers: formatting a float would take longer than the rest of the header.
 fn in_milliseconds(time: Duration) -> impl Display {
     let microseconds = time.as_micros();
     std::fmt::from_fn(move |formatter| {
@@ -207,18 +207,18 @@ fn in_milliseconds(time: Duration) -> impl Display {
     })
 }
 
-/// What every answer needs to know of its request.
+/// The properties of a request that its response headers need.
 pub(crate) struct Common<'a> {
     pub activity_id: &'a str,
     pub version: &'a str,
     pub receipt: &'a Receipt,
     pub path: &'a Path,
-    /// How long the answer took; the Rust client puts it into its diagnostics.
+    /// The duration; the Rust client includes it in its diagnostics.
     pub elapsed: Duration,
 }
 
-/// What owns the resource of the answer, by name and by RID. The Java client builds the names of resources from
-/// the owner's; several clients keep their sessions by its RID.
+/// The owner of the resource, by name and by RID. The Java client derives resource names from it; several clients key
+/// their sessions by its RID.
 fn with_owner(reply: Reply, common: &Common<'_>) -> Reply {
     let container = common.receipt.container.as_ref();
     let (name, rid) = match (common.path, container) {
@@ -246,14 +246,14 @@ fn with_owner(reply: Reply, common: &Common<'_>) -> Reply {
     };
     let name = percent_encoding::utf8_percent_encode(&name, NOT_IN_HEADERS).to_string();
     let reply = reply.with("x-ms-alt-content-path", name);
-    // The service gives the RID where something was found only (asserted by the Java client's suite).
+    // The service returns the RID only if the resource was found (asserted by the Java client's suite).
     match rid.filter(|_| reply.status.as_u16() < 400 && reply.status != StatusCode::MULTI_STATUS) {
         Some(rid) => reply.with("x-ms-content-path", rid),
         None => reply,
     }
 }
 
-/// How far the partitions that served were: clients build their sessions from these.
+/// The LSNs of the partitions involved, from which clients build session tokens.
 fn with_data_plane_headers(reply: Reply, receipt: &Receipt) -> Reply {
     let (Some(token), Some(first)) = (receipt.session_token(), receipt.served.first()) else { return reply };
     let lsn = receipt.served.iter().map(|served| served.lsn).max().unwrap_or(first.lsn);
@@ -281,8 +281,8 @@ fn with_data_plane_headers(reply: Reply, receipt: &Receipt) -> Reply {
         .with("x-ms-cosmos-internal-partition-id", first.range_id)
 }
 
-/// What the container may hold, and what lies under the key that was written: its logical partition, because nobody
-/// counts the whole container with every write.
+/// The container's quota and the usage of the written logical partition; counting the whole container on every write
+/// would be too expensive.
 fn with_usage(reply: Reply, usage: KeyUsage) -> Reply {
     let kilobytes = usage.bytes.div_ceil(1024);
     reply.with_constant(headers::RESOURCE_QUOTA, ITEM_QUOTA).with(
@@ -294,11 +294,11 @@ fn with_usage(reply: Reply, usage: KeyUsage) -> Reply {
     )
 }
 
-/// What a container may hold, in kilobytes, as the service's headers say it.
+/// A container's quota in kilobytes, in header format.
 pub(crate) const ITEM_QUOTA: &str =
     "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;";
 
-/// Names may hold characters that a header cannot.
+/// Names may contain characters that are not allowed in headers.
 const NOT_IN_HEADERS: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b'%');
 
 /// What `encodeURIComponent` escapes.

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may: what each kind of credential allows.
+//! Authorisation: what each kind of credential permits.
 
 use http::request::Parts;
 use orrery_db::{Access, Database, ScriptKind, Wish};
@@ -10,7 +10,7 @@ use crate::options::GatewayOptions;
 use crate::path::Path;
 use crate::refusal::Refusal;
 
-/// Who asks, and whether they may.
+/// The caller and its rights.
 pub(crate) async fn authorize(
     database: &Database,
     options: &GatewayOptions,
@@ -43,17 +43,17 @@ pub(crate) async fn authorize(
     }
 }
 
-/// What read-only keys may not even read: whoever has a token of a permission can write with it.
+/// Resources that read-only keys cannot read: the token in a permission may grant write access.
 fn has_tokens(path: &Path) -> bool {
     matches!(path, Path::Permissions(..) | Path::Permission(..))
 }
 
-/// What the holder of a resource token wants; none if no resource token ever allows it.
+/// The right that an operation needs from a resource token; none if no token can grant it.
 fn wish<'a>(verb: Verb, path: &'a Path, sent: &http::HeaderMap) -> Option<Wish<'a>> {
     let writes = verb.writes();
     Some(match path {
         Path::Container(_) => {
-            // These tell how much lies under which key.
+            // These reveal how much data each key has.
             let sizes = [headers::POPULATE_QUOTA, headers::POPULATE_STATISTICS];
             let wants_sizes = sizes.into_iter().any(|name| headers::flag(sent, name));
             if verb == Verb::Read && !wants_sizes { Wish::Routing } else { Wish::Container { writes } }
@@ -87,7 +87,7 @@ fn wish<'a>(verb: Verb, path: &'a Path, sent: &http::HeaderMap) -> Option<Wish<'
     })
 }
 
-/// What Entra tokens may change: items, and what scripts do to them.
+/// What Entra tokens can modify: items, directly and through scripts.
 fn is_data(verb: Verb, path: &Path) -> bool {
     matches!(path, Path::Items(_) | Path::Item(..) | Path::PartitionKeyDelete(_))
         || verb == Verb::Execute && matches!(path, Path::Script(..))

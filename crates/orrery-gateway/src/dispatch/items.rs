@@ -1,4 +1,4 @@
-//! Requests about items.
+//! Item requests.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Call<'_> {
                 self.item_reply(&item)
             }
             Verb::Batch => self.batch(receipt, at).await,
-            // Feeds are text unless the binary form is demanded.
+            // Feeds are text unless binary is requested explicitly.
             Verb::List => match headers::demanded_format(&self.parts.headers)? {
                 Some(JsonFormat::Binary) => Ok(self.list_items(receipt, at).await?.into_binary()),
                 Some(JsonFormat::Text) | None => self.list_items(receipt, at).await,
@@ -105,7 +105,7 @@ impl Call<'_> {
         self.consistency.session_of(&self.parts.headers)
     }
 
-    /// The scripts that are to run around a write.
+    /// The triggers to run before and after a write.
     fn triggers(&self) -> Option<Triggers> {
         let named = |name| headers::owned(&self.parts.headers, name);
         let (pre, post) = (named(headers::PRE_TRIGGER), named(headers::POST_TRIGGER));
@@ -113,7 +113,7 @@ impl Call<'_> {
         any.then(|| Triggers { pre, post, headers: self.script_headers() })
     }
 
-    /// Headers that would change the outcome must not be passed over.
+    /// Headers that would change the outcome must not be ignored.
     fn check_item_headers(&self) -> Result<()> {
         let check = |name, allowed: &[&str]| match self.header(name) {
             Some(text) if !allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) => {
@@ -127,7 +127,7 @@ impl Call<'_> {
         check(headers::PRIORITY_LEVEL, &["High", "Low"])
     }
 
-    /// The body as JSON text, whichever way it came.
+    /// The body as JSON text, decoded from binary JSON if necessary.
     fn item_text(&self) -> Result<Bytes> {
         json_text(&self.body)
     }
@@ -140,8 +140,8 @@ impl Call<'_> {
         }
     }
 
-    /// To a read of an item the service's gateway does not say that the container is missing, only that the database
-    /// is (`CosmosNotFoundTests` of the .NET client; the Java client finds out by itself).
+    /// For an item read, the service's gateway does not report a missing container, only a missing database
+    /// (`CosmosNotFoundTests` of the .NET client; the Java client finds out by other means).
     fn missing_container(&self, at: &ContainerPath, error: Error) -> Error {
         if error.kind == ErrorKind::OwnerNotFound && self.database.catalog().database(&at.database).is_ok() {
             return Error { kind: ErrorKind::NotFound, ..error };
@@ -149,7 +149,7 @@ impl Call<'_> {
         error
     }
 
-    /// The form of an answer about single items, or to a query.
+    /// The response format for single items and queries.
     fn answer_format(&self) -> Result<JsonFormat> {
         let headers = &self.parts.headers;
         Ok(headers::demanded_format(headers)?.unwrap_or_else(|| headers::accepted_format(headers)))
@@ -209,7 +209,7 @@ impl Call<'_> {
         let modified_since = match self.header("if-modified-since") {
             None => None,
             Some(text) => {
-                // One client writes the zone as UTC.
+                // One client writes the time zone as `UTC`.
                 let date = text.replace("UTC", "GMT");
                 let seconds = crate::auth::parse_date(date.as_bytes());
                 Some(seconds.ok_or_else(|| headers::invalid("if-modified-since", text))?)
@@ -229,7 +229,7 @@ impl Call<'_> {
             .read_changes(receipt, at.pair(), self.header(headers::INTENDED_RID), &request)
             .await?;
         if page.count == 0 {
-            // One client reads the count without asking whether it is there.
+            // One client reads the count without checking that it exists.
             return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&page.etag).with("x-ms-item-count", 0));
         }
         let rid = receipt.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
@@ -275,7 +275,7 @@ impl Call<'_> {
             reply = reply.with("x-ms-documentdb-query-metrics", query_metrics::to_header(&page.metrics));
         }
         reply = self.with_query_hints(reply, &page);
-        // One range was asked and has answered everything, or several have: the client need not plan.
+        // The result is complete: the client need not plan.
         if headers::flag(headers, headers::OPTIMISTIC_DIRECT) {
             reply = reply.with("x-ms-cosmos-query-requiresdistribution", "false");
         }
@@ -288,14 +288,14 @@ impl Call<'_> {
         ))
     }
 
-    /// Which indexes were used, and advice, where the client asks for them.
+    /// Index metrics and query advice, if the client requests them.
     fn with_query_hints(&self, reply: Reply, page: &QueryPage) -> Reply {
         let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let reply = match &page.index_metrics {
             None => reply,
             Some(metrics) => {
                 let text = metrics.to_json();
-                // The newer header wins where a client sends both.
+                // The newer header takes precedence if a client sends both.
                 let is_newer = headers::flag(&self.parts.headers, headers::POPULATE_INDEX_METRICS_V2);
                 let coded = if is_newer { escape(&text) } else { STANDARD.encode(text) };
                 reply.with("x-ms-cosmos-index-utilization", coded)
@@ -326,7 +326,7 @@ impl Call<'_> {
         Ok(Reply::json(StatusCode::OK, plan.to_json()))
     }
 
-    /// The operations of a bulk request, each of which stands for itself; none if the request is a transaction.
+    /// The operations of a bulk request, which are independent; none if the request is a transaction.
     pub(crate) fn bulk_operations(&self) -> Option<Vec<BatchOperation>> {
         let has_key = headers::partition_key(&self.parts.headers).ok()?.is_some();
         if self.is_atomic(has_key) {
@@ -343,7 +343,8 @@ impl Call<'_> {
         }
     }
 
-    /// Whether a batch is a transaction. Clients that do not say send the key of a transaction in the header.
+    /// Whether a batch is a transaction. Clients that omit the header are detected by the partition key header, which
+    /// only transactions have.
     fn is_atomic(&self, has_key: bool) -> bool {
         match self.header(headers::BATCH_ATOMIC) {
             Some(_) => headers::flag(&self.parts.headers, headers::BATCH_ATOMIC),
@@ -380,8 +381,7 @@ impl Call<'_> {
             .zip(&minimal)
             .map(|(result, minimal)| WireResult::new(result, wants_content && !minimal))
             .collect();
-        // An item that is not modified is no failure, but no success either (`BatchSinglePartitionKeyTests` of the .NET
-        // client expects 207 for it).
+        // Not modified is neither failure nor success (`BatchSinglePartitionKeyTests` of the .NET client expects 207).
         let differs = rows.iter().any(|row| row.status >= 300);
         let status = if differs { StatusCode::MULTI_STATUS } else { StatusCode::OK };
         if is_row {
@@ -402,7 +402,7 @@ impl Call<'_> {
     }
 }
 
-/// How long a continuation may be, in kilobytes.
+/// The maximum size of a continuation token, in kilobytes.
 fn token_limit_kb(sent: &http::HeaderMap) -> Result<Option<usize>> {
     let Some(limit) = headers::number(sent, headers::TOKEN_LIMIT)? else { return Ok(None) };
     let refused = |text: &str| Err(Error::bad_request(text));
@@ -417,8 +417,8 @@ fn token_limit_kb(sent: &http::HeaderMap) -> Result<Option<usize>> {
     }
 }
 
-/// Runs a query in a task of its own. Evaluating it may keep its thread busy, and whoever serves the connection must
-/// notice meanwhile that the client leaves: then the query is told to end, and pays for what it did.
+/// Runs a query in a separate task. Evaluating it may keep its thread busy, and the connection task must notice
+/// meanwhile if the client disconnects: the query is then cancelled and charged for the work done.
 async fn watched_query(
     database: &Arc<Database>,
     receipt: &mut Receipt,
@@ -426,7 +426,7 @@ async fn watched_query(
     mut options: QueryOptions,
     request: QueryRequest,
 ) -> Result<QueryPage> {
-    /// Ends the query when it is dropped.
+    /// Cancels the query on drop.
     struct Leaving(Cancellation);
 
     impl Drop for Leaving {
@@ -453,10 +453,10 @@ async fn watched_query(
     let (own, outcome) = match task.await {
         Ok(done) => done,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(error) => return Err(Error::internal(format!("The query was ended: {error}."))),
+        Err(error) => return Err(Error::internal(format!("The query was cancelled: {error}."))),
     };
     *receipt = own;
-    outcome.unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "The query was given up.")))
+    outcome.unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "The query was abandoned.")))
 }
 
 fn in_format(reply: Reply, format: JsonFormat) -> Reply {
@@ -515,7 +515,7 @@ fn parse_rows(body: &Bytes) -> Result<Vec<ParsedOperation>> {
         .collect()
 }
 
-/// One operation's result in terms of the wire.
+/// One operation's result in wire format.
 struct WireResult {
     status: u16,
     substatus: u16,

@@ -1,7 +1,6 @@
-//! From a request that may pass to the verb of the database that answers it.
+//! Maps an authorised request to the database method that handles it.
 //!
-//! What may live here: reading what a verb needs out of headers and body, and writing its outcome as a reply. Nothing is
-//! decided here that the database decides.
+//! Extracts arguments from headers and body, and converts the outcome into a reply. All decisions are the database's.
 
 mod items;
 mod resources;
@@ -24,7 +23,7 @@ use crate::transport::ConnectionInfo;
 /// The largest request body: an item, or a whole batch.
 pub(crate) const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// A request whose caller is known and whose body is read.
+/// An authenticated request with its body.
 pub(crate) struct Call<'a> {
     pub database: &'a Arc<Database>,
     pub parts: &'a Parts,
@@ -36,18 +35,18 @@ pub(crate) struct Call<'a> {
     pub activity_id: &'a str,
     pub consistency: AccountConsistency,
     pub memory: &'a MemoryBudget,
-    /// The address that the account document names, if not the one that the client used.
+    /// The address in the account document, if not the one that the client used.
     pub advertised: Option<&'a str>,
     pub direct: Option<&'a DirectEndpoint>,
 }
 
-/// The host as the client named it: HTTP/2 has it in the URL, HTTP/1.1 in a header.
+/// The host in the request: HTTP/2 has it in the URL, HTTP/1.1 in a header.
 fn host(parts: &Parts) -> Option<&str> {
     let host = parts.uri.authority().map(http::uri::Authority::as_str);
     host.or_else(|| headers::non_empty(&parts.headers, "host"))
 }
 
-/// Scheme and host as the client named them.
+/// Scheme and host of the request.
 pub(crate) fn origin(parts: &Parts, connection: &ConnectionInfo) -> Option<String> {
     let host = host(parts)?;
     let scheme = if connection.tls { "https" } else { "http" };

@@ -1,4 +1,4 @@
-//! Requests about everything but items: the account, databases, containers, ranges, offers, users, permissions.
+//! Requests for everything but items: the account, databases, containers, ranges, offers, users, permissions.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::reply::{ITEM_QUOTA, Reply};
 use crate::wire::throughput;
 use crate::{account, addresses, headers};
 
-/// How long a replaced offer waits for its partitions before it is answered as pending. Small containers split in
-/// less, and their clients need not ask again: some do so only every half minute.
+/// How long to wait for the splits of a replaced offer before responding that it is pending. Small containers split
+/// faster, which saves their clients from polling: some poll only every 30 seconds.
 const OFFER_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Call<'_> {
-    /// Sends the request to what it names.
+    /// Dispatches the request by its path.
     pub(crate) async fn dispatch(&self, receipt: &mut Receipt) -> Result<Reply> {
         match self.path {
             Path::Account => self.account(),
@@ -74,7 +74,7 @@ impl Call<'_> {
         throughput::requested(self.header(headers::OFFER_THROUGHPUT), self.header(headers::OFFER_AUTOSCALE))
     }
 
-    /// A whole feed or, for a query, the rows it selects from the whole feed.
+    /// A complete feed or, for a query, the rows it selects from the feed.
     pub(super) fn feed(
         &self,
         property: &str,
@@ -103,7 +103,7 @@ impl Call<'_> {
             format!("{}/", origin.ok_or_else(|| Error::bad_request("The request has no Host header."))?)
         };
         let document = account::document(&endpoint, self.consistency);
-        // Attachments have no media here, so that none is used and none is to be had.
+        // Attachments are not supported, so media storage is zero.
         Ok(Reply::json(StatusCode::OK, document.to_json())
             .with("x-ms-max-media-storage-usage-mb", 0)
             .with("x-ms-media-storage-usage-mb", 0))
@@ -190,7 +190,7 @@ impl Call<'_> {
         Ok(reply
             .with(headers::RESOURCE_QUOTA, format_args!("{ITEM_QUOTA}{SCRIPT_QUOTA}"))
             .with(headers::RESOURCE_USAGE, format!("documentSize=0;documentsSize={bytes};documentsCount={items};collectionSize={bytes};{scripts}"))
-            // No word of lazy indexing, which no container has: clients' tests look for its absence.
+            // Lazy indexing is not mentioned, because no container supports it: client tests check its absence.
             .with("x-ms-documentdb-collection-index-transformation-progress", self.index_progress(at)?))
     }
 
@@ -212,7 +212,7 @@ impl Call<'_> {
         }
     }
 
-    /// Where a container's ranges, those that are asked for, are served in direct mode.
+    /// The address feed: where the requested ranges of a container are served in direct mode.
     fn addresses(&self, at: Option<&ContainerPath>) -> Result<Reply> {
         if self.verb != Verb::List {
             return Err(method_not_allowed());
@@ -282,7 +282,7 @@ impl Call<'_> {
         match self.verb {
             Verb::Read => {
                 let key = self.database.read_encryption_key(receipt, at)?;
-                // Clients whose wrapping key was revoked ask in this way whether it has been wrapped anew.
+                // Clients whose wrapping key was revoked use this to check whether it has been rewrapped.
                 if self.header("if-none-match") == Some(&key.etag) {
                     return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&key.etag));
                 }
@@ -375,7 +375,7 @@ impl Call<'_> {
         }
     }
 
-    /// Conflicts arise only between regions that both accept writes; here there is one.
+    /// Conflicts arise only with multi-region writes; here there is one region.
     fn conflicts(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         let container = self.database.read_container(receipt, &at.database, &at.container)?;
         let owner_rid = container.value.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -406,8 +406,8 @@ impl Call<'_> {
     }
 }
 
-/// The definition of a container in a version of the protocol that knew none of partition keys. It gets the key that the
-/// service gives such containers: a property that no item has, so that all items are under the undefined key.
+/// The definition of a container created with an API version without partition keys. It gets the service's system key,
+/// a property that no item has, so all items have the undefined key.
 fn with_system_key(definition: &Bytes) -> Bytes {
     let Ok(Value::Object(mut container)) = orrery_model::value::parse(definition) else {
         return definition.clone();

@@ -1,4 +1,4 @@
-//! Requests about stored procedures, triggers and user-defined functions.
+//! Requests for stored procedures, triggers and user-defined functions.
 
 use http::StatusCode;
 use orrery_db::{ItemOptions, ProcedureCall, Receipt, ScriptKind};
@@ -10,7 +10,7 @@ use crate::operation::{Verb, method_not_allowed};
 use crate::path::ContainerPath;
 use crate::reply::Reply;
 
-/// How many scripts a container may have, as headers say it.
+/// The maximum number of scripts per container, in header format.
 pub(super) const SCRIPT_QUOTA: &str = "functions=50;storedProcedures=100;triggers=25;";
 
 impl Call<'_> {
@@ -80,7 +80,7 @@ impl Call<'_> {
         })
     }
 
-    /// The headers that scripts may look at: the service's own, but no credentials.
+    /// The headers that scripts can read: those of the service, but no credentials.
     pub(super) fn script_headers(&self) -> Vec<(String, String)> {
         let named = self.parts.headers.iter().filter(|(name, _)| name.as_str().starts_with("x-ms-"));
         let texts =
@@ -88,7 +88,7 @@ impl Call<'_> {
         texts.collect()
     }
 
-    /// How many scripts the container has, as headers say it.
+    /// The number of scripts in the container, in header format.
     pub(super) fn script_usage(&self, at: &ContainerPath) -> Result<String> {
         let catalog = self.database.catalog();
         let container = catalog.container(&at.database, &at.container)?;
