@@ -216,7 +216,7 @@ fn unusable_files_are_reported() {
     assert_refused(&mut serve(&["--data", text(&file)]), 1, &["cannot be created"]);
     assert_refused(&mut serve(&["--in-memory", "--key-file", text(&file)]), 2, &["key file", "base64"]);
     let certificate = ["--in-memory", "--cert", text(&file), "--cert-key", text(&file)];
-    assert_refused(&mut serve(&certificate), 1, &["holds no certificate"]);
+    assert_refused(&mut serve(&certificate), 1, &["contains no PEM certificate"]);
     assert_refused(&mut serve(&["--in-memory", "--cert-name", "not a name"]), 1, &["\"not a name\""]);
 }
 

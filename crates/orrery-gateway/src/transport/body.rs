@@ -1,4 +1,4 @@
-//! Request bodies, read whole with a limit on size and time.
+//! Request bodies, read completely with limits on size and time.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub enum BodyError {
     Broken(String),
 }
 
-/// How much of a refused body is read and thrown away before the connection is given up.
+/// How much of a rejected body is read and discarded before the connection is closed.
 const DISCARDED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Reads a body of at most `bytes_max` bytes, with a known length or chunked, all of it within `time_max`.
@@ -29,14 +29,14 @@ pub async fn read_body(body: Incoming, bytes_max: usize, time_max: Duration) -> 
     collect(body, bytes_max, deadline).await
 }
 
-/// Reads a body without keeping it, for a request that is refused.
+/// Reads and discards the body of a rejected request.
 pub async fn discard_body(body: Incoming, time_max: Duration) {
     discard(body, Instant::now() + time_max).await;
 }
 
 async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Result<Bytes, BodyError> {
     let hint = body.size_hint();
-    // An announced length is refused before anything is kept.
+    // Reject a too large announced length before allocating anything.
     if usize::try_from(hint.lower()).map_or(true, |length| length > bytes_max) {
         discard(body, deadline).await;
         return Err(BodyError::TooLarge);
@@ -46,7 +46,7 @@ async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Res
     loop {
         let frame = timeout_at(deadline, body.frame()).await.map_err(|_| BodyError::TimedOut)?;
         let Some(frame) = frame else { break };
-        // Trailers carry nothing that anyone needs.
+        // Ignore trailers.
         let Ok(data) = frame.map_err(|error| BodyError::Broken(error.to_string()))?.into_data() else {
             continue;
         };
@@ -60,7 +60,7 @@ async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Res
             // Most bodies arrive in one piece, which is then not copied.
             None if first.is_empty() => first = data,
             None => {
-                // The announced length is trusted for room only as far as data has shown up for it.
+                // Do not allocate for the announced length before data has arrived.
                 let announced = usize::try_from(hint.lower()).unwrap_or(0).min(length.saturating_mul(8));
                 let mut all = BytesMut::with_capacity(announced.max(length));
                 all.extend_from_slice(&first);
@@ -72,10 +72,10 @@ async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Res
     Ok(gathered.map_or(first, BytesMut::freeze))
 }
 
-/// Lets the rest of a refused body go by unkept, up to a bound.
+/// Discards the rest of a rejected body, up to a bound.
 ///
-/// An answer sent while the client still writes would be followed by a reset of the connection, and the Go and
-/// Java clients then report the broken connection instead of the refusal.
+/// Responding while the client is still writing would reset the connection, and the Go and Java clients then report the
+/// broken connection instead of the error.
 async fn discard(mut body: Incoming, deadline: Instant) {
     let mut left = DISCARDED_BYTES_MAX;
     while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {

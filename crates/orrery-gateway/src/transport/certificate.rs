@@ -1,9 +1,9 @@
-//! The certificate of the port: the user's own, or one made on first start and kept.
+//! The server's TLS certificate: the user's own, or one generated on first start and stored.
 //!
-//! The one we make is issued by a certificate authority that exists for it alone: the authority's key is
-//! dropped as soon as it has signed. So users can import the authority as a trust anchor (Java, .NET, Go,
-//! OpenSSL and rustls all accept that, while some of them refuse a server certificate that is its own
-//! authority), and nobody who steals the data directory can make further certificates that they trust.
+//! The generated one is issued by a single-use certificate authority, whose key is discarded after signing. Users can
+//! import the authority as a trust anchor (Java, .NET, Go, OpenSSL and rustls all accept that, while some reject a
+//! self-signed server certificate), and a stolen data directory cannot be used to issue further certificates that they
+//! trust.
 
 use std::fs;
 use std::io;
@@ -26,12 +26,12 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::durable_file::{self, Access};
 
-/// The names under which a server on this machine is always reached.
+/// Names by which a local server can always be reached.
 pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Apple's platforms refuse server certificates that are valid for more than 825 days.
 const VALID_DAYS: u64 = 820;
-/// A kept certificate is replaced when it has less than this left.
+/// A stored certificate is replaced when it expires within this time.
 const RENEW_DAYS: u64 = 14;
 const DAY_SECONDS: u64 = 86_400;
 
@@ -41,7 +41,7 @@ pub struct ServerCertificate {
     pub tls: Arc<ServerConfig>,
     /// What clients import to trust this server, as PEM. Never a private key.
     pub trust_pem: String,
-    /// Whether it was made just now, so that earlier imports no longer count.
+    /// Whether it is new, so that earlier imports are no longer valid.
     pub is_new: bool,
 }
 
@@ -51,15 +51,15 @@ pub enum CertificateError {
     Unreadable { path: PathBuf, error: String },
     #[error("{} cannot be written: {error}", path.display())]
     Unwritable { path: PathBuf, error: io::Error },
-    #[error("{} holds no certificate in PEM form", .0.display())]
+    #[error("{} contains no PEM certificate", .0.display())]
     NoCertificate(PathBuf),
-    #[error("{} holds no private key in PEM form", .0.display())]
+    #[error("{} contains no PEM private key", .0.display())]
     NoKey(PathBuf),
     #[error("the certificate {} and its key cannot be used: {error}", path.display())]
     Unusable { path: PathBuf, error: rustls::Error },
-    #[error("\"{0}\" is neither a host name nor an address that a certificate could hold")]
+    #[error("\"{0}\" is neither a host name nor an IP address for a certificate")]
     Name(String),
-    #[error("no certificate could be made: {0}")]
+    #[error("cannot generate a certificate: {0}")]
     Generate(String),
 }
 
@@ -68,8 +68,8 @@ pub fn load(certificate: &Path, key: &Path) -> Result<ServerCertificate, Certifi
     Pair::read(certificate, key)?.into_server(certificate, Origin::User)
 }
 
-/// The certificate kept in `directory` as `cert.pem` and `key.pem`. One that is missing, damaged, about to
-/// expire or made for other names is replaced.
+/// The certificate stored in `directory` as `cert.pem` and `key.pem`. It is replaced if it is missing, damaged, about
+/// to expire or issued for other names.
 pub fn load_or_create(
     directory: &Path,
     names: &[String],
@@ -81,20 +81,20 @@ pub fn load_or_create(
             if let Ok(server) = kept.into_server(&certificate, Origin::Kept) {
                 return Ok(server);
             }
-            tracing::warn!("the kept certificate and key do not belong together and are replaced");
+            tracing::warn!("the stored certificate and key do not match; replacing them");
         }
-        Ok(_) => tracing::info!("the kept certificate has expired or lacks a name and is replaced"),
-        Err(error) if certificate.exists() => tracing::warn!(%error, "the kept certificate is replaced"),
+        Ok(_) => tracing::info!("the stored certificate has expired or lacks a name; replacing it"),
+        Err(error) if certificate.exists() => tracing::warn!(%error, "replacing the stored certificate"),
         Err(_) => {}
     }
     let made = Pair::make(names, now_seconds)?;
-    // The key first: a certificate without its key would be found damaged and made again.
+    // Write the key first: a certificate without its key counts as damaged and is replaced.
     write_file(&key, &made.key_pem, true)?;
     write_file(&certificate, &made.chain_pem, false)?;
     made.into_server(&certificate, Origin::Made)
 }
 
-/// A certificate that is kept nowhere, for servers that keep nothing.
+/// A certificate that is not stored, for in-memory servers.
 pub fn create(names: &[String], now_seconds: i64) -> Result<ServerCertificate, CertificateError> {
     Pair::make(names, now_seconds)?.into_server(Path::new("in memory"), Origin::Made)
 }
@@ -140,7 +140,7 @@ impl Pair {
         authority.distinguished_name.push(DnType::CommonName, "Orrery local authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // A day of grace: the clocks of containers and their hosts differ.
+        // Valid from a day ago, because the clocks of containers and hosts differ.
         authority.not_before = at(now.saturating_sub(DAY_SECONDS));
         authority.not_after = at(now + VALID_DAYS * DAY_SECONDS);
 
@@ -190,7 +190,7 @@ impl Pair {
     }
 
     fn into_server(self, path: &Path, origin: Origin) -> Result<ServerCertificate, CertificateError> {
-        // Printed again from the certificates, because a user's file may hold the private key as well.
+        // Re-encoded from the certificates, because the user's file may contain the private key as well.
         let trust_pem = match origin {
             Origin::User => self.chain.iter().map(|certificate| print_pem(certificate)).collect(),
             Origin::Kept | Origin::Made => self.chain.last().map_or_else(String::new, |last| print_pem(last)),
@@ -204,8 +204,8 @@ impl Pair {
     }
 }
 
-/// Where a certificate comes from, which decides what clients should trust: all that the user gave, or the
-/// authority at the end of our own chain.
+/// The origin of a certificate, which determines what clients should trust: the user's whole chain, or the authority at
+/// the end of our own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     User,
@@ -229,7 +229,7 @@ fn print_pem(certificate: &[u8]) -> String {
     pem
 }
 
-/// Writes a file whole or not at all; a secret one is readable by its owner only, from its first byte on.
+/// Writes a file atomically; a secret one is readable only by its owner from the start.
 fn write_file(path: &Path, text: &str, secret: bool) -> Result<(), CertificateError> {
     let failed = |error| CertificateError::Unwritable { path: path.into(), error };
     let access = if secret { Access::Owner } else { Access::Everyone };
@@ -270,7 +270,7 @@ mod tests {
         let first = load_or_create(directory.path(), &names(&[]), NOW).unwrap();
         let named = load_or_create(directory.path(), &names(&["db.example"]), NOW).unwrap();
         assert!(named.is_new && named.trust_pem != first.trust_pem);
-        // Fewer names are no reason.
+        // Fewer names are no reason to replace it.
         assert!(!load_or_create(directory.path(), &names(&[]), NOW).unwrap().is_new);
         let nearly_over = NOW + 810 * 86_400;
         assert!(load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
@@ -308,8 +308,8 @@ mod tests {
             load(&path(certificate), &path(key)).err().expect("it must not load").to_string()
         };
         assert!(message("missing.pem", "key.pem").contains("missing.pem cannot be read"));
-        assert!(message("empty.pem", "key.pem").contains("empty.pem holds no certificate"));
-        assert!(message("cert.pem", "empty.pem").contains("empty.pem holds no private key"));
+        assert!(message("empty.pem", "key.pem").contains("empty.pem contains no PEM certificate"));
+        assert!(message("cert.pem", "empty.pem").contains("empty.pem contains no PEM private key"));
         assert!(message("cert.pem", "key.pem").contains("cannot be used"));
     }
 

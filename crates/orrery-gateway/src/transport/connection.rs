@@ -25,17 +25,17 @@ use super::detect::{Protocol, TLS_HANDSHAKE, detect};
 use super::watch::{Activity, InFlight, Verdict, Watched, WatchedBody};
 use super::{ConnectionInfo, Handler, HangUp, HeldUntilSent, TransportOptions};
 
-/// How far the server is on its way down.
+/// The stages of shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Running,
-    /// Finish the requests under way, take no new ones.
+    /// Finish requests in flight, accept no new ones.
     Draining,
-    /// The time is over.
+    /// The drain timeout has passed.
     Closed,
 }
 
-/// Why a connection ended other than by the client's will. Only for the log.
+/// Why the server closed a connection. Only for the log.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
     #[error("the handshake did not finish in time")]
@@ -64,7 +64,7 @@ impl<Io: AsyncRead + AsyncWrite + Send + Unpin> Stream for Io {}
 
 impl<H: Handler> Connection<H> {
     pub(super) async fn run(mut self, stream: TcpStream) -> Result<(), ConnectionError> {
-        // Responses are written whole; waiting for more to send would only delay them.
+        // Responses are written in one piece, so Nagle's algorithm would only delay them.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "the connection keeps its delay");
         }
@@ -72,7 +72,7 @@ impl<H: Handler> Connection<H> {
         let opening = timeout(self.options.handshake_timeout, self.open(stream));
         let opened = tokio::select! {
             opened = opening => opened.map_err(|_| ConnectionError::HandshakeTimeout)??,
-            // Whoever has not asked for anything yet has nothing to wait for.
+            // A connection without a request can be closed at once.
             _ = phase.wait_for(|phase| *phase != Phase::Running) => return Ok(()),
         };
         let Some((protocol, first_bytes, stream)) = opened else { return Ok(()) };
@@ -84,7 +84,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Finds out what the client speaks and gets through its TLS handshake.
+    /// Detects the protocol and performs the TLS handshake.
     async fn open(
         &mut self,
         mut stream: TcpStream,
@@ -117,7 +117,7 @@ impl<H: Handler> Connection<H> {
         let service = service_fn(|request| self.answer(request, &activity));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            // Idle and slow connections are told apart by the watch, which this timeout cannot.
+            // The watch distinguishes idle from slow connections, which this timeout cannot.
             .header_read_timeout(None)
             .max_header_size(self.options.head_bytes_max as usize)
             .serve_connection(io, service);
@@ -129,7 +129,7 @@ impl<H: Handler> Connection<H> {
         io: TokioIo<Watched<Box<dyn Stream>>>,
         activity: Arc<Activity>,
     ) -> Result<(), ConnectionError> {
-        // Streams run as tasks of their own, so what they hold must not borrow from the connection.
+        // Streams run as separate tasks, so they must not borrow from the connection.
         let (handler, info) = (Arc::clone(&self.handler), self.info);
         let shared = Arc::clone(&activity);
         let service = service_fn(move |request| {
@@ -144,7 +144,7 @@ impl<H: Handler> Connection<H> {
             // An item fits into the window of its stream, so that an upload does not wait for round trips.
             .initial_stream_window_size(2 << 20)
             .initial_connection_window_size(8 << 20)
-            // A peer that vanished without a word is noticed.
+            // Detects a peer that vanished.
             .keep_alive_interval(Some(self.options.write_timeout))
             .keep_alive_timeout(self.options.write_timeout)
             .serve_connection(io, service);
@@ -161,7 +161,7 @@ impl<H: Handler> Connection<H> {
         answer(self.handler.as_ref(), self.info, request, activity).await
     }
 
-    /// Runs the connection until it ends, the client is found stuck or idle, or the server stops.
+    /// Runs the connection until it closes, the client is stuck or idle, or the server stops.
     async fn drive(&self, connection: impl Graceful, activity: &Activity) -> Result<(), ConnectionError> {
         let mut connection = pin!(connection);
         let mut phase = self.phase.clone();
@@ -189,7 +189,7 @@ impl<H: Handler> Connection<H> {
                     Verdict::Idle => {
                         connection.as_mut().leave();
                         asked_to_leave = true;
-                        // An HTTP/2 client is told and may take a moment to hang up.
+                        // An HTTP/2 client gets GOAWAY and may take a moment to disconnect.
                         look_again += self.options.handshake_timeout;
                     }
                 },
@@ -198,7 +198,7 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-/// Answers one request. A panic is the end of the request, not of the connection or the process.
+/// Handles one request. A panic ends the request, not the connection or the process.
 async fn answer(
     handler: &impl Handler,
     info: ConnectionInfo,
@@ -224,7 +224,7 @@ pub(crate) fn log_panic(panic: &(dyn Any + Send)) {
     tracing::error!(panic = text.unwrap_or("without text"), "the handling of a request panicked");
 }
 
-/// Both kinds of connections, as far as the loop above needs them.
+/// What the loop above needs of both kinds of connections.
 trait Graceful: Future<Output = hyper::Result<()>> {
     fn leave(self: Pin<&mut Self>);
 }
@@ -248,8 +248,7 @@ where
     }
 }
 
-/// The tasks of one HTTP/2 connection. They end with it, so that a client that hangs up stops its requests,
-/// as it does with HTTP/1.
+/// The tasks of one HTTP/2 connection. They are aborted with it, so that a disconnect cancels requests, as with HTTP/1.
 #[derive(Clone, Default)]
 struct OwnedTasks(Arc<Mutex<JoinSet<()>>>);
 

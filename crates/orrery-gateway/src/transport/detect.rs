@@ -1,4 +1,4 @@
-//! Which protocol a client speaks, from its first bytes.
+//! Detects the protocol from a connection's first bytes.
 
 use std::io;
 
@@ -17,13 +17,13 @@ pub(super) enum Protocol {
     Http2,
 }
 
-/// Reads until the bytes are, or are not, the preface of HTTP/2. Answers them too: they belong to what follows.
-/// `None` if the client closed before saying anything.
+/// Reads until the bytes are known to be the HTTP/2 preface or not. Also returns the bytes, which belong to the stream.
+/// `None` if the client closed without sending anything.
 pub(super) async fn detect(io: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<(Protocol, Bytes)>> {
     let mut first_bytes = BytesMut::with_capacity(1024);
     loop {
         if io.read_buf(&mut first_bytes).await? == 0 {
-            // A beginning of the preface and nothing more: let HTTP/1 answer that.
+            // Only a part of the preface: let HTTP/1 respond.
             let protocol = (!first_bytes.is_empty()).then_some(Protocol::Http1);
             return Ok(protocol.map(|protocol| (protocol, first_bytes.freeze())));
         }

@@ -1,9 +1,10 @@
-//! Bytes on a port become requests: one port for HTTP/1.1, HTTP/2 and TLS, told apart by the first bytes.
+//! Turns bytes on a port into requests: HTTP/1.1, HTTP/2 and TLS share one port and are distinguished by the first
+//! bytes.
 //!
-//! Clients may be slow, broken or hostile, and none of them may harm the others. So connections are counted;
-//! handshakes, request heads, idle connections and stuck responses have a time limit; heads have a size
-//! limit; bodies are read by the handler through [`read_body`], which limits size and time; and a panic in
-//! the handler ends one request with status 500. What requests mean is left to the [`Handler`].
+//! Clients may be slow, broken or hostile, and must not harm each other. So the number of connections is limited;
+//! handshakes, request heads, idle connections and stuck responses have timeouts; heads have a size limit; handlers
+//! read bodies through [`read_body`], which limits size and time; and a panic in the handler fails one request with
+//! status 500. Requests are interpreted by the [`Handler`].
 
 mod body;
 pub mod certificate;
@@ -26,7 +27,7 @@ pub(crate) use connection::{Phase, log_panic};
 pub(crate) use server::accept_connections;
 pub use server::{Drained, Server, bind};
 
-/// What answers requests. When a client goes away its requests are dropped at their next await.
+/// Handles requests. If a client disconnects, its requests are dropped at their next await point.
 pub trait Handler: Send + Sync + 'static {
     fn handle(
         &self,
@@ -34,7 +35,7 @@ pub trait Handler: Send + Sync + 'static {
         connection: ConnectionInfo,
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 
-    /// The answer to a request whose handling panicked.
+    /// The response to a request whose handler panicked.
     fn after_panic(&self) -> Response<Full<Bytes>> {
         const BODY: &str =
             r#"{"code":"InternalServerError","message":"The request failed through a fault of the server."}"#;
@@ -47,12 +48,12 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
-/// An extension of a response that is not to be sent: the connection is closed instead (a stream of HTTP/2 is reset).
+/// A response extension: close the connection (or reset the HTTP/2 stream) instead of sending the response.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the connection is closed without an answer")]
 pub struct HangUp;
 
-/// An extension of a response: what is kept until the client has taken it.
+/// A response extension: a value to hold until the client has read the response.
 #[derive(Clone)]
 pub struct HeldUntilSent(pub std::sync::Arc<dyn std::any::Any + Send + Sync>);
 
@@ -63,24 +64,24 @@ pub struct ConnectionInfo {
     pub tls: bool,
 }
 
-/// Limits on what one client, or all of them, may take.
+/// Limits for one client, or for all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct TransportOptions {
     /// Open connections. Further ones wait in the queue of the operating system.
     pub connections_max: usize,
-    /// From the connection to the first bytes of HTTP, with TLS in between.
+    /// From the connection to the first bytes of HTTP, including TLS.
     pub handshake_timeout: Duration,
     /// From the first to the last byte of a request's head (HTTP/1).
     pub head_timeout: Duration,
     /// How long a connection without a request stays open. SDKs keep theirs for minutes.
     pub idle_timeout: Duration,
-    /// How long a client may take nothing of a response.
+    /// How long a client may stop reading a response.
     pub write_timeout: Duration,
     /// The request line and all headers. Tokens take up to 16 KB, so 64 KB is the least that works.
     pub head_bytes_max: u32,
     /// Requests at the same time on one HTTP/2 connection.
     pub streams_max: u32,
-    /// How long requests may take to finish after the server was asked to stop.
+    /// How long requests may take to finish after a stop signal.
     pub drain_timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The listening socket: accepts connections while there is room, and winds them down at the end.
+//! The listening socket: accepts connections up to the limit, and drains them on shutdown.
 
 use std::future::Future;
 use std::io;
@@ -16,10 +16,10 @@ use tokio_rustls::TlsAcceptor;
 use super::connection::{Connection, Phase};
 use super::{ConnectionInfo, Handler, TransportOptions};
 
-/// Connections that the operating system may hold before they are accepted.
+/// The listen backlog.
 const BACKLOG: u32 = 1024;
 
-/// Opens the port. The address can be used again right after another server has left it.
+/// Binds the port. The address can be reused right after another server has released it.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // On Windows this option would let two servers share the port.
@@ -35,19 +35,19 @@ pub struct Server<H> {
     /// Without it only plain HTTP is served.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     pub options: TransportOptions,
-    /// Follows the number of open connections.
+    /// Tracks the number of open connections.
     pub connections_open: Gauge,
 }
 
-/// How serving ended.
+/// The result of serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were cut because they did not finish in time.
+    /// Connections that were closed because they did not finish in time.
     pub cut: usize,
 }
 
 impl<H: Handler> Server<H> {
-    /// Serves the port until `stop` is done, then lets requests under way finish, up to the drain timeout.
+    /// Serves the port until `stop` resolves, then lets requests in flight finish, up to the drain timeout.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
         let acceptor = self.tls.clone().map(TlsAcceptor::from);
         let serve = |stream, peer, phase| {
@@ -60,7 +60,7 @@ impl<H: Handler> Server<H> {
             };
             async move {
                 if let Err(error) = connection.run(stream).await {
-                    tracing::debug!(%peer, %error, "a connection was ended");
+                    tracing::debug!(%peer, %error, "closed a connection");
                 }
             }
         };
@@ -68,8 +68,8 @@ impl<H: Handler> Server<H> {
     }
 }
 
-/// Accepts connections and has `serve` serve each in a task of its own, until `stop` is done; then they are told to
-/// leave, and cut at the drain timeout.
+/// Accepts connections and runs `serve` for each in a separate task until `stop` resolves; then drains them, and closes
+/// them at the drain timeout.
 pub(crate) async fn accept_connections<F>(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
@@ -85,7 +85,7 @@ where
     let mut stop = pin!(stop);
     loop {
         let accepted = async {
-            // Room first: who does not fit waits in the system's queue, where it costs us nothing.
+            // Acquire a permit first: connections beyond the limit wait in the listen queue, where they cost nothing.
             let place = Arc::clone(&room).acquire_owned().await;
             (place.expect("the semaphore is never closed"), listener.accept().await)
         };
@@ -115,7 +115,7 @@ where
     }
     let cut = options.connections_max - room.available_permits();
     phase_sender.send_replace(Phase::Closed);
-    // They only have to notice; one whose handler hogs its thread is left behind.
+    // They only need to notice; one whose handler blocks its thread is abandoned.
     if timeout(Duration::from_secs(1), all_gone()).await.is_err() {
         tracing::warn!("some connections do not react to being closed");
     }
@@ -127,12 +127,12 @@ async fn accept_failed(error: &io::Error) {
     if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted) {
         return;
     }
-    // Out of file descriptors or memory: trying at once would only spin.
+    // Out of file descriptors or memory: retrying at once would only spin.
     tracing::warn!(%error, "a connection could not be accepted");
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// Counts itself while it lives, whichever way the connection's task ends.
+/// Counts a connection while it exists, however its task ends.
 struct OpenConnection(Gauge);
 
 impl OpenConnection {

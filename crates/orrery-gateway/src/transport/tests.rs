@@ -1,4 +1,4 @@
-//! The port under good and bad clients, over real sockets.
+//! The port with well-behaved and hostile clients, over real sockets.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio_rustls::client::TlsStream;
 use super::*;
 
 const BODY_MAX: usize = 100_000;
-/// What a test waits for at most; only failures take that long.
+/// The longest that a test waits; only failures take that long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
@@ -138,7 +138,7 @@ impl TestServer {
         http2_on(self.connect().await).await
     }
 
-    /// Others are unharmed: fresh connections of both kinds are served.
+    /// Checks that others are not affected: new connections of both kinds are served.
     async fn assert_well(&self) {
         let mut client = self.http1().await;
         assert_eq!(send1(&mut client, get("/")).await, (StatusCode::OK, "HTTP/1.1 tls=false".into()));

@@ -1,5 +1,5 @@
-//! What a connection is doing, noted as bytes and requests pass, so that one timer per connection can tell
-//! a slow client from an idle or a busy one.
+//! Tracks the activity of a connection, so that one timer per connection can distinguish slow clients from idle and
+//! busy ones.
 
 use std::io;
 use std::pin::Pin;
@@ -15,33 +15,33 @@ use tokio::time::Instant;
 
 use super::{HeldUntilSent, TransportOptions};
 
-/// What is known of a connection; shared by its stream and its requests.
+/// The state of a connection, shared by its stream and its requests.
 pub(super) struct Activity(Mutex<State>);
 
 struct State {
-    /// HTTP/2 has heads of many requests, pings and settings on one stream, so only HTTP/1 notes a head.
+    /// HTTP/2 multiplexes heads, pings and settings, so heads are only tracked for HTTP/1.
     notes_heads: bool,
-    /// Requests whose response was not handed over yet.
+    /// Requests whose response has not been handed over yet.
     in_flight: usize,
-    /// Since when bytes of a head have been arriving.
+    /// When the first bytes of the current head arrived.
     head_since: Option<Instant>,
     /// The last end of a request, or the start of the connection.
     quiet_since: Instant,
-    /// Since when the peer has taken no bytes although we have some.
+    /// Since when the peer has not read, although there are bytes to send.
     write_blocked_since: Option<Instant>,
-    /// Responses that wait for the peer's flow control, and since when none of them was taken.
+    /// Responses waiting for the peer's flow control, and since when none has progressed.
     responses_waiting: usize,
     responses_waiting_since: Instant,
 }
 
-/// What the timer finds.
+/// The verdict of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All is well; look again at this time.
+    /// No problem; check again at this time.
     Fine(Instant),
-    /// Nothing has been asked for a long time: close politely.
+    /// Idle for too long: close gracefully.
     Idle,
-    /// The client holds us up: close.
+    /// The client is stuck: close.
     Stuck(&'static str),
 }
 
@@ -51,7 +51,7 @@ impl Activity {
         Arc::new(Self(Mutex::new(State {
             notes_heads,
             in_flight: 0,
-            // The first bytes of the first head are already here: they told the protocol.
+            // The first bytes of the first head were already read to detect the protocol.
             head_since: notes_heads.then_some(now),
             quiet_since: now,
             write_blocked_since: None,
@@ -63,7 +63,7 @@ impl Activity {
     pub(super) fn verdict(&self, options: &TransportOptions) -> Verdict {
         let state = self.0.lock();
         let now = Instant::now();
-        // Whatever is not running now cannot be over before its whole time has passed.
+        // A timer that is not running now cannot expire before its full duration.
         let deadline = |since: Option<Instant>, limit| since.unwrap_or(now) + limit;
         let head_end = deadline(state.head_since.filter(|_| state.in_flight == 0), options.head_timeout);
         let write_end = deadline(state.write_blocked_since, options.write_timeout);
@@ -74,7 +74,7 @@ impl Activity {
         if now >= head_end {
             Verdict::Stuck("the head of a request did not arrive in time")
         } else if now >= write_end || now >= response_end {
-            Verdict::Stuck("the client does not take its response")
+            Verdict::Stuck("the client does not read its response")
         } else if now >= idle_end {
             Verdict::Idle
         } else {
@@ -99,7 +99,7 @@ impl Activity {
     }
 }
 
-/// A request under way, from its head to the moment its response is handed over or dropped.
+/// A request in flight, from its head until its response is handed over or dropped.
 pub(super) struct InFlight {
     activity: Arc<Activity>,
     responding: bool,
@@ -140,11 +140,11 @@ impl Drop for InFlight {
     }
 }
 
-/// A response body that tells when it is gone. It is handed over in pieces: a connection takes as much as its buffer
-/// has room for, so what the client does not take stays here, where it is counted.
+/// A response body that reports when it has been sent. It is handed over in pieces as the connection's buffer has
+/// space, so unread data stays here, where it is counted.
 pub(super) struct WatchedBody {
     body: Full<Bytes>,
-    /// What is left of the part that was taken from the body.
+    /// The unsent rest of the current chunk of the body.
     rest: Bytes,
     _held: Option<HeldUntilSent>,
     _in_flight: InFlight,
@@ -184,7 +184,7 @@ impl Body for WatchedBody {
     }
 }
 
-/// A stream that notes what passes, with the bytes in front of it that were read to tell the protocol.
+/// A stream that tracks activity, preceded by the bytes that were read to detect the protocol.
 pub(super) struct Watched<Io> {
     io: Io,
     first_bytes: Bytes,

@@ -1,4 +1,4 @@
-//! Batches as JSON arrays, the form of every client but .NET.
+//! Batches as JSON arrays, the format of every client but .NET.
 
 use bytes::Bytes;
 use orrery_db::{BatchKind, BatchOperation};
@@ -14,7 +14,7 @@ struct Operation<'a> {
     #[serde(rename = "operationType")]
     kind: String,
     id: Option<String>,
-    /// The untouched text, so that an item is stored as it was written.
+    /// The original text, so that an item is stored as written.
     #[serde(borrow)]
     resource_body: Option<&'a RawValue>,
     if_match: Option<String>,
@@ -26,7 +26,7 @@ struct Operation<'a> {
     indexing_directive: Option<String>,
 }
 
-/// A partition key as text that holds a JSON array, or as the array itself.
+/// A partition key as a string containing a JSON array, or as the array itself.
 struct KeyText(String);
 
 impl<'de> Deserialize<'de> for KeyText {
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for KeyText {
     }
 }
 
-/// An operation and whether its answer should leave the item out.
+/// An operation, and whether its result should omit the item.
 pub struct ParsedOperation {
     pub operation: BatchOperation,
     pub minimal: bool,
@@ -53,7 +53,7 @@ pub fn parse(body: &Bytes) -> Result<Vec<ParsedOperation>> {
     operations.into_iter().map(|operation| convert(body, operation)).collect()
 }
 
-/// Items are indexed by their container's policy. To leave one out would have to be done, so it is not accepted.
+/// Items are indexed by their container's policy. Excluding a single item is not implemented, so it is rejected.
 pub fn check_directive(directive: &str) -> Result<()> {
     if directive.eq_ignore_ascii_case("Include") || directive.eq_ignore_ascii_case("Default") {
         return Ok(());
@@ -69,7 +69,7 @@ pub fn check_directive(directive: &str) -> Result<()> {
     )))
 }
 
-/// Ignoring it would let an item live on that its writer believes to end.
+/// Ignoring it would keep an item that its writer expects to expire.
 pub fn lifetime_beside_item() -> Error {
     Error::not_implemented("A lifetime beside the item in a batch is not supported. Items may carry 'ttl'.")
 }

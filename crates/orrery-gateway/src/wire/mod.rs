@@ -1,7 +1,6 @@
-//! How values and errors travel: the batch formats, binary JSON, the one table of status codes, headers with a format of
-//! their own.
+//! Wire formats of values and errors: batches, binary JSON, the table of status codes, structured headers.
 //!
-//! What may live here: translation between the wire and the types of the database, without any decision about a request.
+//! Only translation between the wire and the types of the database; no decisions about requests.
 
 pub mod batch_json;
 pub mod binary_json;

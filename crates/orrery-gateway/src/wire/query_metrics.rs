@@ -1,4 +1,4 @@
-//! The header with what a query page did.
+//! The query metrics header.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use orrery_db::QueryMetrics;
 
 /// The value of `x-ms-documentdb-query-metrics`.
 pub fn to_header(metrics: &QueryMetrics) -> String {
-    // Two decimals; what took any time does not become 0, and the sums are those of the figures as printed.
+    // Two decimals; a non-zero time is never printed as 0, and totals are the sums of the printed figures.
     let hundredths = |time: Duration| match time.as_nanos() {
         0 => 0,
         nanoseconds => (nanoseconds / 10_000).max(1),
@@ -14,7 +14,7 @@ pub fn to_header(metrics: &QueryMetrics) -> String {
     let text = |hundredths: u128| format!("{}.{:02}", hundredths / 100, hundredths % 100);
     let ms = |time: Duration| text(hundredths(time));
     let [load, write, index] = [metrics.load_time, metrics.output_time, metrics.index_time].map(hundredths);
-    // The machine that runs the query also loads items and writes rows.
+    // The query engine's time includes loading items and writing rows.
     let execution = hundredths(metrics.evaluation_time).max(load + write + index);
     let total = hundredths(metrics.total_time).max(execution);
     #[expect(clippy::cast_precision_loss, reason = "a ratio of counts of items")]
@@ -32,7 +32,7 @@ pub fn to_header(metrics: &QueryMetrics) -> String {
         ("indexLookupTimeInMs", ms(metrics.index_time)),
         ("instructionCount", (metrics.entries_read + metrics.items_read + metrics.output_items).to_string()),
         ("documentLoadTimeInMs", ms(metrics.load_time)),
-        // Built-in functions are part of the evaluation and not measured apart; others do not run yet.
+        // Functions are part of the evaluation and not measured separately.
         ("systemFunctionExecuteTimeInMs", ms(Duration::ZERO)),
         ("userFunctionExecuteTimeInMs", ms(Duration::ZERO)),
         ("retrievedDocumentCount", metrics.items_read.to_string()),

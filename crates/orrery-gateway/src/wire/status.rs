@@ -1,11 +1,11 @@
-//! The one table of status codes: how each kind of error, refusal and injected fault travels, as status, substatus and the
-//! `code` of the body.
+//! The table of status codes: status, sub-status and the body's `code` of every kind of error, authentication failure
+//! and injected fault.
 
 use orrery_model::ErrorKind;
 
 use crate::auth::AuthFailure;
 
-/// How one kind travels.
+/// The wire form of one kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireStatus {
     pub status: u16,
@@ -14,7 +14,7 @@ pub struct WireStatus {
     pub code: &'static str,
 }
 
-/// How an error of the database travels.
+/// The wire form of a database error.
 pub fn wire_status(kind: ErrorKind) -> WireStatus {
     let (status, substatus, code) = match kind {
         ErrorKind::BadRequest | ErrorKind::InvalidQuery => (400, 0, "BadRequest"),
@@ -49,7 +49,7 @@ pub fn wire_status(kind: ErrorKind) -> WireStatus {
     WireStatus { status, substatus, code }
 }
 
-/// How a request travels that is refused before the database sees it.
+/// The wire form of an authentication or authorisation failure.
 pub fn refusal_status(failure: &AuthFailure) -> WireStatus {
     let (status, substatus) = match failure {
         AuthFailure::SignatureMismatch { .. } | AuthFailure::MissingDate | AuthFailure::InvalidDate => {
@@ -74,7 +74,7 @@ pub fn refusal_status(failure: &AuthFailure) -> WireStatus {
     WireStatus { status, substatus, code: if status == 403 { "Forbidden" } else { "Unauthorized" } }
 }
 
-/// The errors that a fault rule can inject, each as it travels otherwise.
+/// The errors that a fault rule can inject, in their usual wire form.
 pub fn injectable() -> [WireStatus; 6] {
     [
         ErrorKind::Timeout,

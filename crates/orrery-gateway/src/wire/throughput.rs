@@ -1,4 +1,4 @@
-//! The throughput that the headers of a create request ask for.
+//! The throughput headers of a create request.
 
 use orrery_model::offer::{Throughput, Usage};
 use orrery_model::{Error, Result, value};

@@ -1,4 +1,4 @@
-//! Binary JSON to text.
+//! Decodes binary JSON to text.
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use orrery_model::value::write_json_string;
 
 use super::{BinaryJsonError, NESTING_MAX};
 
-/// The JSON text of a buffer. A reference of five bytes can stand for a string of any length, so the text
-/// is bounded by `text_bytes_max` while it grows. Repeated names are written as they come.
+/// The JSON text of a buffer. A five-byte reference can expand to a string of any length, so the text is limited to
+/// `text_bytes_max` as it grows. Repeated names are not deduplicated.
 pub fn decode(buffer: &[u8], text_bytes_max: usize) -> Result<String, BinaryJsonError> {
     if !super::is_binary(buffer) {
         return Err(BinaryJsonError::Preamble);
@@ -19,7 +19,7 @@ pub fn decode(buffer: &[u8], text_bytes_max: usize) -> Result<String, BinaryJson
     if reader.at == buffer.len() { Ok(text.out) } else { Err(BinaryJsonError::Trailing) }
 }
 
-/// A place in the buffer. `end` is where the innermost container ends: nothing inside reads past it.
+/// A position in the buffer. `end` is the end of the innermost container, which nothing inside reads past.
 pub(super) struct Reader<'a> {
     pub(super) buffer: &'a [u8],
     pub(super) at: usize,
@@ -66,7 +66,7 @@ impl Text {
     }
 
     fn push_string(&mut self, text: &str) -> Result<(), BinaryJsonError> {
-        // Checked before too, so that the text overshoots by the escapes of one string at most.
+        // Also checked before, so that the text overshoots by at most the escapes of one string.
         self.check(text.len())?;
         write_json_string(text, &mut self.out);
         self.check(0)
@@ -81,7 +81,7 @@ impl Text {
         if !value.is_finite() {
             return Err(BinaryJsonError::NotFinite);
         }
-        // The printer writes both zeros as 0, but partition keys tell them apart.
+        // The printer writes both zeros as 0, but partition keys distinguish them.
         if value == 0.0 && value.is_sign_negative() {
             return self.push("-0");
         }
@@ -124,9 +124,9 @@ fn write_number(marker: u8, reader: &mut Reader<'_>, text: &mut Text) -> Result<
     }
 }
 
-/// How a container says where it ends.
+/// How the end of a container is determined.
 struct Extent {
-    /// The end of the enclosing container, to go back to.
+    /// The end of the enclosing container, to restore.
     outer_end: usize,
     /// Whether the container has a byte length. The one-item form has none and ends after its item.
     sized: bool,

@@ -1,5 +1,5 @@
-//! Text values to binary JSON, for clients that demand it. Only the plain markers are written: lengths with
-//! counts for containers, the string table, the smallest integer that fits.
+//! Encodes values as binary JSON, for clients that request it. Uses only basic markers: lengths with counts for
+//! containers, the string table, the smallest integer that fits.
 
 use orrery_model::{Number, Value};
 
@@ -82,7 +82,7 @@ fn write_container(kind: u8, count: usize, out: &mut Vec<u8>, content: impl FnOn
     out.splice(start..start, header);
 }
 
-/// A marker that tells the width of the sizes after it: 1, 2 or 4 bytes for all of them.
+/// A marker that determines the width of the sizes after it: 1, 2 or 4 bytes.
 fn write_sized(marker: u8, sizes: &[usize], out: &mut Vec<u8>) {
     let largest = sizes.iter().copied().max().unwrap_or(0);
     let (step, width) = match largest {

@@ -1,9 +1,9 @@
-//! Cosmos binary JSON: what the Rust SDK sends for item bodies, and what some clients ask to get back.
+//! Cosmos binary JSON: the Rust SDK sends item bodies in it, and some clients request it for responses.
 //!
-//! A buffer is the byte `80` and one value. Every value begins with a marker that holds its type and, for
-//! short ones, its length or content; integers are little-endian. Orrery keeps items as JSON text, so the
-//! decoder writes text and nothing in between. It reads every marker of the format but user dictionary
-//! strings, whose dictionary gateway clients never have, and 16-bit floats.
+//! A buffer is the byte `80` and one value. Every value begins with a marker that holds its type and, for short ones,
+//! its length or content; integers are little-endian. Orrery stores items as JSON text, so the decoder writes text
+//! directly. It supports every marker of the format except user dictionary strings, whose dictionary gateway clients do
+//! not have, and 16-bit floats.
 
 mod decode;
 mod encode;
@@ -15,7 +15,7 @@ pub use encode::encode;
 /// The first byte of every buffer; no JSON text begins with it.
 pub const PREAMBLE: u8 = 0x80;
 
-/// Levels of arrays and objects that a buffer may nest.
+/// The maximum nesting depth of arrays and objects.
 pub const NESTING_MAX: usize = 256;
 
 /// Whether a body claims to be in this format.

@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A GUID in Microsoft's byte order, or bytes, both of which JSON text holds as strings.
+    /// A GUID in Microsoft's byte order, or bytes; both are strings in JSON text.
     pub(super) fn blob(&mut self, marker: u8) -> Result<String, BinaryJsonError> {
         if marker == 0xD3 {
             let bytes = self.take(16)?;
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
     fn base64(&mut self, marker: u8) -> Result<Cow<'a, str>, BinaryJsonError> {
         let groups = self.unsigned(if marker % 2 == 1 { 1 } else { 2 })?;
         let padding = self.byte()?;
-        // A number above two is the complement of the padding, which the text then leaves out.
+        // A number above two is the complement of the padding, which the text then omits.
         let (missing, padded) = if padding <= 2 { (padding, true) } else { (!padding, false) };
         let length = (groups * 3).checked_sub(usize::from(missing)).filter(|_| missing <= 2);
         let bytes = self.take(length.ok_or(BinaryJsonError::Text)?)?;

@@ -34,8 +34,8 @@ pub fn decode_batch(stream: &[u8], rows_max: usize) -> Result<Vec<OperationRow<'
     Ok(rows)
 }
 
-/// After the row header of a segment: a presence byte and the length of the whole header, which may also
-/// hold a comment and a schema in text that nobody needs.
+/// After the row header of a segment: a presence byte and the length of the whole header, which may also contain a
+/// comment and a schema as text, both ignored.
 fn skip_segment_header(reader: &mut Reader<'_>) -> Result<(), HybridRowError> {
     const ROW_HEADER_BYTES: u32 = 5;
     const FIXED_BYTES: u32 = 5;
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(length).map_err(|_| HybridRowError::Truncated)?)
     }
 
-    /// Passes over the value of a sparse field of any scalar type; arrays and objects are refused.
+    /// Skips the value of a sparse field of any scalar type; arrays and objects are rejected.
     fn skip_scalar(&mut self, code: u8) -> Result<(), HybridRowError> {
         let width = match code {
             1 | FALSE | TRUE => 0,

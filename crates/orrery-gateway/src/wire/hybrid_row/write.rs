@@ -3,7 +3,7 @@
 use super::type_code::{FLOAT64, UINT32};
 use super::{RECORD_SCHEMA, RESULT_SCHEMA, ROW_VERSION, ResultRow, SEGMENT_SCHEMA};
 
-/// The body that answers a batch, one row per operation and in the same order.
+/// The response body of a batch, one row per operation, in the same order.
 pub fn encode_results<'a>(rows: impl IntoIterator<Item = ResultRow<'a>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     write_row_header(SEGMENT_SCHEMA, &mut out);
@@ -25,7 +25,7 @@ pub fn encode_results<'a>(rows: impl IntoIterator<Item = ResultRow<'a>>) -> Vec<
 
 fn write_result(row: &ResultRow<'_>, out: &mut Vec<u8>) {
     write_row_header(RESULT_SCHEMA, out);
-    // The status codes are always present; a substatus of 0 is what clients take for none.
+    // The status codes are always present; clients treat a sub-status of 0 as none.
     let presence = 0b11 | u8::from(row.etag.is_some()) << 2 | u8::from(row.resource_body.is_some()) << 3;
     out.push(presence);
     out.extend_from_slice(&i32::from(row.status).to_le_bytes());
