@@ -1,4 +1,4 @@
-//! The running database: opens all layers, continues what an earlier run left unfinished, closes them.
+//! The façade: opens all layers, resumes unfinished work of an earlier run, and closes them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::query::Queries;
 use crate::resources::Resources;
 use crate::scripts::Scripts;
 
-/// A running database: all verbs of all layers, for the gateway and the command line.
+/// A running database with the methods of all layers, for the gateway and the command line.
 pub struct Database {
     lifecycle: Arc<Lifecycle>,
 }
@@ -24,8 +24,8 @@ pub struct Database {
 layer!(Database { lifecycle: Lifecycle });
 
 impl Database {
-    /// Opens the database in a store, continues what an earlier run left unfinished, and starts the
-    /// background work. Must be called inside a Tokio runtime.
+    /// Opens the database in a store, resumes unfinished work of an earlier run, and starts the background work. Must
+    /// be called inside a Tokio runtime.
     pub async fn open(
         store: Arc<dyn PartitionStore>,
         env: Arc<dyn Env>,
@@ -45,7 +45,7 @@ impl Database {
         } else {
             database.remove_orphaned_partitions().await?;
         }
-        // Before purges are looked for: whoever begins one later sees that this process is there.
+        // Before looking for purges: a process that starts one later then sees this process.
         database.share_budgets().await?;
         database.load_purges().await?;
         for container in database.catalog.snapshot().containers() {
@@ -61,17 +61,17 @@ impl Database {
         Ok(database)
     }
 
-    /// The catalog of this moment.
+    /// The current catalog snapshot.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.snapshot()
     }
 
-    /// Does now what the clock makes due: somebody has moved it.
+    /// Runs work that has become due, after a test has moved the clock.
     pub fn clock_was_moved(&self) {
         self.wake_maintenance();
     }
 
-    /// How the store fares, for health checks.
+    /// The store's health.
     pub fn store_health(&self) -> Health {
         self.store.health()
     }

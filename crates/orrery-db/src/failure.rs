@@ -1,4 +1,4 @@
-//! What a failing store or script means to a client.
+//! Maps store and script failures to client errors.
 
 use orrery_model::{Error, ErrorKind};
 use orrery_script::ScriptError;
@@ -9,7 +9,7 @@ pub(crate) fn commit_failure(error: CommitError) -> Error {
         CommitError::Fenced => partition_gone(),
         CommitError::Busy => Error::new(
             ErrorKind::TooManyRequests { retry_after_ms: 20 },
-            "Too many writes wait for this partition. Please retry after the given time.",
+            "Too many writes are waiting for this partition. Please retry after the given time.",
         ),
         CommitError::TooLarge(detail) => {
             tracing::warn!(detail, "a write was larger than the store accepts");
@@ -17,7 +17,7 @@ pub(crate) fn commit_failure(error: CommitError) -> Error {
         }
         CommitError::Failed(detail) => {
             tracing::error!(detail, "an operation failed inside the store");
-            Error::internal("The operation failed by a fault of the server.")
+            Error::internal("The operation failed because of an internal error.")
         }
         CommitError::Full(detail) => storage_full(&detail),
         CommitError::Unavailable(detail) | CommitError::Unknown(detail) => {
@@ -32,7 +32,7 @@ pub(crate) fn store_failure(error: StoreError) -> Error {
         StoreError::Fenced => partition_gone(),
         StoreError::SnapshotExpired => Error::new(
             ErrorKind::Unavailable,
-            "The read took longer than the store keeps its view. Please retry.",
+            "The read took longer than the lifetime of its snapshot. Please retry.",
         ),
         StoreError::Damaged { place, detail } => {
             tracing::error!(place, detail, "the store found damaged data");
@@ -50,7 +50,7 @@ pub(crate) fn store_failure(error: StoreError) -> Error {
     }
 }
 
-/// A query's state does not fit into what all queries may hold together.
+/// A query's state does not fit into the memory budget of all queries.
 pub(crate) fn no_memory() -> Error {
     Error::new(
         ErrorKind::TooManyRequests { retry_after_ms: 1000 },
@@ -66,9 +66,9 @@ fn partition_gone() -> Error {
     )
 }
 
-/// Logged by the store when it begins and ends, not for every write.
+/// The store logs the start and end of this state, not every write.
 fn storage_full(detail: &str) -> Error {
-    tracing::debug!(detail, "a write found no room");
+    tracing::debug!(detail, "a write was rejected because the disk is full");
     Error::new(
         ErrorKind::StorageFull,
         "The disk of the server is full. Reads and deletes are still accepted. Free some space, then retry.",
@@ -104,7 +104,7 @@ pub(crate) fn script_failure(error: ScriptError) -> Error {
     }
 }
 
-/// The service's words for a script beyond its time.
+/// The service's message for a script that exceeded its time.
 pub(crate) fn script_timed_out() -> Error {
     Error::new(
         ErrorKind::Timeout,

@@ -1,4 +1,4 @@
-//! Duties: work that one process at a time does, where several share a store.
+//! Duties: work that one process at a time performs when several share a store.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use orrery_storage::{Duty, PartitionStore};
 
 use crate::failure::store_failure;
 
-/// How long to wait for a duty that another process has.
+/// How long to wait for a duty that another process holds.
 const DUTY_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Takes a duty, waiting for whoever has it. `None` = the store is this process's alone.
+/// Acquires a duty, waiting for its current holder. `None` = the store is not shared.
 pub(crate) async fn take_duty(store: &dyn PartitionStore, name: &str) -> Result<Option<Box<dyn Duty>>> {
     let Some(coordination) = store.coordination() else { return Ok(None) };
     let began = monotonic::now();
@@ -23,7 +23,7 @@ pub(crate) async fn take_duty(store: &dyn PartitionStore, name: &str) -> Result<
         if monotonic::elapsed(began) > DUTY_PATIENCE {
             return Err(Error::new(
                 ErrorKind::RetryWith,
-                "Another server is at the same work. Please retry.",
+                "Another server is already doing this. Please retry.",
             ));
         }
         tokio::time::sleep(pause).await;

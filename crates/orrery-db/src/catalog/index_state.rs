@@ -1,4 +1,4 @@
-//! The generations of a container's index: which serves, which is being built, which are retired.
+//! The generations of a container's index: serving, building and retired.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::PolicyTree;
 /// One generation of a container's index.
 #[derive(Clone, Debug)]
 pub struct Generation {
-    /// Never reused in the container: part of every entry's key.
+    /// Part of every entry's key; never reused in the container.
     pub number: u32,
     pub policy: IndexingPolicy,
     pub(crate) tree: PolicyTree,
@@ -24,13 +24,13 @@ impl Generation {
 /// The index of a container.
 #[derive(Clone, Debug)]
 pub struct IndexState {
-    /// What queries use.
+    /// Used by queries.
     pub serving: Arc<Generation>,
-    /// What a changed policy will have, while it is being filled.
+    /// The generation of a changed policy, while it is being filled.
     pub building: Option<Arc<Generation>>,
-    /// Counts changes of the two, so that a write with an old view of them is told to look again.
+    /// Incremented when either changes, so that writes with a stale view are detected and retried.
     pub version: u64,
-    /// Generations that nobody uses any more but whose entries still lie in the store.
+    /// Unused generations whose entries are still in the store.
     pub retired: Vec<u32>,
 }
 
@@ -44,12 +44,12 @@ impl IndexState {
         }
     }
 
-    /// The generations that a write must keep.
+    /// The generations that a write must maintain.
     pub fn generations(&self) -> impl Iterator<Item = &Arc<Generation>> {
         std::iter::once(&self.serving).chain(&self.building)
     }
 
-    /// The state after the building generation was filled: it serves, and the old one goes.
+    /// The state after the building generation has been filled: it becomes serving, and the old one is retired.
     #[must_use]
     pub fn finished(&self) -> Self {
         let Some(building) = &self.building else { return self.clone() };
@@ -58,7 +58,7 @@ impl IndexState {
         Self { serving: Arc::clone(building), building: None, version: self.version + 1, retired }
     }
 
-    /// The state after the policy was replaced. Going back to the serving policy just stops the building.
+    /// The state after the policy was replaced. Reverting to the serving policy just stops the building.
     #[must_use]
     pub fn with_policy(&self, policy: &IndexingPolicy) -> Self {
         let target = self.building.as_ref().unwrap_or(&self.serving);

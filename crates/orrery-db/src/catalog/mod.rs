@@ -1,8 +1,8 @@
-//! The catalog: which databases, containers, offers and users there are, and where partitions lie.
+//! The catalog: databases, containers, offers, users, and the routing tables.
 //!
-//! Requests work on an immutable snapshot; a change makes a new one, commits the records it touches to the
-//! catalog's own partition and only then lets others see it. Changes are serialised, and each commit checks
-//! that nobody else changed the catalog meanwhile.
+//! Requests work on an immutable snapshot. A change builds a new one, commits the changed records to the catalog's
+//! partition and then publishes it. Changes are serialised, and each commit checks that no other process has changed
+//! the catalog.
 
 mod duty;
 mod index_state;
@@ -39,20 +39,20 @@ pub(crate) use store::{CatalogStore, Change};
 pub(crate) use synthetic::{EnvRandom, Properties, parts, refused};
 pub use synthetic::{SYNTHETIC_KEY, SyntheticPolicy};
 
-/// One moment of the catalog.
+/// A snapshot of the catalog.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// Counts changes; the etags of metadata resources come from it.
+    /// Incremented by every change; etags of metadata resources derive from it.
     pub version: u64,
     databases: BTreeMap<Box<str>, Arc<DatabaseEntry>>,
     database_names: HashMap<DatabaseRid, Box<str>>,
     pub offers: BTreeMap<OfferRid, Arc<Offer>>,
-    /// Which of them each owner has.
+    /// Scripts by owning container.
     offers_of: HashMap<OfferOwner, OfferRid>,
     scripts: HashMap<ContainerRid, Arc<ContainerScripts>>,
     /// The next physical partition's number in the store; never reused.
     pub next_partition: u32,
-    /// Signs resource tokens and continuation tokens. Made once, kept with the data.
+    /// Signs resource tokens and continuation tokens. Generated once and stored with the data.
     pub secret: [u8; 32],
 }
 
@@ -79,28 +79,28 @@ pub struct DatabaseEntry {
 #[derive(Clone, Debug)]
 pub struct Container {
     pub rid: ContainerRid,
-    /// The id of the database, for the by-name path in responses.
+    /// The id of the database, for by-name paths in responses.
     pub database_id: Box<str>,
     pub definition: ContainerDefinition,
     pub stamp: Stamp,
     /// Sorted by range; they cover the whole key space without gap or overlap.
     pub partitions: Vec<Partition>,
-    /// Counts changes of `partitions`: the etag of the partition key range feed.
+    /// Incremented when `partitions` changes: the etag of the partition key range feed.
     pub routing_version: u64,
     pub index: IndexState,
-    /// Partitions of it that are becoming others.
+    /// Splits and merges in progress.
     pub reshaping: Option<Reshaping>,
-    /// Partitions that have gone, the latest last, up to [`RETIRED_RANGES_MAX`]: some clients go on naming them.
+    /// Retired partitions, latest last, up to [`RETIRED_RANGES_MAX`]: some clients keep using their ids.
     pub former: Vec<RetiredRange>,
-    /// How its keys are made, if it makes them.
+    /// The synthetic key policy, if any.
     pub synthetic: Option<Arc<SyntheticPolicy>>,
-    /// Another container is about to take its place.
+    /// A repartitioning in progress.
     pub repartition: Option<Repartition>,
-    /// The change of the key that has made this container, if one did.
+    /// The repartitioning that created this container, if any.
     pub repartitioned: Option<Repartitioned>,
 }
 
-/// How many partitions that have gone a container remembers.
+/// How many retired partitions a container remembers.
 pub(crate) const RETIRED_RANGES_MAX: usize = 256;
 
 /// A partition that was split or merged.
@@ -108,33 +108,33 @@ pub(crate) const RETIRED_RANGES_MAX: usize = 256;
 pub struct RetiredRange {
     pub range_id: u32,
     pub range: EpkRange,
-    /// The routing version that put others in its place.
+    /// The routing version that replaced it.
     pub until: u64,
 }
 
-/// What happens to a request that names a partition which was split or merged.
+/// How to handle a request for a partition that was split or merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GoneRanges {
-    /// It is refused, so that the client looks at the ranges again.
+    /// Reject it, so that the client refreshes its ranges.
     #[default]
     Refused,
-    /// It is refused if it was the last of those that the client asks for, else served by what took its place:
-    /// for a client that, told of it, would ask the ranges behind it twice.
+    /// Reject it if the range was the last one that the client queries, otherwise serve it from the successors: for a
+    /// client that would query the later ranges twice after an error.
     RefusedIfLast,
-    /// It is served by what took its place: for a client that would begin it anew.
+    /// Serve it from the successors: for a client that would restart the query after an error.
     Served,
 }
 
-/// A change of partitions under way: one becomes two, or two become one.
+/// A split or merge in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reshaping {
-    /// The range ids of those that go, in the order of their ranges.
+    /// The range ids of the parents, in range order.
     pub parents: Vec<u32>,
-    /// What takes their place, in the order of their ranges.
+    /// The children, in range order.
     pub children: Vec<PendingPartition>,
 }
 
-/// A partition that is being filled and serves nobody yet.
+/// A partition that is being filled and does not serve requests yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingPartition {
     pub range_id: u32,
@@ -152,7 +152,7 @@ pub struct Partition {
     pub store: PartitionRef,
     /// The ranges this one came from by splits and merges, oldest first.
     pub parents: Vec<u32>,
-    /// How many partitions' numbers meet in its feed: more than one after merges.
+    /// The number of independent LSN sequences in its feed: more than one after merges.
     pub numberings: u16,
     /// The routing version at which it appeared.
     pub since: u64,
@@ -188,7 +188,7 @@ pub struct EncryptionKey {
     pub rid: ClientEncryptionKeyRid,
     pub key: ClientEncryptionKey,
     pub stamp: Stamp,
-    /// When it was made, in seconds: replacing it does not change that.
+    /// Creation time in seconds; replacing the key does not change it.
     pub created: i64,
 }
 
@@ -197,9 +197,9 @@ pub struct Permission {
     pub rid: PermissionRid,
     pub id: Box<str>,
     pub mode: PermissionMode,
-    /// The mode as the client spelt it, which it gets back.
+    /// The mode in the client's spelling, for responses.
     pub mode_text: Box<str>,
-    /// The link as the client gave it.
+    /// The link as sent by the client.
     pub resource: Box<str>,
     pub partition_key: Option<PartitionKey>,
     pub stamp: Stamp,
@@ -212,7 +212,7 @@ pub enum PermissionMode {
 }
 
 impl Catalog {
-    /// The database with this RID or, failing that, this name: a name may look like a RID.
+    /// Finds a database by RID or, failing that, by name: a name may look like a RID.
     pub fn database(&self, name_or_rid: &str) -> Result<&Arc<DatabaseEntry>> {
         let by_rid = DatabaseRid::parse(name_or_rid).and_then(|rid| self.database_by_rid(rid));
         by_rid.or_else(|| self.databases.get(name_or_rid)).ok_or_else(not_found)
@@ -222,7 +222,7 @@ impl Catalog {
         self.databases.get(self.database_names.get(&rid)?)
     }
 
-    /// The container; a missing database or container is an owner that does not exist.
+    /// Finds a container; a missing database or container yields the owner error.
     pub fn container(&self, database: &str, container: &str) -> Result<&Arc<Container>> {
         let owner_not_found = |_| Error::new(ErrorKind::OwnerNotFound, OWNER_NOT_FOUND);
         self.database(database).and_then(|database| database.container(container)).map_err(owner_not_found)
@@ -254,7 +254,7 @@ impl Catalog {
         self.scripts.remove(&container);
     }
 
-    /// The offer of this very owner.
+    /// The owner's own offer.
     pub fn offer_of(&self, owner: OfferOwner) -> Option<&Arc<Offer>> {
         self.offers.get(self.offers_of.get(&owner)?)
     }
@@ -280,7 +280,7 @@ impl Catalog {
         self.databases.remove(&database.id);
     }
 
-    /// Changes one database in place, whether or not other snapshots share it.
+    /// Modifies a database (copy-on-write).
     pub(crate) fn database_mut(&mut self, id: &str) -> &mut DatabaseEntry {
         Arc::make_mut(self.databases.get_mut(id).expect("the caller has just looked it up"))
     }
@@ -293,7 +293,7 @@ pub(crate) fn not_found() -> Error {
     Error::new(ErrorKind::NotFound, "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found")
 }
 
-/// A container that must still be there.
+/// Finds a container that must still exist.
 pub(crate) fn existing(catalog: &Catalog, rid: ContainerRid) -> Result<&Arc<Container>> {
     catalog.container_by_rid(rid).ok_or_else(not_found)
 }
@@ -373,9 +373,9 @@ impl Stamp {
 }
 
 impl Partition {
-    /// The version in session tokens. A partition made later has a greater one, so that what clients have seen
-    /// of an earlier container of the same name, or of an earlier life of a server without disk, is never
-    /// ahead of it. The sum stays below 2^53: one client reads it as a double.
+    /// The version in session tokens. Later partitions have greater ones, so that a client's token from an earlier
+    /// container of the same name, or from before the restart of an in-memory server, is never ahead. The sum stays
+    /// below 2^53: one client parses it as a double.
     pub fn session_version(&self) -> u64 {
         let made = u64::try_from(self.timestamp).unwrap_or(0).min(u64::from(u32::MAX));
         (made << 20) + u64::from(self.store.id.0 & 0xF_FFFF)
@@ -383,7 +383,8 @@ impl Partition {
 }
 
 impl Container {
-    /// A routing table with a gap loses items, one with an overlap keeps them twice: neither may ever be recorded.
+    /// A routing table with a gap would lose items, one with an overlap would store them twice: neither must ever be
+    /// recorded.
     pub(crate) fn assert_routing(&self) {
         let ranges = || self.partitions.iter().map(|partition| &partition.range);
         assert!(
@@ -411,7 +412,7 @@ impl Container {
         }
     }
 
-    /// A range id that was never used: those of ancestors live on in their descendants.
+    /// A range id that was never used; descendants keep the ids of their ancestors.
     pub(crate) fn next_range_id(&self) -> u32 {
         let used = self
             .partitions
@@ -423,7 +424,7 @@ impl Container {
     /// The partition that owns this effective key.
     pub fn partition_of(&self, effective: &EffectiveKey) -> &Partition {
         let after = self.partitions.partition_point(|partition| partition.range.min <= *effective);
-        // The first range begins at the minimum, so there is always one before.
+        // The first range starts at the minimum, so there is always a preceding one.
         &self.partitions[after.saturating_sub(1)]
     }
 
@@ -437,7 +438,7 @@ impl Container {
         })
     }
 
-    /// The range of a partition, even of one that has gone where that may be served.
+    /// The range of a partition, including a retired one if that may be served.
     pub(crate) fn range_of(&self, range_id: u32, gone: GoneRanges) -> Result<&EpkRange> {
         let refusal = match self.partition(range_id) {
             Ok(partition) => return Ok(&partition.range),
@@ -460,7 +461,7 @@ impl Container {
         self.partitions.iter().filter(move |partition| partition.range.overlaps(range))
     }
 
-    /// The path by name, as responses carry it.
+    /// The by-name path for responses.
     pub fn alt_path(&self) -> String {
         format!("dbs/{}/colls/{}", self.database_id, self.definition.id.as_str())
     }

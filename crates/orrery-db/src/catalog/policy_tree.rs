@@ -1,4 +1,4 @@
-//! An indexing policy as a tree of its paths, so that walking an item decides each place in one step.
+//! An indexing policy as a tree of paths, so that walking an item decides each property in one step.
 
 use orrery_model::container::{IndexStep, IndexingMode, IndexingPolicy, PathEnd, PolicyPath};
 
@@ -12,17 +12,17 @@ pub(crate) struct PolicyTree {
 #[derive(Clone, Debug, Default)]
 struct Node {
     children: Vec<(IndexStep, usize)>,
-    /// What `/?` says of the scalar here.
+    /// The `/?` rule for the scalar here.
     scalar: Option<bool>,
-    /// What `/*` says of everything here and below.
+    /// The `/*` rule for everything here and below.
     subtree: Option<bool>,
 }
 
-/// A place in an item, as the policy sees it.
+/// A position in an item and the policy rules that apply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PolicyPlace {
     node: Option<usize>,
-    /// What the nearest `/*` above says.
+    /// The nearest `/*` rule above.
     inherited: bool,
 }
 
@@ -30,7 +30,7 @@ impl PolicyTree {
     pub(crate) fn new(policy: &IndexingPolicy) -> Self {
         let enabled = policy.mode == IndexingMode::Consistent;
         let mut tree = Self { nodes: vec![Node::default()], enabled };
-        // Where both lists name the same path the included one wins, so it is written last.
+        // If both lists contain the same path, the included one wins, so it is written last.
         for path in &policy.excluded {
             tree.add(path, false);
         }
@@ -89,13 +89,13 @@ impl PolicyTree {
         PolicyPlace { node, inherited: subtree.unwrap_or(place.inherited) }
     }
 
-    /// Whether the value at this place has a term.
+    /// Whether the value at this position has a term.
     pub(crate) fn indexes(&self, place: PolicyPlace) -> bool {
         let scalar = place.node.and_then(|node| self.nodes[node].scalar);
         self.enabled && scalar.unwrap_or(place.inherited)
     }
 
-    /// Whether anything at or below this place may have a term.
+    /// Whether anything at or below this position may have a term.
     pub(crate) fn indexes_below(&self, place: PolicyPlace) -> bool {
         self.enabled
             && (place.inherited || place.node.is_some_and(|node| !self.nodes[node].children.is_empty()))

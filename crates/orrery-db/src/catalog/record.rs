@@ -1,4 +1,4 @@
-//! The catalog's records as they lie in its partition: JSON under text keys.
+//! The catalog's records as stored in its partition: JSON under text keys.
 //!
 //! `m` the account; `d/{database}`; `c/{container}`; `o/{offer}`; `u/{user}` with its permissions;
 //! `k/{client encryption key}`; `s/{script}`. Names in braces are RIDs. The version key `v` holds the number of the
@@ -25,7 +25,7 @@ use super::{
     PendingPartition, Permission, PermissionMode, Reshaping, RetiredRange, Stamp, User,
 };
 
-/// A record that cannot be read: damage, or the work of a newer version.
+/// A record that cannot be parsed: damaged, or written by a newer version.
 #[derive(Debug, thiserror::Error)]
 #[error("the catalog record {key} cannot be read: {detail}")]
 pub(super) struct RecordError {
@@ -64,7 +64,7 @@ struct ContainerRecord {
     reshaping: Option<ReshapingRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     former: Vec<FormerRecord>,
-    /// Whether queries may be sent by the synthetic key in the definition.
+    /// Whether queries may be routed by the synthetic key in the definition.
     #[serde(default)]
     synthetic_routes: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -372,7 +372,7 @@ pub(super) fn encryption_key(key: &EncryptionKey) -> Vec<u8> {
     })
 }
 
-/// Puts a catalog together from its records. Owners come before what they own, whatever the order given.
+/// Builds a catalog from its records, in any order.
 pub(super) fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordError> {
     let mut catalog = Catalog::default();
     for kind in [&b"d/"[..], b"c/", b"u/", b"k/", b"o/", b"s/", VERSION_KEY, ACCOUNT_KEY] {

@@ -1,4 +1,4 @@
-//! What the catalog records of a container that is being given another partition key.
+//! The catalog's record of a repartitioning in progress.
 
 use orrery_model::partition_key::PartitionKeyDefinition;
 use orrery_model::rid::ContainerRid;
@@ -6,27 +6,27 @@ use orrery_model::{Error, ErrorKind, Result};
 
 use super::{Catalog, Container, existing};
 
-/// A container on its way to another key.
+/// The state of a container that is being repartitioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repartition {
-    /// What takes its place.
+    /// The container that replaces it.
     pub target: ContainerRid,
-    /// The name under which it is kept; it is dropped if there is none.
+    /// The new name of the original; it is dropped if there is none.
     pub keep_as: Option<Box<str>>,
-    /// Writes are held back: the switch is near.
+    /// Writes are frozen for the cut-over.
     pub frozen: bool,
-    /// How far each partition was followed, by its range id.
+    /// The confirmed feed position of each partition, by range id.
     pub positions: Vec<(u32, u64)>,
     /// The name of the run that may work on it.
     pub run: u64,
-    /// Why the last run stopped; nobody goes on until somebody asks for it.
+    /// Why the last run failed; it is not resumed until requested.
     pub failure: Option<Box<str>>,
-    /// Items copied and copies removed, as of the last time that the places were recorded.
+    /// Items copied and copies removed, as of the last recorded position.
     pub copied: u64,
     pub removed: u64,
 }
 
-/// What a container that has taken another's place remembers of it.
+/// What a repartitioned container remembers of the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repartitioned {
     pub items: u64,
@@ -35,11 +35,11 @@ pub struct Repartitioned {
     pub compared: u64,
     pub checksum: u128,
     pub kept_as: Option<Box<str>>,
-    /// The key that it had; absent if it was repartitioned by an earlier version.
+    /// The old partition key; absent if it was repartitioned by an earlier version.
     pub former_key: Option<PartitionKeyDefinition>,
 }
 
-/// A run of the work, which must still be the one that the catalog names.
+/// A run of a repartitioning, which must still be the one in the catalog.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RepartitionRun {
     pub source: ContainerRid,
@@ -61,16 +61,19 @@ impl RepartitionRun {
         if own.run == self.name {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::RetryWith, "Another server goes on with the repartitioning."))
+            Err(Error::new(ErrorKind::RetryWith, "Another server has taken over the repartitioning."))
         }
     }
 }
 
 pub(crate) fn given_up() -> Error {
-    Error::new(ErrorKind::NotFound, "The repartitioning was given up.")
+    Error::new(ErrorKind::NotFound, "The repartitioning was aborted.")
 }
 
-/// The refusal of what must not happen to a container meanwhile.
+/// The error for operations that are not allowed during a repartitioning.
 pub(crate) fn is_locked() -> Error {
-    Error::new(ErrorKind::Locked, "The container is being repartitioned: this must wait until that is done.")
+    Error::new(
+        ErrorKind::Locked,
+        "The container is being repartitioned: this operation is not possible until it has finished.",
+    )
 }

@@ -1,4 +1,4 @@
-//! Stored procedures, triggers and functions as the catalog holds them: one record each, under `s/{rid}`.
+//! Stored procedures, triggers and functions in the catalog: one record each, under `s/{rid}`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl ScriptKind {
         self.child_kind().keyword()
     }
 
-    /// How many a container may have.
+    /// The maximum number per container.
     pub(crate) fn count_max(self) -> usize {
         match self {
             Self::StoredProcedure => 100,
@@ -48,11 +48,11 @@ pub(crate) enum TriggerTime {
     Post,
 }
 
-/// What a trigger says of itself.
+/// The settings of a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TriggerTerms {
     pub time: TriggerTime,
-    /// As the client spelt them, which it gets back.
+    /// In the client's spelling, for responses.
     pub time_text: Box<str>,
     pub operation_text: Box<str>,
 }
@@ -73,7 +73,7 @@ impl TriggerTerms {
         })
     }
 
-    /// Whether the trigger is for this operation: `Create`, `Replace`, `Upsert`, `Patch` or `Delete`.
+    /// Whether the trigger applies to this operation: `Create`, `Replace`, `Upsert`, `Patch` or `Delete`.
     pub(crate) fn is_for(&self, operation: &str) -> bool {
         let own = &*self.operation_text;
         own.eq_ignore_ascii_case("all")

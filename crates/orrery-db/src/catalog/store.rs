@@ -1,4 +1,4 @@
-//! Where the catalog lives: a partition of its own in the same store as the data.
+//! The stored catalog: a separate partition in the same store as the data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,37 +20,36 @@ use crate::failure::{commit_failure, store_failure};
 /// The number of the catalog's own partition.
 pub const CATALOG_PARTITION: PartitionRef = PartitionRef { id: PartitionId(0), epoch: 0 };
 
-/// In the catalog of a store that is the target of a move which has not finished, behind all records. No database
-/// opens such a store.
+/// Marks a store as the target of an unfinished move; sorts after all records. No database opens such a store.
 pub const UNFINISHED_MOVE_KEY: &[u8] = b"~unfinished-move";
 
 const PAGE_ENTRIES: usize = 1000;
-/// How long to wait for news of the catalog at once.
+/// How long a single wait for catalog changes lasts.
 const FOLLOW_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// The current catalog and the way to change it.
+/// The current catalog, and how to change it.
 pub(crate) struct CatalogStore {
     store: Arc<dyn PartitionStore>,
     env: Arc<dyn Env>,
     current: ArcSwap<Catalog>,
-    /// The catalog partition's number when `current` was read or written: another process has changed the
-    /// catalog if the store is ahead of it.
+    /// The catalog partition's LSN when `current` was read or written: if the store is ahead of it, another process has
+    /// changed the catalog.
     known_lsn: AtomicU64,
     changes: Mutex<()>,
 }
 
-/// A change under way: the new catalog and the records to write.
+/// A change in progress: the new catalog and the records to write.
 pub(crate) struct Change {
     pub catalog: Catalog,
     pub stamp: Stamp,
     writes: Vec<(Key, Option<Vec<u8>>)>,
 }
 
-/// Numbers that new partitions may get, rising.
+/// Numbers for new partitions, ascending.
 pub(crate) struct NewNumbers(std::collections::VecDeque<PartitionId>);
 
 impl CatalogStore {
-    /// Reads the catalog, or makes an empty one in an empty store.
+    /// Reads the catalog, or creates an empty one in an empty store.
     pub(crate) async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>) -> Result<Self> {
         store.create(CATALOG_PARTITION.id, 0).await.map_err(store_failure)?;
         let this = Self {
@@ -78,15 +77,15 @@ impl CatalogStore {
         Ok(this)
     }
 
-    /// The catalog of this moment.
+    /// The current snapshot.
     pub(crate) fn snapshot(&self) -> Arc<Catalog> {
         self.current.load_full()
     }
 
-    /// Changes the catalog: durable, and visible to everybody, when this returns.
+    /// Changes the catalog. The change is durable and visible when this returns.
     pub(crate) async fn change<T>(&self, edit: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
         let _one_at_a_time = self.changes.lock().await;
-        // Among processes too: without this a conflict would be found all the same, but by the client.
+        // Serialise among processes too: without this, a conflict would still be detected, but surface to the client.
         let duty = take_duty(&*self.store, "catalog").await?;
         if duty.is_some() {
             self.reload_if_changed().await?;
@@ -115,7 +114,7 @@ impl CatalogStore {
         if !committed.out {
             return Err(Error::new(
                 ErrorKind::RetryWith,
-                "Another change of the catalog came first. Please retry.",
+                "The catalog was changed concurrently. Please retry.",
             ));
         }
         self.current.store(Arc::new(change.catalog));
@@ -123,18 +122,18 @@ impl CatalogStore {
         Ok(out)
     }
 
-    /// Numbers for partitions that will be used together with others.
+    /// Chooses numbers for partitions that will be used together with others.
     pub(crate) async fn choose_numbers(&self, count: usize, beside: Vec<PartitionId>) -> Result<NewNumbers> {
         let from = self.snapshot().next_partition;
         let numbers = self.store.choose_numbers(from, count, beside).await.map_err(store_failure)?;
         Ok(NewNumbers(numbers.into()))
     }
 
-    /// Sees what other processes have changed. Cheap if that is nothing.
+    /// Picks up changes of other processes. Cheap if there are none.
     pub(crate) async fn refresh(&self) -> Result<()> {
         let before = self.known_lsn.load(Ordering::Acquire);
         let _one_at_a_time = self.changes.lock().await;
-        // Whoever waited for the lock behind a refresh has got it already.
+        // If we waited for the lock, another task may have refreshed already.
         if self.known_lsn.load(Ordering::Acquire) > before {
             return Ok(());
         }
@@ -176,7 +175,7 @@ impl Change {
         self.writes.push((record::ACCOUNT_KEY.to_vec(), Some(value)));
     }
 
-    /// The number of a new physical partition: the one that was chosen, unless somebody has passed it by now.
+    /// The number of a new physical partition: the chosen one, unless it has been overtaken meanwhile.
     pub(crate) fn new_partition(&mut self, numbers: &mut NewNumbers) -> PartitionRef {
         let next = self.catalog.next_partition;
         let id = numbers.0.pop_front().filter(|id| id.0 >= next).unwrap_or(PartitionId(next));
@@ -189,7 +188,7 @@ impl Change {
         self.catalog.insert_database(database);
     }
 
-    /// Removes the database with all that the catalog holds of it.
+    /// Removes a database and everything the catalog has for it.
     pub(crate) fn remove_database(&mut self, database: &DatabaseEntry) {
         for container in database.containers.values() {
             self.remove_scripts(container.rid);
@@ -262,7 +261,7 @@ impl Change {
     }
 }
 
-/// Writes records if the catalog is still at the version the change started from.
+/// Writes records if the catalog is still at the version that the change started from.
 struct CatalogWrite {
     operation_id: u128,
     expected_version: u64,
@@ -302,7 +301,7 @@ impl Op for CatalogWrite {
     }
 }
 
-/// All records as of one moment, and the partition's number then.
+/// All records of one snapshot, and the partition's LSN at that point.
 async fn read_all(store: &dyn PartitionStore) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Lsn)> {
     let mut entries = Vec::new();
     let mut range = KeyRange::all();
@@ -311,7 +310,7 @@ async fn read_all(store: &dyn PartitionStore) -> Result<(Vec<(Vec<u8>, Vec<u8>)>
         let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
         let page = store.read(CATALOG_PARTITION, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
         if *lsn.get_or_insert(page.lsn) != page.lsn {
-            // Changed between two pages: from the start again.
+            // Changed between two pages: start over.
             (lsn, range) = (None, KeyRange::all());
             entries.clear();
             continue;

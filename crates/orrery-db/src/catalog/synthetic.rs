@@ -1,10 +1,9 @@
-//! The policy by which a container makes its partition keys: a synthetic key definition in the container's
-//! definition, under `orrerySyntheticKey`.
+//! A container's synthetic key policy: the property `orrerySyntheticKey` of its definition.
 //!
-//! An item without its key property gets it when it is written (`items/fill.rs`); one whose property does not follow
-//! from its other properties is refused, whatever writes it, because the transaction itself checks it here. So a query
-//! that names those other properties can be sent to the few keys that they make (`query/synthetic_routing.rs`), once it
-//! is certain that all items follow the definition (`resources/synthetic.rs`).
+//! An item without its key property gets it when it is written (`items/fill.rs`). An item whose key does not follow
+//! from its other properties is rejected, whatever writes it, because the transaction itself performs this check. So a
+//! query that filters by the source properties can be routed to the few keys they yield (`query/synthetic_routing.rs`),
+//! once all items are known to match the definition (`resources/synthetic.rs`).
 
 use std::sync::Arc;
 
@@ -16,16 +15,16 @@ use synthetic_key::{Component, Definition, Fixed, Item, Key, KeyError, Path, Pro
 
 pub use orrery_model::container::SYNTHETIC_KEY;
 
-/// How a container makes keys.
+/// A container's synthetic key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyntheticPolicy {
     pub definition: Definition,
-    /// Every item is known to follow the definition, so queries may be sent by it.
+    /// Every item is known to match the definition, so queries may be routed by it.
     pub routes: bool,
 }
 
 impl SyntheticPolicy {
-    /// Reads and checks the policy in a container's definition, if it has one.
+    /// Parses and validates the policy in a container's definition, if it has one.
     pub(crate) fn of(container: &ContainerDefinition, routes: bool) -> Result<Option<Arc<Self>>> {
         let value = container.to_value();
         let Some(source) = value.get(SYNTHETIC_KEY) else { return Ok(None) };
@@ -43,12 +42,12 @@ impl SyntheticPolicy {
             let made: Vec<String> = made.iter().map(ToString::to_string).collect();
             let paths: Vec<&str> = paths.iter().map(orrery_model::path::KeyPath::as_str).collect();
             let (made, paths) = (made.join(", "), paths.join(", "));
-            return Err(invalid(format!("it makes {made}, but the container's partition key is {paths}")));
+            return Err(invalid(format!("it produces {made}, but the container's partition key is {paths}")));
         }
         Ok(Some(Arc::new(Self { definition, routes })))
     }
 
-    /// Refuses an item whose key does not follow from it.
+    /// Rejects an item whose key does not follow from its properties.
     pub(crate) fn check(&self, value: &Value, key: &PartitionKey) -> Result<()> {
         let made =
             self.definition.key_of(&Properties(value), &mut Fixed(0)).map_err(|error| refused(&error))?;
@@ -57,7 +56,7 @@ impl SyntheticPolicy {
         }
         let made = PartitionKey(parts(&made));
         Err(Error::bad_request(format!(
-            "The item contradicts the container's synthetic key: it lies under {key}, but {made} follows from it."
+            "The item contradicts the container's synthetic key: its key is {key}, but its properties yield {made}."
         )))
     }
 }
@@ -67,7 +66,7 @@ pub(crate) fn refused(error: &KeyError) -> Error {
         KeyError::Contradiction { .. } => {
             format!("The item contradicts the container's synthetic key: {error}.")
         }
-        _ => format!("The container's synthetic key cannot be made for this item: {error}."),
+        _ => format!("The container's synthetic key cannot be built for this item: {error}."),
     })
 }
 
@@ -98,13 +97,13 @@ impl Item for Properties<'_> {
     }
 }
 
-/// Randomness of the database's surroundings.
+/// Randomness from the database's `Env`.
 pub(crate) struct EnvRandom<'a>(pub(crate) &'a dyn Env);
 
 impl Randomness for EnvRandom<'_> {
     fn below(&mut self, bound: u32) -> u32 {
         let bound = u64::from(bound.max(1));
-        // 64 bits over at most 17: the first choices are likelier by less than one in 10^14.
+        // 64 bits reduced to at most 17: the bias is below 10^-14.
         u32::try_from(self.0.random_u64() % bound).expect("below a 32-bit bound")
     }
 }

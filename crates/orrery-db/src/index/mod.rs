@@ -1,11 +1,11 @@
-//! The secondary index: which terms an item has, and how a new generation of entries is filled.
+//! The secondary index: the terms of an item, and filling a new generation.
 //!
-//! An item's entries are part of its own write: the terms of the old version that the new one lacks go, the new
-//! ones come. A changed indexing policy makes a new *generation* of entries beside the old one; writes keep
-//! both until the background has caught up, so that queries are right throughout.
+//! An item's entries are part of its own write: terms that the new version lacks are deleted, new ones are added. A
+//! changed indexing policy creates a new *generation* of entries beside the old one; writes maintain both until the
+//! background has caught up, so queries are correct throughout.
 //!
-//! What may live here: what depends on the indexing policy alone. How entries are encoded is `layout::index_entry`,
-//! which of them a query uses is `query`.
+//! Only what depends on the indexing policy belongs here. The encoding of entries is in `layout::index_entry`; which of
+//! them a query uses is decided in `query`.
 
 pub(crate) mod rebuild;
 mod terms;

@@ -1,8 +1,8 @@
-//! Filling a new generation of the index in the background after the policy was changed.
+//! Fills a new generation of the index in the background after a policy change.
 //!
-//! First every partition learns the new index version, so that no write with the old view can slip past; then
-//! all items are gone through, a few in one operation, each adding the entries that its item lacks; at last
-//! the catalog lets the new generation serve. Every step can be repeated, so a restart begins again.
+//! First, every partition records the new index version, so that no write with a stale view can slip through. Then all
+//! items are scanned, a few per operation, and missing entries are added. Finally the catalog switches queries to the
+//! new generation. Every step is idempotent, so a restart simply starts over.
 
 use orrery_model::document::parse_object;
 use std::collections::HashMap;
@@ -20,14 +20,14 @@ use crate::failure::{commit_failure, store_failure};
 use crate::layout::stored::StoredItem;
 use crate::layout::{index_entry, keys};
 
-/// Items in one operation.
+/// Items per operation.
 const ITEMS_AT_ONCE: usize = 64;
-/// Bytes of entries in one operation: an item may have far more than a commit takes.
+/// Bytes of entries per operation: a single item may have far more than fit into a commit.
 const FILL_BYTES_MAX: usize = 1 << 20;
-/// Entries of a retired generation deleted at once.
+/// Entries of a retired generation deleted per operation.
 const DELETE_AT_ONCE: usize = 10_000;
 
-/// How far each rebuild is, in percent.
+/// The progress of each rebuild, in percent.
 #[derive(Debug, Default)]
 pub(crate) struct RebuildProgress(Mutex<HashMap<ContainerRid, u8>>);
 
@@ -41,14 +41,14 @@ impl RebuildProgress {
     }
 }
 
-/// The index version that the partition knows.
+/// The index version recorded in the partition.
 pub(crate) fn version_in(view: &dyn View) -> u64 {
     let bytes = view.get(&keys::INDEX_VERSION);
     bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
 impl Indexes {
-    /// How much of the container's index fits its policy, in percent.
+    /// The index transformation progress of a container, in percent.
     pub fn index_progress(&self, container: &Container) -> u8 {
         match container.index.building {
             None => 100,
@@ -56,7 +56,7 @@ impl Indexes {
         }
     }
 
-    /// Fills the building generation, if there is one, and lets it serve.
+    /// Fills the building generation, if there is one, then makes it the serving one.
     pub(crate) async fn rebuild_index(&self, container: &Arc<Container>) -> Result<()> {
         let Some(building) = container.index.building.clone() else { return Ok(()) };
         self.index_rebuilds.set(container.rid, 0);
@@ -68,7 +68,7 @@ impl Indexes {
         }
         let finished = self.catalog.change(|change| {
             let current = Arc::clone(crate::catalog::existing(&change.catalog, container.rid)?);
-            // Another change of the policy meanwhile starts its own rebuild.
+            // A concurrent policy change starts its own rebuild.
             if current.index.version == container.index.version {
                 let index = current.index.finished();
                 change.put_container(Container { index, ..Container::clone(&current) });
@@ -80,8 +80,7 @@ impl Indexes {
         Ok(())
     }
 
-    /// Tells every partition the container's index version: writes made with an older view are told to look
-    /// again.
+    /// Records the container's index version in every partition, so that writes with an older view are retried.
     pub(crate) async fn fence_writers(&self, container: &Container) -> Result<()> {
         for partition in &container.partitions {
             let op = SetIndexVersion { operation_id: self.operation_id(), version: container.index.version };
@@ -117,7 +116,7 @@ impl Indexes {
                 left.drain(..filled.items);
                 entries_done = filled.entries_of_next;
             }
-            // Hashed keys are spread evenly, so the place in the key space tells how far it is.
+            // Hashed keys are spread evenly, so the position in the key space indicates the progress.
             let done = keys::parse_item(&last)
                 .map_or(0, |(key, _)| usize::from(key.as_bytes().first().copied().unwrap_or(0)));
             let percent = percent_from + percent_share * done.min(63) / 64;
@@ -130,7 +129,7 @@ impl Indexes {
         }
     }
 
-    /// Deletes the entries of generations that no query can be using any more.
+    /// Deletes the entries of generations that no query can still be using.
     pub(crate) async fn remove_retired_generations(&self, container: &Arc<Container>) -> Result<()> {
         for &generation in &container.index.retired {
             for partition in &container.partitions {
@@ -159,7 +158,7 @@ impl Indexes {
     }
 }
 
-/// Tells a partition the index version that its writers must know.
+/// Records the index version that writers must have.
 struct SetIndexVersion {
     operation_id: u128,
     version: u64,
@@ -191,12 +190,12 @@ struct FillIndex {
     operation_id: u128,
     building: Arc<Generation>,
     items: Vec<Key>,
-    /// Entries of the first item that an earlier operation has added.
+    /// Entries of the first item that an earlier operation already added.
     entries_done: usize,
 }
 
-/// How far one operation came. If the next item is written meanwhile, that write brings all of its entries, so
-/// going on in the middle is right even then.
+/// The progress of one operation. If the next item is written meanwhile, that write adds all of its entries, so
+/// continuing in the middle is still correct.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
     items: usize,

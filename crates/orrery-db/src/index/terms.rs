@@ -12,9 +12,9 @@ use crate::layout::index_entry::PathHash;
 use crate::layout::keys::push_place;
 use crate::layout::stored::SYSTEM_PROPERTIES;
 
-/// Appends all keys that the item has in a generation.
+/// Appends all index keys of the item in a generation.
 ///
-/// `timestamp` is the item's `_ts`, which is indexed though the stored body does not hold it.
+/// `timestamp` is the item's `_ts`, which is indexed although it is not part of the stored body.
 pub(crate) fn push_entries(
     keys: &mut KeyPacker,
     generation: &Generation,
@@ -33,7 +33,7 @@ pub(crate) fn push_entries(
     walk.value(item, PathHash::ROOT, tree.root(), true);
     let timestamp = Value::from(timestamp);
     walk.value(&timestamp, PathHash::ROOT.property("_ts"), tree.property(tree.root(), "_ts"), false);
-    // A property that the policy names is indexed also where it is missing.
+    // A property that the policy lists explicitly is indexed even where it is missing.
     for path in named_paths(&generation.policy) {
         let steps = || path.steps.iter().filter_map(property_name);
         if steps().try_fold(item, |value, name| value.get(name)).is_none() {
@@ -48,7 +48,7 @@ pub(crate) fn push_entries(
     }
 }
 
-/// The single properties that a policy names one by one, apart from those that the server sets.
+/// The properties that a policy lists explicitly, except for system properties.
 pub(crate) fn named_paths(policy: &IndexingPolicy) -> impl Iterator<Item = &PolicyPath> {
     policy.included.iter().filter(|path| {
         let is_ours = |name: &str| name == "id" || SYSTEM_PROPERTIES.contains(&name);
@@ -66,7 +66,7 @@ fn property_name(step: &IndexStep) -> Option<&str> {
     }
 }
 
-/// The value that a composite index has for an item. What lies in arrays it does not have.
+/// The value of a composite index for an item. Array elements are not included.
 fn composite_value<'v>(steps: &[IndexStep], item: &'v Value, timestamp: &'v Value) -> Option<&'v Value> {
     if let [IndexStep::Property(name)] = steps
         && **name == *"_ts"
@@ -82,7 +82,7 @@ fn composite_value<'v>(steps: &[IndexStep], item: &'v Value, timestamp: &'v Valu
 struct Walk<'a> {
     number: u32,
     tree: &'a PolicyTree,
-    /// What follows each term: the effective key, escaped and ended, and the id.
+    /// The suffix of each key: the escaped and terminated effective key, and the id.
     place: &'a [u8],
     keys: &'a mut KeyPacker,
 }

@@ -1,7 +1,7 @@
-//! The change feed of all versions and deletes: the kept log of a partition, page by page.
+//! The change feed of all versions and deletes: the retained history of a partition, page by page.
 //!
-//! Positions are those of the latest-version feed. A reader begins now or where an earlier page ended, as long as
-//! nothing after that place has been trimmed.
+//! Positions are those of the latest-version feed. A reader starts now or where an earlier page ended, provided nothing
+//! after that position has been trimmed.
 
 use orrery_model::partition_key::{EpkRange, PartitionKey};
 use orrery_model::value::write_json_string;
@@ -47,11 +47,11 @@ impl Items {
         loop {
             let scan = ReadRequest::Scan(Scan::forward(left.clone(), FETCH_ENTRIES));
             let read = self.read_partition(receipt, partition, request.session.as_ref(), scan).await?;
-            // Looked at after the log was read: what was trimmed before that cannot have been missed.
+            // Checked after the read, so that a concurrent trim is detected.
             match self.history_floor(partition).await? {
                 None => return Err(not_kept()),
                 Some(floor) if floor > reached && is_first => return Err(outside_retention()),
-                // A long page ends where the log was still whole.
+                // A long page ends where the history was still complete.
                 Some(floor) if floor > reached => {
                     out.etag = etag(reached);
                     receipt.add(cost::changes(out.count, out.documents.len()));
@@ -68,7 +68,7 @@ impl Items {
                     return Err(outside_retention());
                 }
                 is_first = false;
-                // A page ends only between transactions: the position says nothing about places inside of one.
+                // A page ends only between transactions, because positions do not address operations inside one.
                 let is_full = out.count >= count_max || out.documents.len() >= PAGE_BYTES_MAX;
                 if is_full && lsn > reached {
                     out.etag = etag(reached);
@@ -86,7 +86,7 @@ impl Items {
             match read.entries.last() {
                 Some(last) if read.more => left.start = [last.key.as_slice(), &[0]].concat(),
                 _ => {
-                    // Whoever saw this position saw every change up to it.
+                    // A reader at this position has seen every change up to it.
                     out.etag = etag(reached.max(read.lsn));
                     receipt.add(cost::changes(out.count, out.documents.len()));
                     return Ok(out);
@@ -136,7 +136,7 @@ fn named_key(container: &Container, key: Option<&Value>) -> Value {
     let values = key.and_then(Value::as_array).unwrap_or_default();
     let mut named = Object::new();
     for (path, value) in paths.iter().zip(values) {
-        // The empty object stands for a property that is not there.
+        // The empty object represents a missing property.
         let is_undefined = value.as_object().is_some_and(Object::is_empty);
         if let Some(name) = path.segments().last().filter(|_| !is_undefined) {
             named.set(name.clone(), value.clone());
@@ -145,7 +145,7 @@ fn named_key(container: &Container, key: Option<&Value>) -> Value {
     named.into()
 }
 
-/// Whether a version is really the key's own and not of another key with the same hash.
+/// Whether a version really belongs to the key and not to another key with the same hash.
 fn is_of(container: &Container, key: &PartitionKey, version: &Version) -> bool {
     match version.item() {
         Some(item) => has_key(container, key, &item),

@@ -1,4 +1,4 @@
-//! Transactional batches, all or nothing on one logical partition, and bulk requests, each operation for itself.
+//! Transactional batches (atomic, on one logical partition) and bulk requests (independent operations).
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub enum BatchKind {
     Patch,
 }
 
-/// One operation of a batch, as it came over the wire.
+/// One operation of a batch, as received.
 #[derive(Clone, Debug)]
 pub struct BatchOperation {
     pub kind: BatchKind,
@@ -43,7 +43,7 @@ pub struct BatchOperation {
     pub partition_key: Option<PartitionKey>,
 }
 
-/// What became of one operation.
+/// The result of one operation.
 #[derive(Clone, Debug)]
 pub struct BatchResult {
     pub outcome: BatchOutcome,
@@ -59,7 +59,7 @@ pub enum BatchOutcome {
 }
 
 impl Items {
-    /// Runs the operations as one transaction. The results tell which one failed, if any did.
+    /// Runs the operations as one transaction. The results show which one failed, if any.
     pub async fn execute_batch(
         &self,
         receipt: &mut Receipt,
@@ -74,12 +74,12 @@ impl Items {
         let mut actions = Vec::with_capacity(operations.len());
         for (at, operation) in operations.iter().enumerate() {
             let prepared = prepare(&container, Some(&key), operation, self.env());
-            // All items of a transaction lie under the key that it names.
+            // All items of a transaction have its partition key.
             match prepared.and_then(|(own, action)| if own == key { Ok(action) } else { Err(key_mismatch()) })
             {
                 Ok(action) => actions.push(action),
                 Err(error) => {
-                    // A refused operation costs as much as looking for an item that is not there.
+                    // A rejected operation costs as much as reading a missing item.
                     let mut charges = vec![Charge::ZERO; at];
                     charges.push(cost::missing_item());
                     receipt.add(cost::missing_item());
@@ -88,10 +88,10 @@ impl Items {
             }
         }
         if options.session.is_some() && operations.iter().any(|operation| operation.kind == BatchKind::Read) {
-            // What is read must be as new as the session; writes are newer than anything.
+            // Reads must be at least as new as the session; writes always are.
             let partition = container.partition_of(&container.definition.partition_key.effective_key(&key));
             let nothing = ReadRequest::Get(Vec::new());
-            // Any other failure, such as a split, the transaction meets and handles itself.
+            // Other failures, such as a split, are handled by the transaction itself.
             match self.read_partition(receipt, partition, options.session.as_ref(), nothing).await {
                 Err(error) if error.kind == ErrorKind::ReadSessionNotAvailable => return Err(error),
                 _ => {}
@@ -111,8 +111,8 @@ impl Items {
         Ok(outcome.results.into_iter().map(|result| batch_result(&container, result)).collect())
     }
 
-    /// Runs each operation for itself, all at the same time. Unless it goes on after failures they run one
-    /// after the other, and those after the first that fails are left out.
+    /// Runs the operations independently and concurrently. Without continue-on-error they run in sequence, and those
+    /// after the first failure are skipped.
     pub async fn execute_bulk(
         &self,
         receipt: &mut Receipt,
@@ -128,7 +128,7 @@ impl Items {
         let run = |operation| {
             let container = Arc::clone(&container);
             async move {
-                // Each operation is admitted and charged for itself.
+                // Each operation is admitted and charged separately.
                 let mut own = Receipt::open(context);
                 own.at(&container);
                 let result = self.run_one(&mut own, &container, options, operation).await;
@@ -179,9 +179,9 @@ impl Items {
         operation: &BatchOperation,
     ) -> Result<BatchResult> {
         let key = operation.partition_key.as_ref().or(options.partition_key.as_ref());
-        // A container that makes keys can do without.
+        // A container with a synthetic key does not need one.
         let key = if container.synthetic.is_some() { key } else { Some(required_key(key)?) };
-        // The caller may be allowed no other key than the one the request names.
+        // The caller may be restricted to the key in the request.
         if options.partition_key.as_ref().is_some_and(|named| key != Some(named)) {
             return Err(key_mismatch());
         }
@@ -215,7 +215,7 @@ fn batch_result(container: &Container, result: ActionResult) -> BatchResult {
     BatchResult { outcome, charge: result.charge }
 }
 
-/// The results of a transaction whose operation `at` failed: that one's own error, and all others undone.
+/// The results of a transaction whose operation `at` failed: its error, and failed dependencies for all others.
 fn failed_at(at: usize, count: usize, error: &Error, charges: Vec<Charge>) -> Vec<BatchResult> {
     let mut charges = charges.into_iter();
     let results = (0..count).map(|index| BatchResult {
@@ -229,7 +229,7 @@ fn failed_at(at: usize, count: usize, error: &Error, charges: Vec<Charge>) -> Ve
     results.collect()
 }
 
-/// Checks one operation: the key of its item, and what to do. Without a key the item's own is taken.
+/// Validates one operation and its key. Without a key, the item's own is used.
 pub(crate) fn prepare(
     container: &Container,
     key: Option<&PartitionKey>,

@@ -1,9 +1,9 @@
-//! The change feed, latest versions: every item once, at the place of its last change. All versions are in
+//! The change feed of latest versions: every item once, at the position of its last change. All versions are in
 //! `items/all_versions.rs`.
 //!
-//! A page covers one physical partition, or a part of its keys. The etag is the position up to which the partition
-//! was read, also past changes outside of the scope, so that a reader of an idle part gets on. Positions keep
-//! their meaning through splits: children continue their parent's numbers.
+//! A page covers one physical partition, or a part of its keys. The etag is the position up to which the partition was
+//! read, including changes outside the scope, so that a reader of an idle scope advances. Positions stay valid across
+//! splits: children continue their parent's LSNs.
 
 use orrery_model::partition_key::EpkRange;
 use orrery_model::session::SessionToken;
@@ -25,7 +25,7 @@ pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
 const PAGE_ITEMS_MAX: usize = 1000;
 const FETCH_ENTRIES: usize = 256;
 
-/// Where a reader begins.
+/// Where a reader starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeStart {
     Beginning,
@@ -40,11 +40,11 @@ pub enum ChangeMode {
     /// Every item once, at its last change.
     #[default]
     LatestVersions,
-    /// Every change there was, deletes included.
+    /// Every change, including deletes.
     AllVersions,
 }
 
-/// What a reader wants.
+/// A reader's request.
 #[derive(Clone, Debug)]
 pub struct ChangeRequest {
     pub mode: ChangeMode,
@@ -54,17 +54,17 @@ pub struct ChangeRequest {
     pub modified_since: Option<i64>,
     pub session: Option<SessionToken>,
     pub page: PageRequest,
-    /// Each document in an envelope with its metadata, as newer clients ask.
+    /// Wrap each document in an envelope with metadata, as newer clients request.
     pub envelope: bool,
 }
 
-/// Some changes.
+/// A page of changes.
 #[derive(Debug, Default)]
 pub struct ChangePage {
     /// The JSON texts, separated by commas.
     pub documents: Vec<u8>,
     pub count: usize,
-    /// The position to go on from, as an etag.
+    /// The position to continue from, as an etag.
     pub etag: String,
 }
 
@@ -79,7 +79,7 @@ impl Items {
         let mut attempt = 0;
         loop {
             match self.read_changes_once(receipt, at, intended_rid, request).await {
-                // A client whose keys no longer lie in one partition must learn that now.
+                // A client whose keys are no longer in one partition must get an error now.
                 Err(error) if self.crosses_partitions(at, &request.scope) => return Err(error),
                 Err(error) if self.may_read_again(&error, at, &request.scope, &mut attempt).await => {}
                 result => return result,
@@ -169,7 +169,7 @@ impl Items {
         }
     }
 
-    /// The end of the partition, to go on from.
+    /// The current end of the partition, as a position to continue from.
     pub(super) async fn now(
         &self,
         receipt: &mut Receipt,
@@ -197,7 +197,7 @@ pub(super) fn etag(lsn: Lsn) -> String {
     format!("\"{lsn}\"")
 }
 
-/// The one partition that the scope lies in. Positions are a partition's own, so a scope over several has none.
+/// The partition that contains the scope. Positions belong to a partition, so a scope over several has none.
 fn only_partition<'a>(
     container: &'a Container,
     range: &EpkRange,

@@ -1,5 +1,5 @@
-//! Items whose lifetime is over: found by their expiry entries or by the feed, and removed in the background. Readers do
-//! not see them any more by then; this only gives the space back.
+//! Removes expired items in the background, found by expiry entries or by the feed. Readers no longer see them anyway;
+//! this only reclaims the space.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::layout::document::decode;
 use crate::layout::keys;
 use crate::layout::stored::POSITIONS;
 
-/// Entries looked at together.
+/// Entries processed per step.
 const PAGE_ENTRIES: usize = 256;
 
-/// How far each partition's feed was looked through, by partition.
+/// The scan position in each partition's feed.
 #[derive(Default)]
 pub(crate) struct FeedCursors(Mutex<HashMap<PartitionId, PartitionCursors>>);
 
 impl FeedCursors {
-    /// Forgets partitions that are gone.
+    /// Drops the state of removed partitions.
     pub(crate) fn keep_only(&self, catalog: &Catalog) {
         let partitions = catalog.containers().flat_map(|container| &container.partitions);
         let known: HashSet<PartitionId> = partitions.map(|partition| partition.store.id).collect();
@@ -31,17 +31,17 @@ impl FeedCursors {
     }
 }
 
-/// How far the feed of a partition was looked through for items that expire under the container's default.
+/// The position up to which a partition's feed was scanned for items that expire under the container's default.
 #[derive(Clone, Debug)]
 struct PartitionCursors {
     default_ttl: i64,
-    /// For each numbering that meets in the feed: the position before which no item can expire under the default,
-    /// because those that are there live for ever; none for a numbering that has no entry left.
+    /// For each LSN sequence in the feed: the position before which no item can expire under the default, because the
+    /// remaining ones never expire; none if the sequence has no entries left.
     of_numberings: Vec<Option<Lsn>>,
 }
 
 impl Items {
-    /// Items that name their own lifetime are found by their expiry entries.
+    /// Items with their own `ttl` are found by their expiry entries.
     pub(crate) async fn sweep_own_lifetimes(
         &self,
         container: &Arc<Container>,
@@ -61,9 +61,9 @@ impl Items {
         }
     }
 
-    /// Items under the container's default are found by the feed, which is in the order of their timestamps:
-    /// from its start up to the first that is too young. Partitions that were merged have numbered on their own,
-    /// so each numbering is followed by itself.
+    /// Items under the container's default are found by the feed, which is in timestamp order: from its start up to the
+    /// first item that has not expired. Merged partitions have independent LSN sequences, so each is scanned
+    /// separately.
     pub(crate) async fn sweep_default_lifetime(
         &self,
         container: &Arc<Container>,
@@ -85,8 +85,8 @@ impl Items {
         Ok(())
     }
 
-    /// Sweeps the entries of one numbering after a position; answers the position before which none is left that
-    /// can expire, or none if the numbering has nothing more and gets nothing new.
+    /// Sweeps the entries of one LSN sequence after a position. Returns the position before which nothing can expire,
+    /// or none if the sequence has ended.
     async fn sweep_numbering(
         &self,
         container: &Arc<Container>,
@@ -124,7 +124,7 @@ impl Items {
                     }
                     break;
                 } else if item.ttl == Some(-1) && nothing_left_behind {
-                    // Other items of this transaction may be younger.
+                    // Other items of this transaction may be newer.
                     cursor = item.lsn.saturating_sub(1);
                 } else {
                     nothing_left_behind = false;
@@ -136,7 +136,7 @@ impl Items {
                 _ => break,
             }
         }
-        // New entries are all of the first numbering.
+        // New entries always belong to the first sequence.
         Ok((numbering == 0 || !is_empty).then_some(cursor))
     }
 

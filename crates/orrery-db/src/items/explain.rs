@@ -1,4 +1,4 @@
-//! What an operation on an item would be charged, part by part, without doing it.
+//! Itemises what an item operation would be charged, without executing it.
 
 use orrery_model::{Charge, ErrorKind, Result};
 use orrery_storage::{Decision, Key, Lsn, Op, View};
@@ -11,7 +11,7 @@ use super::transaction::{ActionKind, Effect, ItemTransaction, TransactionOutcome
 use crate::failure::commit_failure;
 use crate::partition::Receipt;
 
-/// A charge and what it is made of.
+/// A charge and its components.
 #[derive(Clone, Debug)]
 pub struct ChargeExplanation {
     pub charge: Charge,
@@ -19,8 +19,8 @@ pub struct ChargeExplanation {
 }
 
 impl Items {
-    /// Decides the operation on the data as it is, writes nothing, and tells what it would cost. An operation
-    /// that would fail fails here in the same way.
+    /// Decides the operation on the current data without writing, and returns its charge. An operation that would fail
+    /// fails here in the same way.
     pub async fn explain_charge(
         &self,
         (database, container): (&str, &str),
@@ -78,7 +78,7 @@ impl Items {
     }
 }
 
-/// The parts of a write whose whole charge is known: what is not size, removal or patching is index terms.
+/// The components of a write's total charge: what is not size, removal or patching is index terms.
 fn write_parts(charge: Charge, new_bytes: Option<usize>, removes: bool, patch_count: usize) -> Vec<Part> {
     let without_terms: Charge =
         cost::write_parts(new_bytes, removes, 0, patch_count).iter().map(|part| part.charge).sum();
@@ -86,7 +86,7 @@ fn write_parts(charge: Charge, new_bytes: Option<usize>, removes: bool, patch_co
     cost::write_parts(new_bytes, removes, terms, patch_count)
 }
 
-/// Decides and changes nothing.
+/// Decides, but changes nothing.
 struct DryRun(ItemTransaction);
 
 impl Op for DryRun {

@@ -17,9 +17,9 @@ use crate::partition::Receipt;
 
 /// Bytes of items in one page.
 const PAGE_BYTES_MAX: usize = 4 << 20;
-/// Items in a page when the server may decide.
+/// The default page size.
 const PAGE_ITEMS_MAX: usize = 1000;
-/// Entries asked of the store at once.
+/// Entries requested from the store per read.
 const SCAN_ENTRIES_MAX: usize = 256;
 
 /// Which items a feed or query covers.
@@ -29,13 +29,13 @@ pub struct FeedScope {
     pub partition_key: Option<PartitionKey>,
     /// A physical partition by its range id.
     pub range_id: Option<u32>,
-    /// What happens if that partition has gone.
+    /// How to handle a retired partition.
     pub gone_ranges: GoneRanges,
     /// A window of effective keys.
     pub window: Option<EpkRange>,
 }
 
-/// Some items.
+/// A page of items.
 #[derive(Debug, Default)]
 pub struct FeedPage {
     /// The items' JSON texts, separated by commas.
@@ -45,7 +45,7 @@ pub struct FeedPage {
 }
 
 impl FeedScope {
-    /// The range of effective keys that is meant. Unknown range ids are partitions that are gone.
+    /// The range of effective keys of a scope. Unknown range ids belong to retired partitions.
     pub fn range(&self, container: &Container) -> Result<EpkRange> {
         let definition = &container.definition.partition_key;
         let mut range = EpkRange::full();
@@ -89,8 +89,8 @@ impl Items {
         }
     }
 
-    /// Whether a read failed only because a partition was split under it. A client that names a range that is
-    /// gone must learn that.
+    /// Whether a read failed only because a partition was split meanwhile. A client that names a retired range must get
+    /// the error.
     pub(crate) async fn may_read_again(
         &self,
         error: &Error,

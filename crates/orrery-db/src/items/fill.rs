@@ -1,4 +1,4 @@
-//! Gives items their key on the way in.
+//! Adds the synthetic key to items before they are written.
 
 use bytes::Bytes;
 use orrery_env::Env;
@@ -9,18 +9,18 @@ use synthetic_key::{Item, Path, Property};
 
 use crate::catalog::{EnvRandom, Properties, SyntheticPolicy, parts, refused};
 
-/// What a write without its key in the item may do about it.
+/// How to handle an item without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// A new key may be drawn.
+    /// A new random key may be generated.
     Made,
-    /// The item is there already: a key drawn now would not find it.
+    /// The item already exists: a new random key would not find it.
     Found,
 }
 
 impl SyntheticPolicy {
-    /// Adds what the item lacks of its key: to its value and, at the end, to its text. A key that the request names
-    /// counts as the item's own. The item's properties must explain the result.
+    /// Adds the missing parts of the key: to the parsed value and, at the end, to the text. The key in the request
+    /// counts as the item's own. The result must follow from the item's properties.
     pub(crate) fn fill(
         &self,
         value: &mut Value,
@@ -35,7 +35,7 @@ impl SyntheticPolicy {
         let absent = |path: &&Path| item.property(path) == Property::Missing;
         if missing == Missing::Found && self.definition.is_random() && paths.iter().any(absent) {
             return Err(Error::bad_request(
-                "The item has no partition key, and its container draws keys at random: the item to replace can only be named by its key.",
+                "The item has no partition key, and its container generates random keys: specify the key of the item to replace.",
             ));
         }
         let key = self.definition.key_of(&item, &mut EnvRandom(env)).map_err(|error| refused(&error))?;
@@ -61,7 +61,7 @@ impl SyntheticPolicy {
     }
 }
 
-/// An item together with the key that came beside it.
+/// An item together with the key from the request.
 struct Given<'a> {
     item: Properties<'a>,
     paths: &'a [&'a Path],
@@ -85,11 +85,11 @@ impl Item for Given<'_> {
     }
 }
 
-/// Adds a property to an item. The client's text stays as it is where the property is new at the top.
+/// Adds a property to an item. A new top-level property leaves the client's text unchanged.
 fn place(item: &mut Value, text: &[u8], path: &Path, value: Value) -> Result<Bytes> {
     let refused = || {
         Error::bad_request(format!(
-            "The item has no room for its key at {path}: what is above is not an object."
+            "The key cannot be added to the item at {path}: its parent is not an object."
         ))
     };
     let (first, rest) = path.names().split_first().expect("a path has a name");
