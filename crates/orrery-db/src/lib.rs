@@ -1,16 +1,14 @@
-//! The database: catalog, partitions, items, metering. It knows no HTTP and no engine.
+//! The database: catalog, partitions, items, metering. Independent of HTTP and of the storage engine.
 //!
-//! A request works on one snapshot of the catalog. Its partition key gives the effective key, which gives the
-//! partition; reads ask the store for one moment of that partition, writes hand it one operation that lands
-//! whole or not at all.
+//! A request works on one snapshot of the catalog. Its partition key determines the effective key, which determines the
+//! partition. Reads use a snapshot of that partition; writes are one atomic operation.
 //!
-//! The modules are layers, each built on the ones before it and none on the ones after it:
-//! `layout → catalog → partition → index → items → query → scripts → resources → lifecycle → database`.
-//! From `partition` on each layer is a type that owns the one below and reaches it by dereferencing, so a method of a
-//! lower layer cannot call one of a higher: it does not compile. A test computes the graph of the modules and compares
-//! it with the drawing in docs/ARCHITECTURE.md.
+//! The modules are layers, each built on the ones before it and none on the ones after it: `layout → catalog →
+//! partition → index → items → query → scripts → resources → lifecycle → database`. From `partition` on, each layer is
+//! a type that owns the one below and derefs to it, so a lower layer cannot call a higher one: it would not compile. A
+//! test computes the graph of the modules and compares it with the drawing in docs/ARCHITECTURE.md.
 
-/// Lets a layer reach everything of the layer below.
+/// Implements `Deref` from a layer to the one below.
 macro_rules! layer {
     ($upper:ident { $field:ident: $lower:ident }) => {
         impl std::ops::Deref for $upper {

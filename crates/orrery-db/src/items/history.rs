@@ -1,9 +1,9 @@
-//! The kept versions of items: a log beside the items, for the change feed of all versions and deletes.
+//! The retained versions of items: a history next to the items, for the change feed of all versions and deletes.
 //!
-//! A partition that keeps versions carries a *history mark*, which every write reads: so a write is in the log
-//! exactly if it came after the mark, whatever its caller knew of the container. The mark holds the position after
-//! which the log is complete; trimming moves it on. Marks follow the catalog: they are set before a new container
-//! can be seen, before a replaced definition is acknowledged, and once more at the start of the server.
+//! A partition that retains versions carries a *history mark*, which every write reads: a write is in the history
+//! exactly if it came after the mark, regardless of the caller's view of the container. The mark holds the position
+//! after which the history is complete; trimming advances it. Marks follow the catalog: they are set before a new
+//! container becomes visible, before a replaced definition is acknowledged, and again when the server starts.
 //!
 //! Layout of a version: format `01`; what happened (1 create, 2 replace, 3 delete); flags (bit 0: the lifetime was
 //! over); timestamp i64 (seconds); the number of the version before u64, 0 = none; length of the place u16; the
@@ -25,34 +25,34 @@ use crate::failure::{commit_failure, store_failure};
 use crate::layout::history::Version;
 use crate::layout::keys;
 
-/// The step of an operation that ends an item, and the one that begins a version.
+/// The step of an operation that ends an item, and the one that starts a version.
 pub(crate) const END: u8 = 0;
 pub(crate) const BEGIN: u8 = 1;
 
-/// Versions removed in one transaction.
+/// Versions removed per transaction.
 const TRIM_AT_ONCE: usize = 500;
 
-/// Containers whose marks or logs may not be as their definition wants them, and how often that was noted: whoever
-/// brings one in order must not take away what was noted meanwhile.
+/// Containers whose marks or history may not match their definition, with a counter: an entry may only be removed if it
+/// was not added again meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled(Mutex<HashMap<ContainerRid, u64>>);
 
 impl Items {
-    /// How many seconds every version of the container's items is kept; nothing if only the latest is.
+    /// For how many seconds all versions are retained; none if only the latest is.
     pub(crate) fn history_seconds(&self, container: &Container) -> Option<i64> {
         let own = container.definition.change_feed_retention_minutes.filter(|minutes| *minutes > 0);
         let minutes = own.or(self.options.change_feed_retention_minutes.filter(|minutes| *minutes > 0));
         minutes.map(|minutes| i64::from(minutes) * 60)
     }
 
-    /// From which position on the partition's log is complete; nothing if it keeps none.
+    /// The position after which the partition's history is complete; none if there is no history.
     pub(crate) async fn history_floor(&self, partition: &Partition) -> Result<Option<Lsn>> {
         let scan = ReadRequest::Scan(Scan::forward(keys::history_marks(), usize::from(u16::MAX)));
         let page = self.store.read(partition.store, scan).await.map_err(store_failure)?;
         Ok(page.entries.iter().map(|entry| number(&entry.value)).max())
     }
 
-    /// Lets a new partition keep every version from its first write on.
+    /// Enables history in a new partition from its first write on.
     pub(crate) async fn record_from_the_start(&self, partition: PartitionRef) -> Result<()> {
         let mut writes = WriteSet::default();
         writes.put(keys::history_mark(0), Bytes::copy_from_slice(&0u64.to_be_bytes()));
@@ -60,12 +60,12 @@ impl Items {
         Ok(())
     }
 
-    /// Notes that the container's marks are to be looked at.
+    /// Schedules a check of the container's marks.
     pub(crate) fn unsettle_history(&self, container: ContainerRid) {
         *self.unsettled_histories.0.lock().entry(container).or_default() += 1;
     }
 
-    /// Brings the marks of a container's partitions to what its definition says. Splits may go on meanwhile.
+    /// Updates the marks of a container's partitions to match its definition. Splits may run concurrently.
     pub(crate) async fn set_history_mark(&self, rid: ContainerRid) -> Result<()> {
         let mut attempt = 0;
         loop {
@@ -92,14 +92,14 @@ impl Items {
         Ok(())
     }
 
-    /// One round of background work on the logs: what is too old goes, and so does all of a container that no
-    /// longer keeps versions.
+    /// One round of background work: trims old versions, and removes the history of containers that no longer retain
+    /// it.
     pub(crate) async fn maintain_history(&self, container: &Arc<Container>) -> Result<()> {
         let unsettled = self.unsettled_histories.0.lock().get(&container.rid).copied();
         let mut container = Arc::clone(container);
         if unsettled.is_some() {
             self.set_history_mark(container.rid).await?;
-            // The round may have begun before the change that is to be followed.
+            // The round may have started before the latest change.
             match self.catalog.snapshot().container_by_rid(container.rid) {
                 Some(current) => container = Arc::clone(current),
                 None => return Ok(()),
@@ -120,9 +120,9 @@ impl Items {
         Ok(())
     }
 
-    /// Removes the versions before the first that is young enough.
+    /// Removes versions older than the retention time.
     async fn trim_history(&self, partition: &Partition, before: i64) -> Result<()> {
-        // Mostly there is nothing to do, which the oldest version tells.
+        // Usually there is nothing to do, which the oldest version shows.
         let mut entries_max = 1;
         loop {
             let scan = ReadRequest::Scan(Scan::forward(keys::history_after(0), entries_max));
@@ -158,7 +158,7 @@ fn number(bytes: &[u8]) -> Lsn {
     bytes.try_into().map_or(Lsn::MAX, u64::from_be_bytes)
 }
 
-/// Begins or ends the keeping of versions in one partition.
+/// Enables or disables history in one partition.
 struct SetRecording {
     operation_id: u128,
     on: bool,
@@ -182,7 +182,7 @@ impl Op for SetRecording {
         }
         let mut writes = WriteSet::default();
         if self.on {
-            // What was written before this is not in the log.
+            // Earlier writes are not in the history.
             writes.put(keys::history_mark(0), Bytes::copy_from_slice(&lsn.to_be_bytes()));
         } else {
             for numbering in 0..self.numberings {
@@ -193,12 +193,12 @@ impl Op for SetRecording {
     }
 }
 
-/// Removes versions and notes from where the log is complete now.
+/// Removes versions and advances the mark.
 struct TrimHistory {
     operation_id: u128,
     versions: Vec<Key>,
     to: Lsn,
-    /// The log is being removed: not if it is kept again meanwhile.
+    /// The history is being removed, unless it has been enabled again meanwhile.
     everything: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Items: preparing them, writing them in transactions, reading them one by one and in feeds.
 //!
-//! A write is one operation on one partition (`transaction.rs`): it checks what is there, then derives everything that
-//! changes with the item. Readers do not see what has expired or was purged, before it is removed.
+//! A write is one operation on one partition (`transaction.rs`): it checks the existing state, then derives everything
+//! that changes with the item. Expired and purged items are invisible even before they are removed.
 //!
-//! What may live here: operations on items that need neither a query nor a script.
+//! Only item operations that need neither queries nor scripts belong here.
 
 mod all_versions;
 pub(crate) mod batch;
@@ -47,7 +47,7 @@ impl Items {
         }
     }
 
-    /// Whether readers see the item: neither expired nor purged.
+    /// Whether the item is visible: neither expired nor purged.
     pub(crate) fn is_visible(
         &self,
         container: &Container,
@@ -74,7 +74,7 @@ pub(crate) fn required_key(key: Option<&PartitionKey>) -> Result<&PartitionKey> 
     key.ok_or_else(|| Error::bad_request("PartitionKey value must be supplied for this operation."))
 }
 
-/// The error for a key that the request names and the item does not have.
+/// The error if the key in the request differs from the item's.
 pub(crate) fn key_mismatch() -> Error {
     Error::new(
         ErrorKind::PartitionKeyMismatch,

@@ -31,10 +31,10 @@ use crate::layout::statistics::Statistics;
 use crate::layout::stored::StoredItem;
 use crate::partition::{KeyUsage, ROUTING_ATTEMPTS, Receipt};
 
-/// How long a write waits before it looks again whether a cut-over is over.
+/// How often a frozen write checks whether the cut-over has finished.
 const CUT_OVER_POLL: Duration = Duration::from_millis(20);
 
-/// The triggers that a write names.
+/// The triggers of a write.
 #[derive(Clone, Debug, Default)]
 pub struct Triggers {
     pub pre: Option<String>,
@@ -42,14 +42,14 @@ pub struct Triggers {
     pub headers: Vec<(String, String)>,
 }
 
-/// What an item request says beside its body.
+/// The options of an item request, apart from its body.
 #[derive(Clone, Debug, Default)]
 pub struct ItemOptions {
     pub partition_key: Option<PartitionKey>,
     pub session: Option<SessionToken>,
     pub if_match: Option<String>,
     pub if_none_match: Option<String>,
-    /// The container's RID as the client knows it.
+    /// The container's RID as known to the client.
     pub intended_rid: Option<String>,
     /// Scripts to run around a write.
     pub triggers: Option<Triggers>,
@@ -62,7 +62,7 @@ pub struct ItemReply {
     pub etag: String,
     container: ContainerRid,
     item: StoredItem,
-    /// What a trigger wants to be answered in the item's place.
+    /// The response body set by a trigger, instead of the item.
     changed: Option<Bytes>,
 }
 
@@ -76,7 +76,7 @@ impl ItemReply {
         self.changed = Some(text);
     }
 
-    /// The item's JSON, system properties included.
+    /// The item's JSON, including system properties.
     pub fn document(&self) -> Bytes {
         if let Some(changed) = &self.changed {
             return changed.clone();
@@ -165,7 +165,7 @@ impl Items {
         result.outcome.map(|success| ItemReply::new(container.rid, success))
     }
 
-    /// Commits actions on one logical partition, following it through splits.
+    /// Commits actions on one logical partition, retrying across splits.
     pub(crate) async fn run_transaction(
         &self,
         receipt: &mut Receipt,
@@ -262,7 +262,7 @@ impl Items {
         Ok(())
     }
 
-    /// The same, or the error that tells the client that its name stands for another container now.
+    /// The same, or an error if the name now refers to another container.
     fn current_or_replaced(&self, container: &Container) -> Result<Arc<Container>> {
         let name = container.definition.id.as_str();
         self.current_container(container).map_err(|error| {
@@ -271,7 +271,7 @@ impl Items {
         })
     }
 
-    /// The id behind the last segment of an item's path: an id, or a RID if the path is made of RIDs.
+    /// Resolves the last segment of an item's path: an id, or a RID if the path consists of RIDs.
     pub(crate) async fn item_id(
         &self,
         receipt: &mut Receipt,
@@ -298,16 +298,16 @@ impl Items {
     }
 }
 
-/// A write that copies an item of a container that gets another key.
+/// A write that copies an item during a repartitioning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyOf {
     /// A copy keeps the time of its item.
     pub at_ms: Option<i64>,
-    /// Who copies; only as long as the catalog says so.
+    /// The run that copies; valid only while the catalog names it.
     pub run: RepartitionRun,
 }
 
-/// Another container has taken the name: the client's knowledge of the container is of the past.
+/// Another container has taken the name: the client's view is stale.
 fn replaced() -> Error {
     Error::new(
         ErrorKind::ContainerRecreated,
@@ -320,7 +320,7 @@ fn id_at<'a>(item_key: &'a [u8], wanted: &EffectiveKey) -> Option<&'a str> {
     (effective == *wanted).then_some(id)
 }
 
-/// Whether the item is really the key's own and not of another key with the same hash.
+/// Whether the item really belongs to the key and not to another key with the same hash.
 pub(crate) fn has_key(container: &Container, key: &PartitionKey, item: &StoredItem) -> bool {
     let definition = &container.definition.partition_key;
     !definition.may_collide(key)
@@ -334,7 +334,7 @@ pub(crate) fn full_key(container: &Container, options: &ItemOptions) -> Result<P
     container.definition.partition_key.check_full(required_key(options.partition_key.as_ref())?)
 }
 
-/// The key of a write whose item may still be changed by a trigger, and the item with what the container adds.
+/// The key of a write whose item a trigger may still change, and the item with its synthetic key.
 pub(crate) fn with_key(
     container: &Container,
     options: &ItemOptions,
@@ -349,7 +349,7 @@ pub(crate) fn with_key(
     Ok((key, item.body))
 }
 
-/// Checks an item and its key. Where the request names no key, the item's own is taken.
+/// Validates an item and its key. Without a key in the request, the item's own is used.
 pub(crate) fn prepare(
     container: &Container,
     options: &ItemOptions,
@@ -360,7 +360,7 @@ pub(crate) fn prepare(
     prepare_under(container, options.partition_key.as_ref(), body, missing, env)
 }
 
-/// The same for a key that the request names or not.
+/// The same for an optional key.
 pub(crate) fn prepare_under(
     container: &Container,
     named: Option<&PartitionKey>,
@@ -381,18 +381,18 @@ pub(crate) fn prepare_under(
         Err(error) => error,
     };
     let is_former = named.is_some_and(|key| former_key(container, body).as_ref() == Some(key));
-    // Nothing else may be wrong with the item.
+    // This must be the only error.
     if is_former && checked(None).is_ok() { Err(stale_name()) } else { Err(refused) }
 }
 
-/// The key that an item had in the container whose place this one has taken.
+/// The key that an item had in the container before it was repartitioned.
 fn former_key(container: &Container, body: &Bytes) -> Option<PartitionKey> {
     let former = container.repartitioned.as_ref()?.former_key.as_ref()?;
     former.extract(&parse_object(body).ok()?).ok()
 }
 
-/// For a client that still knows the former container: it must look at it again. The service says the same of a
-/// container that was replaced, and clients then retry by themselves.
+/// For a client with a stale view of a replaced container. The service returns the same error, and clients then refresh
+/// and retry.
 fn stale_name() -> Error {
     Error::new(
         ErrorKind::NameCacheStale,
@@ -400,8 +400,8 @@ fn stale_name() -> Error {
     )
 }
 
-/// The key beside an item must be the item's own. Where the container makes keys a client may not know it yet:
-/// what its extraction left undefined says nothing.
+/// The key in the request must be the item's own. With a synthetic key a client may not know it yet: undefined
+/// components are ignored.
 pub(crate) fn check_named_key(container: &Container, named: &PartitionKey, own: &PartitionKey) -> Result<()> {
     if container.synthetic.is_some() && named.0.is_empty() {
         return Ok(());

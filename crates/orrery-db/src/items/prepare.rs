@@ -1,4 +1,4 @@
-//! An item on its way in: checked, its key and terms taken out, its text made ready to store.
+//! Prepares an item for writing: validates it, extracts its key and terms, and builds the text to store.
 
 use orrery_model::document::not_an_object;
 use std::borrow::Cow;
@@ -27,9 +27,9 @@ pub(crate) const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub(crate) struct PreparedItem {
     pub id: ItemId,
     pub value: Value,
-    /// The text to store: as the client wrote it, without system properties.
+    /// The text to store: the client's, without system properties.
     pub body: Bytes,
-    /// Whether the value prints as this very text: no spaces, no other form of a number or a string.
+    /// Whether the text is canonical: identical to what queries would print.
     pub is_plain: bool,
     pub ttl: Option<i32>,
     /// For each unique key of the container: the hash of this item's values.
@@ -37,7 +37,7 @@ pub(crate) struct PreparedItem {
 }
 
 impl PreparedItem {
-    /// Checks an item's text.
+    /// Validates an item's text.
     pub(crate) fn from_text(definition: &ContainerDefinition, text: &Bytes) -> Result<Self> {
         if text.len() > ITEM_BYTES_MAX {
             return Err(too_large());
@@ -48,7 +48,7 @@ impl PreparedItem {
         Self::new(definition, value, body)
     }
 
-    /// Checks an item's text and gives the item its key, where the container makes keys.
+    /// Validates an item's text and adds its synthetic key, if the container has one.
     pub(crate) fn for_container(
         container: &Container,
         text: &Bytes,
@@ -70,7 +70,7 @@ impl PreparedItem {
         Self::new(&container.definition, value, body)
     }
 
-    /// Checks an item that the server itself has put together (a patch, a script).
+    /// Validates an item built by the server (by a patch or a script).
     pub(crate) fn from_value(definition: &ContainerDefinition, mut value: Value) -> Result<Self> {
         remove_system_properties(&mut value);
         let body = Bytes::from(value.to_exact_json());
@@ -111,8 +111,8 @@ pub(crate) fn unique_hashes(definition: &ContainerDefinition, value: &Value) -> 
     definition.unique_keys.iter().map(|paths| unique_hash(value, paths)).collect()
 }
 
-/// The values at the paths, encoded so that equal tuples and only they give equal bytes, then hashed to
-/// a fixed length: a tuple may be longer than a key. A missing value counts as null, as the service has it.
+/// The values at the paths, in an injective encoding, hashed to a fixed length because a tuple may be longer than a
+/// key. A missing value counts as null, as in the service.
 fn unique_hash(value: &Value, paths: &[orrery_model::path::KeyPath]) -> Result<[u8; 32]> {
     let mut hasher = Sha256::new();
     for path in paths {
@@ -146,7 +146,7 @@ fn unique_hash(value: &Value, paths: &[orrery_model::path::KeyPath]) -> Result<[
     Ok(hasher.finalize().into())
 }
 
-/// The value with the members of every object in name order: equal objects print alike.
+/// The value with the members of every object sorted by name, so that equal objects have equal text.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
@@ -161,7 +161,7 @@ pub(crate) fn canonical(value: &Value) -> Value {
     }
 }
 
-/// What the client says of them has no effect: neither stored nor indexed.
+/// Client-supplied values of these are neither stored nor indexed.
 fn remove_system_properties(value: &mut Value) {
     if let Some(object) = value.as_object_mut() {
         for name in SYSTEM_PROPERTIES {
@@ -170,8 +170,8 @@ fn remove_system_properties(value: &mut Value) {
     }
 }
 
-/// The text to store. Nearly always it is what came in; only a text that names system properties is
-/// put together again, from the untouched texts of its other members.
+/// The text to store: nearly always the input. Only a text with system properties is rebuilt, from the original texts
+/// of its other members.
 fn without_system_properties(text: &Bytes, value: &Value) -> Result<Bytes> {
     let trimmed = trim_json_space(text);
     if !SYSTEM_PROPERTIES.iter().any(|name| value.get(name).is_some()) {
@@ -203,7 +203,7 @@ fn trim_json_space(text: &Bytes) -> Bytes {
     text.slice(start..end)
 }
 
-/// The members of an object with the untouched text of each value; of repeated names all are kept.
+/// The members of an object with the original text of each value, including repeated names.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -250,7 +250,7 @@ mod tests {
         check(r#"{"id":"a","deep":{"_ts":1}}"#, r#"{"id":"a","deep":{"_ts":1}}"#);
     }
 
-    /// What queries print otherwise must not be sent as it is stored.
+    /// Text that queries would print differently must not be sent as stored.
     #[test]
     fn text_is_plain_only_if_it_prints_alike() {
         let check = |text: &str, plain: bool| assert_eq!(prepare(text).unwrap().is_plain, plain, "{text}");

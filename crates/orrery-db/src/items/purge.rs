@@ -1,8 +1,7 @@
 //! Deleting all items of one partition key value.
 //!
-//! The items vanish at once: one write notes, in the logical partition's statistics, up to which position it
-//! was purged. The bodies are then removed in the background, a few at a time and for a tenth of the throughput,
-//! and a restart goes on with it.
+//! The items become invisible at once: one write records the purge position in the logical partition's statistics. They
+//! are then removed in the background, a few at a time, using a tenth of the throughput; a restart resumes the removal.
 
 use orrery_model::document::parse_object;
 use std::collections::HashMap;
@@ -29,45 +28,45 @@ use crate::layout::keys;
 use crate::layout::statistics::Statistics;
 use crate::partition::Receipt;
 
-/// Items removed in one transaction of the background work.
+/// Items removed per background transaction.
 const REMOVE_AT_ONCE: usize = 50;
-/// About what removing an item costs, to guess how many can be afforded.
+/// The approximate cost of removing an item, to estimate how many are affordable.
 const REMOVAL_HUNDREDTHS: u64 = 600;
-/// Marks of unfinished purges read at once.
+/// Marks of unfinished purges read per page.
 const LOAD_AT_ONCE: usize = 1000;
-/// How long a client waits for a purge on a store that several processes share.
+/// How long a client waits for a purge on a shared store.
 const SHARED_PATIENCE: Duration = Duration::from_secs(25);
 
-/// How long a finished purge is remembered: longer than any request holds what it has read. A reader may
-/// have taken items out of the store just before they were removed from it.
+/// How long a finished purge is remembered: longer than any request may hold items it has read. A reader may have read
+/// items just before they were removed.
 const REMEMBERED: Duration = Duration::from_secs(90);
 
-/// The logical partitions with a purge under way, so that readers need not look into the statistics. They are
-/// known by container, because a key keeps its numbers when its partition is split or merged.
+/// The logical partitions with a purge in progress, so that readers need not check the statistics. Keyed by container,
+/// because positions stay valid across splits and merges.
 #[derive(Debug, Default)]
 pub(crate) struct PurgeSet {
     any: AtomicBool,
-    /// Some wait for throughput.
+    /// Whether any wait for throughput.
     waiting: AtomicBool,
     purges: RwLock<HashMap<(ContainerRid, EffectiveKey), Purge>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Purge {
-    /// Items written up to here are gone.
+    /// Items written up to this position are purged.
     to: Lsn,
     /// When the last of them was removed from the store.
     finished: Option<Instant>,
 }
 
 impl PurgeSet {
-    /// Whether an item written at this position is gone by a purge.
+    /// Whether an item written at this position is purged.
     pub(crate) fn hides(&self, container: ContainerRid, effective: &EffectiveKey, lsn: Lsn) -> bool {
         self.any.load(Ordering::Acquire)
             && self.purges.read().get(&(container, effective.clone())).is_some_and(|purge| lsn <= purge.to)
     }
 
-    /// The same for an item at this key, which is looked into only if something is hidden at all.
+    /// The same for an item key, which is parsed only if there are purges at all.
     pub(crate) fn hides_at(&self, container: ContainerRid, item_key: &[u8], lsn: Lsn) -> bool {
         self.any.load(Ordering::Acquire)
             && keys::parse_item(item_key).is_none_or(|(effective, _)| self.hides(container, &effective, lsn))
@@ -80,7 +79,7 @@ impl PurgeSet {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Notes that all up to this position was removed.
+    /// Records that everything up to this position was removed.
     fn finish(&self, container: ContainerRid, effective: &EffectiveKey, lsn: Lsn) {
         let mut purges = self.purges.write();
         if let Some(purge) = purges.get_mut(&(container, effective.clone())).filter(|purge| purge.to <= lsn) {
@@ -88,7 +87,7 @@ impl PurgeSet {
         }
     }
 
-    /// Forgets purges that no reader can have met.
+    /// Drops purges that no reader can still be affected by.
     pub(crate) fn forget_finished(&self) {
         if !self.any.load(Ordering::Acquire) {
             return;
@@ -98,7 +97,7 @@ impl PurgeSet {
         self.any.store(!purges.is_empty(), Ordering::Release);
     }
 
-    /// Whether something could not be removed yet because the throughput was used up.
+    /// Whether removals are waiting for throughput.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Acquire)
     }
@@ -108,7 +107,7 @@ impl PurgeSet {
         purges.get(&(container, effective.clone())).is_some_and(|purge| purge.finished.is_none())
     }
 
-    /// Whether nothing waits to be removed.
+    /// Whether nothing is left to remove.
     pub(crate) fn is_idle(&self) -> bool {
         !self.any.load(Ordering::Acquire) || self.purges.read().values().all(|purge| purge.finished.is_some())
     }
@@ -121,7 +120,7 @@ impl PurgeSet {
 }
 
 impl Items {
-    /// Deletes all items of the key. They are gone for every reader when this returns.
+    /// Deletes all items of the key. No reader sees them once this returns.
     pub async fn delete_by_partition_key(
         self: &Arc<Self>,
         receipt: &mut Receipt,
@@ -154,7 +153,7 @@ impl Items {
                     receipt.add(cost::metadata_write());
                     self.purges.insert(container.rid, effective.clone(), committed.lsn);
                     self.wake_maintenance();
-                    // Other processes do not know of it, so it must be done when this returns.
+                    // Other processes do not know of the purge, so it must be complete when this returns.
                     return self.finish_if_shared(container.rid, &effective).await;
                 }
                 Err(error) if self.may_route_again(&error, &mut attempt).await => {}
@@ -209,7 +208,7 @@ impl Items {
         Ok(())
     }
 
-    /// Removes what is purged from the store, as far as the throughput goes.
+    /// Removes purged items from the store, as far as the throughput allows.
     pub(crate) async fn finish_purges(&self) -> Result<()> {
         let mut waiting = false;
         for (rid, effective, lsn) in self.purges.pending() {
@@ -233,7 +232,7 @@ impl Items {
         Ok(())
     }
 
-    /// Answers whether all was removed.
+    /// Returns whether everything was removed.
     async fn remove_purged(
         &self,
         container: &Arc<Container>,
@@ -268,7 +267,7 @@ impl Items {
         Ok(true)
     }
 
-    /// Removes items that readers no longer see, after looking at each once more; answers what that is worth.
+    /// Removes invisible items after checking each again; returns the cost.
     pub(crate) async fn sweep(&self, container: &Arc<Container>, items: Vec<(Key, Bytes)>) -> Result<Charge> {
         let mut by_key: Vec<(PartitionKey, Vec<Action>)> = Vec::new();
         for (key, value) in items {
@@ -294,7 +293,7 @@ impl Items {
     }
 }
 
-/// Writes off all items of a logical partition.
+/// Marks all items of a logical partition as purged.
 struct BeginPurge {
     operation_id: u128,
     effective: EffectiveKey,
@@ -319,7 +318,7 @@ impl Op for BeginPurge {
     }
 }
 
-/// Takes the mark of a finished purge away, unless a newer one has begun.
+/// Removes the mark of a finished purge, unless a newer one has started.
 struct EndPurge {
     operation_id: u128,
     effective: EffectiveKey,

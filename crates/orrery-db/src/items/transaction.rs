@@ -1,9 +1,9 @@
 //! The one way items are written: a list of actions on one logical partition, decided and applied as a whole.
 //!
-//! A single create or replace is a transaction of one action; a batch has up to a hundred. Everything an item
-//! touches (itself, its feed entry, its kept version, its unique tuples, its expiry entry, the counters of its
-//! logical partition) is in the same write set. Actions see the effects of earlier ones; the first that fails ends
-//! the transaction and nothing is written.
+//! A single create or replace is a transaction of one action; a batch has up to a hundred. Everything an item touches
+//! (itself, its feed entry, its history, its unique tuples, its expiry entry, the counters of its logical partition) is
+//! in the same write set. Actions see the effects of earlier ones; the first failure aborts the transaction, and
+//! nothing is written.
 
 use orrery_model::document::parse_object;
 use std::cell::RefCell;
@@ -34,11 +34,11 @@ use crate::layout::statistics::Statistics;
 use crate::layout::stored::{StoredItem, ordinal};
 use crate::layout::{keys, tombstone};
 
-/// Bytes of items that the answer to a batch may hold: one that reads more fails as a whole, with 413 for the
-/// operation that went too far (the service's clients test that with ten reads of a megabyte).
+/// The maximum size of a batch response: a batch that reads more fails as a whole, with 413 for the operation that
+/// exceeded it (the service's clients test this with ten reads of a megabyte).
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Room for the index entries of an item of a kilobyte.
+/// Initial capacity, enough for the index entries of a 1 KB item.
 const ENTRIES_BYTES: usize = 2500;
 
 /// What to do with one item.
@@ -46,14 +46,14 @@ const ENTRIES_BYTES: usize = 2500;
 pub(crate) enum ActionKind {
     Create(PreparedItem),
     Upsert(PreparedItem),
-    /// The new version may have another id: the item is renamed and keeps its RID.
+    /// The new version may have another id: the item is then renamed and keeps its RID.
     Replace(PreparedItem),
     Patch {
         patch: Patch,
         condition: Option<Condition>,
     },
     Delete,
-    /// Removes the item only if its lifetime is over or its logical partition was purged.
+    /// Removes the item only if it has expired or was purged.
     Sweep,
     Read,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Action {
     pub if_none_match: Option<String>,
 }
 
-/// What became of one action.
+/// The result of one action.
 #[derive(Clone, Debug)]
 pub(crate) struct ActionResult {
     pub outcome: Result<ActionSuccess, Error>,
@@ -91,7 +91,7 @@ pub(crate) struct ActionSuccess {
 }
 
 impl ActionSuccess {
-    /// The size of the item in the answer, which has no bodies of deleted and of unchanged ones.
+    /// The size of the item in the response; deleted and unchanged items have no body there.
     fn answer_bytes(&self) -> usize {
         match self.effect {
             Effect::Created | Effect::Replaced | Effect::Read => self.item.body.len(),
@@ -100,14 +100,14 @@ impl ActionSuccess {
     }
 }
 
-/// What became of the transaction: a result per action up to the one that failed, if one did.
+/// The result of a transaction: one result per action, up to the failed one, if any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TransactionOutcome {
     pub results: Vec<ActionResult>,
     pub failed: bool,
-    /// The container's index has changed since the transaction was made: make it again.
+    /// The container's index has changed since the transaction was prepared: prepare it again.
     pub stale: bool,
-    /// What the logical partition holds afterwards.
+    /// The logical partition's counters after the transaction.
     pub statistics: Statistics,
 }
 
@@ -122,32 +122,31 @@ impl TransactionOutcome {
 pub(crate) struct ItemTransaction {
     pub operation_id: u128,
     pub container: Arc<Container>,
-    /// The number of the partition inside its container, for the ordinals of new items.
+    /// The partition's number inside its container, for the ordinals of new items.
     pub range_id: u32,
     pub partition_key: PartitionKey,
     pub effective: EffectiveKey,
     pub now_ms: i64,
     pub logical_partition_bytes_max: u64,
     pub actions: Arc<Vec<Action>>,
-    /// The index entries of the items that actions bring, as far as they were made in advance: where decisions are
-    /// made, everybody waits.
+    /// Index entries of the written items, built in advance as far as possible, because all writers wait for decisions.
     pub entries: Vec<IndexEntries>,
-    /// If this is what a script has done.
+    /// Set if a script made these writes.
     pub script: Option<ScriptStamp>,
 }
 
-/// The index entries of a version, in every generation that is kept.
+/// The index entries of a version, in every maintained generation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IndexEntries {
     keys: PackedKeys,
-    /// What is paid for all of them.
+    /// Their total charge.
     terms: usize,
 }
 
-/// What ties a script's transaction to the moment it has read, and names what it writes.
+/// Ties a script's transaction to the snapshot it has read, and provides the identity of its writes.
 ///
-/// A script sees the etags and RIDs of its writes before they have a place in the log, so these come from a random
-/// number instead. Their ranges are disjoint from those that are made of places.
+/// A script sees the etags and RIDs of its writes before they have an LSN, so they derive from a random number instead.
+/// Their ranges are disjoint from those derived from LSNs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScriptStamp {
     /// The last write of the logical partition when the script read it.
@@ -191,7 +190,7 @@ impl Op for ItemTransaction {
             return Decision::Reject(TransactionOutcome::stale());
         }
         let mut working = Working::new(self, view, lsn);
-        // Somebody has written since the script read: what it has decided may be wrong.
+        // There was a write since the script read: its decisions may be invalid.
         if self.script.is_some_and(|script| script.read_at != working.statistics.written_at) {
             return Decision::Reject(TransactionOutcome::stale());
         }
@@ -202,14 +201,14 @@ impl Op for ItemTransaction {
             let position = u16::try_from(position).expect("neither batches nor scripts write so often");
             let mut result = working.run(action, position);
             answer_bytes += result.outcome.as_ref().map_or(0, ActionSuccess::answer_bytes);
-            // One item always fits, and scripts answer for themselves.
+            // One item always fits, and scripts have their own limit.
             let is_batch = self.script.is_none() && position > 0;
             if answer_bytes > ANSWER_BYTES_MAX && is_batch && result.outcome.is_ok() {
                 result.outcome = Err(Error::new(ErrorKind::TooLarge, "Response size is too large"));
             }
             failed = result.outcome.is_err();
             results.push(result);
-            // While reads are missing a failure says nothing yet, and later actions may need reads as well.
+            // While reads are missing a failure is not final, and later actions may need reads as well.
             if failed && working.missing.borrow().is_empty() {
                 break;
             }
@@ -221,7 +220,7 @@ impl Op for ItemTransaction {
         let outcome = TransactionOutcome { results, failed, stale: false, statistics: working.statistics };
         match working.into_writes() {
             Some(mut writes) if !failed => {
-                // The first write with a new view of the index tells everybody who still has the old one.
+                // The first write with a new index version records it, which invalidates stale writers.
                 let version = self.container.index.version;
                 if version > index::rebuild::version_in(view).max(1) {
                     let version = Bytes::copy_from_slice(&version.to_be_bytes());
@@ -235,7 +234,7 @@ impl Op for ItemTransaction {
 }
 
 impl ItemTransaction {
-    /// Makes the index entries that are sure to be needed.
+    /// Builds the index entries that are certain to be needed.
     #[must_use]
     pub(crate) fn with_entries(mut self) -> Self {
         let now = self.now_seconds();
@@ -261,13 +260,13 @@ impl ItemTransaction {
         IndexEntries { terms: self.terms_of(&keys), keys }
     }
 
-    /// What is paid for index entries.
+    /// The charge for index entries.
     fn terms_of(&self, keys: &PackedKeys) -> usize {
         let serving = self.container.index.serving.number;
         keys.iter().map(|key| index_entry::charged_terms(key, serving)).sum()
     }
 
-    /// The keys that an action surely looks at.
+    /// The keys that an action always reads.
     pub(crate) fn reads_of<'a>(&self, action: &'a Action, named: &mut HashSet<&'a str>, keys: &mut Vec<Key>) {
         if named.insert(action.id.as_str()) {
             keys.push(keys::item(&self.effective, action.id.as_str()));
@@ -304,25 +303,25 @@ pub(crate) struct Working<'a> {
     /// Every version is kept.
     keeps_history: bool,
     writes: BTreeMap<Key, Option<Bytes>>,
-    /// Index entries that come and go. Those of one item are of no other, so that no two of these meet as long as
-    /// no item is written twice.
+    /// Index entries to add and delete. Entries of different items never collide, so order is irrelevant unless an item
+    /// is written twice.
     unread: Vec<(PackedKeys, Option<Bytes>)>,
-    /// An item was written twice: index entries are among the other writes.
+    /// An item was written twice: index entries are merged into the other writes.
     repeated: bool,
-    /// Versions that ended, while the container is repartitioned.
+    /// Replaced versions, while the container is being repartitioned.
     tombstones: u16,
-    /// Keys that turned out to be needed while deciding. They count as absent so that all of them are found in
-    /// one go, however long the batch; then everything is decided again with their values.
+    /// Keys that turned out to be needed. They count as absent so that one pass finds all of them, however long the
+    /// batch; then everything is decided again with their values.
     missing: RefCell<BTreeSet<Key>>,
 }
 
-/// An item in the store that this transaction meets.
+/// An existing item affected by this transaction.
 struct ExistingItem {
     id: Box<str>,
     item: StoredItem,
     /// Neither expired nor purged.
     visible: bool,
-    /// Counted in the statistics: all but what a purge has already written off.
+    /// Counted in the statistics, unless a purge has already deducted it.
     counted: bool,
 }
 
@@ -334,7 +333,7 @@ impl<'a> Working<'a> {
         Self { keeps_history, ..Self::after(transaction, view, lsn, statistics) }
     }
 
-    /// Goes on from what earlier actions have left, which `view` shows.
+    /// Starts from the effects of earlier actions, as shown by `view`.
     pub(crate) fn after(
         transaction: &'a ItemTransaction,
         view: &'a dyn View,
@@ -346,7 +345,7 @@ impl<'a> Working<'a> {
             view,
             lsn,
             statistics,
-            // What is kept of versions is written when the transaction takes effect.
+            // History is written when the transaction is applied.
             keeps_history: false,
             writes: BTreeMap::new(),
             unread: Vec::new(),
@@ -356,7 +355,7 @@ impl<'a> Working<'a> {
         }
     }
 
-    /// Keys that turned out to be needed. While there are some, nothing that was decided counts.
+    /// Keys that turned out to be needed. While there are any, decisions are not final.
     pub(crate) fn take_missing(&self) -> BTreeSet<Key> {
         self.missing.take()
     }
@@ -401,7 +400,7 @@ impl<'a> Working<'a> {
         }
     }
 
-    /// To be called before an item is written or deleted: where it was written before, the order counts.
+    /// Must be called before an item is written or deleted: if it was written before, the order matters.
     fn notice_repeated(&mut self, item_key: &[u8]) {
         if !self.repeated && self.writes.contains_key(item_key) {
             self.repeated = true;
@@ -477,7 +476,7 @@ impl<'a> Working<'a> {
             }
             (ActionKind::Delete, Some(met)) if met.visible => self.delete(met, position),
             (ActionKind::Sweep, Some(met)) if !met.visible => self.delete(met, position),
-            // Written anew or removed meanwhile: nothing to do, and no reason to fail the others.
+            // Rewritten or removed meanwhile: nothing to do, and no reason to fail the others.
             (ActionKind::Sweep, _) => {
                 let success = ActionSuccess { effect: Effect::NotModified, item: StoredItem::default() };
                 ActionResult { outcome: Ok(success), charge: Charge::ZERO }
@@ -487,8 +486,8 @@ impl<'a> Working<'a> {
         }
     }
 
-    /// Keys that hash alike share their place in the store (strings that only differ after 100 characters, in
-    /// the older hash). An item of another key is invisible, and its id cannot be used.
+    /// Keys with the same hash share a position in the store (in hash version 1, strings that differ only after 100
+    /// characters). An item of another key is invisible, and its id cannot be used.
     fn foreign_key(&self, action: &Action, met: Option<&ExistingItem>) -> Option<ActionResult> {
         let key = &self.transaction.partition_key;
         let definition = &self.transaction.definition().partition_key;
@@ -530,7 +529,7 @@ impl<'a> Working<'a> {
         PreparedItem::from_value(definition, value)
     }
 
-    /// Writes an item in place of the one that is there, if one is.
+    /// Writes an item, replacing the existing one if there is one.
     fn put(&mut self, new: &PreparedItem, met: Option<&ExistingItem>, position: u16) -> ActionResult {
         let unique_keys = self.transaction.unique_keys_of(&new.unique_hashes);
         if let Err(error) = self.check_put(new, met, &unique_keys) {
@@ -563,7 +562,7 @@ impl<'a> Working<'a> {
         ActionResult { outcome: Ok(ActionSuccess { effect, item }), charge }
     }
 
-    /// Whether an item may be written; the counters then include it.
+    /// Checks whether an item may be written, and updates the counters.
     fn check_put(
         &mut self,
         new: &PreparedItem,
@@ -586,7 +585,7 @@ impl<'a> Working<'a> {
         self.count(new.body.len(), met).map_or(Ok(()), Err)
     }
 
-    /// Removes what the version that is there has outside itself; answers its index entries, which may stay.
+    /// Removes the secondary entries of the existing version; returns its index entries, which may stay.
     fn take_out(&mut self, met: Option<&ExistingItem>) -> IndexEntries {
         let Some(met) = met else { return IndexEntries::default() };
         let value = parse_object(&met.item.body).ok();
@@ -594,7 +593,7 @@ impl<'a> Working<'a> {
         self.index_entries(Some(&met.item), value.as_ref(), &met.id)
     }
 
-    /// Gives the item its RID: that of the item it replaces, which may have had another id, or a new one.
+    /// Assigns the RID: that of the replaced item, which may have had another id, or a new one.
     fn place(
         &mut self,
         item_key: &Key,
@@ -615,7 +614,7 @@ impl<'a> Working<'a> {
             (None, Some(script)) => script.ordinal(position),
             (None, None) => ordinal(self.lsn, position, self.transaction.range_id),
         };
-        // An item that is no longer visible gives up its RID.
+        // An invisible item does not pass on its RID.
         if let Some(met) = met.filter(|met| !met.visible) {
             self.writes.insert(keys::rid(met.item.ordinal), None);
         }
@@ -628,7 +627,7 @@ impl<'a> Working<'a> {
         ordinal
     }
 
-    /// Writes what leads to the item: its feed entry, its expiry entry and its unique tuples.
+    /// Writes the item's feed entry, expiry entry and unique tuples.
     fn write_references(
         &mut self,
         item_key: &Key,
@@ -645,7 +644,7 @@ impl<'a> Working<'a> {
         }
     }
 
-    /// Writes the index entries that are new and deletes those that are gone; answers how many terms that is.
+    /// Writes new index entries and deletes obsolete ones; returns the number of terms changed.
     fn reindex(
         &mut self,
         new: &PreparedItem,
@@ -664,7 +663,7 @@ impl<'a> Working<'a> {
             return new_entries.terms;
         }
         let gone = old_entries.keys.filter(|key| !new_entries.keys.contains(key));
-        // An entry holds the ordinal: one that stays is only as it was if the ordinal is.
+        // An entry contains the ordinal, so it is unchanged only if the ordinal is.
         let kept_ordinal = effect == Effect::Replaced;
         let added = if kept_ordinal {
             new_entries.keys.filter(|key| !old_entries.keys.contains(key))
@@ -677,7 +676,7 @@ impl<'a> Working<'a> {
         terms
     }
 
-    /// Keeps the beginning of a version, and the end of an item that was there but no longer visible.
+    /// Records a new version in the history, and the end of an existing but invisible item.
     fn record_begin(&mut self, item_key: &Key, item: &StoredItem, met: Option<&ExistingItem>) {
         let previous = met.filter(|met| met.visible).map(|met| met.item.lsn);
         if let Some(met) = met.filter(|met| !met.visible) {
@@ -687,7 +686,7 @@ impl<'a> Working<'a> {
         self.writes.insert(keys::history(item.lsn, item.position, history::BEGIN), Some(version));
     }
 
-    /// Whether the item that reserved a unique tuple still lives.
+    /// Whether the item that reserved a unique tuple is still visible.
     fn holds_tuple(&self, holder: &[u8]) -> bool {
         let id = std::str::from_utf8(holder).expect("the store holds ids as text");
         self.load_existing(id).is_some_and(|met| met.visible)
@@ -717,7 +716,7 @@ impl<'a> Working<'a> {
         None
     }
 
-    /// Keeps the end of an item. One whose lifetime was over says so; one that was purged was simply deleted.
+    /// Records the end of an item in the history: as expired, or as deleted if it was purged.
     fn record_end(&mut self, met: &ExistingItem, position: u16) {
         let item_key = keys::item(&self.transaction.effective, &met.id);
         let expired = !met.visible && met.counted;
@@ -755,7 +754,7 @@ impl<'a> Working<'a> {
         ActionResult { outcome: Ok(ActionSuccess { effect: Effect::Deleted, item: met.item }), charge }
     }
 
-    /// The index entries of a version, in every generation that is kept.
+    /// The index entries of a version, in every maintained generation.
     fn index_entries(&self, item: Option<&StoredItem>, value: Option<&Value>, id: &str) -> IndexEntries {
         match (item, value) {
             (Some(item), Some(value)) => self.transaction.entries_of(value, item.timestamp, id),
@@ -763,7 +762,7 @@ impl<'a> Working<'a> {
         }
     }
 
-    /// Removes what leads to a version of an item: its feed entry, its expiry entry and its unique tuples.
+    /// Removes the feed entry, expiry entry and unique tuples of a version.
     fn remove_references(&mut self, item: &StoredItem, value: Option<&Value>, id: &str) {
         self.writes.insert(keys::feed(item.lsn, item.position), None);
         let item_key = keys::item(&self.transaction.effective, id);
@@ -789,8 +788,8 @@ impl<'a> Working<'a> {
     }
 }
 
-/// The second at which an item's own lifetime ends. The container's default is not written down with each
-/// item, so that changing it takes effect at once: the sweeper finds those items by the feed.
+/// The second at which an item expires by its own `ttl`. The container's default is not stored with each item, so that
+/// changing it takes effect at once: the sweeper finds those items by the feed.
 fn own_expiry(item: &StoredItem) -> Option<i64> {
     item.ttl.filter(|ttl| *ttl > 0).map(|ttl| item.timestamp.saturating_add(i64::from(ttl)))
 }
@@ -798,8 +797,8 @@ fn own_expiry(item: &StoredItem) -> Option<i64> {
 fn read(action: &Action, item: StoredItem) -> ActionResult {
     let charge = cost::point_read(item.body.len());
     let matches = |wanted: &str| item.etag().matches(wanted);
-    // A read in a batch whose if-match holds is answered like one whose if-none-match does not (`CosmosBulkTest` of the
-    // Java client).
+    // A read in a batch whose if-match holds is treated like a failed if-none-match (`CosmosBulkTest` of the Java
+    // client).
     let unchanged = action.if_none_match.as_deref().is_some_and(|wanted| wanted == "*" || matches(wanted))
         || action.if_match.as_deref().is_some_and(matches);
     if unchanged {
@@ -835,7 +834,7 @@ pub(crate) fn precondition_failed() -> Error {
 }
 
 pub(crate) fn item_not_found() -> Error {
-    // Clients' suites look for either sentence.
+    // Client test suites check for either sentence.
     Error::new(
         ErrorKind::NotFound,
         "Entity with the specified id does not exist in the system. Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found",

@@ -1,6 +1,6 @@
-//! Continuation tokens: where a feed goes on. The server keeps nothing between pages, so the token carries the
-//! whole position, in terms (keys, ids) that outlive splits and restarts, and a checksum that only this
-//! account can make, bound to what the token is for.
+//! Continuation tokens. The server keeps nothing between pages, so the token carries the whole position, in terms
+//! (keys, ids) that survive splits and restarts, and a keyed checksum of this account, bound to the purpose of the
+//! token.
 //!
 //! Layout before base64url: 8 bytes of HMAC-SHA256 over scope and payload, then the payload.
 
@@ -11,10 +11,10 @@ use orrery_model::{Error, Result};
 use sha2::Sha256;
 
 const CHECK_BYTES: usize = 8;
-/// No token of ours is longer; what is longer is not decoded at all.
+/// Longer tokens are not decoded at all.
 const TOKEN_CHARACTERS_MAX: usize = 16 * 1024;
 
-/// Makes a token for this scope.
+/// Seals a token for this scope.
 pub(crate) fn seal(secret: &[u8; 32], scope: &str, payload: &[u8]) -> String {
     let mut bytes = checksum(secret, scope, payload).to_vec();
     bytes.extend_from_slice(payload);
@@ -27,7 +27,7 @@ pub(crate) fn seal(secret: &[u8; 32], scope: &str, payload: &[u8]) -> String {
     token
 }
 
-/// The payload of a token that was made for this scope.
+/// Opens a token that was sealed for this scope.
 pub(crate) fn open(secret: &[u8; 32], scope: &str, token: &str) -> Result<Vec<u8>> {
     let bytes = (token.len() <= TOKEN_CHARACTERS_MAX).then(|| URL_SAFE_NO_PAD.decode(token).ok()).flatten();
     let bytes = bytes.filter(|bytes| bytes.len() >= CHECK_BYTES).ok_or_else(invalid)?;

@@ -1,4 +1,4 @@
-//! An item as a document: its text parsed, with the system properties that are stored beside it.
+//! An item as a document: its parsed text with the system properties that are stored beside it.
 
 use bytes::Bytes;
 use orrery_model::document::{not_an_object, parse_escaped, parse_object, parse_object_members};
@@ -7,7 +7,7 @@ use orrery_model::{Error, Result, Value};
 
 use super::stored::{SYSTEM_PROPERTIES, StoredItem};
 
-/// Reads an item as it is stored.
+/// Decodes a stored item.
 pub(crate) fn decode(bytes: &Bytes) -> Result<StoredItem> {
     StoredItem::decode(bytes).ok_or_else(|| Error::internal("A stored item has an unknown format."))
 }
@@ -19,7 +19,7 @@ pub(crate) fn document_value(item: &StoredItem, container: ContainerRid) -> Resu
     parse_object(&text)
 }
 
-/// The same with only these of its properties. The whole item need not be looked at for that.
+/// The same with only these properties, without parsing the whole item.
 pub(crate) fn document_members(
     item: &StoredItem,
     container: ContainerRid,
@@ -33,7 +33,7 @@ pub(crate) fn document_members(
     parse_object_members(&item.body, item.is_plain, names)
 }
 
-/// Parses an item's text, and answers the text to store: everything that is stored is JSON.
+/// Parses an item's text and returns the text to store, which is always valid JSON.
 pub(crate) fn parse_item(text: &Bytes) -> Result<(Value, Bytes)> {
     match parse_escaped(text)? {
         (value @ Value::Object(_), escaped) => Ok((value, escaped.map_or_else(|| text.clone(), Bytes::from))),

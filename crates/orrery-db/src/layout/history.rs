@@ -1,4 +1,4 @@
-//! Versions of items that are kept for the feed of all versions and deletions.
+//! Retained versions of items, for the change feed of all versions and deletes.
 
 use bytes::Bytes;
 use orrery_model::partition_key::PartitionKey;
@@ -28,14 +28,14 @@ impl Happened {
     }
 }
 
-/// One entry of the log.
+/// One entry of the history.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub happened: Happened,
-    /// It was deleted because its lifetime was over.
+    /// Deleted because it expired.
     pub expired: bool,
     pub timestamp: i64,
-    /// The number of the version before.
+    /// The LSN of the previous version.
     pub previous: Option<Lsn>,
     /// The key of the item.
     pub item_key: Key,

@@ -1,12 +1,12 @@
 //! Index keys: `20`, generation (u32), path (8 bytes of hash), value, effective key, id.
 //!
-//! A path is known by a 64-bit hash of its steps instead of a number from a catalog: any gateway can write
-//! without asking. Two paths with one hash would only make candidates that the filter then drops.
+//! A path is identified by a 64-bit hash of its steps instead of a number from a catalog, so any gateway can write
+//! without a lookup. Two paths with the same hash only produce candidates that the filter drops.
 //!
-//! A value begins with its type, in the order of the language, and keeps its order inside the type: numbers as
-//! doubles with flipped bits, strings escaped and ended by `00 00`. Long strings are cut and end with `00 01`
-//! instead, so candidates must be looked at. Arrays and objects are known by hash. The entry's value is
-//! the item's ordinal, so that ties can be ordered without loading items.
+//! A value starts with its type, in the order of the query language, followed by an order-preserving form: numbers as
+//! doubles with flipped bits, strings escaped and terminated by `00 00`. Long strings are truncated and end with `00
+//! 01` instead, so candidates must be verified. Arrays and objects are hashed. The entry's value is the item's ordinal,
+//! so that ties can be ordered without loading items.
 
 use std::sync::LazyLock;
 
@@ -23,11 +23,11 @@ use super::keys;
 
 const INDEX: u8 = 0x20;
 const COMPOSITE: u8 = 0x24;
-/// From here on integers are rounded: 2 to the power of 53.
+/// 2^53: larger integers are rounded.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
-/// Bytes of a string that stand in the key.
+/// The maximum length of a string in the key.
 const STRING_BYTES_MAX: usize = 128;
-/// The same in composite entries, which hold up to eight.
+/// The same in composite entries, which have up to eight values.
 const COMPOSITE_STRING_BYTES_MAX: usize = 32;
 
 const UNDEFINED: u8 = 0x01;
@@ -46,7 +46,7 @@ pub(crate) struct PathHash(u64);
 impl PathHash {
     pub(crate) const ROOT: Self = Self(0xCBF2_9CE4_8422_2325);
 
-    // No property name can hold these bytes in UTF-8, so the property "a/b" is not b in a, and elements are no
+    // These bytes cannot occur in UTF-8, so the property "a/b" differs from b in a, and array elements differ from
     // properties.
     pub(crate) fn property(self, name: &str) -> Self {
         self.bytes(&[0xFE]).bytes(name.as_bytes())
@@ -122,9 +122,9 @@ pub(crate) fn push_composite_term<'v>(
     }
 }
 
-/// How many terms are paid for an entry: those of the serving generation, except those of `id` and `_ts`, which
-/// every item has whatever the policy says and which are in the price of its size, and those that only tell that
-/// an array or object is there.
+/// The number of terms charged for an entry: those of the serving generation, except for `id` and `_ts`, which every
+/// item has whatever the policy and which are included in the charge for its size, and those that only record the
+/// presence of an array or object.
 pub(crate) fn charged_terms(key: &[u8], serving: u32) -> usize {
     if key.get(1..5) != Some(&serving.to_be_bytes()) {
         return 0;
@@ -143,7 +143,7 @@ pub(crate) fn charged_terms(key: &[u8], serving: u32) -> usize {
     }
 }
 
-/// Every item has these, whatever the policy says.
+/// Every item has these, whatever the policy.
 static FREE_PATHS: LazyLock<[[u8; 8]; 2]> =
     LazyLock::new(|| ["_ts", "id"].map(|name| PathHash::ROOT.property(name).finish()));
 
@@ -156,7 +156,7 @@ pub(crate) fn generation_ranges(generation: u32) -> [KeyRange; 2] {
     })
 }
 
-/// The place of an entry's key in another generation: the same values, the same item.
+/// The same entry's key in another generation.
 pub(crate) fn in_generation(mut key: Key, generation: u32) -> Key {
     if let Some(place) = key.get_mut(1..5) {
         place.copy_from_slice(&generation.to_be_bytes());
@@ -203,25 +203,25 @@ fn push_value_cut(key: &mut Key, value: Option<&Value>, string_bytes_max: usize)
     }
 }
 
-/// Bits whose unsigned order is the order of the doubles. Minus zero is zero.
+/// Bits whose unsigned order is the order of the doubles. Minus zero equals zero.
 fn ordered_bits(number: f64) -> u64 {
     let bits = (number + 0.0).to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-/// The length of the encoded value at the front, if it is one.
+/// The length of the encoded value at the front, if valid.
 fn value_length(bytes: &[u8]) -> Option<usize> {
     match *bytes.first()? {
         UNDEFINED | NULL | FALSE | TRUE => Some(1),
         NUMBER => Some(9),
         ARRAY | OBJECT => Some(17),
-        // Its type, and what ends it.
+        // The type and the terminator.
         STRING => Some(text_length(&bytes[1..], usize::MAX)? + 3),
         _ => None,
     }
 }
 
-/// The length of an escaped string up to what ends it, or the first length from `enough` on that is seen.
+/// The length of an escaped string up to its terminator; may stop early once `enough` bytes were seen.
 fn text_length(bytes: &[u8], enough: usize) -> Option<usize> {
     let mut at = 0;
     while at < enough {
@@ -241,8 +241,8 @@ pub(crate) fn parse_entry(key: &[u8]) -> Option<(&[u8], Key)> {
     Some((value, keys::item_at(place)))
 }
 
-/// The length of the part of a composite entry's key up to which it is in the order of the values, and the key
-/// of the item that it is about. Entries that agree in this part may stand in any order.
+/// The length of the prefix of a composite entry's key that follows the order of the values, and the item's key.
+/// Entries with the same prefix may be in any order.
 pub(crate) fn parse_composite_entry(key: &[u8], descending: &[bool]) -> Option<(usize, Key)> {
     let mut at = 9;
     let mut ordered = None;
@@ -279,11 +279,11 @@ pub(crate) fn composite_between(
     let encoded = |bound: &Bound| {
         let mut key = Key::new();
         push_value_cut(&mut key, Some(&bound.value), COMPOSITE_STRING_BYTES_MAX);
-        // What was cut or rounded may stand for values on the other side of the bound.
+        // A truncated or rounded value may represent values on the other side of the bound.
         let is_open = !bound.inclusive && is_distinct(&key);
         (KeyRange::prefix(&turned(&key)), is_open)
     };
-    // Where values are inverted the upper bound comes first.
+    // For inverted values the upper bound comes first.
     let (from, to, from_type, to_type) =
         if descending { (high, low, last, first) } else { (low, high, first, last) };
     let start = match from.map(encoded) {
@@ -299,7 +299,7 @@ pub(crate) fn composite_between(
     Some(KeyRange::new(start, end))
 }
 
-/// The beginning of all composite entries that may hold these values, as far as they are in order.
+/// The common prefix of all composite entries that may have these values.
 pub(crate) fn composite_run(generation: u32, number: u32, values: &[(Option<&Value>, bool)]) -> Key {
     let distinct = values.iter().take_while(|(value, _)| {
         let mut encoded = Key::new();
@@ -310,7 +310,7 @@ pub(crate) fn composite_run(generation: u32, number: u32, values: &[(Option<&Val
     composite_term(generation, number, values[..count].iter().copied())
 }
 
-/// Whether different values have different encodings here: the string was not cut, the integer not rounded.
+/// Whether the encoding is exact: the string was not truncated, the integer not rounded.
 pub(crate) fn is_distinct(encoded: &[u8]) -> bool {
     match encoded {
         [STRING, .., last] => *last == 0,
@@ -365,7 +365,7 @@ pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<V
             let without = exact(value);
             let all = types(NULL, OBJECT);
             let before = KeyRange { start: all.start, end: Some(without.start.clone()) };
-            // A cut string stands for many: those that differ later must not be lost.
+            // A truncated string represents many: those that differ later must not be lost.
             let after_start = if is_cut(value) { without.start } else { without.end? };
             vec![before, KeyRange { start: after_start, end: all.end }]
         }
@@ -390,7 +390,7 @@ pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<V
     })
 }
 
-/// Whether every entry that the test selects satisfies it: nothing was cut or rounded in the encoding.
+/// Whether every entry that the test selects satisfies it: nothing was truncated or rounded.
 pub(crate) fn is_exact(test: &Test) -> bool {
     let plain = |value: &Value| match value {
         Value::Number(number) => number.as_f64().abs() < EXACT_INTEGER_MAX,
@@ -433,7 +433,7 @@ fn between(prefix: &[u8], low: Option<&Bound>, high: Option<&Bound>) -> Option<K
     };
     let start = match low {
         None => [prefix, &[first]].concat(),
-        // Items with this very value are left out, unless a cut string stands for longer ones too.
+        // Exclude items with this exact value, unless a truncated string represents longer ones too.
         Some(bound) if !bound.inclusive && !is_cut(&bound.value) => encoded(bound).end?,
         Some(bound) => encoded(bound).start,
     };
@@ -563,7 +563,7 @@ mod tests {
         );
     }
 
-    /// Any bytes may be read as an entry, and the entry of any value leads to its item.
+    /// Decoding arbitrary bytes must not panic, and the entry of any value leads to its item.
     #[test]
     fn fuzz_index_keys() {
         let item = keys::item(&EffectiveKey::parse("0A0B").unwrap(), "id");

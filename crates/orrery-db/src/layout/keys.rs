@@ -1,23 +1,23 @@
 //! Keys of one partition. Their byte order is the order of every scan.
 //!
-//! * `08` index version: what a write must know of the container's index.
+//! * `08` index version: the version of the container's index that writes must have.
 //! * `10` item: effective key, id. The item itself.
 //! * `18` rid: ordinal. The key of the item with this RID, for clients that address items by `_self`.
 //! * `20` index: generation, path, value, effective key, id. One entry per indexed term (`layout/index_entry.rs`).
 //! * `24` composite index: generation, number, values, effective key, id.
 //! * `30` feed: lsn, position in the transaction. The key of the item whose latest change this is.
-//! * `36` history mark: numbering. There while every version is kept; from which position on (`items/history.rs`).
+//! * `36` history mark: LSN sequence. Present while all versions are retained; the position after which the history is
+//!   complete (`items/history.rs`).
 //! * `38` history: lsn, position, step. Every version, for as long as it is retained.
 //! * `40` unique: policy, effective key, hash of the value tuple. The id that holds it.
-//! * `50` expiry: second, effective key, id. Items with a lifetime of their own.
+//! * `50` expiry: second, effective key, id. Items with their own `ttl`.
 //! * `60` statistics: effective key. Counters of one logical partition.
 //! * `70` purge: effective key. A logical partition whose old items are being removed.
 //! * `78` split mark, `79` split log: lsn (`layout/split_log.rs`).
-//! * `7A` tombstone: lsn, number. A version that ended while the container is repartitioned.
+//! * `7A` tombstone: lsn, number. A version replaced while the container was being repartitioned.
 //!
-//! An effective key is written escaped (`00` becomes `00 FF`) and ends with `00 00`, so that keys of any
-//! length keep their order and a split can sort entries without decoding values. Ids stand last and
-//! unescaped. Integers are big-endian.
+//! An effective key is escaped (`00` becomes `00 FF`) and terminated by `00 00`, so that keys of any length keep their
+//! order and a split can sort entries without decoding values. Ids come last and unescaped. Integers are big-endian.
 
 use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use orrery_storage::{Key, KeyRange, Lsn};
@@ -40,7 +40,7 @@ pub(crate) fn push_effective_key(key: &mut Key, effective: &EffectiveKey) {
     key.extend_from_slice(&[0, 0]);
 }
 
-/// Appends bytes in a form that keeps their order whatever follows.
+/// Appends bytes in an escaped form that preserves their order whatever follows.
 pub(crate) fn push_escaped(key: &mut Key, bytes: &[u8]) {
     if !bytes.contains(&0) {
         return key.extend_from_slice(bytes);
@@ -80,7 +80,7 @@ pub(crate) fn item(effective: &EffectiveKey, id: &str) -> Key {
     key
 }
 
-/// Appends what places an item: its effective key and id.
+/// Appends an item's effective key and id.
 pub(crate) fn push_place(key: &mut Key, effective: &EffectiveKey, id: &str) {
     push_effective_key(key, effective);
     key.extend_from_slice(id.as_bytes());
@@ -91,7 +91,7 @@ pub(crate) fn item_at(place: &[u8]) -> Key {
     [&[ITEM], place].concat()
 }
 
-/// The effective key and id that an item key was made of.
+/// The effective key and id of an item key.
 pub(crate) fn parse_item(key: &[u8]) -> Option<(EffectiveKey, &str)> {
     let (effective, id) = take_effective_key(key.strip_prefix(&[ITEM])?)?;
     Some((effective, std::str::from_utf8(id).ok()?))
@@ -113,7 +113,7 @@ fn bound(prefix: u8, effective: &EffectiveKey) -> Key {
     key
 }
 
-/// The key that leads from an item's RID to its place.
+/// The key that maps an item's RID to its item key.
 pub(crate) fn rid(ordinal: u64) -> Key {
     let mut key = Key::with_capacity(9);
     key.push(RID);
@@ -130,7 +130,7 @@ pub(crate) fn feed(lsn: Lsn, position: u16) -> Key {
     key
 }
 
-/// The transaction and the place in it that a feed key is about.
+/// The LSN and position of a feed key.
 pub(crate) fn parse_feed(key: &[u8]) -> Option<(Lsn, u16)> {
     let rest = key.strip_prefix(&[FEED])?;
     let (lsn, position) = rest.split_first_chunk::<8>()?;
@@ -142,14 +142,14 @@ pub(crate) fn feed_after(lsn: Lsn) -> KeyRange {
     KeyRange::new(feed(lsn.saturating_add(1), 0), vec![FEED + 1])
 }
 
-/// The key that is there while a partition keeps every version. A merge brings the keys of several numberings
-/// together, of which the first is always there.
+/// The key that is present while a partition retains all versions. A merge combines the keys of several LSN sequences,
+/// of which the first always exists.
 pub(crate) fn history_mark(numbering: u16) -> Key {
     let [high, low] = numbering.to_be_bytes();
     vec![RECORDING, high, low]
 }
 
-/// The numbering that a history mark is about.
+/// The LSN sequence of a history mark.
 pub(crate) fn parse_history_mark(key: &[u8]) -> Option<u16> {
     let rest = key.strip_prefix(&[RECORDING])?;
     Some(u16::from_be_bytes(rest.try_into().ok()?))
@@ -170,7 +170,7 @@ pub(crate) fn history(lsn: Lsn, position: u16, step: u8) -> Key {
     key
 }
 
-/// The transaction, the place in it and the step that a history key is about.
+/// The LSN, position and step of a history key.
 pub(crate) fn parse_history(key: &[u8]) -> Option<(Lsn, u16, u8)> {
     let rest: &[u8; 11] = key.strip_prefix(&[HISTORY])?.try_into().ok()?;
     let (lsn, rest) = rest.split_first_chunk::<8>()?;
@@ -191,7 +191,7 @@ pub(crate) fn unique(policy: u8, effective: &EffectiveKey, tuple_hash: &[u8; 32]
     key
 }
 
-/// The key of an expiry entry: the item goes at this second.
+/// The key of an expiry entry: the item expires at this second.
 pub(crate) fn expiry(second: i64, item_key: &[u8]) -> Key {
     let mut key = Key::with_capacity(8 + item_key.len());
     key.push(EXPIRY);
@@ -226,18 +226,18 @@ pub(crate) fn statistics_in(range: &EpkRange) -> KeyRange {
     KeyRange::new(bound(STATISTICS, &range.min), bound(STATISTICS, &range.max))
 }
 
-/// The logical partition that a statistics key is about.
+/// The logical partition of a statistics key.
 pub(crate) fn parse_statistics(key: &[u8]) -> Option<EffectiveKey> {
     Some(take_effective_key(key.strip_prefix(&[STATISTICS])?)?.0)
 }
 
-/// The key of an item that an entry is about or, where it is about a whole logical partition, of an item
-/// without id in it. Index entries are for `index/encode.rs`; what no key owns gives nothing.
+/// The item key of an entry or, for an entry of a whole logical partition, that of an item with an empty id. Index
+/// entries are handled by `index_entry`; entries without an owner yield none.
 pub(crate) fn item_key_of(key: &[u8], value: &[u8]) -> Option<Key> {
     match *key.first()? {
         ITEM => Some(key.to_vec()),
         RID | FEED => Some(value.to_vec()),
-        // The hash of the tuple stands last.
+        // The hash of the tuple comes last.
         UNIQUE => Some(item_at(key.get(2..key.len().checked_sub(32)?)?)),
         EXPIRY => item_of_expiry(key),
         STATISTICS | PURGE => Some(item_at(key.get(1..)?)),
@@ -253,12 +253,12 @@ pub(crate) fn purge(effective: &EffectiveKey) -> Key {
     key
 }
 
-/// All purges under way.
+/// All purges in progress.
 pub(crate) fn purges() -> KeyRange {
     KeyRange::prefix(&[PURGE])
 }
 
-/// The logical partition that a purge key names.
+/// The logical partition of a purge key.
 pub(crate) fn parse_purge(key: &[u8]) -> Option<EffectiveKey> {
     Some(take_effective_key(key.strip_prefix(&[PURGE])?)?.0)
 }

@@ -1,7 +1,7 @@
-//! Bytes only: how everything in a partition is encoded, and the tokens that clients carry.
+//! Encodings: everything in a partition, and the tokens that clients carry.
 //!
-//! What may live here: pure functions between values and bytes. Nothing here reads the store or knows the catalog.
-//! The formats are frozen by tests; a change needs a new version and a way to read the old one.
+//! Only pure functions between values and bytes belong here; nothing reads the store or knows the catalog. The formats
+//! are frozen by tests; a change needs a new version and a way to read the old one.
 
 pub(crate) mod continuation;
 pub(crate) mod document;

@@ -1,8 +1,8 @@
-//! How much of a feed a client wants.
+//! The page size and continuation that a client requests.
 
 use orrery_model::{Error, Result};
 
-/// How much of a feed is wanted, and from where.
+/// The requested page of a feed.
 #[derive(Clone, Debug, Default)]
 pub struct PageRequest {
     /// As the client sent it: -1 lets the server decide.
@@ -11,10 +11,10 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    /// The number of entries this page may have.
+    /// The maximum number of entries of this page.
     pub fn count_max(&self, default: usize, limit: usize) -> Result<usize> {
         match self.items_max {
-            // Some clients send 0 for "as the server likes".
+            // Some clients send 0 for the server's default.
             None | Some(0) => Ok(default),
             Some(-1) => Ok(limit),
             Some(count) => match usize::try_from(count) {

@@ -1,20 +1,20 @@
 //! The split log: which keys each write touched while its partition was being split.
 //!
-//! While a partition is being split it carries a mark. A write that sees the mark adds one entry to its own
-//! write set: which keys it touched. The split reads these entries in order and brings each key in the
-//! children to the state it has in the parent, which catches up with writes of any kind, deletions included.
+//! While a partition is being split it carries a mark. A write that sees the mark adds an entry with the keys it
+//! touched to its own write set. The split reads these entries in order and copies the current state of each key from
+//! the parent to the children, which handles all kinds of writes, including deletions.
 
 use bytes::Bytes;
 use orrery_storage::{Key, KeyRange, Lsn};
 
-/// There while the partition is being split.
+/// Present while the partition is being split.
 pub(crate) const SPLIT_MARK: [u8; 1] = [0x78];
 const SPLIT_LOG: u8 = 0x79;
 
-/// Bytes of keys in one entry. A write may touch more keys than a value of the store can hold.
+/// Bytes of keys per entry. A write may touch more keys than fit into one value.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// The key of some of what the transaction `lsn` touched.
+/// The key of one log entry of the transaction `lsn`.
 pub(crate) fn log_key(lsn: Lsn, part: u16) -> Key {
     let mut key = vec![SPLIT_LOG];
     key.extend_from_slice(&lsn.to_be_bytes());
@@ -27,7 +27,7 @@ pub(crate) fn entries_after(key: &[u8]) -> KeyRange {
     KeyRange::new([key, &[0]].concat(), vec![SPLIT_LOG + 1])
 }
 
-/// What comes before every entry of transactions after `lsn`.
+/// A lower bound of the entries of transactions after `lsn`.
 pub(crate) fn position_after(lsn: Lsn) -> Key {
     log_key(lsn, u16::MAX)
 }
@@ -42,7 +42,7 @@ pub(crate) fn is_own(key: &[u8]) -> bool {
     key.first().is_some_and(|first| *first == SPLIT_MARK[0] || *first == SPLIT_LOG)
 }
 
-/// The keys, each after its length, in as many values as they need.
+/// The keys, each prefixed with its length, in as many values as needed.
 pub(crate) fn encode_keys<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Vec<Bytes> {
     let mut parts = Vec::new();
     let mut bytes = Vec::new();

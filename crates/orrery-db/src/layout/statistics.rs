@@ -1,4 +1,4 @@
-//! The counters of one logical partition, an ordinary key that every write of it reads and rewrites.
+//! The counters of one logical partition, stored under a key that every write to it reads and rewrites.
 //!
 //! Layout: format `02`; items u64; bytes u64; purged-to lsn u64; lsn of the last write u64; then the partition key
 //! value as the JSON array clients send it in. Integers are big-endian. Format `01` lacks the last write.
@@ -12,16 +12,16 @@ const HEADER_BYTES: usize = 1 + 4 * 8;
 const FIRST_FORMAT: u8 = 1;
 const FIRST_HEADER_BYTES: usize = 1 + 3 * 8;
 
-/// What is known of a logical partition.
+/// The counters of a logical partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
-    /// Items, those included whose lifetime is over but that still wait for the sweeper.
+    /// Items, including expired ones that have not been swept yet.
     pub items: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// Items written up to here are deleted, though some may still lie in the store.
+    /// Items written up to this position are deleted, although some may still be in the store.
     pub purged_to: Lsn,
-    /// The last write of the logical partition: whoever read after it has read everything.
+    /// The last write to the logical partition: a later read has seen everything.
     pub written_at: Lsn,
 }
 

@@ -1,12 +1,12 @@
-//! An item as it lies in the store: a fixed header and the body text.
+//! A stored item: a fixed header and the body text.
 //!
-//! Layout: format `01`; flags (bit 0: the item names its own lifetime); lsn u64; position u16; timestamp
-//! i64 (seconds); ordinal u64 (the item's part of its RID); ttl i32; with bit 1 of the flags the version u64 that its
-//! etag is made of; then the body, the UTF-8 text of a JSON object without system properties. Integers are big-endian.
+//! Layout: format `01`; flags (bit 0: the item has its own `ttl`); lsn u64; position u16; timestamp i64 (seconds);
+//! ordinal u64 (the item's part of its RID); ttl i32; with bit 1 of the flags the version u64 from which its etag
+//! derives; then the body, the UTF-8 text of a JSON object without system properties. Integers are big-endian.
 //!
-//! The body is kept as the client wrote it. A point read splices the system properties onto its end and
-//! parses nothing. Bit 2 of the flags tells that queries would print the body just so: then a row that is the whole
-//! item is made like that too.
+//! The body is stored as the client sent it. A point read appends the system properties and parses nothing. Bit 2 of
+//! the flags says that queries would print the body identically: a row that is the whole item is then built in the same
+//! way.
 
 use bytes::Bytes;
 use orrery_model::etag::Etag;
@@ -19,7 +19,7 @@ const HAS_TTL: u8 = 1;
 const HAS_VERSION: u8 = 2;
 const IS_PLAIN: u8 = 4;
 
-/// Names that the server owns at the top level of an item, whatever a client writes there.
+/// Top-level property names owned by the server; client-supplied values are ignored.
 pub(crate) const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
 /// A stored item.
@@ -27,7 +27,7 @@ pub(crate) const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_att
 pub(crate) struct StoredItem {
     /// The transaction that wrote this version.
     pub lsn: Lsn,
-    /// The place in that transaction.
+    /// The position in that transaction.
     pub position: u16,
     /// `_ts`: seconds since the epoch.
     pub timestamp: i64,
@@ -35,9 +35,10 @@ pub(crate) struct StoredItem {
     pub ordinal: u64,
     /// The item's `ttl` property, if it has one.
     pub ttl: Option<i32>,
-    /// What the etag is made of if not of the place: a script learns the etags of what it writes before it has one.
+    /// The version for the etag, if it does not derive from the position: a script sees the etags of its writes before
+    /// they have one.
     pub version: Option<u64>,
-    /// Whether the body is the text that its value prints as.
+    /// Whether the body is canonical text.
     pub is_plain: bool,
     pub body: Bytes,
 }
@@ -61,7 +62,7 @@ impl StoredItem {
         bytes.into()
     }
 
-    /// `None` if the bytes are not an item of a known format: damage, or a newer version's work.
+    /// `None` if the bytes are not an item of a known format: damaged, or written by a newer version.
     pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         if header[0] != FORMAT {
@@ -93,8 +94,8 @@ impl StoredItem {
         Etag::new(version, self.timestamp)
     }
 
-    /// When the item vanishes under the container's default lifetime, if ever.
-    /// Without a default on the container, lifetimes of items have no effect.
+    /// When the item expires, given the container's default, if ever. Without a default on the container, the `ttl` of
+    /// items has no effect.
     pub(crate) fn expires_at(&self, default_ttl: Option<i64>) -> Option<i64> {
         let default = default_ttl?;
         let ttl = self.ttl.map_or(default, i64::from);
@@ -105,7 +106,7 @@ impl StoredItem {
         self.expires_at(default_ttl).is_some_and(|second| second <= now_seconds)
     }
 
-    /// The item as clients see it: the body with the system properties at its end.
+    /// The item for clients: the body with the system properties appended.
     pub(crate) fn write_document(&self, container: ContainerRid, out: &mut Vec<u8>) {
         let rid = ItemRid::new(container, self.ordinal);
         let body = self.body.strip_suffix(b"}").unwrap_or(&self.body);
@@ -126,18 +127,18 @@ impl StoredItem {
     }
 }
 
-/// Places in a transaction that one numbering takes: a script writes at most so often.
+/// Positions per transaction in one LSN sequence: the maximum number of writes of a script.
 pub(crate) const POSITIONS: u16 = 4096;
 
-/// Orders the writes of a partition: transaction first, then place in it. A batch has at most 100; scripts, which may
-/// write more, have versions of their own.
+/// Orders the writes of a partition: by transaction, then by position. A batch has at most 100 writes; scripts, which
+/// may have more, use their own versions.
 pub(crate) fn version_number(lsn: Lsn, position: u16) -> u64 {
     lsn << 7 | u64::from(position & 0x7F)
 }
 
 /// A new item's ordinal: ascending with every write of the partition, distinct between partitions.
 pub(crate) fn ordinal(lsn: Lsn, position: u16, range_id: u32) -> u64 {
-    // 60 bits are free below the RID's type nibble; 13 name the partition that saw the birth.
+    // 60 bits are free below the RID's type nibble; 13 of them identify the partition in which the item was created.
     version_number(lsn, position) << 13 | u64::from(range_id & 0x1FFF)
 }
 

@@ -1,12 +1,12 @@
-//! What a write leaves behind of the version that it ends, while the container is repartitioned. The change feed
-//! tells of items as they are; where a copy of an older version lies under another key, only that version tells.
+//! The replaced version that a write preserves while the container is being repartitioned. The change feed only
+//! contains current versions; to find a copy of an older version under another key, that version itself is needed.
 
 use bytes::Bytes;
 use orrery_storage::{Key, KeyRange, Lsn};
 
 const TOMBSTONE: u8 = 0x7A;
 
-/// The key of one ended version: the transaction, and which of its own.
+/// The key of one replaced version: the transaction, and a number within it.
 pub(crate) fn key(lsn: Lsn, number: u16) -> Key {
     let mut key = vec![TOMBSTONE];
     key.extend_from_slice(&lsn.to_be_bytes());
@@ -26,7 +26,7 @@ pub(crate) fn all() -> KeyRange {
     KeyRange::prefix(&[TOMBSTONE])
 }
 
-/// The item's key after its length, then the version's text.
+/// The item's key, prefixed with its length, then the version's text.
 pub(crate) fn encode(item_key: &[u8], body: &[u8]) -> Bytes {
     let length = u16::try_from(item_key.len()).expect("the store takes no keys beyond 2 KB");
     let mut bytes = Vec::with_capacity(2 + item_key.len() + body.len());
