@@ -39,8 +39,8 @@ test-rust: setup ## Runs the tests of the workspace
 	$(CARGO) test --workspace --locked
 
 test-fuzz: setup ## Mutates inputs of every parser of untrusted bytes for a minute, without a nightly compiler
-	ORRERY_FUZZ_SECONDS=6 $(CARGO) test --locked -p orrery-storage -p orrery-db --lib -- fuzz_ --test-threads 1
-	ORRERY_FUZZ_SECONDS=6 $(CARGO) test --locked -p orrery-gateway --test fuzz -- --test-threads 1
+	ORRERY_FUZZ_SECONDS=6 $(CARGO) test --workspace --locked --lib -- fuzz_ --test-threads 1
+	ORRERY_FUZZ_SECONDS=6 $(CARGO) test --workspace --locked --test fuzz -- --test-threads 1
 
 test-clients: ## Runs the tests of the Python and JavaScript key libraries
 	@scripts/setup.sh python

@@ -395,18 +395,25 @@ impl<'p, 'a> Reading<'p, 'a> {
         let merits = ways.iter().map(|way| Merits {
             is_narrow: self.keys.is_none() || self.is_narrowed(way),
             is_selective: way.is_selective,
+            is_point: way.is_point,
             is_order: order_way == Some(&raw const **way),
         });
         let mut choice = Choice::new(merits.collect(), order.is_some(), false);
         while let Some(step) = choice.next_step() {
-            let Step::Probe { way: number, count_max } = step else { continue };
+            let (Step::Probe { way: number, count_max } | Step::ProbeAgain { way: number, count_max }) = step
+            else {
+                continue;
+            };
             let way = ways[number];
             let first = self.followed(way, self.is_narrowed(way)).first().map_or(0.0, |part| part.entries);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
             let probed = (first.round() as usize).min(count_max);
-            work.sum.entries += probed as f64;
-            work.weights[0] += READ_BYTES * self.ranges(way) + probed as f64 * Self::entry_bytes(Some(way));
             choice.counted(number, probed);
+            // The second count is free, but the partition that is read takes its share of the whole by all it reads.
+            if matches!(step, Step::Probe { .. }) {
+                work.sum.entries += probed as f64;
+            }
+            work.weights[0] += READ_BYTES * self.ranges(way) + probed as f64 * Self::entry_bytes(Some(way));
         }
         let path = match (choice.chosen(), order) {
             (Chosen::Way(number), _) => Path::Way(ways[number], self.is_narrowed(ways[number])),

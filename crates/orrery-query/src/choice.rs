@@ -1,12 +1,17 @@
 //! Choosing among the ways in which an index can find the matches of a filter.
 //!
-//! A way is probed by counting its first entries in one partition. The choice says which way to probe next and what
-//! the counts mean; whoever has the entries, or an estimate of them, counts. The server and whoever predicts its
-//! charges decide by the same rules.
+//! A way is probed by counting its first entries in one partition. [`Choice`] says which way to probe next and what
+//! the counts mean; the caller counts entries, or estimates them. The server and the advisor both decide this way.
+//!
+//! Several ways can have more entries than a probe counts. They are then counted further, once, and if that does not
+//! tell them apart either, single values go before ranges. Only a tie that is left after that is decided by position,
+//! so callers pass the ways in an order that does not depend on how the query was written.
 
 /// Entries counted to judge a way.
 pub const PROBE_ENTRIES: usize = 128;
-/// The same where the index also has the order of the query. Following the order may lead past any number of items that
+/// Entries counted in the second round, of ways that have more than [`PROBE_ENTRIES`].
+pub const PROBE_ENTRIES_AGAIN: usize = 1024;
+/// [`PROBE_ENTRIES`] where the index also has the order of the query. Following the order may lead past any number of items that
 /// do not match, so it must be clear that sorting those that do would be much work.
 pub const PROBE_ENTRIES_BEFORE_ORDER: usize = 2048;
 
@@ -17,6 +22,8 @@ pub struct Merits {
     pub is_narrow: bool,
     /// Worth following even if it leads to many items.
     pub is_selective: bool,
+    /// It asks for single values, not for a range of them.
+    pub is_point: bool,
     /// Its entries are those that the order of the query follows: in order they do at least as well.
     pub is_order: bool,
 }
@@ -26,6 +33,8 @@ pub struct Merits {
 pub enum Step {
     /// Count its entries up to `count_max`, and tell [`Choice::counted`].
     Probe { way: usize, count_max: usize },
+    /// The same again with a higher maximum. This is the planner's own work: it is not charged.
+    ProbeAgain { way: usize, count_max: usize },
     /// It is taken without counting, unless another has no entries at all.
     Unprobed { way: usize },
     /// A narrower one was found already.
@@ -54,6 +63,8 @@ pub struct Choice {
     several: bool,
     /// The way with the fewest entries so far.
     best: Option<(usize, usize)>,
+    /// Ways that would be followed however many entries they have, and have more than were counted.
+    level: Vec<usize>,
 }
 
 impl Choice {
@@ -64,14 +75,20 @@ impl Choice {
         waiting.reverse();
         let count_max = if has_order { PROBE_ENTRIES_BEFORE_ORDER } else { PROBE_ENTRIES };
         let several = merits.len() > 1 || has_order;
-        Self { merits, waiting, count_max, has_order, probes_all, several, best: None }
+        Self { merits, waiting, count_max, has_order, probes_all, several, best: None, level: Vec::new() }
     }
 
     /// What to do about the next way; nothing once all have been looked at.
     pub fn next_step(&mut self) -> Option<Step> {
         loop {
-            let way = self.waiting.pop()?;
+            let Some(way) = self.waiting.pop() else {
+                self.begin_second_round()?;
+                continue;
+            };
             let merits = self.merits[way];
+            if self.count_max == PROBE_ENTRIES_AGAIN {
+                return Some(Step::ProbeAgain { way, count_max: self.count_max });
+            }
             // Entries of the wanted keys alone are worth more than those of all keys.
             if self.best.is_some_and(|(_, best)| self.merits[best].is_narrow && !merits.is_narrow) {
                 return Some(Step::Beaten { way });
@@ -87,13 +104,30 @@ impl Choice {
         }
     }
 
+    /// Counts further where the first round left several ways level.
+    fn begin_second_round(&mut self) -> Option<()> {
+        let is_undecided = self.best.is_some_and(|(fewest, _)| fewest >= self.count_max);
+        if self.has_order || self.count_max == PROBE_ENTRIES_AGAIN || !is_undecided || self.level.len() < 2 {
+            return None;
+        }
+        self.count_max = PROBE_ENTRIES_AGAIN;
+        self.best = None;
+        self.waiting = std::mem::take(&mut self.level);
+        self.waiting.reverse();
+        Some(())
+    }
+
     /// Notes how many entries a way has, as far as they were counted.
     pub fn counted(&mut self, way: usize, entries: usize) {
         let merits = self.merits[way];
         if entries >= self.count_max && !(merits.is_selective && merits.is_narrow) {
             return;
         }
-        if self.best.is_none_or(|(fewest, _)| entries < fewest) {
+        if entries >= self.count_max {
+            self.level.push(way);
+        }
+        let rank = |entries: usize, way: usize| (entries, !self.merits[way].is_point);
+        if self.best.is_none_or(|(fewest, best)| rank(entries, way) < rank(fewest, best)) {
             self.best = Some((entries, way));
         }
     }
@@ -112,14 +146,15 @@ impl Choice {
 mod tests {
     use super::*;
 
-    const NARROW: Merits = Merits { is_narrow: true, is_selective: true, is_order: false };
+    const NARROW: Merits = Merits { is_narrow: true, is_selective: true, is_point: true, is_order: false };
+    const RANGE: Merits = Merits { is_point: false, ..NARROW };
     const WIDE: Merits = Merits { is_narrow: false, ..NARROW };
     const VAGUE: Merits = Merits { is_selective: false, ..NARROW };
 
     fn choose(merits: &[Merits], has_order: bool, counts: &[usize]) -> Chosen {
         let mut choice = Choice::new(merits.to_vec(), has_order, false);
         while let Some(step) = choice.next_step() {
-            if let Step::Probe { way, count_max } = step {
+            if let Step::Probe { way, count_max } | Step::ProbeAgain { way, count_max } = step {
                 choice.counted(way, counts[way].min(count_max));
             }
         }
@@ -130,8 +165,18 @@ mod tests {
     fn the_fewest_entries_win() {
         assert_eq!(choose(&[NARROW, NARROW], false, &[90, 7]), Chosen::Way(1));
         assert_eq!(choose(&[NARROW], false, &[100_000]), Chosen::Way(0));
-        // Both have more than were counted: the first is as good as any.
-        assert_eq!(choose(&[NARROW, NARROW], false, &[500, 300]), Chosen::Way(0));
+    }
+
+    #[test]
+    fn level_ways_are_counted_further() {
+        assert_eq!(choose(&[NARROW, NARROW], false, &[500, 300]), Chosen::Way(1));
+        assert_eq!(choose(&[NARROW, NARROW, NARROW], false, &[900, 5000, 800]), Chosen::Way(2));
+        // A range with few entries goes before a value with many.
+        assert_eq!(choose(&[NARROW, RANGE], false, &[5000, 300]), Chosen::Way(1));
+        // Both have more than were counted: a single value is likelier to have fewer, then the first is as good as any.
+        assert_eq!(choose(&[RANGE, NARROW], false, &[2000, 9000]), Chosen::Way(1));
+        assert_eq!(choose(&[NARROW, RANGE], false, &[9000, 2000]), Chosen::Way(0));
+        assert_eq!(choose(&[NARROW, NARROW], false, &[2000, 2000]), Chosen::Way(0));
     }
 
     #[test]

@@ -18,32 +18,65 @@ const PARTITION: PartitionRef = PartitionRef { id: PartitionId(1), epoch: 0 };
 const DISK_MB: u32 = 32;
 const FILLER_BYTES: usize = 12 << 20;
 
-/// An in-memory file system that is unmounted when the test ends.
-struct SmallDisk(tempfile::TempDir);
+/// A small file system that is unmounted when the test ends.
+struct SmallDisk {
+    directory: tempfile::TempDir,
+    /// The file that holds the file system, unless it is in memory.
+    image: Option<tempfile::NamedTempFile>,
+}
 
 impl SmallDisk {
+    /// One in memory.
     fn mount() -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
+        let disk = Self { directory: tempfile::tempdir().unwrap(), image: None };
         let size = format!("size={DISK_MB}m");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(directory.path()).output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self(directory)),
-            _ => {
-                eprintln!("skipped: cannot mount a file system here");
-                None
-            }
-        }
+        succeeds(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(disk.path()))
+            .then_some(disk)
+    }
+
+    /// An ext4, which turns read-only when it is damaged.
+    fn mount_ext4() -> Option<Self> {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(u64::from(DISK_MB) << 20).unwrap();
+        let disk = Self { directory: tempfile::tempdir().unwrap(), image: Some(image) };
+        let made = succeeds(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(disk.image_path()));
+        (made && disk.attach()).then_some(disk)
+    }
+
+    fn image_path(&self) -> &Path {
+        self.image.as_ref().unwrap().path()
+    }
+
+    fn attach(&self) -> bool {
+        let options = ["-o", "loop,errors=remount-ro"];
+        succeeds(Command::new("mount").args(options).arg(self.image_path()).arg(self.path()))
+    }
+
+    fn detach(&self) {
+        assert!(succeeds(Command::new("umount").arg(self.path())));
+    }
+
+    /// What the kernel does when it meets an error in the file system.
+    fn turn_read_only(&self) {
+        assert!(succeeds(Command::new("mount").args(["-o", "remount,abort"]).arg(self.path())));
     }
 
     fn path(&self) -> &Path {
-        self.0.path()
+        self.directory.path()
     }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    let succeeded = command.output().is_ok_and(|output| output.status.success());
+    if !succeeded {
+        eprintln!("skipped: cannot mount a file system here ({command:?})");
+    }
+    succeeded
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        Command::new("umount").arg(self.path()).status().ok();
+        Command::new("umount").arg(self.path()).output().ok();
     }
 }
 
@@ -162,4 +195,34 @@ async fn a_full_disk_rejects_growth_and_recovers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_without_a_reserve_loses_nothing() {
     fill_and_free_the_disk(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_system_that_turns_read_only_is_reported_and_loses_nothing() {
+    let Some(disk) = SmallDisk::mount_ext4() else { return };
+    let path = disk.path().join("data");
+    let store = Embedded::open(&path, sizes(0)).unwrap();
+    store.create(PARTITION.id, 0).await.unwrap();
+    let mut written = 0;
+    while written < 200 {
+        commit(&store, PARTITION, Put(written)).await.unwrap();
+        written += 1;
+    }
+    disk.turn_read_only();
+    // The page cache may take a few more, but an fsync fails, so none is acknowledged.
+    let refused = commit(&store, PARTITION, Put(written)).await;
+    assert!(refused.is_err(), "acknowledged on a read-only file system");
+    match store.health() {
+        Health::Ready => panic!("a store that cannot write is ready"),
+        Health::Impaired(reason) | Health::Failed(reason) => assert!(!reason.is_empty()),
+    }
+    check_all_there(&store, written).await;
+    // There is nothing to flush to: closing may report that, but ends.
+    tokio::time::timeout(Duration::from_secs(20), store.close()).await.expect("closing hangs").ok();
+    drop(store);
+    disk.detach();
+    assert!(disk.attach());
+    let store = Embedded::open(&path, sizes(0)).unwrap();
+    check_all_there(&store, written).await;
+    commit(&store, PARTITION, Put(written)).await.unwrap();
 }

@@ -17,14 +17,19 @@ export function Editor(props: EditorProps) {
   const latest = useRef(props);
   latest.current = props;
   const [ready, setReady] = useState(false);
-  // Texts that were typed and not yet come back as `value`. Whoever types quickly is ahead of the page: what comes back
-  // late must not replace what was typed since.
+  // Texts that were typed and have not come back as `value` yet. Fast typing runs ahead of the page: a value that comes
+  // back late must not replace what was typed since.
   const typed = useRef<string[]>([]);
+  // The `value` that the editor was last given. Effects run after painting, so text may be typed between the creation of
+  // the editor and its first effect: only another value than this one is news.
+  const given = useRef(props.value);
   useEffect(() => {
     let gone = false;
     void import('./setup').then(({ createEditor }) => {
       if (gone) return;
       const now = latest.current;
+      typed.current = [];
+      given.current = now.value;
       handle.current = createEditor(box.current!, {
         ...now,
         onChange: (value) => {
@@ -45,11 +50,13 @@ export function Editor(props: EditorProps) {
     };
   }, [props.document, props.language, props.original]);
   useEffect(() => {
+    if (!handle.current || given.current === props.value) return;
+    given.current = props.value;
     const known = typed.current.indexOf(props.value);
     if (known >= 0) typed.current.splice(0, known + 1);
     else {
       typed.current = [];
-      handle.current?.setValue(props.value);
+      handle.current.setValue(props.value);
     }
   }, [props.value, ready]);
   useEffect(() => handle.current?.mark(props.faults ?? []), [props.faults, ready]);

@@ -171,7 +171,9 @@ impl Threads {
             // A thread that panicked has taken the store offline and logged the reason.
             drop(thread.join());
         }
-        drop(lock);
+        // Closing the file is not enough: a child process that is just being started by another thread holds a copy of
+        // the descriptor until it executes its program.
+        drop(lock.unlock());
     }
 }
 
@@ -307,6 +309,16 @@ mod tests {
             assert!(std::time::Instant::now() < deadline, "{} entries remain", entries_in_tree(&store).len());
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_closed_directory_can_be_opened_while_a_copy_of_its_lock_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Embedded::open(directory.path(), EmbeddedOptions::default()).unwrap();
+        let copy = store.threads.0.lock().as_ref().unwrap().1.try_clone().unwrap();
+        store.close().await.unwrap();
+        Embedded::open(directory.path(), EmbeddedOptions::default()).unwrap();
+        drop(copy);
     }
 
     /// Old table lists and their memtables must not pile up once their readers are gone.

@@ -344,6 +344,19 @@ impl Reader<'_> {
         Ok(count)
     }
 
+    /// [`Self::probe`] without charging for the entries that were counted.
+    pub(crate) async fn probe_unpaid(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        candidate: &Candidate,
+        count_max: usize,
+    ) -> Result<usize> {
+        let count = self.probe(receipt, partition, candidate, count_max).await?;
+        self.timing.entries.fetch_sub(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
     /// How many items of the windows a partition has, counting only up to `count_max`.
     pub(crate) async fn probe_items(
         &self,

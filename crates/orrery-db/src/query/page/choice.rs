@@ -51,6 +51,7 @@ impl Run<'_> {
         let merits = candidates.iter().map(|candidate| Merits {
             is_narrow: candidate.is_narrow,
             is_selective: candidate.is_selective,
+            is_point: candidate.is_point,
             is_order: is_order(candidate),
         });
         let mut choice = Choice::new(merits.collect(), sequence.is_some(), self.options.probe_all);
@@ -59,6 +60,13 @@ impl Run<'_> {
                 Step::Probe { way, count_max } => {
                     let probed = self.reader.probe(receipt, &partition, &candidates[way], count_max).await?;
                     choice.counted(way, probed);
+                    (way, Some(probed), probed >= count_max)
+                }
+                Step::ProbeAgain { way, count_max } => {
+                    let probed =
+                        self.reader.probe_unpaid(receipt, &partition, &candidates[way], count_max).await?;
+                    choice.counted(way, probed);
+                    self.metrics.considered.retain(|considered| considered.access != candidates[way].label);
                     (way, Some(probed), probed >= count_max)
                 }
                 Step::Unprobed { way } | Step::Beaten { way } => (way, None, false),

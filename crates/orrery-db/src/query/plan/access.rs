@@ -38,6 +38,8 @@ pub(crate) struct Candidate {
     pub is_exact: bool,
     /// Worth following even if it leads to many items.
     pub is_selective: bool,
+    /// It asks for single values, not for a range of them.
+    pub is_point: bool,
     /// The ranges hold entries of the wanted keys only.
     pub is_narrow: bool,
     /// It only repeats what the windows are: the key that all items in them have.
@@ -301,6 +303,7 @@ impl Finder<'_> {
             is_narrow: is_narrowed || !self.points,
             names_key: self.points && matches!(test, Test::Equal(_)) && self.is_key(path),
             is_selective,
+            is_point,
             composite: None,
             label: format!("{path} {}", describe(test)),
         })
