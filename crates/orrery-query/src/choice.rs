@@ -17,6 +17,7 @@ pub const PROBE_ENTRIES_BEFORE_ORDER: usize = 2048;
 
 /// What is known of a way before it is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts")]
 pub struct Merits {
     /// Only entries of the wanted keys are read.
     pub is_narrow: bool,
