@@ -1,5 +1,5 @@
-//! What a process does because others share its store: follows the catalog, shares budgets, tidies up after processes
-//! that died. `partition/coordination.rs` says what is shared and how it stays true.
+//! Work of a process that shares its store with others: follows the catalog, shares budgets, cleans up after dead
+//! processes. `partition/coordination.rs` specifies what is shared and how it stays consistent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::maintenance::missing_partitions;
 use crate::catalog::{CATALOG_PARTITION, Container};
 use crate::failure::store_failure;
 
-/// A partition that no container has may be one that is just being made; after this it is not.
+/// A partition without a container may be in creation; after this time it is an orphan.
 const ORPHAN_AGE: Duration = Duration::from_mins(10);
-/// How often unfinished purges of processes that died are looked for.
+/// How often to look for unfinished purges of dead processes.
 const PURGE_INTERVAL: Duration = Duration::from_mins(1);
-/// How often processes tell each other what was asked of them.
+/// How often processes publish their demand.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The tasks that follow other processes.
@@ -45,7 +45,7 @@ impl Drop for Following {
 }
 
 impl Lifecycle {
-    /// The duty of background work, if it becomes free in this time.
+    /// Acquires the duty of background work, if it becomes free within this time.
     pub(crate) async fn try_maintenance_duty(&self, patience: Duration) -> Result<Option<Box<dyn Duty>>> {
         let Some(coordination) = self.store.coordination() else { return Ok(None) };
         let began = Instant::now();
@@ -72,7 +72,7 @@ impl Lifecycle {
                     Err(error) => Err(error),
                 };
                 if let Err(error) = followed {
-                    tracing::warn!(%error, "the catalog could not be followed and will be tried again");
+                    tracing::warn!(%error, "cannot follow the catalog; will retry");
                     tokio::time::sleep(NOTE_INTERVAL).await;
                 } else {
                     database.resume_repartitions();
@@ -83,7 +83,7 @@ impl Lifecycle {
         let share = tokio::spawn(async move {
             while let Some(database) = sharer.upgrade() {
                 if let Err(error) = database.share_budgets().await {
-                    tracing::warn!(%error, "budgets could not be shared and stay as they are");
+                    tracing::warn!(%error, "cannot share budgets; keeping the current ones");
                 }
                 drop(database);
                 tokio::time::sleep(NOTE_INTERVAL).await;
@@ -92,7 +92,7 @@ impl Lifecycle {
         self.following.tasks.lock().extend([follow, share]);
     }
 
-    /// Every partition that the catalog names must be there. What is there besides may be in the making.
+    /// Every partition in the catalog must exist. Additional ones may be in creation.
     pub(crate) async fn check_partitions(&self) -> Result<()> {
         let mut checked = Ok(());
         for _ in 0..3 {
@@ -103,14 +103,14 @@ impl Lifecycle {
             if checked.is_ok() {
                 break;
             }
-            // A container may have been deleted between the two looks.
+            // A container may have been deleted between the two reads.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         checked
     }
 
-    /// What only a shared store needs of its background work: partitions that belong to nobody, purges of
-    /// processes that died, and epochs that a process moved on without telling the catalog.
+    /// Background work that only a shared store needs: orphaned partitions, purges of dead processes, and epochs that
+    /// were advanced without a catalog change.
     pub(crate) async fn tidy_shared(&self) -> Result<()> {
         let due = |last: &Option<Instant>| last.is_none_or(|last| last.elapsed() > PURGE_INTERVAL);
         let load = {
@@ -162,7 +162,7 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// A process that died or lost its duty may have retired a partition without putting others in its place.
+    /// A process that died or lost its duty may have retired a partition without replacing it.
     async fn adopt_epochs(&self) -> Result<()> {
         let Some(lock) = self.try_lock_reshaping().await? else { return Ok(()) };
         let present = self.store.partitions().await.map_err(store_failure)?;
@@ -176,7 +176,7 @@ impl Lifecycle {
                     }
                 }
                 if new.partitions != container.partitions {
-                    tracing::warn!(container = %container.rid, "partitions had moved on without the catalog");
+                    tracing::warn!(container = %container.rid, "repaired partition epochs that did not match the catalog");
                     change.put_container(new);
                 }
             }

@@ -1,4 +1,4 @@
-//! Moving the entries of partitions to those that take their place.
+//! Copies the entries of partitions to their successors.
 
 use std::collections::BTreeSet;
 
@@ -17,25 +17,25 @@ use crate::layout::stored::StoredItem;
 use crate::layout::{index_entry, keys, split_log};
 
 const COPY_ENTRIES: usize = 1000;
-/// Items may be large: so many are read at once.
+/// Entries read per page; items may be large.
 const ITEMS_AT_ONCE: usize = 32;
-/// What is brought to a child in one transaction.
+/// Bytes written to a child per transaction.
 const APPLY_BYTES: usize = 4 << 20;
 const APPLY_KEYS: usize = 5000;
 
 /// A partition that is copied from.
 pub(super) struct Source {
     pub store: PartitionRef,
-    /// Which of the numberings that meet in the child its first one is.
+    /// The index of its first LSN sequence in the child.
     pub numbering: u16,
 }
 
 /// Who owns an entry.
 enum Owner {
-    /// Nobody: it stays behind.
+    /// None: it is not copied.
     None,
     Key(EffectiveKey),
-    /// Every partition has one.
+    /// Exists in every partition.
     All,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies all that is there. What changes meanwhile is in the journal.
+    /// Copies all entries. Concurrent changes are in the split log.
     pub(super) async fn everything(&self, source: &Source) -> Result<()> {
         let mut range = KeyRange::all();
         loop {
@@ -78,8 +78,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Brings the keys of some journal entries after `followed` to the parent's state; answers how many
-    /// entries that were. More may have been left.
+    /// Copies the current state of the keys in some split log entries after `followed`; returns the number of entries.
+    /// There may be more.
     pub(super) async fn follow(&self, source: &Source, followed: &mut Key) -> Result<usize> {
         self.check_going_on()?;
         let scan = Scan::forward(split_log::entries_after(followed), COPY_ENTRIES);
@@ -103,7 +103,7 @@ impl Copy<'_> {
                         changes.put(child, source.key(key), source.value(key, &value)?);
                     }
                 } else {
-                    // Which child had it is not known without its value; deleting what is not there is harmless.
+                    // The owning child is unknown without the value; deleting a missing entry is harmless.
                     for child in 0..self.children.len() {
                         changes.delete(child, source.key(key));
                     }
@@ -115,7 +115,7 @@ impl Copy<'_> {
         }
         self.apply(changes).await?;
         followed.clone_from(&last.key);
-        // A page that was cut short by its size must not look like the end.
+        // A page that was truncated by size is not the end.
         Ok(if page.more { page.entries.len().max(COPY_ENTRIES) } else { page.entries.len() })
     }
 
@@ -127,7 +127,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// The container as it is now: its index may have got a new generation since the copy began.
+    /// The current container: its index may have a new generation since the copy started.
     fn container(&self) -> Result<std::sync::Arc<Container>> {
         existing(&self.database.catalog.snapshot(), self.container).cloned()
     }
@@ -146,7 +146,7 @@ impl Copy<'_> {
         })
     }
 
-    /// A server that is being stopped does not wait for a long copy: it is rolled back.
+    /// A stopping server does not wait for a long copy: it is rolled back.
     fn check_going_on(&self) -> Result<()> {
         if self.database.is_stopping() {
             return Err(Error::new(ErrorKind::Unavailable, "The server is stopping."));
@@ -164,7 +164,7 @@ fn owner(container: &Container, key: &[u8], value: &[u8]) -> Result<Owner> {
     }
     let unknown = || Error::internal("an entry of an unknown kind cannot be moved");
     let item = if let Some(number) = index_entry::generation_of(key) {
-        // What a retired generation has left behind is of no use to anybody who can see the children.
+        // Entries of a retired generation are not needed in the children.
         let Some(generation) = container.index.generations().find(|known| known.number == number) else {
             return Ok(Owner::None);
         };
@@ -196,7 +196,7 @@ impl Source {
         }
     }
 
-    /// The value that an entry has in the child: items know the key of their feed entry.
+    /// The value of an entry in the child: items contain the key of their feed entry.
     fn value(&self, key: &[u8], value: &Bytes) -> Result<Bytes> {
         if self.numbering == 0 || keys::parse_item(key).is_none() {
             return Ok(value.clone());

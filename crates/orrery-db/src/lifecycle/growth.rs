@@ -1,4 +1,4 @@
-//! Partitions that follow the throughput and the data: when a share or a size exceeds what one may have, it splits.
+//! Splits partitions whose throughput share or size exceeds the limit.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::Lifecycle;
 use crate::catalog::{Container, Offer, OfferOwner};
 use crate::failure::store_failure;
 
-/// How often a container is looked at again because others change its partitions.
+/// How often to retry a container whose partitions are being changed concurrently.
 const LOOKS_MAX: u32 = 100;
 
 impl Lifecycle {
-    /// Splits what has grown too large, and ends the offers that wait for it.
+    /// Splits oversized partitions, and completes the offers that wait for it.
     pub(crate) async fn grow(self: &Arc<Self>) -> Result<()> {
         let catalog = self.catalog.snapshot();
         for container in catalog.containers() {
@@ -34,14 +34,14 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Whether the items of a partition explain its size. What the store says may include versions that are gone
-    /// but not yet given back, which no split makes smaller.
+    /// Whether a partition's items account for its size. The store's figure may include obsolete versions that have not
+    /// been reclaimed yet, which no split would reduce.
     async fn holds_much(&self, container: &Container, range_id: u32) -> Result<bool> {
         let usage = self.measure(container.partition(range_id)?, |_, _| ()).await?;
         Ok(usage.bytes > self.options.partition_bytes_max / 2)
     }
 
-    /// Notes in the offers how much their owners have ever stored: it raises the throughput they must have.
+    /// Records the maximum storage of each owner in its offer: it raises the minimum throughput.
     async fn note_storage(&self) -> Result<()> {
         let catalog = self.catalog.snapshot();
         let mut stored: Vec<(OfferOwner, u64)> = Vec::new();
@@ -55,7 +55,7 @@ impl Lifecycle {
             for partition in &container.partitions {
                 match self.store.size_bytes(partition.store.id).await {
                     Ok(size) => bytes += size,
-                    // Split or deleted meanwhile: the next round knows better.
+                    // Split or deleted meanwhile: left to the next round.
                     Err(StoreError::Fenced) => {}
                     Err(error) => return Err(store_failure(error)),
                 }
@@ -112,14 +112,14 @@ impl Lifecycle {
             if !too_fast && !too_large {
                 return Ok(());
             }
-            // Where throughput asks for more, the widest range is halved; where data does, the fullest.
+            // For throughput, split the widest range; for data, the largest partition.
             let range_id = if too_large { range_id } else { widest(current).unwrap_or(range_id) };
             tracing::info!(container = %rid, range_id, throughput, bytes, "splitting a partition");
             match self.split_partition(rid, range_id).await {
                 Ok(_) => {}
-                // One key cannot be split; the limit of logical partitions holds it.
+                // A single key cannot be split; it is bounded by the limit of logical partitions.
                 Err(error) if error.kind == ErrorKind::BadRequest => return Ok(()),
-                // Somebody else has just split it: look again.
+                // Split concurrently: check again.
                 Err(error) if error.kind == ErrorKind::PartitionGone && looks < LOOKS_MAX => looks += 1,
                 Err(error) => return Err(error),
             }
@@ -127,8 +127,8 @@ impl Lifecycle {
     }
 }
 
-/// The partition with the fewest splits behind it. Of several the last: clients that read ranges in their order and
-/// learn only then that one has gone have least to begin anew.
+/// The partition with the fewest ancestors; of several the last one, so that clients that read ranges in order and find
+/// one retired have the least to redo.
 fn widest(container: &Container) -> Option<u32> {
     let partitions = container.partitions.iter().rev();
     partitions.min_by_key(|partition| partition.parents.len()).map(|partition| partition.range_id)

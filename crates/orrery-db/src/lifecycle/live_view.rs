@@ -1,7 +1,7 @@
-//! What an operator watches: the load of a container's partitions, second by second.
+//! A live view for operators: the load of a container's partitions per second.
 //!
-//! Everything here is in memory, so that it can be asked for every second; sizes and largest keys, which take a scan,
-//! are in `view`.
+//! Everything comes from memory, so that it can be polled every second; sizes and largest keys, which take a scan, are
+//! in `view`.
 
 use orrery_model::value::Value;
 use orrery_model::{Object, Result};

@@ -1,5 +1,5 @@
-//! Background work: items whose lifetime is over, logical partitions that were purged, versions that are no longer
-//! kept, partitions of containers that are gone. None of it changes what readers see; it only gives the space back.
+//! Background work: removes expired items, purged logical partitions, trimmed history and orphaned partitions. None of
+//! it changes what readers see; it only reclaims space.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::Lifecycle;
 use crate::catalog::{CATALOG_PARTITION, Catalog, Container};
 use crate::failure::store_failure;
 
-/// How soon work that waits for throughput is looked at again.
+/// How soon to retry work that waits for throughput.
 const WAITING: Duration = Duration::from_secs(1);
-/// How long a round that was asked for waits for another process's.
+/// How long an explicit round waits for that of another process.
 const ASKED_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The background task and the way to stop it.
@@ -35,12 +35,12 @@ impl Outcome {
     fn add(&mut self, result: Result<()>) {
         match result {
             Ok(()) => {}
-            // A partition was split or merged under this step; the next round finds the new ones.
+            // A partition was split or merged during this step; the next round finds the new ones.
             Err(error) if error.kind == ErrorKind::PartitionGone => {
-                tracing::debug!(%error, "a step of the maintenance is left to the next round");
+                tracing::debug!(%error, "a maintenance step is deferred to the next round");
             }
             Err(error) if self.0.is_ok() => self.0 = Err(error),
-            Err(error) => tracing::warn!(%error, "a step of the maintenance failed"),
+            Err(error) => tracing::warn!(%error, "a maintenance step failed"),
         }
     }
 }
@@ -51,7 +51,7 @@ impl Maintenance {
         if let Some(task) = task {
             self.stop.notify_one();
             if task.await.is_err() {
-                tracing::error!("the maintenance task had panicked");
+                tracing::error!("the maintenance task panicked");
             }
         }
     }
@@ -72,23 +72,23 @@ impl Lifecycle {
                 }
                 let Some(database) = database.upgrade() else { return };
                 if let Err(error) = database.maintain_within(WAITING).await {
-                    tracing::warn!(%error, "maintenance failed and will be tried again");
+                    tracing::warn!(%error, "maintenance failed; will retry");
                 }
-                // What waits for throughput goes on with the next seconds'.
+                // Work that waits for throughput continues in the next seconds.
                 pause = if database.purges.is_waiting() { interval.min(WAITING) } else { interval };
             }
         });
         *self.maintenance.task.lock() = Some(task);
     }
 
-    /// One round of all background work. Tests call it directly after moving the clock. What fails does not keep
-    /// the rest from being done; the first failure is the answer.
+    /// One round of all background work. Tests call it directly after moving the clock. A failing step does not stop
+    /// the others; the first failure is returned.
     pub async fn maintain(self: &Arc<Self>) -> Result<()> {
         self.maintain_within(ASKED_PATIENCE).await
     }
 
     async fn maintain_within(self: &Arc<Self>, patience: Duration) -> Result<()> {
-        // A round that was woken and one that was asked for would get into each other's way.
+        // A scheduled round and an explicit one must not run concurrently.
         let _one_at_a_time = self.maintenance.rounds.lock().await;
         let catalog = self.catalog.snapshot();
         self.budgets.keep_only(&catalog);
@@ -97,7 +97,7 @@ impl Lifecycle {
         if !self.is_shared() {
             return self.maintain_alone().await;
         }
-        // Of several processes one does the work; when it dies another one has it in the next round.
+        // One of several processes does the work; if it dies, another takes over in the next round.
         let Some(duty) = self.try_maintenance_duty(patience).await? else { return Ok(()) };
         let mut outcome = Outcome(self.catalog.refresh().await);
         outcome.add(self.tidy_shared().await);
@@ -133,7 +133,7 @@ impl Lifecycle {
         outcome.0
     }
 
-    /// Entries are deleted here without an entry in the split log, so none may be under way.
+    /// These deletions are not in the split log, so no split may be in progress.
     async fn remove_retired(&self, container: &Arc<Container>) -> Result<()> {
         let Some(no_split) = self.try_lock_reshaping().await? else { return Ok(()) };
         let catalog = self.catalog.snapshot();
@@ -150,7 +150,7 @@ impl Lifecycle {
         self.env.now_seconds() - second > 120
     }
 
-    /// Destroys partitions that no container has: left by a stop between two steps of a deletion.
+    /// Destroys orphaned partitions, left by a stop between two steps of a deletion.
     pub(crate) async fn remove_orphaned_partitions(&self) -> Result<()> {
         let catalog = self.catalog.snapshot();
         let known: std::collections::HashSet<PartitionId> =
@@ -169,7 +169,7 @@ impl Lifecycle {
     }
 }
 
-/// A container whose partition is missing would silently have lost its items: say so instead.
+/// A container with a missing partition has lost its items: fail instead of hiding it.
 pub(crate) fn missing_partitions(
     catalog: &Catalog,
     present: impl Iterator<Item = PartitionId>,

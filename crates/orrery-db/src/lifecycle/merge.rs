@@ -1,9 +1,9 @@
 //! Merging two neighbouring partitions into one.
 //!
-//! Both have numbered their writes on their own, so a feed of both may have two entries at one number. The
-//! second one's entries are told apart by the place inside the transaction, which items repeat: it has room
-//! for more than the operations of a batch or script. Numbers, etags and RIDs stay as they are; new writes get
-//! numbers above those of both, so positions that clients hold keep their meaning.
+//! Both have assigned LSNs independently, so the merged feed may have two entries with the same LSN. Entries of the
+//! second one are distinguished by the position inside the transaction, which items also store: it has room for more
+//! than the operations of a batch or script. LSNs, etags and RIDs are unchanged; new writes get LSNs above those of
+//! both, so positions held by clients stay valid.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::catalog::{PendingPartition, Reshaping, existing};
 use crate::layout::stored::POSITIONS;
 use crate::partition::ReshapingLock;
 
-/// How many partitions' numbers one feed can tell apart.
+/// The maximum number of LSN sequences in one feed.
 const NUMBERINGS_MAX: u16 = u16::MAX / POSITIONS + 1;
 
-/// What a merge did.
+/// The result of a merge.
 #[derive(Clone, Debug)]
 pub struct MergeReport {
     pub parents: [u32; 2],

@@ -1,8 +1,9 @@
-//! The life of partitions and containers: splits, merges, growth, repartitioning, background work, several servers.
+//! The lifecycle of partitions and containers: splits, merges, growth, repartitioning, background work, several
+//! servers.
 //!
-//! Each is a list of steps that the catalog records, so that a restart or another server goes on where it stopped.
+//! Each is a sequence of steps recorded in the catalog, so that a restart or another server can resume it.
 //!
-//! What may live here: work that outlives a request.
+//! Only work that outlives a request belongs here.
 
 mod cluster;
 mod copy;

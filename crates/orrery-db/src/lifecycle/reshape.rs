@@ -1,17 +1,15 @@
-//! Putting new partitions in the place of others, while these serve: what splits and merges have in common.
+//! Replaces partitions by others online: the common part of splits and merges.
 //!
-//! 1. The catalog records what is to become of whom; the parents are marked, so that their writes are
-//!    journalled from now on.
+//! 1. The catalog records the plan; the parents are marked, so that their writes are logged from now on.
 //! 2. Everything in the parents is copied, page by page, each entry to the child that owns its effective key.
-//! 3. The journals are followed until little is left.
-//! 4. The parents are retired: writes and reads of them are refused and routed anew. The rest of the journals
-//!    is followed, the children continue the parents' numbers, and one change of the catalog puts them in
-//!    their place.
+//! 3. The split logs are followed until little is left.
+//! 4. The parents are retired: reads and writes to them are rejected and rerouted. The rest of the split logs is
+//!    followed, the children continue the parents' LSNs, and one catalog change puts them in place.
 //! 5. The parents are destroyed in the background.
 //!
-//! What fails or stops before step 4's change of the catalog is rolled back, at once or at the next start: the
-//! children are destroyed and the parents serve again. After it, the parents are orphans that the next start
-//! removes. The record in the catalog is taken away last, so a roll-back that is itself interrupted is repeated.
+//! A failure or stop before the catalog change in step 4 is rolled back, at once or at the next start: the children are
+//! destroyed and the parents serve again. After it, the parents are orphans that the next start removes. The catalog
+//! record is removed last, so an interrupted rollback is repeated.
 
 use std::sync::Arc;
 
@@ -29,15 +27,15 @@ use crate::failure::store_failure;
 use crate::layout::split_log;
 use crate::partition::ReshapingLock;
 
-/// The switch begins when so few journalled transactions are left that it stays brief.
+/// The cut-over starts when at most this many logged transactions are left, to keep it brief.
 const SWITCH_ENTRIES: usize = 100;
-/// Rounds of following the journals before the switch is made anyway.
+/// Rounds of following the split logs before the cut-over starts anyway.
 const ROUNDS_MAX: usize = 100;
-/// Journal entries of a rolled back change removed at once.
+/// Split log entries of a rolled-back change removed per operation.
 const DELETE_AT_ONCE: usize = 1000;
 
 impl Lifecycle {
-    /// Runs work to its end even if whoever asked for it goes away: a partition must not be left half moved.
+    /// Runs work to completion even if the requester goes away: a partition must not be left half moved.
     pub(super) async fn in_own_task<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -48,7 +46,7 @@ impl Lifecycle {
         })
     }
 
-    /// Puts the planned children in the place of their parents. The caller holds the lock.
+    /// Replaces the parents by the planned children. The caller holds the lock.
     pub(super) async fn reshape(
         self: &Arc<Self>,
         rid: ContainerRid,
@@ -66,7 +64,7 @@ impl Lifecycle {
                     {
                         return Err(Error::new(
                             ErrorKind::Locked,
-                            "The container's partitions are being changed already.",
+                            "The container's partitions are already being changed.",
                         ));
                     }
                 }
@@ -82,11 +80,11 @@ impl Lifecycle {
             })
             .await?;
         if let Err(error) = self.move_everything(rid, &parents, &reshaping, lock).await {
-            // Who has lost the lock to another process leaves the rest to that one.
+            // If the lock was lost to another process, that one does the rest.
             lock.check().await?;
             if let Err(failure) = self.roll_back(rid, &reshaping).await {
-                // It stays recorded: the background work or the next start tries again.
-                tracing::warn!(%failure, container = %rid, "partitions could not be rolled back yet");
+                // It stays recorded: maintenance or the next start retries.
+                tracing::warn!(%failure, container = %rid, "cannot roll back partitions yet");
             }
             return Err(error);
         }
@@ -140,7 +138,7 @@ impl Lifecycle {
         self.put_in_place(rid, reshaping).await
     }
 
-    /// Lets the children serve, for everybody at once.
+    /// Publishes the children in one catalog change.
     async fn put_in_place(&self, rid: ContainerRid, reshaping: &Reshaping) -> Result<()> {
         self.catalog
             .change(|change| {
@@ -148,7 +146,7 @@ impl Lifecycle {
                 if current.reshaping.as_ref() != Some(reshaping) {
                     return Err(Error::new(
                         ErrorKind::Locked,
-                        "Another server has taken this change of partitions back.",
+                        "Another server has rolled back this change of partitions.",
                     ));
                 }
                 let routing_version = current.routing_version + 1;
@@ -156,7 +154,7 @@ impl Lifecycle {
                 for range_id in &reshaping.parents {
                     let parent = current.partition(*range_id)?;
                     parents.extend(parent.parents.iter().chain([range_id]));
-                    // A clock that was set back must not make a session's parents newer than their children.
+                    // Even if the clock was set back, session versions of children must exceed those of their parents.
                     timestamp = timestamp.max(parent.timestamp);
                 }
                 let mut seen = std::collections::HashSet::new();
@@ -192,13 +190,13 @@ impl Lifecycle {
             .await
     }
 
-    /// Undoes what did not finish: the parents serve again, the children go.
+    /// Rolls back an unfinished change: the parents serve again, the children are destroyed.
     async fn roll_back(&self, rid: ContainerRid, reshaping: &Reshaping) -> Result<()> {
         let known = self.store.partitions().await.map_err(store_failure)?;
         let catalog = self.catalog.snapshot();
         let parents = catalog.container_by_rid(rid).into_iter().flat_map(|container| &container.partitions);
         for parent in parents.filter(|parent| reshaping.parents.contains(&parent.range_id)) {
-            // It may have been retired: its epoch has moved on.
+            // It may have been retired: its epoch has advanced.
             let Some(store) = present(&known, parent.store) else { continue };
             self.mark_split(store, false).await?;
             let delete = || self.store.delete_range(store, split_log::all_entries(), DELETE_AT_ONCE);
@@ -221,7 +219,7 @@ impl Lifecycle {
             .await
     }
 
-    /// Rolls back what a stop or a failure has interrupted.
+    /// Rolls back interrupted changes.
     pub(crate) async fn roll_back_interrupted(&self) -> Result<()> {
         let interrupted = |catalog: &Catalog| -> Vec<(ContainerRid, Reshaping)> {
             let containers = catalog.containers();
@@ -230,7 +228,7 @@ impl Lifecycle {
         if interrupted(&self.catalog.snapshot()).is_empty() {
             return Ok(());
         }
-        // Whoever holds the lock is not interrupted but at work.
+        // A change whose lock is held is in progress, not interrupted.
         let lock = if self.is_shared() {
             match self.try_lock_reshaping().await? {
                 Some(lock) => lock,
@@ -260,14 +258,16 @@ impl Lifecycle {
             bytes += self.store.size_bytes(parent.store.id).await.map_err(store_failure)?;
         }
         if bytes > self.options.partition_bytes_max {
-            return Err(Error::bad_request("Together the partitions hold more than one may."));
+            return Err(Error::bad_request(
+                "Together the partitions exceed the size limit of one partition.",
+            ));
         }
         let offer = catalog.offer_of(OfferOwner::Container(container.rid));
         let throughput = offer.map_or(0, |offer| offer.document.throughput.maximum());
         let parts = u32::try_from(container.partitions.len() - 1).unwrap_or(u32::MAX).max(1);
         if throughput.div_ceil(parts) > self.partition_throughput_max() {
             return Err(Error::bad_request(
-                "With one partition less the share of each would exceed what one may have.",
+                "With one partition less, the throughput share of each would exceed the limit.",
             ));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Splitting a physical partition in two, where its stored bytes are halved.
+//! Splits a physical partition in two at the median of its stored bytes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::partition::ReshapingLock;
 
 const SCAN_ENTRIES: usize = 1000;
 
-/// What a split did.
+/// The result of a split.
 #[derive(Clone, Debug)]
 pub struct SplitReport {
     pub parent: u32,
@@ -26,7 +26,7 @@ pub struct SplitReport {
 }
 
 impl Lifecycle {
-    /// Splits a partition where its stored bytes are halved.
+    /// Splits a partition at the median of its stored bytes.
     pub async fn split_partition(self: &Arc<Self>, rid: ContainerRid, range_id: u32) -> Result<SplitReport> {
         let database = Arc::clone(self);
         self.in_own_task(async move { database.split_now(rid, range_id).await }).await
@@ -94,19 +94,19 @@ impl Lifecycle {
             by_weight.is_none()
         })
         .await?;
-        // Without enough keys to weigh, the middle of the range is as good as any.
+        // With too few keys to weigh, use the middle of the range.
         let middle = || container.definition.partition_key.middle(&parent.range);
         by_weight.or_else(middle).filter(|at| *at > parent.range.min && *at < parent.range.max).ok_or_else(
             || {
                 Error::bad_request(format!(
-                    "The partition {} holds one key and cannot be split.",
+                    "The partition {} holds a single key and cannot be split.",
                     parent.range_id
                 ))
             },
         )
     }
 
-    /// Shows each logical partition and its weight, until told to stop.
+    /// Visits each logical partition and its weight until `visit` stops it.
     async fn weigh(&self, parent: &Partition, mut show: impl FnMut(EffectiveKey, u64) -> bool) -> Result<()> {
         let mut range = keys::statistics_in(&parent.range);
         loop {

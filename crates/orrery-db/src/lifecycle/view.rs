@@ -1,4 +1,4 @@
-//! What an operator sees of a container's partitions.
+//! A view of a container's partitions for operators.
 
 use orrery_model::value::Value;
 use orrery_model::{Charge, Object, Result};
@@ -8,16 +8,16 @@ use crate::catalog::{Container, OfferOwner};
 use crate::partition::PartitionHeat;
 use crate::resources::Usage;
 
-/// Keys that are named for each partition.
+/// Keys listed per partition.
 const LARGEST_KEYS: usize = 10;
 
 /// A container with its partitions.
 #[derive(Clone, Debug)]
 pub struct ContainerView {
     pub path: String,
-    /// Request units per second of the container itself; `None` if it shares its database's.
+    /// The container's own request units per second; `None` if it shares its database's.
     pub throughput: Option<u32>,
-    /// The throughput was replaced and partitions are still being split for it.
+    /// The throughput was replaced, and partitions are still being split for it.
     pub offer_pending: bool,
     /// Partitions are being split or merged.
     pub reshaping: bool,
@@ -35,7 +35,7 @@ pub struct PartitionView {
     pub items: u64,
     /// Bytes of the items.
     pub bytes: u64,
-    /// Bytes in the store, index and all.
+    /// Bytes in the store, including the index.
     pub stored_bytes: u64,
     pub lsn: u64,
     /// Its share of the provisioned request units per second; 0 = it has no limit.
@@ -45,7 +45,7 @@ pub struct PartitionView {
     pub largest: Vec<LargeKey>,
 }
 
-/// The load of one physical partition, without what takes long to find out.
+/// The load of one physical partition, without expensive figures.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionLoad {
     pub path: String,
@@ -84,7 +84,7 @@ impl Lifecycle {
         for container in catalog.containers() {
             for partition in &container.partitions {
                 let (heat, request_units_per_second) = self.partition_heat(container, partition);
-                // One that goes at this moment has no size.
+                // A partition that is being removed has no size.
                 let stored_bytes = self.store.size_bytes(partition.store.id).await.unwrap_or(0);
                 loads.push(PartitionLoad {
                     path: container.alt_path(),

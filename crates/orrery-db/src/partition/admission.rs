@@ -1,4 +1,4 @@
-//! Letting requests pass: the budgets of all partitions, found by what a request visits.
+//! Admission: the budgets of all partitions, looked up by the partitions a request visits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,26 +19,25 @@ use crate::catalog::{Catalog, Container, OfferOwner, Partition};
 /// Throughput buckets are numbered from 1 to this.
 const BUCKETS_MAX: usize = 5;
 
-/// Which budget a partition lives on.
+/// The budget that a partition uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     /// Its own: the container has an offer.
     Partition(PartitionId),
-    /// A part of the database's offer, shared with partitions of other containers.
+    /// A share of the database's offer, shared with partitions of other containers.
     Shared(DatabaseRid, u32),
 }
 
-/// A budget with what is known of its load.
+/// A budget and its recent load.
 #[derive(Debug, Default)]
 struct Account {
     budget: Budget,
     heat: Heat,
     /// Units per second; 0 = there is no limit.
     rate: AtomicU64,
-    /// What was asked for since the last exchange with other processes, refused requests included, in
-    /// hundredths.
+    /// Demand since the last exchange with other processes, including throttled requests, in hundredths.
     demand: AtomicU64,
-    /// This process's part of the rate, in thousandths. 0 = all.
+    /// This process's share of the rate, in thousandths. 0 = all.
     share: AtomicU64,
 }
 
@@ -50,16 +49,16 @@ struct Known {
     buckets: Arc<[Budget; BUCKETS_MAX]>,
 }
 
-/// Request units per second that the service has for an account's metadata: databases, containers, offers, users …
+/// The service's request units per second for an account's metadata: databases, containers, offers, users …
 const METADATA_PER_SECOND: u64 = 240;
 
 /// All budgets.
 #[derive(Debug)]
 pub(crate) struct Budgets {
-    /// Of the whole account, for everything but items.
+    /// The account's budget for everything but items.
     metadata: Budget,
     accounts: RwLock<HashMap<Place, Arc<Account>>>,
-    /// What was found for a partition, so that a request need not search for its offer.
+    /// Cached accounts by partition, so that a request need not look up its offer.
     known: RwLock<HashMap<PartitionId, Known>>,
     events: Events,
     pub(super) allowances: Allowances,
@@ -69,7 +68,7 @@ impl Default for Budgets {
     fn default() -> Self {
         let metadata = Budget::default();
         metadata.set_rate(METADATA_PER_SECOND);
-        // A server starts rested: whoever sets up many containers at once is not kept waiting.
+        // Starts with a full burst allowance, so that creating many containers at start-up is not throttled.
         metadata.fill_bank();
         Self {
             metadata,
@@ -81,18 +80,18 @@ impl Default for Budgets {
     }
 }
 
-/// A partition that has let a request pass.
+/// A partition that has admitted a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Admitted {
     pub(crate) partition: PartitionId,
     account: Arc<Account>,
     bucket: Option<(Arc<[Budget; BUCKETS_MAX]>, usize)>,
-    /// Its part of the work, in any unit: the charge is divided by it.
+    /// Its share of the work, in any unit: the charge is divided accordingly.
     pub(crate) weight: u64,
 }
 
 impl Account {
-    /// Gives the budget its rate, or this process's part of it.
+    /// Sets the budget's rate, or this process's share of it.
     fn apply_rate(&self) {
         let (rate, share) = (self.rate.load(Ordering::Acquire), self.share.load(Ordering::Acquire));
         let part = if share == 0 || rate == 0 { rate } else { (rate * share / 1000).max(1) };
@@ -111,7 +110,7 @@ impl Place {
 }
 
 impl Budgets {
-    /// What each budget was asked for since the last call, in hundredths, by the budget's number.
+    /// The demand on each budget since the last call, in hundredths, by budget number.
     pub(crate) fn take_demand(&self) -> Vec<(u64, u64)> {
         let accounts = self.accounts.read();
         let all = accounts
@@ -120,7 +119,7 @@ impl Budgets {
         all.filter(|(_, demand)| *demand > 0).collect()
     }
 
-    /// Sets this process's part of each budget: `share` gets the budget's number and its rate in hundredths.
+    /// Sets this process's share of each budget: `share` gets the budget's number and its rate in hundredths.
     pub(crate) fn set_shares(&self, share: impl Fn(u64, u64) -> u64) {
         for (place, account) in self.accounts.read().iter() {
             let rate = account.rate.load(Ordering::Acquire).saturating_mul(100);
@@ -164,7 +163,7 @@ impl Budgets {
         (account.rate.load(Ordering::Relaxed), account.budget.is_spent(now_ms))
     }
 
-    /// Counts work that no request has asked for.
+    /// Charges background work.
     pub(super) fn settle_for(
         &self,
         catalog: &Catalog,
@@ -177,14 +176,14 @@ impl Budgets {
         account.heat.used(now_ms.div_euclid(1000), charge, None);
     }
 
-    /// Forgets a partition that is gone.
+    /// Drops the state of a removed partition.
     pub(crate) fn forget(&self, partition: PartitionId) {
         self.known.write().remove(&partition);
         self.allowances.forget(partition);
         self.accounts.write().remove(&Place::Partition(partition));
     }
 
-    /// Forgets whatever the catalog no longer has.
+    /// Drops the state of everything that is no longer in the catalog.
     pub(crate) fn keep_only(&self, catalog: &Catalog) {
         let (mut places, mut partitions) = (HashSet::new(), HashSet::new());
         for container in catalog.containers() {
@@ -198,7 +197,7 @@ impl Budgets {
     }
 }
 
-/// Where a partition's budget is, and how much it has per second.
+/// The budget of a partition and its rate.
 fn rate_of(catalog: &Catalog, container: &Container, partition: &Partition) -> (Place, u64) {
     let own = catalog.offer_of(OfferOwner::Container(container.rid));
     if let Some(offer) = own {
@@ -216,7 +215,7 @@ fn rate_of(catalog: &Catalog, container: &Container, partition: &Partition) -> (
 }
 
 impl Partitions {
-    /// Lets the request pass to this partition, once. Whoever exceeds the partition's budget must wait.
+    /// Admits the request to this partition, once, or throttles it if the budget is spent.
     pub(crate) fn admit(
         &self,
         receipt: &mut Receipt,
@@ -254,7 +253,7 @@ impl Partitions {
         Ok(())
     }
 
-    /// Lets a request about metadata pass, or tells it to wait: the account has a budget for all of them.
+    /// Admits or throttles a metadata request, using the account's budget.
     pub fn admit_metadata(&self, receipt: &mut Receipt) -> Result<()> {
         receipt.is_metadata = true;
         if !self.options.throttle {
@@ -291,7 +290,7 @@ impl Partitions {
         Throttled { retry_after_ms }: Throttled,
         cause: ThrottleCause,
     ) -> Error {
-        // What it would have cost is not known; a request that waits is worth at least one unit of attention.
+        // The cost of a throttled request is unknown; count at least one unit of demand.
         account.demand.fetch_add(100, Ordering::Relaxed);
         let at_ms = self.env.now_ms();
         let key_share_percent = account.heat.throttled(at_ms.div_euclid(1000), receipt.key.as_deref());
@@ -308,7 +307,7 @@ impl Partitions {
         let rate = account.rate.load(Ordering::Relaxed);
         let why = match cause {
             ThrottleCause::Budget | ThrottleCause::Metadata => "this second's budget is spent".to_owned(),
-            ThrottleCause::Priority => "what is left of this second is kept for high priority".to_owned(),
+            ThrottleCause::Priority => "the rest of this second is reserved for high priority".to_owned(),
             ThrottleCause::Bucket(number) => format!("the share of throughput bucket {number} is spent"),
         };
         let key = receipt.key.as_ref().map_or_else(String::new, |key| {
@@ -324,7 +323,7 @@ impl Partitions {
         )
     }
 
-    /// Charges the partitions that have served a request, each with its part.
+    /// Charges the partitions that have served a request, each with its share.
     pub fn settle(&self, receipt: &Receipt) {
         if receipt.is_metadata {
             self.budgets.metadata.settle(self.env.now_ms(), receipt.charge, Priority::High);
@@ -337,7 +336,7 @@ impl Partitions {
         let mut left = receipt.charge.hundredths();
         let mut weights_left = weights;
         for admitted in &receipt.admitted {
-            // Each takes its part of what is left, so that nothing is lost by rounding.
+            // Each takes its share of the remainder, so that nothing is lost by rounding.
             let share = u128::from(left) * u128::from(admitted.weight) / u128::from(weights_left);
             let share = u64::try_from(share).expect("a part is no more than the whole");
             (left, weights_left) = (left - share, weights_left - admitted.weight);
@@ -352,7 +351,7 @@ impl Partitions {
         assert_eq!((left, weights_left), (0, 0), "the parts of a charge add up to it");
     }
 
-    /// The load of a partition, and the request units per second that it may use.
+    /// The load of a partition, and its request units per second.
     pub(crate) fn partition_heat(
         &self,
         container: &Container,
@@ -377,7 +376,7 @@ impl Partitions {
         account.heat.timeline(self.env.now_seconds(), seconds)
     }
 
-    /// What an autoscale offer is scaled to: as much as its busiest partition needs of all.
+    /// The current throughput of an autoscale offer, determined by its busiest partition.
     pub(crate) fn scaled_throughput(&self, catalog: &Catalog, owner: OfferOwner, idle: u32, max: u32) -> u32 {
         let second = self.env.now_seconds();
         let places: Vec<Arc<Account>> = {
@@ -405,14 +404,14 @@ impl Partitions {
         u32::try_from(needed).unwrap_or(max).clamp(idle, max)
     }
 
-    /// The latest requests that had to wait, newest first.
+    /// The latest throttled requests, newest first.
     pub fn throttle_events(&self) -> Vec<ThrottleEvent> {
         self.budgets.events.list()
     }
 }
 
 impl Partitions {
-    /// Lets so many requests pass and charges them, without doing anything else: for measuring what that costs.
+    /// Admits and settles this many requests without doing anything else, for benchmarks.
     #[doc(hidden)]
     pub fn admission_benchmark(&self, (database, container): (&str, &str), keys: &[String], rounds: u64) {
         let catalog = self.catalog.snapshot();
@@ -420,14 +419,14 @@ impl Partitions {
         for key in keys.iter().cycle().zip(0..rounds).map(|(key, _)| key) {
             let mut receipt = Receipt::default();
             receipt.key = Some(key.clone());
-            // Nothing is charged, so that nobody is refused, which would be another thing to measure.
+            // Charges nothing, so that none is throttled, which would measure something else.
             let _refused = self.admit(&mut receipt, container, &container.partitions[0]).is_err();
             self.settle(&receipt);
         }
     }
 }
 
-/// The bucket that a request names. A container that has none pays no heed to it.
+/// The throughput bucket of a request. A container without buckets ignores it.
 fn bucket_of(receipt: &Receipt, container: &Container) -> Result<Option<usize>> {
     let buckets = &container.definition.throughput_buckets;
     let Some(number) = receipt.context().bucket.filter(|_| !buckets.is_empty()) else { return Ok(None) };

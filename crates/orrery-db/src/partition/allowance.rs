@@ -1,4 +1,4 @@
-//! What background work may use of a partition's throughput: a tenth of it, and only while requests leave some.
+//! The share of a partition's throughput for background work: a tenth, and only while requests leave some.
 
 use std::collections::HashMap;
 
@@ -11,24 +11,24 @@ use orrery_metering::Priority;
 use super::Partitions;
 use crate::catalog::{Container, Partition};
 
-/// The part of the provisioned throughput: one in so many.
+/// The share of the provisioned throughput is one in this many.
 const PART: i64 = 10;
-/// Seconds of unused allowance that are kept: the work is looked at now and then only.
+/// Seconds of unused allowance that are banked, because the work runs only from time to time.
 const KEPT_SECONDS: i64 = 10;
 
-/// How much background work each partition may still do, in hundredths of a unit.
+/// The remaining allowance of each partition, in hundredths of a unit.
 #[derive(Debug, Default)]
 pub(crate) struct Allowances(Mutex<HashMap<PartitionId, Allowance>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     at_ms: i64,
-    /// Below zero: owed to the coming seconds.
+    /// Negative: debt for the coming seconds.
     left: i64,
 }
 
 impl Allowances {
-    /// What is left now, of a partition with so many units per second.
+    /// The current allowance of a partition with this throughput.
     fn left(&self, partition: PartitionId, units_per_second: u64, now_ms: i64) -> i64 {
         let per_second = i64::try_from(units_per_second).unwrap_or(i64::MAX).saturating_mul(100) / PART;
         let per_second = per_second.max(1);
@@ -55,8 +55,8 @@ impl Allowances {
 }
 
 impl Partitions {
-    /// What background work may cost in this partition now; nothing while its budget is spent or the tenth is
-    /// used up. Where requests are not limited, neither is this.
+    /// How much background work this partition can afford now; none while its budget or the tenth is spent. Unlimited
+    /// if requests are not throttled.
     pub(crate) fn background_allowance(
         &self,
         container: &Container,
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(left(6_500), 0);
         assert_eq!(left(7_500), 4_000);
         assert_eq!(left(3_600_000), 40_000);
-        // A clock that is set back takes nothing away.
+        // Setting the clock back does not reduce the allowance.
         assert_eq!(left(0), 40_000);
     }
 }

@@ -50,7 +50,7 @@ impl Partitions {
         orrery_storage::commit(&*self.store, partition.store, Logged(op)).await
     }
 
-    /// Sets or takes away the mark of a split.
+    /// Sets or removes the split mark.
     pub(crate) async fn mark_split(&self, partition: PartitionRef, on: bool) -> Result<Lsn> {
         let mut writes = WriteSet::default();
         if on {
@@ -61,7 +61,7 @@ impl Partitions {
         self.commit_as_it_is(partition, writes).await
     }
 
-    /// Commits a write set that nothing has to be decided for and no split follows.
+    /// Commits an unconditional write set that splits do not follow.
     pub(crate) async fn commit_as_it_is(&self, partition: PartitionRef, writes: WriteSet) -> Result<Lsn> {
         let op = AsItIs { operation_id: u128::from(self.env.random_u64()), writes };
         let committed = orrery_storage::commit(&*self.store, partition, op).await.map_err(commit_failure)?;

@@ -1,23 +1,23 @@
 //! Several processes on one store. All serve all partitions; there is no leader and no lease.
 //!
-//! What a process keeps in memory of what others may change, and how it stays true:
-//! * The catalog: followed by waiting for its partition's number (told at once, looked for several times a
-//!   second); looked at again whenever a partition turns out to be gone or an index to be newer; a change is
-//!   made on the newest one, under a lock of all processes, and still checked against its version.
-//! * Splits, merges and their roll-back: one at a time in all processes. Who loses that duty in the middle stops,
-//!   and the switch is made only while the catalog still records the very same plan.
-//! * A container that gets another key: one process does it, another goes on if that one dies (`repartition`).
+//! What a process caches of shared state, and how it stays consistent:
+//! * The catalog: followed by waiting for its partition's LSN (notified at once, and polled several times a second);
+//!   refreshed whenever a partition turns out to be retired or an index to be newer. Changes are made on the newest
+//!   version, under a lock across processes, and still checked against its version.
+//! * Splits, merges and their rollback: one at a time across processes. A process that loses the duty stops, and the
+//!   cut-over happens only while the catalog still records the same plan.
+//! * Repartitioning: one process does it, another takes over if that one dies (`repartition`).
 //! * Background work: one process at a time, taken over in the next round when it dies.
-//! * Purges: readers of other processes do not know of them, so they are finished before they are answered, if
-//!   there are others.
-//! * Index generations: a write with a new view of them notes its version in the partition; a query page looks
-//!   at that note first and begins again with a fresh catalog if its own view is older.
-//! * Budgets: each process has a part of a partition's rate, by what it was asked for in the last second
-//!   against what all were. The parts add up to the rate except while demand moves from one process to another:
-//!   for up to two seconds the sum may then be as much as twice the rate, or fall short of it.
+//! * Purges: readers in other processes do not know of them, so with several processes they are completed before the
+//!   response.
+//! * Index generations: a write with a new version records it in the partition; a query page checks it first and
+//!   restarts with a fresh catalog if its own view is older.
+//! * Budgets: each process has a share of a partition's rate in proportion to its demand in the last second. The shares
+//!   add up to the rate, except while demand moves from one process to another: for up to two seconds the sum may be up
+//!   to twice the rate, or below it.
 //!
-//! Heat, throttling events, the rate an autoscale offer is scaled to and the progress of an index rebuild are what
-//! the one process that is asked has seen.
+//! Heat, throttling events, the current rate of autoscale offers and the progress of an index rebuild are local to each
+//! process.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,21 +33,21 @@ use crate::catalog::{Container, take_duty};
 use crate::failure::store_failure;
 use crate::layout::keys;
 
-/// A process whose note is older does not count.
+/// A process with an older note does not count.
 const NOTE_AGE_MAX: Duration = Duration::from_secs(4);
-/// A process whose note is older has no readers that could miss a purge.
+/// A process with an older note has no readers that could miss a purge.
 const COMPANY_AGE_MAX: Duration = Duration::from_secs(15);
-/// Budgets in one note: those with the greatest demand.
+/// The maximum number of budgets in a note: those with the greatest demand.
 const NOTE_BUDGETS_MAX: usize = 4000;
 
-/// Leave to change partitions: nobody else does, in this process or another.
+/// Exclusive permission to change partitions, across processes.
 pub(crate) struct ReshapingLock<'a> {
     _here: MutexGuard<'a, ()>,
     duty: Option<Box<dyn Duty>>,
 }
 
 impl ReshapingLock<'_> {
-    /// Fails if another process may have it by now.
+    /// Fails if another process may have acquired it meanwhile.
     pub(crate) async fn check(&self) -> Result<()> {
         match &self.duty {
             Some(duty) => duty.check().await.map_err(store_failure),
@@ -68,10 +68,10 @@ impl Partitions {
         self.store.coordination().is_some()
     }
 
-    /// Leave to change partitions, when nobody else does.
+    /// Acquires the permission to change partitions.
     pub(crate) async fn lock_reshaping(&self) -> Result<ReshapingLock<'_>> {
         let here = self.reshapings.lock().await;
-        // A split of another process takes as long as it takes.
+        // Wait without a limit: a split in another process may take long.
         loop {
             match take_duty(&*self.store, "reshape").await {
                 Err(error) if error.kind == ErrorKind::RetryWith && !self.is_stopping() => {}
@@ -84,7 +84,7 @@ impl Partitions {
         }
     }
 
-    /// The same, unless somebody else does.
+    /// The same without waiting.
     pub(crate) async fn try_lock_reshaping(&self) -> Result<Option<ReshapingLock<'_>>> {
         let Ok(here) = self.reshapings.try_lock() else { return Ok(None) };
         let Some(coordination) = self.store.coordination() else {
@@ -101,14 +101,14 @@ impl Partitions {
         if self.is_shared() { self.catalog.refresh().await } else { Ok(()) }
     }
 
-    /// A request has met something newer than its catalog: see what others have changed.
+    /// Refreshes the catalog after a request found something newer than its snapshot.
     pub(crate) async fn look_at_catalog_again(&self) {
         if let Err(error) = self.refresh_if_shared().await {
-            tracing::debug!(%error, "the catalog could not be read again");
+            tracing::debug!(%error, "cannot refresh the catalog");
         }
     }
 
-    /// Tells the others what was asked of this process, and takes its part of each budget by what they tell.
+    /// Publishes this process's demand and updates its share of each budget.
     pub(crate) async fn share_budgets(&self) -> Result<()> {
         let Some(coordination) = self.store.coordination() else { return Ok(()) };
         let mut own = self.budgets.take_demand();
@@ -132,7 +132,7 @@ impl Partitions {
         Ok(notes.len() > 1)
     }
 
-    /// Whether the partitions know of an index newer than this view of the container: writes of another process
+    /// Whether the partitions record a newer index version than this view of the container: writes of other processes
     /// may then lack the entries that a query would look for.
     pub(crate) async fn check_index_view(&self, container: &Container, windows: &[EpkRange]) -> Result<()> {
         if !self.is_shared() {
@@ -162,8 +162,8 @@ fn decode_note(note: &[u8]) -> HashMap<u64, u64> {
     note.chunks_exact(16).map(|pair| (number(&pair[..8]), number(&pair[8..]))).collect()
 }
 
-/// This process's part of a budget in thousandths; 0 = all. The first note is its own. Everybody has a little
-/// more than was asked of it, so that a process that was idle can begin.
+/// This process's share of a budget in thousandths; 0 = all. The first note is its own. Every process gets slightly
+/// more than its demand, so that an idle one can start.
 fn share_of(notes: &[HashMap<u64, u64>], place: u64, rate: u64) -> u64 {
     if notes.len() <= 1 {
         return 0;

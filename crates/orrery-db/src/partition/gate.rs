@@ -1,9 +1,9 @@
-//! Who may write to a logical partition while scripts run on it.
+//! Coordinates writes to a logical partition while scripts run on it.
 //!
-//! Scripts read a moment and commit only if nobody has written since, so nothing here is needed for correctness. But
-//! scripts that meet on one key would undo each other's work again and again. So those of this process take turns,
-//! and one that has lost to ordinary writes keeps these waiting for the short time of its next attempt: every script
-//! ends after a bounded number of attempts.
+//! Scripts read a snapshot and commit only if there was no write since, so this is not needed for correctness. But
+//! concurrent scripts on one key would keep aborting each other. So the scripts of this process take turns, and one
+//! that lost to ordinary writes blocks these during its next attempt: every script finishes after a bounded number of
+//! attempts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use orrery_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, watch};
 
-/// Scripts that may wait for their turn on one key.
+/// The maximum number of scripts waiting on one key.
 const WAITING_MAX: usize = 1000;
 /// How long a script waits for its turn.
 const TURN_TIME_MAX: Duration = Duration::from_mins(1);
 
 type GateKey = (ContainerRid, EffectiveKey);
 
-/// The keys that scripts run on.
+/// Keys with running scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
     gates: Mutex<HashMap<GateKey, Arc<Gate>>>,
-    /// How many of them keep writers waiting: nearly always none, and then nobody looks further.
+    /// How many of them block writers: nearly always zero, which writers check first.
     closed: AtomicUsize,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Turn<'a> {
     closes: bool,
 }
 
-/// Counts a script among the users of a gate, so that it stays as long as somebody needs it.
+/// Counts the users of a gate, which is removed with the last one.
 struct Entry<'a> {
     gates: &'a Gates,
     gate: Arc<Gate>,
@@ -53,7 +53,7 @@ struct Entry<'a> {
 }
 
 impl Gates {
-    /// Waits for a script's turn on a key; turns come in the order of asking.
+    /// Waits for a script's turn on a key, in FIFO order.
     pub(crate) async fn enter(&self, container: ContainerRid, effective: &EffectiveKey) -> Result<Turn<'_>> {
         let place = (container, effective.clone());
         let gate = {
@@ -71,21 +71,21 @@ impl Gates {
         Ok(Turn { entry, _guard: guard, closes: false })
     }
 
-    /// Lets an ordinary write pass, at once unless a script needs the key for itself.
+    /// Admits an ordinary write, at once unless a script has exclusive use of the key.
     pub(crate) async fn pass(&self, container: ContainerRid, effective: &EffectiveKey) {
         if self.closed.load(Ordering::Acquire) == 0 {
             return;
         }
         let gate = self.gates.lock().get(&(container, effective.clone())).cloned();
         if let Some(gate) = gate {
-            // An error means that the gate is gone, which is as good as open.
+            // An error means that the gate is gone and thus open.
             drop(gate.is_closed.subscribe().wait_for(|is_closed| !is_closed).await);
         }
     }
 }
 
 impl Turn<'_> {
-    /// From now on ordinary writes to the key wait until the turn is over.
+    /// Blocks ordinary writes to the key until the turn is over.
     pub(crate) fn close(&mut self) {
         if !self.closes {
             self.closes = true;
@@ -116,7 +116,7 @@ impl Drop for Entry<'_> {
 fn too_many() -> Error {
     Error::new(
         ErrorKind::TooManyRequests { retry_after_ms: 100 },
-        "Too many scripts wait for this partition key value. Please retry after the given time.",
+        "Too many scripts are waiting for this partition key value. Please retry after the given time.",
     )
 }
 

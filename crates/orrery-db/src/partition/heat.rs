@@ -1,24 +1,24 @@
-//! Where the load is: what each partition used lately, its hottest keys, and why requests were told to wait.
+//! Heat: the recent usage of each partition, its hottest keys, and why requests were throttled.
 
 use std::collections::{HashMap, VecDeque};
 
 use orrery_model::{Charge, Object, Value};
 use parking_lot::Mutex;
 
-/// Seconds of use that are kept.
+/// Seconds of usage that are retained.
 const SECONDS: i64 = 300;
 const SLOTS: usize = 300;
-/// Keys that are followed in each partition. A key with more than a 64th of the load is never missed.
+/// Keys tracked per partition. A key with more than a 64th of the load is never missed.
 const KEYS_MAX: usize = 64;
-/// The latest requests that had to wait.
+/// How many throttled requests are retained.
 const EVENTS_MAX: usize = 100;
 
-/// A key with much of a partition's load.
+/// A hot key of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotKey {
     /// The partition key value as JSON.
     pub key: String,
-    /// At most this; an overestimate by at most what the least followed key had.
+    /// An upper bound, overestimated by at most the count of the least tracked key.
     pub charge: Charge,
 }
 
@@ -28,7 +28,7 @@ pub struct PartitionHeat {
     pub last_second: Charge,
     /// Over the last minute, per second.
     pub per_second_last_minute: f64,
-    /// Requests that had to wait since the server started.
+    /// Throttled requests since the server started.
     pub throttled: u64,
     /// Unused throughput of the last minutes, for bursts.
     pub banked: Charge,
@@ -51,24 +51,24 @@ impl PartitionHeat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatSecond {
     pub used: Charge,
-    /// Requests that were told to wait.
+    /// Throttled requests.
     pub throttled: u32,
 }
 
-/// Why a request was told to wait.
+/// Why a request was throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottleCause {
     /// The partition's second is spent.
     Budget,
-    /// What is left of the second is kept for requests of high priority.
+    /// The rest of the second is reserved for high-priority requests.
     Priority,
-    /// The part of the budget that the request's throughput bucket may have is spent.
+    /// The share of the request's throughput bucket is spent.
     Bucket(u8),
     /// The account's budget for metadata is spent.
     Metadata,
 }
 
-/// A request that was told to wait.
+/// A throttled request.
 #[derive(Clone, Debug)]
 pub struct ThrottleEvent {
     pub at_ms: i64,
@@ -76,14 +76,14 @@ pub struct ThrottleEvent {
     pub container: Option<String>,
     pub range_id: u32,
     pub key: Option<String>,
-    /// The key's part of what the partition used lately, in percent.
+    /// The key's share of the partition's recent usage, in percent.
     pub key_share_percent: u64,
     pub budget_per_second: u64,
     pub cause: ThrottleCause,
     pub retry_after_ms: u32,
 }
 
-/// Follows one partition.
+/// Tracks one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Heat {
     state: Mutex<State>,
@@ -92,10 +92,10 @@ pub(crate) struct Heat {
 #[derive(Debug)]
 struct State {
     second: i64,
-    /// Use of the last seconds, the current one at `second % SECONDS`.
+    /// Usage of the last seconds, the current one at `second % SECONDS`.
     used: Box<[u64; SLOTS]>,
     throttled: u64,
-    /// Refusals of the last seconds, like `used`.
+    /// Throttled requests of the last seconds, indexed like `used`.
     refused: Box<[u32; SLOTS]>,
     keys: HashMap<String, u64>,
     keys_total: u64,
@@ -126,7 +126,7 @@ impl Heat {
             *count += charge.hundredths();
             return;
         }
-        // Space-saving: a newcomer takes the place of the least, and inherits its count as possible error.
+        // Space-Saving algorithm: a new key replaces the least one and inherits its count as possible error.
         let mut inherited = 0;
         if state.keys.len() >= KEYS_MAX
             && let Some(least) =
@@ -137,7 +137,7 @@ impl Heat {
         state.keys.insert(key.to_owned(), inherited + charge.hundredths());
     }
 
-    /// Counts a refusal and answers the key's share of the load, in percent.
+    /// Counts a throttled request and returns the key's share of the load, in percent.
     pub(crate) fn throttled(&self, second: i64, key: Option<&str>) -> u64 {
         let mut state = self.state.lock();
         state.roll(second);
@@ -148,14 +148,14 @@ impl Heat {
         (count * 100).checked_div(state.keys_total).unwrap_or(0).min(100)
     }
 
-    /// The most that was used in the current or the last second.
+    /// The higher usage of the current and the last second.
     pub(crate) fn recent_peak(&self, second: i64) -> Charge {
         let mut state = self.state.lock();
         state.roll(second);
         Charge::from_hundredths(state.used[slot(second)].max(state.used[slot(second - 1)]))
     }
 
-    /// The last whole seconds, oldest first; at most as many as are kept.
+    /// The last complete seconds, oldest first; at most as many as are retained.
     pub(crate) fn timeline(&self, second: i64, seconds: usize) -> Vec<HeatSecond> {
         let mut state = self.state.lock();
         state.roll(second);
@@ -194,7 +194,7 @@ fn slot(second: i64) -> usize {
 }
 
 impl State {
-    /// Empties the seconds that have passed since the last use, and lets old keys fade.
+    /// Clears the seconds since the last use, and ages the key counters.
     fn roll(&mut self, second: i64) {
         let passed = second.saturating_sub(self.second);
         if passed <= 0 {
@@ -204,7 +204,7 @@ impl State {
             self.used[slot(second - back)] = 0;
             self.refused[slot(second - back)] = 0;
         }
-        // Halving every minute keeps the list about the present.
+        // Halving every minute keeps the list current.
         if second.div_euclid(60) != self.second.div_euclid(60) {
             self.keys.values_mut().for_each(|count| *count /= 2);
             self.keys.retain(|_, count| *count > 0);
@@ -214,7 +214,7 @@ impl State {
     }
 }
 
-/// The latest refusals.
+/// The latest throttled requests.
 #[derive(Debug, Default)]
 pub(crate) struct Events(Mutex<VecDeque<ThrottleEvent>>);
 

@@ -1,9 +1,10 @@
 //! Physical partitions: the one place that touches the store.
 //!
-//! A request is routed to a partition by the catalog, admitted by the partition's budget, and then reads one moment of
-//! it or commits one operation on it. When the partition has split or moved meanwhile, the catalog is looked at again.
+//! A request is routed to a partition by the catalog, admitted by the partition's budget, and then reads a snapshot or
+//! commits one operation. If the partition was split or moved meanwhile, the catalog is refreshed and the request
+//! retried.
 //!
-//! What may live here: everything that is true of a partition whatever it holds. Items, indexes and queries are above.
+//! Only what applies to any partition belongs here. Items, indexes and queries are above.
 
 mod admission;
 mod allowance;
@@ -44,15 +45,15 @@ pub struct Partitions {
     pub(crate) catalog: CatalogStore,
     pub(crate) options: Options,
     pub(crate) budgets: admission::Budgets,
-    /// Who may write to a logical partition while a script works on it.
+    /// Coordinates writes with running scripts.
     pub(crate) gates: Gates,
-    /// One split or merge at a time; held too by whoever changes a partition in ways that these do not follow.
+    /// One split or merge at a time; also held by changes that the split log does not record.
     pub(crate) reshapings: tokio::sync::Mutex<()>,
-    /// What other processes were told last of the demand on this one.
+    /// The last published demand of this process.
     budget_note: Mutex<Bytes>,
     /// Wakes the background work.
     pub(crate) wake: Arc<Notify>,
-    /// The database is being closed: long work ends early.
+    /// The database is closing: long-running work should stop.
     stopping: AtomicBool,
 }
 
@@ -81,7 +82,7 @@ impl Partitions {
         &*self.env
     }
 
-    /// Makes long work end early.
+    /// Stops long-running work.
     pub(crate) fn begin_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -90,32 +91,32 @@ impl Partitions {
         self.wake.notify_one();
     }
 
-    /// Whether the database is being closed.
+    /// Whether the database is closing.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Forgets what is kept in memory of partitions that are gone.
+    /// Drops cached state of removed partitions.
     pub(crate) fn forget_partitions(&self, partitions: &[PartitionId]) {
         for partition in partitions {
             self.budgets.forget(*partition);
         }
     }
 
-    /// Gives the space of removed containers back, without making the client wait.
+    /// Reclaims the space of removed containers in the background.
     pub(crate) fn destroy_partitions(self: &Arc<Self>, partitions: Vec<PartitionId>) {
         self.forget_partitions(&partitions);
         let partitions_of = Arc::clone(self);
         task::spawn("destroy partitions", async move {
             for partition in partitions {
                 if let Err(error) = partitions_of.store.destroy(partition).await {
-                    tracing::warn!(%error, partition = partition.0, "a partition is left to the next start");
+                    tracing::warn!(%error, partition = partition.0, "cannot destroy a partition; the next start retries");
                 }
             }
         });
     }
 
-    /// Request units per second that a physical partition may have.
+    /// The maximum request units per second of a physical partition.
     pub(crate) fn partition_throughput_max(&self) -> u32 {
         self.options.partition_throughput_max.unwrap_or(PARTITION_THROUGHPUT_MAX)
     }

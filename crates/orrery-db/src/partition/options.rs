@@ -3,25 +3,25 @@
 /// What an operator may set.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Databases and containers together.
+    /// The maximum number of databases and containers together.
     pub account_resources_max: usize,
-    /// Bytes of items under one partition key value.
+    /// The maximum size of a logical partition.
     pub logical_partition_bytes_max: u64,
-    /// How often expired items are looked for.
+    /// The interval of background maintenance.
     pub sweep_interval_ms: u64,
-    /// Bytes that a physical partition may hold before it splits.
+    /// The size at which a physical partition splits.
     pub partition_bytes_max: u64,
-    /// Request units per second that a physical partition may have before it splits; by default the service's.
+    /// The request units per second above which a physical partition splits; by default the service's.
     pub partition_throughput_max: Option<u32>,
-    /// Whether requests beyond the provisioned throughput are told to wait. Charges are reported either way.
+    /// Whether requests beyond the provisioned throughput are throttled. Charges are reported either way.
     pub throttle: bool,
     /// For tests: give every new container this many physical partitions, whatever its throughput.
     pub partitions_at_creation: Option<u32>,
-    /// Minutes that every version of every item is kept, in containers whose change feed policy says nothing.
+    /// Minutes for which all versions are retained in containers without a change feed policy.
     pub change_feed_retention_minutes: Option<u32>,
-    /// Whether properties of containers and offers that nobody knows are kept, without effect, instead of refused.
+    /// Whether unknown properties of containers and offers are kept, without effect, instead of rejected.
     pub lenient: bool,
-    /// How long a script may run, and the functions of one page of a query.
+    /// The time limit of a script, and of the functions of one query page.
     pub script_time_max: std::time::Duration,
 }
 

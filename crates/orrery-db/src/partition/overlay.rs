@@ -1,4 +1,4 @@
-//! One moment of a partition with a script's own writes on top: what everything in a script reads.
+//! A snapshot of a partition with a script's own writes on top, which all reads of a script use.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,7 +23,7 @@ impl Overlay {
         self.snapshot.lsn()
     }
 
-    /// The script's own value of a key, if it has written it.
+    /// The script's own value for a key, if it has written it.
     pub(crate) fn own(&self, key: &[u8]) -> Option<&Option<Bytes>> {
         self.own.get(key)
     }
@@ -49,8 +49,8 @@ impl Overlay {
         Ok(page)
     }
 
-    /// Puts own entries into a page of the moment and takes out what the script has deleted. A page is only empty at
-    /// the end of the range: readers take its last entry as the place to go on from.
+    /// Merges the script's entries into a page of the snapshot and removes those it has deleted. A page is empty only
+    /// at the end of the range: readers continue from its last entry.
     async fn scan(&self, mut scan: Scan) -> Result<ReadPage> {
         loop {
             let request = ReadRequest::Scan(scan.clone());

@@ -1,4 +1,4 @@
-//! Reads of a partition: admitted, not earlier than the client's session, and routed anew when the partition has split.
+//! Reads of a partition: admitted, at least as new as the client's session, and rerouted if the partition has split.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::failure::store_failure;
 /// How long a read waits for a partition to reach the position in the client's session token.
 const SESSION_WAIT: Duration = Duration::from_millis(200);
 
-/// How often a request is routed anew because its partition split under it.
+/// How often a request is rerouted because its partition was split.
 pub(crate) const ROUTING_ATTEMPTS: u32 = 250;
 
 impl Partitions {
-    /// The container, checked against the RID that the client believes it has.
+    /// The container, checked against the RID in the request.
     pub(crate) fn item_container(
         &self,
         receipt: &mut Receipt,
@@ -39,7 +39,7 @@ impl Partitions {
         Ok(Arc::clone(container))
     }
 
-    /// Reads one moment of a partition, not earlier than the client's session.
+    /// Reads a snapshot of a partition that is at least as new as the client's session.
     pub(crate) async fn read_partition(
         &self,
         receipt: &mut Receipt,
@@ -67,7 +67,7 @@ impl Partitions {
         Ok(page)
     }
 
-    /// Reads from the partition of a key, wherever that is by now.
+    /// Reads from the current partition of a key.
     pub(crate) async fn read_of_key(
         &self,
         receipt: &mut Receipt,
@@ -94,12 +94,12 @@ impl Partitions {
         current.ok_or_else(crate::catalog::not_found)
     }
 
-    /// Whether the failure is a partition that has just split, so that a fresh look at the catalog may help.
+    /// Whether the failure is a retired partition, so that refreshing the catalog may help.
     pub(crate) async fn may_route_again(&self, error: &Error, attempt: &mut u32) -> bool {
         *attempt += 1;
         let again = error.kind == ErrorKind::PartitionGone && *attempt < ROUTING_ATTEMPTS;
         if again {
-            // The switch of a split is brief; the first looks come quickly, later ones leave it room.
+            // The cut-over of a split is brief: retry quickly at first, then back off.
             tokio::time::sleep(std::time::Duration::from_millis(u64::from((*attempt).min(20)))).await;
             self.look_at_catalog_again().await;
         }
@@ -107,14 +107,14 @@ impl Partitions {
     }
 }
 
-/// How much of a request's work a read was: its bytes, and something for the way.
+/// The weight of a read within a request: its bytes plus a constant.
 fn weight(page: &ReadPage) -> u64 {
     let values: usize = page.values.iter().flatten().map(bytes::Bytes::len).sum();
     let entries: usize = page.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
     (64 + values + entries) as u64
 }
 
-/// The position that the client has seen and the partition has not reached, if so.
+/// The position of the client's session, if the partition has not reached it.
 fn session_ahead(session: Option<&SessionToken>, partition: &Partition, lsn: Lsn) -> Option<Lsn> {
     let lineage = std::iter::once(partition.range_id).chain(partition.parents.iter().rev().copied());
     let entry = session?.entry_for(lineage)?;

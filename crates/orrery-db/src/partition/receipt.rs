@@ -1,10 +1,9 @@
-//! A request's two sides as the database sees them: what it brings along ([`RequestContext`]) and what it leaves for its
-//! response ([`Receipt`]).
+//! The two sides of a request: its attributes ([`RequestContext`]) and what it collects for its response ([`Receipt`]).
 //!
-//! The context is fixed before the work starts and nothing below changes it. The receipt is opened for one context,
-//! passed to every verb by `&mut`, and filled on the way, so that a request that fails half-way still reports its charge and
-//! the partitions that served it. It keeps its context: whoever admits the request to a partition or settles its charge
-//! needs both, and no caller can pair a receipt with another request's context.
+//! The context is fixed before the work starts. The receipt is created for one context, passed to every method by
+//! `&mut`, and filled along the way, so that a request that fails halfway still reports its charge and the partitions
+//! that served it. It owns its context: admission and settling need both, and a receipt cannot be paired with another
+//! request's context.
 
 use std::sync::Arc;
 
@@ -16,37 +15,37 @@ use orrery_storage::Lsn;
 use super::Admitted;
 use crate::catalog::{Container, Partition};
 
-/// What a request brings along for the budgets that pay for it.
+/// The attributes of a request that budgets depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestContext {
     /// Low-priority requests are throttled first.
     pub priority: Priority,
-    /// The throughput bucket that the request names.
+    /// The request's throughput bucket.
     pub bucket: Option<u8>,
     /// Work of the server itself, which provisioned throughput does not limit.
     pub is_own_work: bool,
 }
 
-/// What a request leaves for its response, whether it succeeds or fails: the charge, and which partitions served it at
-/// which position.
+/// What a request collects for its response, whether it succeeds or fails: the charge, and which partitions served it
+/// at which position.
 #[derive(Clone, Debug, Default)]
 pub struct Receipt {
     context: RequestContext,
-    /// What the request has cost so far.
+    /// The charge so far.
     pub charge: Charge,
-    /// The container that the request was about, once it is known.
+    /// The request's container, once it is known.
     pub container: Option<Arc<Container>>,
     /// The partitions that took part.
     pub served: Vec<Served>,
-    /// Where the item that was read was last written, which may be long before its partition's position.
+    /// The LSN of the item that was read, which may be far behind its partition's LSN.
     pub item_lsn: Option<Lsn>,
     /// The partition key value of a request that has one, as JSON.
     pub key: Option<String>,
-    /// What the logical partition that was written holds now.
+    /// The counters of the written logical partition.
     pub key_usage: Option<KeyUsage>,
-    /// What a script has logged, if the request asked for it.
+    /// The script's log, if the request asked for it.
     pub script_log: Option<String>,
-    /// The account's metadata budget has admitted the request and pays for it.
+    /// The account's metadata budget has admitted the request and is charged.
     pub(super) is_metadata: bool,
     /// The partitions that have admitted the request.
     pub(super) admitted: Vec<Admitted>,
@@ -54,7 +53,7 @@ pub struct Receipt {
     unadmitted: u64,
 }
 
-/// What lies under one partition key value.
+/// The size of one logical partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUsage {
     pub items: u64,
@@ -86,7 +85,7 @@ impl Receipt {
         Self { context, ..Self::default() }
     }
 
-    /// What the request brought along.
+    /// The request's context.
     pub fn context(&self) -> RequestContext {
         self.context
     }
@@ -96,7 +95,7 @@ impl Receipt {
         self.charge += charge;
     }
 
-    /// Notes that a partition did this much of the reading: its share of the charge.
+    /// Records a partition's share of the read work, and thus of the charge.
     pub(crate) fn worked(&mut self, partition: &Partition, weight: u64) {
         let by = |admitted: &&mut Admitted| admitted.partition == partition.store.id;
         match self.admitted.iter_mut().find(by) {
@@ -105,7 +104,7 @@ impl Receipt {
         }
     }
 
-    /// Takes over what a read-ahead has noted at a partition.
+    /// Adds what a read-ahead has recorded at a partition.
     pub(crate) fn join(&mut self, partition: &Partition, read: &Self) {
         for served in &read.served {
             self.served_by(partition, served.lsn);
@@ -117,7 +116,7 @@ impl Receipt {
         self.container = Some(Arc::clone(container));
     }
 
-    /// Notes that a partition has served at this position; of several positions the highest counts.
+    /// Records that a partition has served the request at this position; the highest position counts.
     pub(crate) fn served_by(&mut self, partition: &Partition, lsn: Lsn) {
         if let Some(served) = self.served.iter_mut().find(|served| served.range_id == partition.range_id) {
             served.lsn = served.lsn.max(lsn);

@@ -1,4 +1,4 @@
-//! Brings the second container to the state of the first, change by change.
+//! Replays the changes of the first container into the second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,17 +24,18 @@ use crate::lifecycle::Lifecycle;
 use crate::partition::Receipt;
 
 const CHANGES_AT_ONCE: usize = 256;
-/// Writes to the second container that are under way together: a store that commits in groups is faster so than a
-/// single writer of the first container, and the work comes to an end.
+/// Concurrent writes to the second container: with group commit this is faster than a single writer to the first
+/// container, so the copy catches up.
 const WRITES_AT_ONCE: usize = 32;
-/// Changes after which the places reached are recorded.
+/// Positions are recorded after this many changes.
 const RECORD_AFTER: u64 = 5_000;
-/// So few changes in a round are little enough for the switch.
+/// The cut-over starts when a round has at most this many changes.
 const LITTLE: u64 = 100;
 const ROUNDS_MAX: usize = 100;
-/// Rounds that may find as much to do as the one before. Then writers are as fast, and holding them back helps.
+/// Rounds without progress before the cut-over starts anyway: writers are then as fast as the copy, and freezing them
+/// helps.
 const ROUNDS_IN_VAIN_MAX: usize = 5;
-/// Changes after the comparison that can be compared again.
+/// The maximum number of changed items that are compared again.
 const TOUCHED_MAX: usize = 1_000_000;
 
 pub(super) struct Follower<'a> {
@@ -55,7 +56,7 @@ pub(super) struct Touched {
     pub target: BTreeSet<Key>,
 }
 
-/// The randomness of a copy: what was drawn for an item is drawn for it again, so that it is found again.
+/// The randomness of a copy: deterministic per item, so that its copy is found again.
 struct OfItem(u64);
 
 impl Env for OfItem {
@@ -77,7 +78,7 @@ impl OfItem {
     }
 }
 
-/// An item on its way to the second container.
+/// An item to be copied.
 pub(super) struct Copied {
     pub key: PartitionKey,
     pub item: PreparedItem,
@@ -91,14 +92,14 @@ impl Copied {
             let id = keys::parse_item(item_key).map(|(_, id)| id.to_owned()).unwrap_or_default();
             Error::new(
                 error.kind,
-                format!("The item '{id}' has no place in the new container: {}", error.message),
+                format!("The item '{id}' cannot be stored in the new container: {}", error.message),
             )
         })?;
         let key = target.definition.partition_key.extract(&item.value)?;
         Ok(Self { key, item })
     }
 
-    /// Where it lies in the second container's store.
+    /// Its key in the second container.
     pub(super) fn store_key(&self, target: &Container) -> Key {
         keys::item(&target.definition.partition_key.effective_key(&self.key), self.item.id.as_str())
     }
@@ -135,7 +136,7 @@ impl<'a> Follower<'a> {
         self.record().await
     }
 
-    /// Follows until nothing is left: writes are held back.
+    /// Follows until nothing is left, while writes are frozen.
     pub(super) async fn follow_to_the_end(&mut self) -> Result<()> {
         while self.round().await? > 0 {}
         Ok(())
@@ -159,14 +160,14 @@ impl<'a> Follower<'a> {
         Ok(changes)
     }
 
-    /// Some changes of one partition; tells how many there were, and whether there are more.
+    /// Copies some changes of one partition; returns their number, and whether there are more.
     async fn step(&mut self, at: usize) -> Result<(u64, bool)> {
         let partition = self.source.partitions[at].clone();
         let from = self.positions[at];
         let scan = ReadRequest::Scan(Scan::forward(keys::feed_after(from), CHANGES_AT_ONCE));
         let page = self.database.store.read(partition.store, scan).await.map_err(store_failure)?;
         let number = |key: &[u8]| keys::parse_feed(key).map_or(0, |(lsn, _)| lsn);
-        // A transaction has at most a hundred changes, so a full page holds at least one that is whole.
+        // A transaction has at most a hundred changes, so a full page contains at least one complete transaction.
         let to = match page.entries.last() {
             Some(last) if page.more => number(&last.key) - 1,
             _ => page.lsn,
@@ -186,7 +187,7 @@ impl<'a> Follower<'a> {
         Ok((count, page.more))
     }
 
-    /// Brings one item, of which the page names each once, to the second container.
+    /// Copies one item to the second container; a page names each item once.
     async fn copy(&self, target: &Arc<Container>, item_key: Key) -> Result<()> {
         let Some(item) = self.database.item_at(&self.source, &item_key).await? else { return Ok(()) };
         let timestamp_ms = item.timestamp.saturating_mul(1000);
@@ -197,7 +198,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Removes copies of versions that ended, unless the present one lies in the same place.
+    /// Removes copies of replaced versions, unless the current version has the same key.
     async fn bury(&mut self, partition: &Partition, from: Lsn, to: Lsn) -> Result<u64> {
         let mut range = tombstone::between(from, to);
         let mut count = 0;
@@ -205,7 +206,7 @@ impl<'a> Follower<'a> {
         loop {
             let scan = ReadRequest::Scan(Scan::forward(range.clone(), CHANGES_AT_ONCE));
             let page = self.database.store.read(partition.store, scan).await.map_err(store_failure)?;
-            // Versions that ended in the same place need one look.
+            // Versions with the same key need only one check.
             let mut ended: BTreeMap<(Key, Key), Copied> = BTreeMap::new();
             for entry in &page.entries {
                 count += 1;
@@ -249,7 +250,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Writes to the second container; tells whether there was something to do.
+    /// Writes to the second container; returns whether anything changed.
     async fn apply(
         &self,
         target: &Arc<Container>,
@@ -269,7 +270,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Records the places reached.
+    /// Records the positions reached.
     async fn record(&mut self) -> Result<()> {
         let ids = self.source.partitions.iter().map(|partition| partition.range_id);
         let positions: Vec<(u32, Lsn)> = ids.zip(self.positions.iter().copied()).collect();
@@ -287,7 +288,7 @@ impl<'a> Follower<'a> {
 }
 
 impl Lifecycle {
-    /// The item under this key of the store, if readers see it.
+    /// The item with this key, if visible.
     pub(super) async fn item_at(
         &self,
         container: &Arc<Container>,

@@ -1,23 +1,22 @@
-//! Giving a container another partition key while it serves: `orrery containers repartition`.
+//! Changes a container's partition key online: `orrery containers repartition`.
 //!
-//! 1. A second container is made, with the new key, and the catalog records it with the first. From then on
-//!    every write that ends a version of an item leaves that version behind as a tombstone (`tombstone.rs`); the
-//!    partitions learn a new index version, so that no write can have missed it.
-//! 2. The change feed of each partition is followed from its beginning, which copies everything, and then on,
-//!    together with the tombstones, until little is left (`follow.rs`). The places reached are recorded: a restart
-//!    goes on from there by itself.
-//! 3. Both containers are gone through, each item compared with its counterpart, counted and summed (`verify.rs`).
-//! 4. Writes are held back. The rest is followed, what changed since the comparison is compared again, and one
-//!    change of the catalog gives the second container the name of the first, which is kept under another name or
-//!    dropped. Writes that waited are told to look at the container anew.
+//! 1. A second container with the new key is created and recorded with the first. From then on every write stores the
+//!    version it replaces as a tombstone (`tombstone.rs`); the partitions record a new index version, so that no write
+//!    can miss this.
+//! 2. The change feed of each partition is followed from its beginning, which copies everything, together with the
+//!    tombstones, until little is left (`follow.rs`). Positions are recorded, and a restart resumes from there.
+//! 3. Both containers are scanned; each item is compared with its counterpart, counted and checksummed (`verify.rs`).
+//! 4. Writes are frozen. The rest of the feed is followed, items changed since the comparison are compared again, and
+//!    one catalog change gives the second container the name of the first, which is renamed or dropped. Frozen writes
+//!    then retry with the new container.
 //!
-//! Where several servers share the store, one of them does this, the one that has the duty; the others wait for it and
-//! one goes on if it dies. Each run has a name in the catalog. Who takes over writes a new one there and tells
-//! the second container's partitions a new index version, so that a run that has only been asleep cannot write any more.
+//! With several servers on one store, the one that holds the duty does this; another takes over if it dies. Each run
+//! has a name in the catalog. A server that takes over writes a new name and advances the index version of the second
+//! container's partitions, so that a suspended run can no longer write.
 //!
-//! Until step 4's change of the catalog nothing is lost by stopping: the first container serves, and the work can be
-//! resumed or given up. Partitions of the first container neither split nor merge meanwhile, its definition cannot
-//! be replaced, and its items cannot be deleted by partition key.
+//! Stopping before the catalog change in step 4 loses nothing: the first container keeps serving, and the work can be
+//! resumed or aborted. Meanwhile partitions of the first container neither split nor merge, its definition cannot be
+//! replaced, and its items cannot be deleted by partition key.
 
 mod follow;
 mod switch;
@@ -38,13 +37,13 @@ use crate::catalog::{Catalog, Container, OfferOwner, SYNTHETIC_KEY, existing};
 use crate::catalog::{Repartition, RepartitionRun, Repartitioned, given_up, is_locked};
 use crate::partition::Receipt;
 
-/// How often it is looked whether another process has died over it.
+/// How often to check whether the process that does the work has died.
 const TURN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// After so long a container that was made for the work and never recorded is left over from a crash.
+/// After this time an unrecorded target container is considered left over from a crash.
 const LEFTOVER_SECONDS: i64 = 60;
 
-/// What a container shall become.
+/// The requested new key.
 #[derive(Clone, Debug, Default)]
 pub struct RepartitionRequest {
     /// The new partition key definition.
@@ -54,17 +53,17 @@ pub struct RepartitionRequest {
     pub keep_as: Option<String>,
 }
 
-/// How far it is.
+/// The progress of a repartitioning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepartitionStatus {
     /// `copying`, `verifying`, `switching`, `done` or `failed`.
     pub phase: &'static str,
-    /// The items to copy, as many as there were when it began or went on; at the end, those that were copied.
+    /// The number of items when it started or resumed; at the end, the number copied.
     pub items: u64,
     pub copied: u64,
     pub removed: u64,
     pub compared: u64,
-    /// The sum over all items that were compared, the same on both sides.
+    /// The checksum over all compared items, identical on both sides.
     pub checksum: Option<u128>,
     pub message: Option<String>,
     pub kept_as: Option<String>,
@@ -95,13 +94,13 @@ impl RepartitionStatus {
     }
 }
 
-/// What is under way or was in this process, by the path of the container.
+/// Current and past runs of this process, by container path.
 #[derive(Debug, Default)]
 pub(crate) struct CopyProgress(Mutex<HashMap<String, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// There is none while another process does the work.
+    /// None while another process does the work.
     status: Option<RepartitionStatus>,
     task: Option<tokio::task::AbortHandle>,
 }
@@ -115,7 +114,7 @@ impl CopyProgress {
         self.0.lock().get(path).and_then(|known| known.status.clone())
     }
 
-    /// Ends what is under way; the catalog knows where to go on.
+    /// Stops current runs; the catalog records where to resume.
     pub(crate) fn stop(&self) {
         for known in self.0.lock().values() {
             if let Some(task) = &known.task {
@@ -126,7 +125,7 @@ impl CopyProgress {
 }
 
 impl Lifecycle {
-    /// Begins, or goes on with, the change of a container's key; it is done in the background.
+    /// Starts or resumes a repartitioning in the background.
     pub async fn repartition(
         self: &Arc<Self>,
         (database, container): (&str, &str),
@@ -140,7 +139,7 @@ impl Lifecycle {
             };
             match self.edit_repartition(source.rid, again).await {
                 Ok(()) => self.run_in_background(&source),
-                // It ended at this moment: what has the name now tells how.
+                // It has just ended: the container that now has the name shows the result.
                 Err(error) if error.kind == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -157,11 +156,11 @@ impl Lifecycle {
         if wanted == source.definition.partition_key
             && own.get(SYNTHETIC_KEY) == request.synthetic_key.as_ref()
         {
-            // The command may be repeated, because the server stopped before it could tell that all was done.
+            // The command may be a repetition because the server stopped before it could respond.
             if source.repartitioned.is_some() {
                 return self.repartition_status(database, container);
             }
-            let message = Some("The container has this key.".to_owned());
+            let message = Some("The container already has this key.".to_owned());
             return Ok(RepartitionStatus { phase: "done", message, ..RepartitionStatus::default() });
         }
         let catalog = self.catalog.snapshot();
@@ -178,7 +177,7 @@ impl Lifecycle {
             .await?;
         let target = made.value.get("_rid").and_then(Value::as_str).and_then(ContainerRid::parse);
         let target = target.ok_or_else(|| Error::internal("a container has no RID"))?;
-        // A split that is under way must end first: no further one begins while this is recorded.
+        // A split in progress must finish first; no new one starts while this is recorded.
         let reshaping = self.lock_reshaping().await?;
         let begun = self
             .catalog
@@ -222,7 +221,7 @@ impl Lifecycle {
         let container = catalog.container(database, container)?;
         let here = self.repartitions.get(&container.alt_path());
         if let Some(own) = &container.repartition {
-            // What is counted here is newer than what was recorded.
+            // The counters in memory are newer than the recorded ones.
             if let Some(here) = here.filter(|_| own.failure.is_none()) {
                 return Ok(here);
             }
@@ -253,7 +252,7 @@ impl Lifecycle {
         })
     }
 
-    /// Gives it up: the container stays as it is, and what was copied goes.
+    /// Aborts it: the container is unchanged, and the copies are dropped.
     pub async fn abort_repartition(self: &Arc<Self>, database: &str, container: &str) -> Result<()> {
         let source = Arc::clone(self.catalog.snapshot().container(database, container)?);
         if let Some(Known { task: Some(task), .. }) = self.repartitions.0.lock().remove(&source.alt_path()) {
@@ -266,7 +265,7 @@ impl Lifecycle {
                 let Some(own) = &current.repartition else {
                     return Err(Error::new(ErrorKind::NotFound, "The container is not being repartitioned."));
                 };
-                // Writers that do not know yet would go on leaving tombstones.
+                // Stale writers would otherwise keep writing tombstones.
                 let mut index = current.index.clone();
                 index.version += 1;
                 let container = Container { index, repartition: None, ..Container::clone(&current) };
@@ -279,7 +278,7 @@ impl Lifecycle {
         self.remove_tombstones(&source).await
     }
 
-    /// Goes on with what an earlier run of the server did not finish, or what another server may not finish.
+    /// Resumes repartitionings that an earlier run or another server left unfinished.
     pub(crate) fn resume_repartitions(self: &Arc<Self>) {
         let catalog = self.catalog.snapshot();
         let pending = |own: &Repartition| own.failure.is_none();
@@ -305,7 +304,7 @@ impl Lifecycle {
         known.task = Some(task.abort_handle());
     }
 
-    /// Does the work, now that nobody else does, and records how it ended.
+    /// Does the work while holding the duty, and records the result.
     async fn run_recorded(self: &Arc<Self>, rid: ContainerRid, path: &str) -> Result<()> {
         self.repartitions.update(path, |status| {
             *status = RepartitionStatus { phase: "copying", ..RepartitionStatus::default() };
@@ -319,7 +318,7 @@ impl Lifecycle {
         if may_pass(&error) && self.is_shared() {
             return Err(error);
         }
-        // The container serves writes again; the work may be resumed or given up.
+        // The container accepts writes again; the work can be resumed or aborted.
         let message: Box<str> = error.message.as_str().into();
         let recorded = self.edit_repartition(rid, |own| {
             if own.run == run.name {
@@ -335,8 +334,7 @@ impl Lifecycle {
         Err(error)
     }
 
-    /// Makes this run the one that may write, and lets the container serve writes, which leave tombstones from now
-    /// on: what was written before is not copied yet.
+    /// Makes this run the one that may write, and unfreezes the container; writes leave tombstones from now on.
     async fn claim(&self, run: RepartitionRun) -> Result<()> {
         let (source, target) = self
             .catalog
@@ -401,14 +399,14 @@ impl Lifecycle {
         self.switch(run, done).await
     }
 
-    /// Removes what was made for a repartitioning that the server did not come to record. It holds nothing.
+    /// Removes the empty target container of a repartitioning that was never recorded.
     async fn remove_leftover(self: &Arc<Self>, database: &str, name: &str) -> Result<()> {
         let catalog = self.catalog.snapshot();
         let Ok(leftover) = catalog.container(database, name) else { return Ok(()) };
         let is_target = |other: &Arc<Container>| {
             other.repartition.as_ref().is_some_and(|repartition| repartition.target == leftover.rid)
         };
-        // Another request, or another server, may have made it just now and not come to record it yet.
+        // Another request or server may just have created it and not recorded it yet.
         let is_old = self.env.now_seconds() - leftover.stamp.timestamp >= LEFTOVER_SECONDS;
         let usage = self.container_usage(database, name).await?;
         let is_empty = usage.iter().all(|(_, usage)| usage.items == 0);
@@ -426,12 +424,12 @@ impl Lifecycle {
     }
 }
 
-/// The store is away for a while, as at a failover: no reason to give up.
+/// The store is temporarily unavailable, as in a failover: retry.
 fn may_pass(error: &Error) -> bool {
     error.kind == ErrorKind::Unavailable
 }
 
-/// Waits until no other process does the work, and does it if it is still to be done.
+/// Waits for the duty, then does the work if it is still pending.
 async fn take_turn(database: &Weak<Lifecycle>, rid: ContainerRid, path: &str) -> Result<()> {
     loop {
         let Some(database) = database.upgrade() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Holding writes back, and letting the second container take the name of the first.
+//! The cut-over: freezes writes and gives the second container the name of the first.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::lifecycle::Lifecycle;
 const DELETE_AT_ONCE: usize = 1000;
 
 impl Lifecycle {
-    /// Holds writes back. Reads are served all the time.
+    /// Freezes writes. Reads continue.
     pub(super) async fn freeze(&self, run: RepartitionRun) -> Result<()> {
         let container = self
             .catalog
@@ -31,7 +31,7 @@ impl Lifecycle {
         self.fence_writers(&container).await
     }
 
-    /// Puts the second container in the place of the first, for everybody at once.
+    /// Replaces the first container by the second in one catalog change.
     pub(super) async fn switch(self: &Arc<Self>, run: RepartitionRun, done: Repartitioned) -> Result<()> {
         let rid = run.source;
         let (source, keep_as) = self
@@ -41,7 +41,7 @@ impl Lifecycle {
                 let own = run.own(&source)?;
                 let target = Arc::clone(existing(&change.catalog, own.target)?);
                 let name = source.definition.id.as_str().to_owned();
-                // Scripts belong to a container: the new one gets them as they are at this moment.
+                // Scripts belong to a container: the new one gets their current versions.
                 let scripts = change.catalog.scripts(source.rid);
                 change.remove_container(&source);
                 change.remove_container(&target);

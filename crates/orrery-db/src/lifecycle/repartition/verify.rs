@@ -1,4 +1,4 @@
-//! Compares the two containers, item by item and in both directions, before the one takes the other's place.
+//! Compares the two containers, item by item and in both directions, before the cut-over.
 
 use orrery_model::document::parse_object;
 use std::collections::BTreeSet;
@@ -19,19 +19,19 @@ use crate::lifecycle::Lifecycle;
 
 const ITEMS_AT_ONCE: usize = 128;
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Verification {
     pub items: u64,
     pub checksum: u128,
-    /// Items that differed, perhaps because they changed under the comparison.
+    /// Items that differed, possibly because they changed during the comparison.
     again: Touched,
     counts: (u64, u64),
     checksums: (u128, u128),
 }
 
 impl Verification {
-    /// Goes through both containers while they are written to.
+    /// Scans both containers while writes continue.
     pub(super) async fn pass(database: &Lifecycle, follower: &mut Follower<'_>) -> Result<Self> {
         follower.touched = Some(Touched::default());
         let mut found = Self::default();
@@ -96,7 +96,7 @@ impl Verification {
         Ok(())
     }
 
-    /// Looks again at what changed, now that nothing does.
+    /// Compares changed items again, now that writes are frozen.
     pub(super) async fn finish(&mut self, database: &Lifecycle, follower: &Follower<'_>) -> Result<()> {
         let (source, target) = (&follower.source, &follower.target()?);
         let nothing = Touched::default();
@@ -135,7 +135,7 @@ impl Verification {
             let usages = database.container_usage(&container.database_id, name).await?;
             Ok::<u64, Error>(usages.iter().map(|(_, usage)| usage.items).sum())
         };
-        // Expired items that nobody has removed yet count in the one and were not copied to the other.
+        // Expired items that have not been swept count in the first, but were not copied to the second.
         let (own, copies) = (usage(source).await?, usage(target).await?);
         if source.definition.default_ttl.is_none() && own != copies {
             return Err(Error::internal(format!(
@@ -148,7 +148,7 @@ impl Verification {
     }
 }
 
-/// Where the copy came from: copies keep all properties, the earlier key's too.
+/// The original of a copy: copies keep all properties, including the old key.
 fn origin(source: &Container, copy: &StoredItem) -> Result<Key> {
     let value = parse_object(&copy.body)?;
     let key = source.definition.partition_key.extract(&value)?;
@@ -156,7 +156,7 @@ fn origin(source: &Container, copy: &StoredItem) -> Result<Key> {
     Ok(keys::item(&source.definition.partition_key.effective_key(&key), id))
 }
 
-/// The error for two items that have the same id and the same new key, if that is why an item is not where it should be.
+/// The error for two items with the same id and new key, if that is why a copy is missing.
 fn clash(source: &Container, (key, item): (&Key, &StoredItem), found: &StoredItem) -> Result<Option<Error>> {
     if origin(source, found)? == *key {
         return Ok(None);
@@ -177,7 +177,7 @@ fn differs(key: &Key) -> Error {
     Error::internal(format!("The copy of the item '{id}' differs from it."))
 }
 
-/// A sum of the item without what the new container has added to it.
+/// A checksum of the item without the properties added by the new container.
 fn checksum(target: &Container, item: &StoredItem) -> Result<u128> {
     let mut value = parse_object(&item.body)?;
     if let Some(policy) = &target.synthetic {
