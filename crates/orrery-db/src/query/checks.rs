@@ -1,8 +1,8 @@
 //! What a query needs from its container: an index to sort by.
 //!
-//! The service refuses an ORDER BY that no index serves, though sorting without one would be possible; clients
-//! rely on being told. The policy that counts is the container's newest, even while its index is being built:
-//! until then such a query is sorted the slow way.
+//! The service rejects an ORDER BY that no index serves, although sorting without one would be possible; clients rely
+//! on the error. The container's newest policy counts, even while its index is being built: until then such a query is
+//! sorted without it.
 
 use orrery_model::Result;
 use orrery_model::container::{ContainerDefinition, IndexStep, IndexingMode, PolicyPath};
@@ -14,12 +14,12 @@ use orrery_query::computed::{self, ComputedProperty};
 use super::errors::invalid_query;
 use crate::catalog::PolicyTree;
 
-/// Refuses a query that the container cannot serve.
+/// Rejects a query that the container cannot serve.
 pub(crate) fn check(query: &Query, definition: &ContainerDefinition) -> Result<()> {
     check_order(query, definition)
 }
 
-/// Refuses computed properties that queries could not use.
+/// Rejects computed properties that queries could not use.
 pub(crate) fn check_computed_properties(definition: &ContainerDefinition) -> Result<()> {
     let parsed = definition.computed_properties.iter().map(|property| {
         ComputedProperty::parse(&property.name, &property.query).map_err(|errors| invalid_query(&errors))
@@ -64,7 +64,7 @@ fn is_sortable(path: &str, definition: &ContainerDefinition) -> bool {
         .iter()
         .any(|property| matches!(first, Some(IndexStep::Property(name)) if **name == *property.name));
     if is_computed {
-        // A computed property is indexed only if it is named; "everything" does not hold it.
+        // A computed property is indexed only if it is listed explicitly; `/*` does not include it.
         return policy.included.iter().any(|included| included.steps.first() == first);
     }
     let tree = PolicyTree::new(policy);

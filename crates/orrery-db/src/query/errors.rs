@@ -1,4 +1,4 @@
-//! The errors of queries, as clients get them.
+//! Query errors in the service's format.
 
 use orrery_model::{Error, ErrorKind};
 use orrery_query::error::errors_to_value;
@@ -9,7 +9,7 @@ pub(super) fn invalid_query(errors: &[QueryError]) -> Error {
     Error::new(ErrorKind::InvalidQuery, errors_to_value(errors).to_json())
 }
 
-/// The number of a user-defined function that threw.
+/// The sub-status of a user-defined function that threw.
 const UDF_THREW: u16 = 32766;
 
 /// The error of a query that failed while it ran.

@@ -1,4 +1,4 @@
-//! Running a query over the items of a container: from the request to a page and its continuation, step by step.
+//! Executes a query over the items of a container: from the request to a page and its continuation, step by step.
 
 use std::sync::Arc;
 
@@ -29,19 +29,19 @@ use crate::catalog::Container;
 use crate::layout::continuation;
 use crate::partition::{Overlay, Receipt};
 
-/// What the service says of a query that its client has to merge.
+/// The service's message for a query that its client has to merge.
 const NOT_SERVED: &str = "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message.";
 
-/// Where a query looked.
+/// Which part of the container a query visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Routing {
-    /// The logical partitions it was sent to, if that was decided one by one.
+    /// The number of logical partitions it was routed to, if known.
     pub keys: Option<usize>,
-    /// Whether the container's synthetic key decided it.
+    /// Whether the container's synthetic key determined them.
     pub by_synthetic_key: bool,
 }
 
-/// Rows of a query.
+/// A page of rows.
 #[derive(Debug, Default)]
 pub struct QueryPage {
     pub routing: Routing,
@@ -52,9 +52,9 @@ pub struct QueryPage {
     /// Whether rows are sorted, with ties in the order of their RIDs.
     pub is_sorted: bool,
     pub metrics: QueryMetrics,
-    /// Which indexes the query uses and which would help it, if that was asked.
+    /// Index metrics, if requested.
     pub index_metrics: Option<Value>,
-    /// The ids of advice, if that was asked, with the function that each is about.
+    /// Query advice, if requested: ids, each with the function concerned.
     pub advice: Vec<(&'static str, &'static str)>,
 }
 
@@ -86,7 +86,7 @@ impl Queries {
         self.query_container(receipt, &container, options, request, None).await
     }
 
-    /// Runs a query on a container as it is, or as a script sees it.
+    /// Runs a query on a container, or on a script's view of it.
     pub(crate) async fn query_container(
         &self,
         receipt: &mut Receipt,
@@ -122,7 +122,7 @@ impl Queries {
             only: options.scope.partition_key.as_ref().filter(|key| key_definition.may_collide(key)),
         };
         let mut work = prepared.work;
-        // Functions in JavaScript take their time too.
+        // JavaScript functions take time too.
         work.multiplies |= functions.is_some();
         let mut run = Run {
             reader,
@@ -188,7 +188,7 @@ impl Queries {
         })
     }
 
-    /// Refuses a query over several keys that its client has to merge by itself.
+    /// Rejects a query over several keys that its client has to merge.
     fn refuse_what_clients_merge(
         &self,
         container: &Container,
@@ -215,7 +215,7 @@ impl Queries {
 /// How the continuations of one query are sealed.
 struct PageToken {
     secret: [u8; 32],
-    /// A token belongs to one query text on one container; its parameters are the client's to repeat.
+    /// A token belongs to one query text on one container; the client must repeat the parameters.
     scope: String,
 }
 
@@ -253,7 +253,7 @@ fn find_paths(
     AccessPaths { points: Points::find(container, options, &prepared.program, ranges), ..paths }
 }
 
-/// What the page did, once it is there.
+/// The metrics of a finished page.
 fn complete(run: Run<'_>, rows: &Rows, timing: &Timing) -> QueryMetrics {
     let unread_entries = if run.stands_for_entries { run.metrics.items_read } else { 0 };
     QueryMetrics {
@@ -267,7 +267,7 @@ fn complete(run: Run<'_>, rows: &Rows, timing: &Timing) -> QueryMetrics {
     }
 }
 
-/// Charges a page for what it did.
+/// Charges a page.
 fn charge_page(receipt: &mut Receipt, metrics: &QueryMetrics) {
     receipt.add(cost::query(&cost::QueryWork {
         partitions: receipt.served.len() as u64,
@@ -279,8 +279,8 @@ fn charge_page(receipt: &mut Receipt, metrics: &QueryMetrics) {
     receipt.add(cost::evaluation(metrics.steps, metrics.bytes_read));
 }
 
-/// A query that fails is paid for as far as its evaluation went beyond what is usual; one that ran out of time, or
-/// whose client has gone, as if it had succeeded so far.
+/// A failed query is charged for evaluation beyond the usual; one that ran out of time or was cancelled is charged as
+/// if it had succeeded so far.
 fn charge_failure(receipt: &mut Receipt, metrics: &QueryMetrics, index_entries: u64, error: &Error) {
     receipt.add(cost::evaluation(metrics.steps, metrics.bytes_read));
     if error.kind == ErrorKind::Timeout {

@@ -1,4 +1,4 @@
-//! What a query does and why: the access path that was taken and the others, expected and real numbers.
+//! Explains a query: the chosen access path and the alternatives, estimated and actual numbers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::options::QueryOptions;
 use crate::partition::Receipt;
 
 impl Queries {
-    /// Runs one page of a query and tells how. The rows themselves are left out.
+    /// Executes one page of a query and describes how; the rows are omitted.
     pub async fn explain_query(
         &self,
         receipt: &mut Receipt,
@@ -21,7 +21,7 @@ impl Queries {
     ) -> Result<Value> {
         let options = QueryOptions { index_metrics: true, advice: true, probe_all: true, ..options.clone() };
         let page = self.query_items(receipt, at, &options, request).await?;
-        // A plan is for several partitions; not every query that one partition can answer has one.
+        // A plan is for several partitions; not every query on one partition has one.
         let features = "Aggregate,Distinct,GroupBy,MultipleOrderBy,MultipleAggregates,OffsetAndLimit,OrderBy,Top,NonValueAggregate,DCount,NonStreamingOrderBy,CountIf,HybridSearch,WeightedRankFusion,ListAndSetAggregate";
         let plan = self.plan_query(&mut Receipt::default(), at, request, Some(features)).ok();
         let partitions = receipt.container.as_ref().map_or(0, |container| container.partitions.len());
@@ -57,7 +57,7 @@ impl Queries {
     }
 }
 
-/// The candidates, with the entries that were seen of each in the first partition.
+/// The candidates, with the entries counted for each in the first partition.
 fn considered(page: &QueryPage, partitions: usize) -> Value {
     let entry = |considered: &super::metrics::Considered| {
         let mut object = Object::new();

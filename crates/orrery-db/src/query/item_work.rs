@@ -1,19 +1,19 @@
-//! How much work a single item may make, as far as the syntax tree shows it: such a query is not evaluated on a thread
-//! that serves requests.
+//! Estimates from the syntax tree how much work a single item may cause: expensive queries are not evaluated on request
+//! threads.
 
 use orrery_query::ast::{ExprKind, Query};
 
 use super::walk::{Visited, walk};
 
-/// Functions whose work may grow with the square of what they look at, by the beginnings of their names.
+/// Functions with possibly quadratic cost, by name prefix.
 const SQUARING: [&str; 4] = ["REGEXMATCH", "FULLTEXT", "ST_", "ARRAY_CONTAINS_A"];
 
 /// What one item may cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ItemWork {
-    /// Its rows may be many: the query joins, or has subqueries.
+    /// It may produce many rows: the query has joins or subqueries.
     pub(super) multiplies: bool,
-    /// The work may grow with the square of a text.
+    /// The cost may be quadratic in the size of a string.
     pub(super) squares: bool,
 }
 

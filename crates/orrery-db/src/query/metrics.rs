@@ -1,4 +1,4 @@
-//! What a query page did, for clients that ask for it and for explanations.
+//! Metrics of a query page, for clients that request them and for explanations.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct QueryMetrics {
     pub total_time: Duration,
-    /// Reading the text and checking it.
+    /// Parsing and checking.
     pub parse_time: Duration,
-    /// Making a program of it.
+    /// Compiling.
     pub compile_time: Duration,
-    /// Finding what the index offers.
+    /// Finding access paths.
     pub plan_time: Duration,
     /// Reading index entries.
     pub index_time: Duration,
@@ -29,17 +29,17 @@ pub struct QueryMetrics {
     pub output_bytes: u64,
     /// How the items were found.
     pub access: String,
-    /// What else was considered, with the index entries that were seen of each in the first partition.
+    /// The alternatives considered, with the index entries counted for each in the first partition.
     pub considered: Vec<Considered>,
 }
 
-/// An access path that was weighed.
+/// An access path that was considered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Considered {
     pub access: String,
-    /// Entries in the first partition, as far as they were counted; `None` if nobody looked.
+    /// Entries counted in the first partition; `None` if not counted.
     pub entries: Option<usize>,
-    /// Whether there are more than were counted.
+    /// Whether there are more than counted.
     pub is_more: bool,
 }
 

@@ -1,11 +1,11 @@
 //! Queries: from a request body to pages of rows.
 //!
-//! `execute.rs` is the list of steps: *prepare* (parse, check, compile), *plan* (windows of the key space, access paths),
-//! *fetch* (entries and items, some of them ahead), *page* (rows, where the page ends and the next one begins). Each of
-//! these uses only the ones before it; `execute.rs` and `explain.rs` use them all.
+//! `execute.rs` is the list of steps: *prepare* (parse, check, compile), *plan* (windows of the key space, access
+//! paths), *fetch* (entries and items, some of them ahead), *page* (rows, where the page ends and the next one starts).
+//! Each of these uses only the ones before it; `execute.rs` and `explain.rs` use them all.
 //!
-//! What may live here: queries over items, and the language over other documents (`documents.rs`). Which metadata there is
-//! to query is for `resources` to know.
+//! Only queries over items and over other documents (`documents.rs`) belong here. Which metadata can be queried is
+//! decided in `resources`.
 
 pub(crate) mod checks;
 mod documents;
@@ -37,9 +37,9 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Items with the queries over them.
 pub struct Queries {
     pub(crate) items: Arc<Items>,
-    /// How many queries may be evaluating long stretches of items at once.
+    /// Limits concurrent long evaluations.
     pub(crate) evaluations: page::evaluation_slots::EvaluationSlots,
-    /// What queries know of items without the property that they sort by.
+    /// Cache of items without a sort property.
     pub(crate) lacking: fetch::lacking::LackingItems,
 }
 

@@ -19,25 +19,25 @@ pub struct QueryOptions {
     pub page: PageRequest,
     /// Whether the query may visit more than one logical partition.
     pub cross_partition: bool,
-    /// The longest continuation token that the client takes, in bytes.
+    /// The maximum size of a continuation token that the client accepts, in bytes.
     pub token_bytes_max: Option<usize>,
-    /// Go through all items, whatever the index offers: for comparing the two.
+    /// Scan all items instead of using the index, for comparison.
     pub without_index: bool,
-    /// Tell which indexes the query uses and which would help it.
+    /// Return index metrics.
     pub index_metrics: bool,
-    /// Give advice on filters that an index serves badly.
+    /// Return query advice.
     pub advice: bool,
-    /// Which queries over several keys the client is asked to merge.
+    /// Which cross-partition queries the client has to merge.
     pub client_merge: ClientMerge,
-    /// Ends the query when nobody waits for it any more.
+    /// Cancels the query when its client has disconnected.
     pub cancellation: Option<Cancellation>,
-    /// Count the entries of index candidates also where there is nothing to choose, for an explanation.
+    /// Count the entries of all candidates even if there is no choice, for an explanation.
     pub probe_all: bool,
-    /// Where the query takes memory for its state from; without it only the limits of a single query hold.
+    /// The memory budget for the query's state; without it only the limits of a single query apply.
     pub memory: Option<StateMemory>,
 }
 
-/// Memory for the state of queries, from a budget that they share. What a query has taken is given back with it.
+/// Memory for query state from a shared budget, released with the query.
 #[derive(Clone)]
 pub struct StateMemory(pub Arc<dyn orrery_query::context::Memory + Send + Sync>);
 
@@ -47,18 +47,18 @@ impl std::fmt::Debug for StateMemory {
     }
 }
 
-/// Which queries a client is asked to merge by itself.
+/// Which queries a client has to merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientMerge {
     #[default]
     Never,
-    /// Those whose rows any client merges right.
+    /// Those that every client merges correctly.
     WhereSure,
     /// All that the service leaves to clients.
     Always,
 }
 
-/// Ends a query whose client has gone. Clones are one and the same.
+/// Cancels a query whose client has disconnected. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<Cancelled>);
 
@@ -78,7 +78,7 @@ impl Cancellation {
         self.0.flag.load(Ordering::Acquire)
     }
 
-    /// Done once it was cancelled.
+    /// Resolves once cancelled.
     pub async fn cancelled(&self) {
         let notified = self.0.notify.notified();
         if !self.is_cancelled() {

@@ -1,14 +1,13 @@
-//! Reading at several sources at once.
+//! Reads several sources concurrently.
 //!
-//! A page of a query reads one source after another: the run of keys of a logical partition, the entries of a value
-//! in a physical one. What it reads is used in that order and no other, so that rows, charges and continuations are
-//! those of reading one by one; but the first fetch at the next few sources is under way while the one before is
-//! waited for. What was read ahead is noted in the request's receipt when it is used. A page that ends before pays
-//! nothing for it, is not refused because of it, and does not hear of its failures.
+//! A query page consumes its sources in order: the keys of a logical partition, the entries of a value in a physical
+//! one. Rows, charges and continuations are therefore the same as for sequential reads, but the first fetches of the
+//! next few sources run ahead. A read-ahead is recorded in the request's receipt only when it is consumed: a page that
+//! ends before does not pay for it, is not throttled by it, and does not see its failures.
 //!
-//! Bounds: [`SOURCES_MAX`] fetches at once for one request. Where all sources will be read anyway each holds up to
-//! [`AHEAD_BYTES`], all together about a page; where the page may end at any item, one fetch is read ahead at each
-//! source, at one further source for each that has been read to its end, so that little is read in vain.
+//! Bounds: [`SOURCES_MAX`] concurrent fetches per request. If all sources will be read anyway, each buffers up to
+//! [`AHEAD_BYTES`], together about a page. If the page may end at any item, one fetch per source is read ahead, at one
+//! more source for each exhausted one, so that little is read in vain.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,14 +24,14 @@ use crate::query::PAGE_BYTES_MAX;
 use crate::query::plan::access::Candidate;
 use crate::query::plan::points::Points;
 
-/// Places that are read at once.
+/// Sources read concurrently.
 pub(crate) const SOURCES_MAX: usize = 8;
-/// What is read ahead at a source.
+/// Bytes read ahead per source.
 const AHEAD_BYTES: usize = PAGE_BYTES_MAX / SOURCES_MAX;
-/// Sets of items that are held at once: each may be large.
+/// Item sets held concurrently: each may be large.
 const SETS_MAX: usize = 2;
 
-/// Items in one partition that are read one fetch after another.
+/// Items of one partition, read in consecutive fetches.
 pub(crate) struct Source<'a> {
     pub(crate) partition: &'a Partition,
     kind: SourceKind<'a>,
@@ -44,9 +43,9 @@ enum SourceKind<'a> {
     Items(VecDeque<KeyRange>),
     /// Items by index entries.
     Entries { range: KeyRange, direction: Direction, composite: Option<&'a [bool]> },
-    /// Items that are named.
+    /// Items named by the filter.
     Keys { keys: VecDeque<Key>, are_points: bool },
-    /// Items that a candidate names, from a key on; they are found out by the first fetch.
+    /// Items of a candidate, from a key on; determined by the first fetch.
     Set { candidate: &'a Candidate, from: &'a Key },
 }
 
@@ -79,7 +78,7 @@ impl<'a> Source<'a> {
         Self { partition, kind, fetch: Fetch::default() }
     }
 
-    /// For looking at the first item only.
+    /// Reads only the first item.
     pub(crate) fn of_one(self) -> Self {
         Self { fetch: Fetch::one(), ..self }
     }
@@ -133,11 +132,11 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What was read at a source, and what that took.
+/// The result of a fetch and its cost.
 pub(crate) struct Fetched<'a> {
     pub(crate) source: Source<'a>,
     pub(crate) batches: Vec<Vec<Found>>,
-    /// What went wrong after the batches.
+    /// The failure after these batches, if any.
     pub(crate) outcome: Result<()>,
     receipt: Receipt,
     timing: Timing,
@@ -145,7 +144,7 @@ pub(crate) struct Fetched<'a> {
 
 type Fetching<'a> = Pin<Box<dyn Future<Output = Fetched<'a>> + Send + 'a>>;
 
-/// Reads at a source until there are so many bytes; once at least.
+/// Reads a source until this many bytes are buffered; at least once.
 fn fetch<'a>(reader: Reader<'a>, mut source: Source<'a>, bytes_max: usize) -> Fetching<'a> {
     Box::pin(async move {
         let (timing, mut receipt) = (Timing::default(), Receipt::default());
@@ -167,14 +166,14 @@ fn fetch<'a>(reader: Reader<'a>, mut source: Source<'a>, bytes_max: usize) -> Fe
     })
 }
 
-/// Whether a page reads all of its sources.
+/// How much of its sources a page reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// It does.
+    /// All of them.
     Everything,
-    /// It may end at any item, but begins at each source.
+    /// It may end at any item, but reads each source.
     EveryBeginning,
-    /// It may end at any item. The sources are keys that were worked out one by one, so each is likely small.
+    /// It may end at any item. The sources are individually computed keys, so each is likely small.
     SmallSources,
     /// It may end at any item.
     Unknown,
@@ -200,7 +199,7 @@ impl<'a> ReadAhead<'a> {
     ) -> Self {
         let mut waiting = sources.filter(|source| !source.is_read()).peekable();
         let are_sets = matches!(waiting.peek(), Some(Source { kind: SourceKind::Set { .. }, .. }));
-        // A script's reads go through what it has written.
+        // A script's reads go through its overlay.
         let width_max = match (reader.overlay, are_sets) {
             (Some(_), _) => 1,
             (None, true) => SETS_MAX,
@@ -222,7 +221,7 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// What the next fetch found; its source is to be given back with [`Self::go_on`] or [`Self::leave`].
+    /// The result of the next fetch; return its source with [`Self::go_on`] or [`Self::leave`].
     pub(crate) async fn next(&mut self, receipt: &mut Receipt) -> Result<Option<Fetched<'a>>> {
         while self.running.len() < self.width {
             let Some(source) = self.waiting.next() else { break };
@@ -237,7 +236,7 @@ impl<'a> ReadAhead<'a> {
         Ok(Some(fetched))
     }
 
-    /// Reads on at the source of the last fetch, if there is something left.
+    /// Continues reading the source of the last fetch, if anything is left.
     pub(crate) fn go_on(&mut self, source: Source<'a>) {
         if source.is_read() {
             self.leave();
@@ -247,14 +246,14 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// Is done with the source of the last fetch.
+    /// Drops the source of the last fetch.
     pub(crate) fn leave(&mut self) {
         self.width = (self.width + 1).min(self.width_max);
     }
 }
 
 impl Reader<'_> {
-    /// Lets the request pass to a partition, before anything that was read there is used.
+    /// Admits the request to a partition before anything read there is used.
     pub(crate) fn admit(&self, receipt: &mut Receipt, partition: &Partition) -> Result<()> {
         match receipt.container.clone() {
             Some(container) if self.overlay.is_none() => self.database.admit(receipt, &container, partition),
@@ -262,7 +261,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes what reading took, now that the request uses it.
+    /// Records the cost of a read, now that the request uses it.
     fn account(&self, receipt: &mut Receipt, partition: &Partition, read: &Receipt, timing: &Timing) {
         receipt.join(partition, read);
         self.timing.join(timing);
@@ -270,7 +269,7 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Counts index entries in all partitions, or items where there is no candidate.
+    /// Counts index entries in all partitions, or items if there is no candidate.
     pub(crate) async fn count_everywhere(
         &self,
         receipt: &mut Receipt,

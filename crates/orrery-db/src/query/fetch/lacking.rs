@@ -1,11 +1,10 @@
-//! The items that lack a property, for sorting by it.
+//! Finds the items that lack a sort property.
 //!
-//! Under a policy that names a property the index has entries also for items without it; under a bare `/*` it cannot,
-//! because there is no end of properties that an item does not have. Yet these items come first in ascending order
-//! and last in descending order, and finding them means going through all items. So what was found once is
-//! remembered: as of which number of the partition, and which items. Later only what the feed has since then is looked
-//! at. The memory is an accelerator and nothing else: it is small, it may be lost at any time, other processes may
-//! write to the partition, and charges do not depend on it.
+//! If the policy lists a property explicitly, the index has entries also for items without it; under a bare `/*` that
+//! is impossible, because an item lacks infinitely many properties. Yet these items come first in ascending order and
+//! last in descending order, and finding them takes a full scan. So the result is cached, with the LSN of the
+//! partition; later queries only check the feed since then. The cache is purely an optimisation: it is small, may be
+//! lost at any time, tolerates writes of other processes, and does not affect charges.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,14 +20,14 @@ use crate::layout::document::{decode, document_value};
 use crate::layout::keys;
 use crate::partition::Receipt;
 
-/// Items without a property that are remembered; beyond, they are looked for each time.
+/// The maximum number of cached items per property; with more, every query scans.
 const ITEMS_MAX: usize = 1000;
-/// Properties of partitions that are remembered.
+/// The maximum number of cached properties over all partitions.
 const KNOWN_MAX: usize = 128;
-/// Items looked at between two turns of other requests.
+/// Items scanned before yielding to other requests.
 const FETCH_ITEMS: usize = 256;
 
-/// What earlier queries found, the latest used last.
+/// Results of earlier queries, most recently used last.
 #[derive(Debug, Default)]
 pub(crate) struct LackingItems(Mutex<Vec<Known>>);
 
@@ -36,9 +35,9 @@ pub(crate) struct LackingItems(Mutex<Vec<Known>>);
 struct Known {
     partition: PartitionId,
     path: IndexPath,
-    /// Everything up to this number was looked at.
+    /// Everything up to this LSN was scanned.
     lsn: Lsn,
-    /// Item keys. Some may be gone or have the property by now.
+    /// Item keys. Some items may have been deleted or have the property by now.
     items: Arc<BTreeSet<Key>>,
 }
 
@@ -59,8 +58,8 @@ impl LackingItems {
 }
 
 impl Reader<'_> {
-    /// The keys of the items of a partition that may lack a property, all that do among them and each inside the
-    /// query's windows; `None` if they are many, or if it would take more to find out than the query needs.
+    /// A superset of the items of a partition that lack a property, within the query's windows; `None` if there are
+    /// many, or if finding them would cost more than the query itself.
     pub(crate) async fn items_lacking(
         &self,
         receipt: &mut Receipt,
@@ -68,7 +67,7 @@ impl Reader<'_> {
         path: &IndexPath,
     ) -> Result<Option<Vec<Key>>> {
         if self.overlay.is_some() {
-            // What a script has not committed must not be remembered.
+            // Uncommitted writes of a script must not be cached.
             return Ok(None);
         }
         let memory = &self.database.lacking;
@@ -86,7 +85,7 @@ impl Reader<'_> {
         Ok(Some(items))
     }
 
-    /// Goes through all items.
+    /// Scans all items.
     async fn look_through(
         &self,
         receipt: &mut Receipt,
@@ -100,7 +99,7 @@ impl Reader<'_> {
         while !range.is_empty() {
             let scan = Scan::forward(range.clone(), FETCH_ITEMS);
             let page = self.read(receipt, partition, ReadRequest::Scan(scan)).await?;
-            // What changes during the search is looked at next time.
+            // Changes during the scan are checked next time.
             lsn.get_or_insert(page.lsn);
             advance(&mut range, &page, orrery_storage::Direction::Forward);
             for entry in page.entries {
@@ -118,8 +117,8 @@ impl Reader<'_> {
         Ok(lsn.map(|lsn| Known { partition, path, lsn, items }))
     }
 
-    /// Looks at what has changed since. Changes come in the order of their numbers, and a later one takes the place
-    /// of an earlier one, so whoever has read the feed to its end has seen all items that changed.
+    /// Checks the changes since then. The feed is in LSN order with one entry per item, so reading it to the end covers
+    /// all changed items.
     async fn follow_changes(
         &self,
         receipt: &mut Receipt,
@@ -169,7 +168,7 @@ impl Reader<'_> {
     }
 }
 
-/// The names of a path of properties; those into arrays are not sorted by.
+/// The property names of a path; none for paths into arrays, which cannot be sorted by.
 pub(crate) fn names(path: &IndexPath) -> Vec<&str> {
     let names = path.0.iter().filter_map(|step| match step {
         IndexStep::Property(name) => Some(&**name),

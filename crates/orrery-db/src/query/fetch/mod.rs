@@ -1,6 +1,6 @@
-//! Fetching the items of a query: entries and items batch by batch, some of them ahead of their use.
+//! Fetches the items of a query: entries and items in batches, some of them read ahead.
 //!
-//! What may live here: reads of partitions along an access path. What the items mean to the query is decided in `page`.
+//! Only reads of partitions along an access path belong here. What the items mean to the query is decided in `page`.
 
 pub(super) mod ahead;
 pub(super) mod lacking;

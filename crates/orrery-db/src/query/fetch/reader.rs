@@ -1,4 +1,4 @@
-//! Fetching the items of a query, batch by batch, along one of its access paths.
+//! Fetches the items of a query in batches along an access path.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +20,12 @@ use crate::partition::{Overlay, Receipt};
 use crate::query::Queries;
 use crate::query::plan::access::{Candidate, Sequence};
 
-/// Items or entries fetched from the store at once; between two fetches other requests get their turn.
+/// Items or entries per fetch; other requests run between two fetches.
 const FETCH_ENTRIES: usize = 256;
-/// Items that a set of entries may name before going through everything is the better way.
+/// The maximum number of items in a set; beyond that a full scan is cheaper.
 const SET_ITEMS_MAX: usize = 200_000;
 
-/// Where the time of a page went, in nanoseconds.
+/// The time of a page by phase, in nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Timing {
     index: AtomicU64,
@@ -40,7 +40,7 @@ impl Timing {
         counter.fetch_add(spent, Ordering::Relaxed);
     }
 
-    /// Takes over what was counted elsewhere.
+    /// Adds the counters of a read-ahead.
     pub(crate) fn join(&self, other: &Self) {
         for (own, other) in
             [(&self.index, &other.index), (&self.load, &other.load), (&self.entries, &other.entries)]
@@ -57,7 +57,7 @@ impl Timing {
         Duration::from_nanos(self.load.load(Ordering::Relaxed))
     }
 
-    /// Items looked for by their keys: what the index would tell must be found out too.
+    /// Items looked up by key.
     pub(crate) fn count_looked_up(&self, keys: usize) {
         self.entries.fetch_add(keys as u64, Ordering::Relaxed);
     }
@@ -67,7 +67,7 @@ impl Timing {
     }
 }
 
-/// What a query needs to read a container.
+/// The parameters of reading a container for a query.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub database: &'a Queries,
@@ -75,25 +75,25 @@ pub(crate) struct Reader<'a> {
     pub session: Option<&'a SessionToken>,
     /// The keys that can match, sorted and disjoint.
     pub windows: &'a [EpkRange],
-    /// The one key that is meant, where other keys may share its place.
+    /// The exact partition key, if other keys may have the same hash.
     pub only: Option<&'a PartitionKey>,
     pub timing: &'a Timing,
-    /// How many rows a page has at most.
+    /// The maximum number of rows of a page.
     pub rows_wanted: usize,
-    /// What a script sees, if one asks.
+    /// The script's view, if a script runs the query.
     pub overlay: Option<&'a Overlay>,
 }
 
-/// An item on its way into the pipeline.
+/// An item for the pipeline.
 pub(crate) struct Found {
     pub item: StoredItem,
-    /// Where a later page goes on: the key of the item, or of its index entry.
+    /// The key to resume from: that of the item or of its index entry.
     pub mark: Key,
     /// Items with the same sort values share this; empty if the access path has no order.
     pub run: Vec<u8>,
 }
 
-/// How many items or entries the next fetch asks for: few at first, because few may be wanted.
+/// The size of the next fetch: small at first, because few items may be needed.
 pub(crate) struct Fetch(usize);
 
 impl Default for Fetch {
@@ -103,13 +103,12 @@ impl Default for Fetch {
 }
 
 impl Fetch {
-    /// For items that nothing else is known of: as many as a page of rows if all of them match, and one to see
-    /// whether another page follows.
+    /// For plain scans: a page of rows if all items match, plus one to see whether another page follows.
     pub(crate) fn of_rows(rows: usize) -> Self {
         Self(rows.saturating_add(1).clamp(FETCH_ENTRIES / 8, FETCH_ENTRIES / 2))
     }
 
-    /// For looking at the first entry.
+    /// Fetches a single entry.
     pub(crate) fn one() -> Self {
         Self(1)
     }
@@ -121,7 +120,7 @@ impl Fetch {
     }
 }
 
-/// What the consumer says after each item.
+/// The consumer's decision after each item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     GoOn,
@@ -139,7 +138,7 @@ impl Reader<'_> {
         after > 0 && self.windows[after - 1].contains(effective)
     }
 
-    /// Whether the item at this key is one of those that the query is about.
+    /// Whether the item at this key is within the query's windows.
     pub(crate) fn contains_item(&self, item_key: &[u8]) -> bool {
         match self.windows {
             [window] if window.is_full() => true,
@@ -187,7 +186,7 @@ impl Reader<'_> {
         Ok(page)
     }
 
-    /// The ranges of item keys in a partition, from `start` on.
+    /// The ranges of item keys in a partition, starting at `start`.
     pub(crate) fn item_ranges(&self, partition: &Partition, start: &Key) -> Vec<KeyRange> {
         let windows = self.windows.iter().filter_map(|window| partition.range.intersect(window));
         let ranges = windows.map(|window| {
@@ -198,7 +197,7 @@ impl Reader<'_> {
         ranges.filter(|range| !range.is_empty()).collect()
     }
 
-    /// One fetch of items in key order. The range is moved on; an empty range means it is exhausted.
+    /// One fetch of items in key order. Advances the range; an empty range is exhausted.
     pub(crate) async fn fetch_items(
         &self,
         receipt: &mut Receipt,
@@ -253,7 +252,7 @@ impl Reader<'_> {
         Ok(found.collect())
     }
 
-    /// The items at these keys that readers may see.
+    /// The visible items at these keys.
     pub(crate) async fn load(
         &self,
         receipt: &mut Receipt,
@@ -272,8 +271,7 @@ impl Reader<'_> {
         Ok(items)
     }
 
-    /// The keys of all items that a candidate names in a partition, each once and in order, or `None` if there
-    /// are too many to hold.
+    /// The keys of all items of a candidate in a partition, deduplicated and sorted, or `None` if there are too many.
     pub(crate) async fn item_set(
         &self,
         receipt: &mut Receipt,
@@ -301,7 +299,7 @@ impl Reader<'_> {
         Ok(Some(set))
     }
 
-    /// Counts the entries of a candidate without looking at items.
+    /// Counts the entries of a candidate without reading items.
     pub(crate) async fn count_entries(
         &self,
         receipt: &mut Receipt,
@@ -375,7 +373,7 @@ impl Reader<'_> {
         Ok(count)
     }
 
-    /// How many of the first entries of a sequence are about items of the windows, and how many were looked at.
+    /// How many of the first entries of a sequence belong to items in the windows, and how many were read.
     pub(crate) async fn probe_sequence(
         &self,
         receipt: &mut Receipt,
@@ -397,7 +395,7 @@ impl Reader<'_> {
         Ok((page.entries.iter().filter(is_own).count(), page.entries.len()))
     }
 
-    /// How many items there are, without looking at them.
+    /// Counts items without reading them.
     pub(crate) async fn count_items(&self, receipt: &mut Receipt, partition: &Partition) -> Result<u64> {
         let mut count = 0;
         for mut range in self.item_ranges(partition, &Key::new()) {
@@ -413,7 +411,7 @@ impl Reader<'_> {
     }
 }
 
-/// Moves a range behind what a page has returned.
+/// Advances a range past what a page has returned.
 pub(crate) fn advance(range: &mut KeyRange, page: &ReadPage, direction: Direction) {
     match (page.entries.last(), direction) {
         (Some(last), Direction::Forward) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
@@ -422,7 +420,7 @@ pub(crate) fn advance(range: &mut KeyRange, page: &ReadPage, direction: Directio
     }
 }
 
-/// The part of a sequence that is left after a resume point with this encoded value.
+/// The rest of a sequence after a resume point with this encoded value.
 pub(crate) fn sequence_from(sequence: &Sequence, encoded: Option<&[u8]>) -> KeyRange {
     let mut range = sequence.range.clone();
     let Some(encoded) = encoded else { return range };

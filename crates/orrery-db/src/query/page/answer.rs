@@ -1,4 +1,4 @@
-//! Queries that the index answers without going through items: counts, and least or greatest values.
+//! Queries answered from the index alone: counts, minimum and maximum.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::query::errors::evaluation_failure;
 use crate::query::fetch::ahead::{Extent, ReadAhead, Source};
 use crate::query::plan::access::{AccessPaths, Candidate};
 
-/// Rows of work for one item; there are no joins here.
+/// The maximum number of rows per item; there are no joins here.
 const WORK_ROWS: u64 = 1000;
 
 impl Run<'_> {
-    /// The only row of the query, if the index knows it.
+    /// The query's single row, if the index can answer it.
     pub(crate) async fn answer_by_index(
         &mut self,
         receipt: &mut Receipt,
@@ -37,7 +37,7 @@ impl Run<'_> {
         Ok(Some(Output { value, input: 0, row: 0, position: None, passed: 1 }))
     }
 
-    /// Expired and purged items still have entries, and so have those of other keys in the same place.
+    /// Expired and purged items still have entries, as do items of other keys with the same hash.
     fn entries_are_items(&self) -> bool {
         self.reader.container.definition.default_ttl.is_none()
             && self.reader.database.purges.is_idle()
@@ -68,8 +68,8 @@ impl Run<'_> {
         Ok(Some(shape.value(count)))
     }
 
-    /// The least or greatest value: only the items at the end of the index can have it, so the query is run over
-    /// them alone. An array or object anywhere makes the result undefined, so one of those is fed as well.
+    /// The minimum or maximum: only the items at the end of the index can have it, so the query runs over those. An
+    /// array or object anywhere makes the result undefined, so one of those is fed as well.
     async fn extreme_by_index(
         &mut self,
         receipt: &mut Receipt,
@@ -107,8 +107,8 @@ impl Run<'_> {
         }))
     }
 
-    /// Feeds the visible items at one end of the next range of entries: one of them, or all that share an encoding
-    /// which does not tell them apart. Tells whether there was another range.
+    /// Feeds the visible items at one end of the next range of entries: one of them, or all with the same inexact
+    /// encoding. Returns whether there was another range.
     async fn feed_end(
         &mut self,
         receipt: &mut Receipt,
@@ -143,7 +143,7 @@ impl Run<'_> {
     }
 }
 
-/// Puts the true count into `[{"item": …, "item2": {"min": …, "count": …}}]`.
+/// Inserts the exact count into `[{"item": …, "item2": {"min": …, "count": …}}]`.
 fn with_count(value: &Value, extreme: &Extreme, count: u64) -> Value {
     let first = value.as_array().and_then(<[Value]>::first);
     let mut pair = Object::new();

@@ -1,4 +1,4 @@
-//! Choosing how the items of a page are found.
+//! Chooses the access path of a page.
 
 use orrery_model::Result;
 use orrery_query::choice::{Choice, Chosen, Merits, Step};
@@ -9,11 +9,11 @@ use crate::partition::Receipt;
 use crate::query::metrics::Considered;
 use crate::query::plan::access::{AccessPath, AccessPaths, Candidate, Sequence};
 
-/// Items of the wanted keys that are counted at most, before entries of other keys are passed to find them.
+/// The maximum number of items of the requested keys to count before using entries of all keys.
 const OWN_ITEMS_MAX: usize = 1024;
-/// So few are sorted at once.
+/// Up to this many items are sorted directly.
 const OWN_ITEMS_FEW: usize = 64;
-/// Entries that are looked at to see how many of them are of the wanted keys.
+/// Entries sampled to estimate how many belong to the requested keys.
 const SEQUENCE_ENTRIES: usize = 128;
 
 impl Run<'_> {
@@ -34,17 +34,17 @@ impl Run<'_> {
         let Some(partition) = self.reader.partitions().into_iter().next() else {
             return Ok(AccessPath::Items);
         };
-        // Where keys are named, entries of other keys stand between theirs. Whether to go through those depends on how
-        // many items the keys have.
+        // With specific keys, entries of other keys lie in between. Whether to read those depends on how many items the
+        // keys have.
         let sequence = match sequence {
             Some(sequence) if self.by_keys => {
                 self.is_dense(receipt, &partition, &sequence).await?.then_some(sequence)
             }
             sequence => sequence,
         };
-        // Which of two that look alike is taken does not depend on the order in which the filter was written.
+        // Ties do not depend on the order of conditions in the filter.
         candidates.sort_by(|a, b| a.label.cmp(&b.label));
-        // In order the same entries do at least as well.
+        // Reading the same entries in order is at least as good.
         let is_order = |candidate: &Candidate| {
             sequence.as_ref().is_some_and(|sequence| *candidate.ranges == [sequence.range.clone()])
         };
@@ -85,8 +85,8 @@ impl Run<'_> {
         })
     }
 
-    /// Whether following the order of the index costs less than sorting all items of the keys that are wanted: it passes
-    /// the entries of all other keys.
+    /// Whether following the index order is cheaper than sorting all items of the requested keys: it also reads the
+    /// entries of all other keys.
     async fn is_dense(
         &self,
         receipt: &mut Receipt,
@@ -98,7 +98,7 @@ impl Run<'_> {
             return Ok(false);
         }
         let (own, all) = self.reader.probe_sequence(receipt, partition, sequence, SEQUENCE_ENTRIES).await?;
-        // An entry that is passed costs a fraction of an item that is loaded.
+        // Skipping an entry costs a fraction of loading an item.
         Ok(own > 0 && self.rows_max.saturating_mul(all) / own <= own_items.saturating_mul(4))
     }
 }

@@ -1,4 +1,4 @@
-//! Feeding a pipeline with the items of an access path.
+//! Feeds the items of an access path to the pipeline.
 
 use std::sync::atomic::Ordering;
 
@@ -22,21 +22,21 @@ use crate::query::fetch::lacking;
 use crate::query::fetch::reader::{Fetch, Flow, Found, Reader, sequence_from};
 use crate::query::plan::access::{AccessPath, Sequence, SequenceBy};
 
-/// Rows of work that the joins of one fetch of items may cause.
+/// The maximum number of join rows per fetch.
 const WORK_ROWS_MAX: u64 = 20_000_000;
-/// Items without a property that are loaded at once.
+/// Items without the sort property loaded per batch.
 const LACKING_ITEMS: usize = 256;
-/// A query that has read so many items is no longer a short one.
+/// A query that has read this many items is not short.
 const SHORT_ITEMS_MAX: u64 = 1000;
-/// Nor is it a short piece of work to go through so many bytes of items.
+/// Nor is a batch of this many bytes of items.
 const SHORT_BYTES_MAX: usize = 256 << 10;
-/// Nor if each byte of the items meets each byte of a long text.
+/// Nor one whose items times the length of the query text exceed this.
 const SHORT_PRODUCT_MAX: usize = 64 << 20;
-/// Nor with functions whose work may grow with the square of a text.
+/// Nor one with possibly quadratic functions.
 const SHORT_SQUARED_BYTES_MAX: usize = 4 << 10;
 
 impl Run<'_> {
-    /// Reads items along the path and feeds them, until `after_each` has enough.
+    /// Reads items along the path and feeds them until `after_each` stops it.
     pub(crate) async fn feed(
         &mut self,
         receipt: &mut Receipt,
@@ -65,14 +65,14 @@ impl Run<'_> {
             fetched.outcome?;
             ahead.go_on(fetched.source);
         }
-        // None of the named items may lie in these partitions.
+        // These partitions may contain none of the named items.
         if receipt.served.is_empty() {
             self.touch(receipt).await?;
         }
         Ok(())
     }
 
-    /// Reads items in the order of the query, of each partition only as many as can be in the page.
+    /// Reads items in sort order, from each partition only as many as can be in the page.
     pub(crate) async fn feed_sequence(
         &mut self,
         receipt: &mut Receipt,
@@ -100,9 +100,9 @@ impl Run<'_> {
             if begins_undefined {
                 self.feed_without(receipt, pipeline, partition, sequence).await?;
             }
-            // An item whose rows come too late for the page ends the partition, once the run of equal values
-            // is over: ties are ordered by what the index does not know. A lone partition can stop even
-            // earlier, as soon as the page is full.
+            // An item whose rows sort after the page ends the partition, once the run of equal values is over: ties are
+            // ordered by properties that the index does not have. A single partition can stop even earlier, as soon as
+            // the page is full.
             let lost_before = pipeline.rows_lost();
             let mut last_run: Option<Vec<u8>> = None;
             let mut settled = begins_undefined && is_alone && pipeline.is_settled();
@@ -156,7 +156,7 @@ impl Run<'_> {
                 let mut without = Vec::new();
                 for (mark, item) in keys.iter().zip(items) {
                     let Some(item) = item else { continue };
-                    // It may have the property by now; then the index has it.
+                    // It may have the property by now; then it is in the index.
                     if document_value(&item, self.reader.container.rid)?.at_path(&names).is_none() {
                         without.push(Found { item, mark: mark.clone(), run: Vec::new() });
                     }
@@ -184,7 +184,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Feeds items, telling `after_each`, until it has enough.
+    /// Feeds items until `after_each` stops it.
     async fn feed_batch(
         &mut self,
         pipeline: &mut Pipeline,
@@ -198,7 +198,7 @@ impl Run<'_> {
         .await
     }
 
-    /// Feeds items as long as `before_each` lets them pass.
+    /// Feeds items while `before_each` allows it.
     async fn feed_batch_until(
         &mut self,
         pipeline: &mut Pipeline,
@@ -215,9 +215,9 @@ impl Run<'_> {
         .await
     }
 
-    /// Goes through some items. What may take long runs beside the threads that serve requests, and only as
-    /// many at once as there are processors: a runaway query slows its like, not point reads. What is short stays
-    /// where it is: going over to another thread would take longer than most pages.
+    /// Evaluates some items. Long evaluations run off the request threads, at most one per CPU: a runaway query slows
+    /// down other queries, not point reads. Short ones stay on the calling thread, because switching threads would take
+    /// longer than most pages.
     async fn evaluate(
         &mut self,
         found: Vec<Found>,
@@ -257,7 +257,7 @@ impl Run<'_> {
         Ok(flow)
     }
 
-    /// Counts the work of an evaluation, and its share of the memory.
+    /// Counts the steps of an evaluation, and its memory.
     fn metered<'w>(&self, watch: &'w Watch) -> Work<'w>
     where
         Self: 'w,
@@ -271,7 +271,7 @@ impl Run<'_> {
             pipeline.forget_skipped_rows();
         }
         let document = match &self.roots {
-            // Nothing of it is looked at.
+            // The item is not read at all.
             Some(roots) if roots.is_empty() => Value::Object(Object::default()),
             Some(roots) => document_members(&found.item, self.reader.container.rid, roots)?,
             None => document_value(&found.item, self.reader.container.rid)?,
@@ -291,7 +291,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Ends the pipeline. Rows of groups are made here, so functions in JavaScript may be called.
+    /// Finishes the pipeline. Group rows are built here, so JavaScript functions may be called.
     pub(crate) fn finish(&mut self, pipeline: &mut Pipeline) -> Result<()> {
         let watch = self.watch();
         let work = self.metered(&watch);
@@ -305,15 +305,15 @@ impl Run<'_> {
 
 static NO_KEY: Key = Key::new();
 
-/// Where a path leads in one partition, from where the page begins.
+/// The source of a path in one partition, from the start of the page.
 fn sources<'a>(
     reader: &Reader<'_>,
     path: &'a AccessPath,
     start: &'a StreamStart,
     partition: &'a Partition,
 ) -> Vec<Source<'a>> {
-    // Entries are ordered inside one partition; where the last page stopped holds for the partition it was in, and
-    // for what that has been split into since.
+    // Entries are ordered within a partition; the last page's position applies to its partition, and to those it has
+    // been split into since.
     let resumed = match start.areas.first() {
         None => &start.key,
         Some(current) if partition.range.max <= current.min => return Vec::new(),

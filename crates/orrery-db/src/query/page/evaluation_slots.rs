@@ -1,9 +1,9 @@
 //! A bounded pool of slots for long evaluations, shared fairly between containers.
 //!
-//! There are as many slots as processors. Who finds none free waits in its container's queue, and slots that become free
-//! go to the containers in turn: a container with a hundred slow queries delays one with a single query by one turn, not
-//! by a hundred. An evaluation gives its slot up between two fetches of items, and inside of one when its slice of time
-//! is over and somebody waits. It then waits for its next turn on its own thread, so only a few may do so at once.
+//! There is one slot per CPU. Evaluations that find none free wait in their container's queue, and free slots go to
+//! containers round-robin: a container with a hundred slow queries delays one with a single query by one turn, not by a
+//! hundred. An evaluation releases its slot between two fetches, and inside one when its time slice is over and others
+//! are waiting. It then waits on its own thread, so only a few may do so concurrently.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 /// How long an evaluation keeps its slot while others wait.
 const SLICE: Duration = Duration::from_millis(50);
-/// How many evaluations may wait for their next turn on a thread of their own.
+/// How many evaluations may wait for their next turn while blocking a thread.
 const SUSPENDED_MAX: usize = 32;
 
 /// The pool.
@@ -24,13 +24,13 @@ pub(crate) struct EvaluationSlots(Arc<Mutex<State>>);
 
 struct State {
     free: usize,
-    /// Containers with somebody waiting, the next one first.
+    /// Containers with waiters, next one first.
     turns: VecDeque<ContainerRid>,
     waiting: HashMap<ContainerRid, VecDeque<oneshot::Sender<EvaluationSlot>>>,
     suspended: usize,
 }
 
-/// The right to evaluate, given back when it is dropped.
+/// The right to evaluate, released on drop.
 pub(crate) struct EvaluationSlot {
     pool: Option<Arc<Mutex<State>>>,
     container: ContainerRid,
@@ -76,7 +76,7 @@ impl State {
         receiver
     }
 
-    /// The next in turn that still waits.
+    /// The next waiter.
     fn next(&mut self) -> Option<(ContainerRid, oneshot::Sender<EvaluationSlot>)> {
         while let Some(container) = self.turns.pop_front() {
             let Some(queue) = self.waiting.get_mut(&container) else { continue };
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// Hands a slot on to the next in turn, or keeps it for whoever comes.
+/// Passes a slot to the next waiter, or marks it free.
 fn hand_on(pool: &Arc<Mutex<State>>) {
     loop {
         let (container, sender) = {
@@ -113,7 +113,7 @@ fn hand_on(pool: &Arc<Mutex<State>>) {
         let slot = EvaluationSlot { pool: Some(Arc::clone(pool)), container, since: monotonic::now() };
         match sender.send(slot) {
             Ok(()) => return,
-            // It has stopped waiting in this moment. The slot must not be given back while it is handed on.
+            // The waiter has just gone. The slot must not be released while it is being passed on.
             Err(mut unwanted) => unwanted.pool = None,
         }
     }
@@ -124,7 +124,7 @@ impl EvaluationSlot {
         Self { pool: None, container, since: monotonic::now() }
     }
 
-    /// Lets others have a turn if some wait and this one's slice is over. Blocks until it is back.
+    /// Yields to other waiters if this one's slice is over. Blocks until the next turn.
     pub(crate) fn give_way(&mut self) {
         if monotonic::elapsed(self.since) < SLICE {
             return;
@@ -170,7 +170,7 @@ mod tests {
         ContainerRid::new(DatabaseRid(1), number)
     }
 
-    /// Polls a future once and tells whether it is done.
+    /// Polls a future once and returns whether it is ready.
     async fn is_ready<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
         futures_util::future::poll_immediate(future).await
     }
@@ -194,7 +194,7 @@ mod tests {
         assert!(is_ready(&mut busy[1]).await.is_none());
         drop(third);
         assert!(is_ready(&mut busy[1]).await.is_some());
-        // Those that stop waiting are passed over, and no slot is lost.
+        // Cancelled waiters are skipped, and no slot is lost.
         drop(busy);
         let slot = is_ready(&mut Box::pin(pool.acquire(container(3)))).await;
         assert!(slot.is_some());
@@ -218,7 +218,7 @@ mod tests {
                 });
             }
         });
-        // Every one gets its turn although the first never ends by itself.
+        // Everyone gets a turn although the first never ends.
         for number in 2..6 {
             tokio::time::timeout(Duration::from_secs(20), pool.acquire(container(number))).await.unwrap();
         }

@@ -1,9 +1,10 @@
-//! One page of a query: items evaluated to rows, where the page ends and where the next one begins.
+//! One page of a query: items evaluated to rows, where the page ends and where the next one starts.
 //!
-//! `run.rs` is the state of a page, `shapes.rs` the three ways to fill one, `choice.rs` picks the access path, `evaluate.rs`
-//! evaluates items, `answer.rs` answers from the index alone, `rows.rs` writes rows and `position.rs` the continuation.
+//! `run.rs` is the state of a page, `shapes.rs` the three ways to fill one, `choice.rs` picks the access path,
+//! `evaluate.rs` evaluates items, `answer.rs` answers from the index alone, `rows.rs` writes rows, and `position.rs`
+//! encodes the continuation.
 //!
-//! What may live here: everything that is decided while a page is being read.
+//! Everything that is decided while a page is being read belongs here.
 
 mod answer;
 mod choice;

@@ -1,9 +1,9 @@
-//! Where the next page of a query begins, as its continuation token carries it.
+//! The start of the next page of a query, as encoded in its continuation token.
 //!
-//! A JSON object, because sort values are JSON: `{"k":"<base64 key>","s":rows,"p":passed}` for streams,
-//! with `"i":candidate,"a":[["<min>","<max>","<base64 key>"]]` if they follow the index,
-//! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned,"i":candidate}` for rows that must
-//! be made again.
+//! A JSON object, because sort values are JSON: `{"k":"<base64 key>","s":rows,"p":passed}` for streams, with
+//! `"i":candidate,"a":[["<min>","<max>","<base64 key>"]]` if they follow the index,
+//! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned,"i":candidate}` for rows that must be
+//! recomputed.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +17,7 @@ use crate::catalog::Partition;
 use crate::layout::continuation::invalid;
 use crate::layout::index_entry;
 
-/// A place in the result of a query.
+/// A position in the result of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Position {
     /// At an item, some of whose rows were returned.
@@ -25,7 +25,7 @@ pub(crate) enum Position {
         key: Key,
         skip_rows: u32,
         passed: u64,
-        /// The number of the filter's index candidate that was followed; none = all items.
+        /// The number of the index candidate that was followed; none = all items.
         path: Option<u32>,
         /// For index entries, which are ordered inside a partition only: the partition that `key` was in, and
         /// the larger ones, since split, in which earlier pages had stopped. The smallest comes first.
@@ -33,11 +33,11 @@ pub(crate) enum Position {
     },
     /// After a row in sort order.
     Sorted { point: ResumePoint, passed: u64 },
-    /// After so many rows, made along an index candidate or from all items.
+    /// After this many rows, computed along an index candidate or from all items.
     Counted { returned: u64, path: Option<u32> },
 }
 
-/// The range of a partition, which outlives its split.
+/// The range of a partition, which stays valid after a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Area {
     pub min: EffectiveKey,
@@ -52,7 +52,7 @@ impl Area {
     }
 }
 
-/// Where a stream goes on.
+/// Where a stream resumes.
 #[derive(Default)]
 pub(crate) struct StreamStart {
     pub(crate) key: Key,
@@ -65,7 +65,7 @@ pub(crate) struct StreamStart {
 }
 
 impl StreamStart {
-    /// The same place in the index as it is now: its generation may have changed since the last page.
+    /// The same position in the current index: its generation may have changed since the last page.
     pub(crate) fn in_generation(mut self, generation: u32) -> Self {
         if !self.areas.is_empty() {
             self.key = index_entry::in_generation(self.key, generation);
@@ -76,7 +76,7 @@ impl StreamStart {
         self
     }
 
-    /// The areas of a page that ends at this key: its own partition, and what is left of the larger ones.
+    /// The areas of a page that ends at this key: its own partition, and the rest of the larger ones.
     pub(crate) fn areas_at(&self, by_entries: bool, partition: &Partition, key: &Key) -> Vec<Area> {
         if !by_entries {
             return Vec::new();

@@ -1,7 +1,7 @@
-//! The rows of a page, as the text that clients get.
+//! The rows of a page as response text.
 //!
-//! A row that is a whole item is not made from its value: the stored text with the system properties at its end is
-//! what would be printed, unless the client wrote it in another form (`is_plain`).
+//! A row that is a whole item is not printed from its value: the stored text with the system properties appended is
+//! identical, unless the client's text is not canonical (`is_plain`).
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::layout::document::document_value;
 use crate::layout::stored::StoredItem;
 use crate::query::PAGE_BYTES_MAX;
 
-/// Rows in a page when the server may decide.
+/// The default number of rows per page.
 pub(crate) const PAGE_ROWS_MAX: usize = 1000;
 
-/// A page in the making.
+/// A page under construction.
 #[derive(Default)]
 pub(crate) struct Rows {
     /// The texts, separated by commas.
     pub(crate) text: Vec<u8>,
     pub(crate) count: usize,
-    /// Where the last row stands, if rows are sorted.
+    /// The sort position of the last row, if rows are sorted.
     pub(crate) last: Option<ResumePoint>,
-    /// What writing them took.
+    /// The time spent writing them.
     pub(crate) time: Duration,
 }
 
@@ -35,8 +35,8 @@ impl Rows {
         self.count >= rows_max || self.text.len() >= PAGE_BYTES_MAX
     }
 
-    /// Adds a row unless it makes the page too large; a first row always fits. `item` is given if the row is a whole
-    /// item, whose value was left out. Answers whether it was added.
+    /// Adds a row unless it makes the page too large; the first row always fits. `item` is set if the row is a whole
+    /// item, which then has no value. Returns whether it was added.
     pub(crate) fn push(
         &mut self,
         output: Output,
@@ -62,7 +62,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Adds rows while they fit; answers whether some were left.
+    /// Adds rows while they fit; returns whether any were left.
     pub(crate) fn fill(
         &mut self,
         outputs: impl Iterator<Item = Output>,
@@ -83,18 +83,18 @@ impl Rows {
     }
 }
 
-/// The items whose rows wait to be sorted.
+/// The items of rows that are being sorted.
 #[derive(Default)]
 pub(crate) struct KeptItems {
     items: HashMap<u64, StoredItem>,
-    /// From so many items on, those whose rows were dropped meanwhile are let go.
+    /// From this many items on, items whose rows were dropped are released.
     sweep_at: usize,
 }
 
 impl KeptItems {
     const SWEEP_MIN: usize = 256;
 
-    /// Keeps the item that was fed last, if its row is kept.
+    /// Retains the item that was fed last, if its row is kept.
     pub(crate) fn after_feed(&mut self, pipeline: &Pipeline, item: &StoredItem) {
         if !pipeline.keeps_last() {
             return;

@@ -34,48 +34,48 @@ pub(crate) struct Run<'a> {
     pub(crate) started: Instant,
     pub(crate) rows_max: usize,
     pub(crate) metrics: QueryMetrics,
-    /// The item that the page begins inside of, until the first item is there.
+    /// The item inside which the page starts, until the first item has been read.
     pub(crate) resumed_in: Option<Key>,
-    /// How much work one item may make.
+    /// How much work one item may cause.
     pub(crate) work: ItemWork,
     /// The length of the query's text.
     pub(crate) text_bytes: usize,
     /// Whether the page can end at any item.
     pub(crate) is_stream: bool,
-    /// Whether an item of this page is done.
+    /// Whether an item of this page has been completed.
     pub(crate) has_progress: bool,
     /// The item whose evaluation ran out of time, and its partition.
     pub(crate) interrupted_at: Option<Key>,
     pub(crate) interrupted_in: Option<Partition>,
     pub(crate) functions: Option<&'a QueryFunctions>,
-    /// The properties of items that the program looks at; `None` = all.
+    /// The properties that the program reads; `None` = all.
     pub(crate) roots: Option<Vec<Box<str>>>,
-    /// Whether rows are whole items: then the program makes no values of them.
+    /// Whether rows are whole items, for which the program builds no values.
     pub(crate) returns_items: bool,
     /// The items whose rows are being sorted, if rows are whole items.
     pub(crate) kept: Option<KeptItems>,
-    /// The windows are keys that the filter names.
+    /// The windows are keys from the filter.
     pub(crate) by_keys: bool,
-    /// Whether the filter also says which key the items have.
+    /// Whether the filter also fixes the items' key.
     pub(crate) names_key: bool,
-    /// Whether each item stands for an index entry that would have led to it: to scan a key's items is cheaper than
-    /// following its entries, but what is paid for is the same.
+    /// Whether each item counts as an index entry: scanning a key's items is cheaper than following its entries, but
+    /// the charge is the same.
     pub(crate) stands_for_entries: bool,
 }
 
 impl Run<'_> {
-    /// Notes the path that is taken.
+    /// Records the chosen path.
     pub(crate) fn take(&mut self, path: &AccessPath) {
         self.metrics.note(&path.label());
         self.stands_for_entries = self.names_key && matches!(path, AccessPath::Items);
     }
 
-    /// How far a page will read that may end at any item.
+    /// How much a page that may end at any item will read.
     pub(crate) fn extent(&self) -> Extent {
         if self.by_keys { Extent::SmallSources } else { Extent::Unknown }
     }
 
-    /// A query that reads no items still answers with the session of a partition.
+    /// A query that reads no items still returns the session token of a partition.
     pub(crate) async fn touch(&self, receipt: &mut Receipt) -> Result<()> {
         let range = self.options.scope.range(self.reader.container)?;
         if let Some(partition) = self.reader.container.partitions_in(&range).next() {
@@ -90,7 +90,7 @@ impl Run<'_> {
         Context { work, udf, ..Context::new(self.now_ms, self.random, self.policies) }
     }
 
-    /// Ends an evaluation when this page has to.
+    /// Stops an evaluation when the page has to end.
     pub(crate) fn watch(&self) -> Watch {
         Watch {
             started: self.started,

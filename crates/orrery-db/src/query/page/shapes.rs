@@ -1,8 +1,8 @@
-//! The three ways to fill a page: rows as items come, rows in order, or rows that need all items.
+//! The three ways to fill a page: streamed rows, sorted rows, or rows that need all items.
 //!
-//! The server keeps nothing between pages. A plain filter continues where the last page stopped reading; a sorted one keeps
-//! only a page of rows in memory and continues after the last sort position; groups and distinct rows are made again and
-//! counted off.
+//! The server keeps nothing between pages. A plain filter continues where the last page stopped reading; a sorted one
+//! keeps only a page of rows in memory and continues after the last sort position; groups and distinct rows are
+//! recomputed, and those of earlier pages skipped.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::query::fetch::ahead::Extent;
 use crate::query::fetch::reader::{Flow, Reader};
 use crate::query::plan::access::{AccessPath, AccessPaths};
 
-/// Items that are looked at after a full page, to see whether another row follows.
+/// Items read after a full page to see whether another row follows.
 const LOOK_AHEAD_ITEMS: usize = 64;
 
-/// A page and where the next one begins.
+/// A page and the start of the next one.
 pub(crate) type Page = (Rows, Option<Position>);
 
 impl Run<'_> {
@@ -61,7 +61,7 @@ impl Run<'_> {
         }
     }
 
-    /// Rows as the items come; the next page begins at the item where this one ends.
+    /// Streamed rows; the next page starts at the item where this one ends.
     async fn stream(
         &mut self,
         receipt: &mut Receipt,
@@ -83,7 +83,7 @@ impl Run<'_> {
             Some(Some(number)) => {
                 match paths.candidates.into_iter().find(|candidate| candidate.number() == number) {
                     Some(candidate) => AccessPath::of(candidate),
-                    // The index no longer has it. Items in key order can be found without, entries cannot.
+                    // The index no longer has it. Items in key order can be resumed without it, entries cannot.
                     None if start.areas.is_empty() => AccessPath::in_key_order(paths.points),
                     None => return Err(continuation::invalid()),
                 }
@@ -95,7 +95,7 @@ impl Run<'_> {
         let filter_holds = path.filter_holds();
         let documents_by_reference = self.returns_items;
         let bounds = Options {
-            // One more than fits says that there is a next page.
+            // One more row than fits means that there is a next page.
             page_rows: Some(self.rows_max.saturating_add(1)),
             page_bytes: Some(PAGE_BYTES_MAX),
             ..Options::default()
@@ -116,7 +116,7 @@ impl Run<'_> {
         let extent = self.extent();
         let feed =
             self.feed(receipt, &mut pipeline, &path, (&start, extent), |pipeline, found, partition| {
-                // The window has counted all rows of this item, also those that do not fit the page.
+                // OFFSET and LIMIT have counted all rows of this item, including those that do not fit.
                 let position = |key: Key, skip_rows, passed| {
                     let areas = start.areas_at(by_entries, partition, &key);
                     Position::Stream { key, skip_rows, passed, path: number, areas }
@@ -136,7 +136,7 @@ impl Run<'_> {
                 if pipeline.is_done() {
                     return Ok(Flow::Stop);
                 }
-                // The rows take little as text, but more of this item would take too much memory.
+                // The rows are small as text, but more of this item would take too much memory.
                 if let Some(row) = pipeline.cut_at() {
                     next = Some(position(found.mark.clone(), row, pipeline.passed()));
                     stopped = true;
@@ -147,7 +147,7 @@ impl Run<'_> {
                 if is_full || is_late {
                     let key = [found.mark.as_slice(), &[0]].concat();
                     next = Some(position(key, 0, pipeline.passed()));
-                    // A look at what follows spares clients an empty last page.
+                    // Looking ahead saves clients an empty last page.
                     if is_late || looked_ahead == LOOK_AHEAD_ITEMS {
                         stopped = true;
                         return Ok(Flow::Stop);
@@ -158,8 +158,7 @@ impl Run<'_> {
             });
         let fed = feed.await;
         match (self.interrupted_at.take(), self.interrupted_in.take()) {
-            // The item is evaluated again by the next page, whose time it has for itself. What it gave already is left
-            // out here.
+            // The next page evaluates the item again with its full time. Its rows so far are dropped here.
             (Some(key), Some(partition)) if self.has_progress => {
                 let areas = start.areas_at(by_entries, &partition, &key);
                 let (skip_rows, passed) = (0, passed_before);
@@ -179,7 +178,7 @@ impl Run<'_> {
         paths: AccessPaths,
         resume_filter: Option<&Value>,
     ) -> Result<Page> {
-        // A client may send a place of its own beside a token: the later one counts.
+        // A client may send a position of its own in addition to a token: the later one counts.
         let filter = resume_point(resume_filter)?;
         let (token, passed, returned) = match from {
             None => (None, 0, 0),
@@ -222,14 +221,14 @@ impl Run<'_> {
                 point: ResumePoint { exclude: true, ..point },
                 passed: pipeline.passed() - cut as u64,
             });
-            // Long sort values would make a token that the client refuses: count rows instead.
+            // Long sort values would make the token too large for the client: count rows instead.
             let token_max = self.options.token_bytes_max.unwrap_or(4096);
             sorted.filter(|position| position.encode().len() * 4 / 3 + 32 <= token_max).unwrap_or(counted)
         });
         Ok((rows, next))
     }
 
-    /// All rows are made, and those of earlier pages left out.
+    /// Computes all rows and skips those of earlier pages.
     async fn collect(
         &mut self,
         receipt: &mut Receipt,
@@ -251,7 +250,7 @@ impl Run<'_> {
             let path = match from_path {
                 // The first page.
                 None => self.choose(receipt, paths, None).await?,
-                // Rows come in the order of the access path, so later pages must take the same.
+                // Rows are in the order of the access path, so later pages must use the same one.
                 Some(None) => AccessPath::in_key_order(paths.points),
                 Some(Some(number)) => {
                     let same = paths.candidates.into_iter().find(|candidate| candidate.number() == number);
@@ -263,7 +262,7 @@ impl Run<'_> {
             }
             self.take(&path);
             number = path.number();
-            // Distinct rows come as items do; no more are needed than this page and a sign of the next.
+            // Distinct rows stream like items; only this page and one more row are needed.
             let enough = usize::try_from(returned).unwrap_or(usize::MAX).saturating_add(self.rows_max);
             let extent = if incremental { self.extent() } else { Extent::Everything };
             let all = (&StreamStart::default(), extent);
@@ -277,7 +276,7 @@ impl Run<'_> {
             self.touch(receipt).await?;
         }
         self.finish(&mut pipeline)?;
-        // Ranked rows come in one page: clients that merge them look at the first page only.
+        // Ranked rows are a single page: clients that merge them read only the first page.
         let rows_max = if is_ranked { usize::MAX } else { self.rows_max };
         let all = pipeline.take().into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX));
         let mut rows = Rows::default();

@@ -1,4 +1,4 @@
-//! Where an evaluation runs that may take long, and when it ends early: its time is over, or its client has gone.
+//! Where a long evaluation runs, and when it stops early: its time is up, or its client has disconnected.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::query::options::Cancellation;
 pub(crate) const QUERY_TIME_MAX: Duration = Duration::from_mins(1);
 /// A page that can end at any item does so after this time.
 pub(crate) const PAGE_TIME_MAX: Duration = Duration::from_secs(2);
-/// Unless it has not got past its first item: then it fails after this time.
+/// If it has not completed its first item, it fails after this time.
 const FIRST_ITEM_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Does something that may take long without holding up the requests that this thread serves.
+/// Runs a long computation without blocking the requests of this thread.
 pub(crate) fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::current().runtime_flavor() {
         tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
@@ -26,12 +26,12 @@ pub(crate) fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Watches over one stretch of evaluation.
+/// Checks whether an evaluation must stop.
 pub(crate) struct Watch {
     pub(crate) started: Instant,
     /// Whether the page can end at any item.
     pub(crate) is_stream: bool,
-    /// Whether an item of this page is done.
+    /// Whether an item of this page has been completed.
     pub(crate) has_progress: AtomicBool,
     pub(crate) cancellation: Option<Cancellation>,
     /// Where a long evaluation runs.

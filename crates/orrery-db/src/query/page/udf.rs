@@ -12,19 +12,19 @@ use crate::failure::script_failure;
 use crate::query::Queries;
 use crate::query::walk::{Visited, walk};
 
-/// What the functions of one page of a query may hold.
+/// Memory limit of the functions of one query page.
 const MEMORY_BYTES: usize = 32 << 20;
 
-/// The functions that one page of a query calls, compiled.
+/// The compiled functions of one query page.
 #[derive(Debug)]
 pub(crate) struct QueryFunctions {
     functions: Functions,
-    /// Those that the container does not have: an error only once one is called, as with the service.
+    /// Functions missing from the container: an error only when called, as in the service.
     missing: Vec<String>,
 }
 
 impl QueryFunctions {
-    /// Compiles the functions that the query names, if it names any.
+    /// Compiles the functions of the query, if it has any.
     pub(crate) fn of(
         database: &Queries,
         container: &Container,
@@ -47,13 +47,13 @@ impl QueryFunctions {
         let limits =
             Limits { memory_bytes: MEMORY_BYTES, ..Limits::for_time(database.options.script_time_max) };
         let sources = found.iter().map(|script| (&*script.id, &*script.body));
-        // Compiling runs a script's text, which may do anything for as long as it is let.
+        // Compiling executes the script's text, which may run until its time limit.
         let made = run_blocking(|| Functions::new(sources, &limits, now_ms, database.env.random_u64()));
         made.map(|functions| Some(Self { functions, missing })).map_err(script_failure)
     }
 }
 
-/// The names of the functions that a query calls, each once.
+/// The distinct names of the functions that a query calls.
 fn functions_of(query: &Query) -> Vec<&str> {
     let mut names = Vec::new();
     walk(query, &mut |visited| {
