@@ -1,8 +1,8 @@
-//! From a request to a program that is ready to run.
+//! Prepares a query: from a request to an executable program.
 //!
-//! [`Prepared`] is all that follows from the request and the container's definition alone: no item, clock or random number
-//! has a part in it. It is made in one place, [`Prepared::of`], and pages only read it, so that is where a plan cache
-//! belongs: keyed by the container's etag, the text and the parameters, it can hand out the same `Arc` to every page.
+//! [`Prepared`] depends only on the request and the container's definition, not on items, the clock or randomness. It
+//! is created in one place, [`Prepared::of`], and pages only read it, so that is where a plan cache belongs: keyed by
+//! the container's etag, the text and the parameters, it can return the same `Arc` to every page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,15 @@ use super::item_work::ItemWork;
 pub(super) struct Prepared {
     /// The syntax tree.
     pub(super) query: Query,
-    /// What runs over the items.
+    /// The compiled program.
     pub(super) program: Arc<Program>,
-    /// The container settings that functions look at.
+    /// The container settings that functions depend on.
     pub(super) policies: Policies,
-    /// What kind of work one item may make.
+    /// How much work one item may cause.
     pub(super) work: ItemWork,
-    /// How long it took to read and check the text.
+    /// Time spent parsing and checking.
     pub(super) parse_time: Duration,
-    /// How long it took to make a program of it.
+    /// Time spent compiling.
     pub(super) compile_time: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Prepared {
     }
 }
 
-/// The program that runs over documents which are no items: databases, offers, users …
+/// The program for documents that are not items: databases, offers, users …
 pub(super) fn plain_program(request: &QueryRequest) -> Result<Arc<Program>> {
     let policies = Policies::default();
     let settings = Settings { parameters: &request.parameters, computed: &[], policies: &policies };
@@ -68,7 +68,7 @@ fn compile(query: &Query, settings: Settings<'_>) -> Result<Arc<Program>> {
     Program::compile(query, settings).map(Arc::new).map_err(|errors| invalid_query(&errors))
 }
 
-/// The container settings that functions look at.
+/// The container settings that functions depend on.
 pub(super) fn policies(definition: &ContainerDefinition) -> Policies {
     let embeddings = definition.vector_embeddings.iter();
     let vectors = embeddings.map(|embedding| (embedding.path.canonical(), embedding.distance));

@@ -1,8 +1,8 @@
-//! Visiting every expression of a query, those of its subqueries included.
+//! Visits every expression of a query, including its subqueries.
 
 use orrery_query::ast::{Collection, Expr, ExprKind, Query, Selection};
 
-/// Calls `visit` with every query, the outer one first, and every expression of it.
+/// Calls `visit` for every query, the outer one first, and for each of its expressions.
 pub(super) fn walk<'q>(query: &'q Query, visit: &mut dyn FnMut(Visited<'q>)) {
     visit(Visited::Query(query));
     let selected: Vec<&Expr> = match &query.select.selection {

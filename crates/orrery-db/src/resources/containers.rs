@@ -28,16 +28,16 @@ use crate::partition::Receipt;
 use crate::query::MetadataPage;
 use crate::query::checks::check_computed_properties;
 
-/// What a container gets that neither names a throughput nor shares its database's.
+/// The default throughput of a container that does not share its database's.
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(orrery_model::offer::DEFAULT_THROUGHPUT);
-/// Containers without throughput of their own in a database that has one.
+/// The maximum number of containers that share a database's throughput.
 const SHARED_CONTAINERS_MAX: usize = 25;
 const SCAN_ENTRIES: usize = 1000;
-/// Where a new partition stands: its first write is number 2, as in the service. The SDKs' suites count on it
-/// where they read a feed up to a number (`changeFeedQueryCompleteAfterEndLSN` of the Java SDK).
+/// The initial LSN of a partition: its first write has LSN 2, as in the service. SDK suites that read a feed up to an
+/// LSN rely on it (`changeFeedQueryCompleteAfterEndLSN` of the Java SDK).
 const FIRST_LSN: Lsn = 1;
 
-/// The partition key ranges of a container that a client does not know yet.
+/// The partition key ranges that are new to a client.
 #[derive(Debug)]
 pub enum RangesPage {
     /// Nothing new since the client's etag.
@@ -70,7 +70,7 @@ impl Resources {
         receipt.add(cost::metadata_write());
         self.check_known(&body)?;
         let catalog = self.catalog.snapshot();
-        // Keys that are missing are reported before what else is wrong with the policy.
+        // Missing keys are reported before other errors in the policy.
         if let Ok(owner) = catalog.database(database) {
             check_policy_keys(owner, &body)?;
         }
@@ -84,12 +84,12 @@ impl Resources {
         let count = self.options.partitions_at_creation;
         let count = count.unwrap_or_else(|| own_throughput.unwrap_or(DEFAULT_THROUGHPUT).partition_count());
         let ranges = definition.partition_key.even_ranges(count);
-        // The partitions are made before anybody can see the container; a stop in between leaves orphans that
-        // the next start removes.
+        // Partitions are created before the container becomes visible; a stop in between leaves orphans that the next
+        // start removes.
         let keeps_versions = definition.change_feed_retention_minutes.filter(|minutes| *minutes > 0);
         let keeps_versions = keeps_versions.or(self.options.change_feed_retention_minutes);
         let keeps_versions = keeps_versions.is_some_and(|minutes| minutes > 0);
-        // The mark is a write of its own, after which the partition is at its first number too.
+        // Setting the mark is a write, after which the partition is at its initial LSN too.
         let before = if keeps_versions { FIRST_LSN - 1 } else { FIRST_LSN };
         let stores = self.new_partitions(ranges.len(), before).await?;
         if keeps_versions {
@@ -126,7 +126,7 @@ impl Resources {
         reply
     }
 
-    /// A property that nobody knows would have no effect, and its sender would not learn that.
+    /// An unknown property would silently have no effect.
     fn check_known(&self, body: &Value) -> Result<()> {
         if self.options.lenient { Ok(()) } else { check_known_properties(body) }
     }
@@ -203,7 +203,7 @@ impl Resources {
                         synthetic = Some(Arc::clone(own));
                     }
                     (Some(_), _) => {
-                        // Writes that have not seen the policy are told to look again.
+                        // Writes with a stale view of the policy must retry.
                         index.version += 1;
                         to_verify = Some(Arc::clone(&current));
                     }
@@ -231,7 +231,7 @@ impl Resources {
         if let Some(before) = to_verify {
             self.verify_policy(before.rid, &before).await?;
         }
-        // A changed indexing policy is worked on at once.
+        // Start the index rebuild at once.
         let catalog = self.catalog.snapshot();
         let building =
             catalog.container(database, container).is_ok_and(|container| container.index.building.is_some());
@@ -284,7 +284,7 @@ impl Resources {
         if known == Some(container.routing_version) {
             return Ok(RangesPage::NotModified { etag });
         }
-        // An etag of another life of the container says nothing: everything is new then.
+        // The etag of an earlier container of the same name does not count: everything is new.
         let known = known.filter(|known| *known < container.routing_version).unwrap_or(0);
         let share = throughput_fraction(container);
         let new = container.partitions.iter().filter(|partition| partition.since > known);
@@ -312,7 +312,7 @@ impl Resources {
         Ok(usages)
     }
 
-    /// Adds the counters of a partition's logical partitions up, showing each with its key as JSON.
+    /// Sums the counters of a partition's logical partitions, visiting each with its key as JSON.
     pub(crate) async fn measure(
         &self,
         partition: &Partition,
@@ -339,8 +339,8 @@ impl Resources {
     }
 }
 
-/// Python's client builds the definition itself and passes only known settings on, but what is in the partition
-/// key's definition it sends as it is: the policy may be there.
+/// The Python client builds the definition itself and passes only known settings, but sends the partition key
+/// definition unchanged: the policy may be there.
 fn with_policy_lifted(mut body: Value) -> Value {
     let Some(object) = body.as_object_mut() else { return body };
     let inner = object.get_mut("partitionKey").and_then(Value::as_object_mut);
@@ -352,7 +352,7 @@ fn with_policy_lifted(mut body: Value) -> Value {
     body
 }
 
-/// Refuses settings that are valid but would have no effect here, and computed properties that cannot work.
+/// Rejects valid settings that would have no effect here, and computed properties that cannot work.
 fn check_what_is_done(definition: &ContainerDefinition) -> Result<()> {
     if definition.ttl_property_path.is_some() {
         return Err(Error::not_implemented(

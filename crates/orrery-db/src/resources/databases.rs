@@ -59,7 +59,7 @@ impl Resources {
         self.metadata_page("dbs", String::new(), page, databases)
     }
 
-    /// Deletes the database and all that is in it.
+    /// Deletes the database and everything in it.
     pub async fn delete_database(
         self: &Arc<Self>,
         receipt: &mut Receipt,
@@ -94,7 +94,7 @@ fn database_reply(database: &DatabaseEntry, created: bool) -> MetadataReply {
     MetadataReply { value: database.to_value(), etag: database.stamp.etag().to_string(), created }
 }
 
-/// Refuses a change of something that has changed since the client read it.
+/// Rejects a change if the resource has changed since the client read it.
 pub(crate) fn check_etag(if_match: Option<&str>, stamp: crate::catalog::Stamp) -> Result<()> {
     match if_match {
         Some(wanted) if wanted != "*" && !stamp.etag().matches(wanted) => {
@@ -104,7 +104,7 @@ pub(crate) fn check_etag(if_match: Option<&str>, stamp: crate::catalog::Stamp) -
     }
 }
 
-/// Databases and containers are counted together, as the service's limit has it.
+/// Databases and containers are counted together, as in the service.
 pub(crate) fn check_account_size(catalog: &Catalog, limit: usize) -> Result<()> {
     if catalog.databases().count() + catalog.containers().count() < limit {
         return Ok(());
@@ -115,8 +115,8 @@ pub(crate) fn check_account_size(catalog: &Catalog, limit: usize) -> Result<()> 
     ))
 }
 
-/// A RID that no database has. Random, so that a new life of an in-memory server never repeats the RIDs that
-/// clients still hold from the last one. Some numbers would make texts that look like other things in a path.
+/// An unused RID. Random, so that a restarted in-memory server does not reuse RIDs that clients still hold. Some
+/// numbers are avoided because their text would be ambiguous in a path.
 fn unused_rid(catalog: &Catalog, random: u64) -> DatabaseRid {
     let candidates =
         (0..).map(|step: u64| random.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 32);

@@ -1,5 +1,4 @@
-//! Client encryption keys of a database. They are never deleted for themselves: data encrypted with them would be
-//! lost.
+//! Client encryption keys of a database. They cannot be deleted individually: data encrypted with them would be lost.
 
 use orrery_model::document::parse_object;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
-/// Keys in one database; few are ever needed.
+/// The maximum number of keys per database.
 const KEYS_MAX: usize = 1000;
 
 impl Resources {
@@ -76,7 +75,7 @@ impl Resources {
         self.metadata_page("clientencryptionkeys", database.rid.to_string(), page, keys)
     }
 
-    /// Replaces a key: it was wrapped anew.
+    /// Replaces a key that was rewrapped.
     pub async fn replace_encryption_key(
         &self,
         receipt: &mut Receipt,
@@ -104,7 +103,7 @@ impl Resources {
     }
 }
 
-/// Checks that the keys which a container's encryption policy names are there.
+/// Checks that the keys in a container's encryption policy exist.
 pub(crate) fn check_policy_keys(database: &DatabaseEntry, container: &Value) -> Result<()> {
     let policy = container.get("clientEncryptionPolicy");
     let paths = policy.and_then(|policy| policy.get("includedPaths")).and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! What databases, containers, offers, users and permissions have in common: replies and paged feeds.
+//! Common to databases, containers, offers, users and permissions: replies and paged feeds.
 
 use orrery_model::{Result, Value};
 
@@ -15,12 +15,12 @@ pub struct MetadataReply {
     /// With its system properties.
     pub value: Value,
     pub etag: String,
-    /// Made by this very request.
+    /// Created by this request.
     pub created: bool,
 }
 
 impl Resources {
-    /// Cuts a page out of a feed that is sorted by name. The token holds the last name that was returned.
+    /// Takes a page of a feed sorted by name. The token contains the last name that was returned.
     pub(crate) fn metadata_page<'a>(
         &self,
         scope: &str,

@@ -1,9 +1,8 @@
-//! Resources: databases, containers, users, permissions, offers, encryption keys, scripts, and what is said about them.
+//! Resources: databases, containers, users, permissions, offers, encryption keys and scripts.
 //!
-//! Every change is one change of the catalog, durable before it is answered.
+//! Every change is one catalog change, durable before the response.
 //!
-//! What may live here: reading and changing what the catalog records. Work that takes long and is resumed after a
-//! restart is in `lifecycle`.
+//! Only reading and changing catalog records belongs here. Long-running, resumable work is in `lifecycle`.
 
 mod containers;
 mod databases;
@@ -29,7 +28,7 @@ pub use permissions::PermissionReply;
 pub use recordings::{RECORDED_REQUESTS_MAX, Recordings};
 pub use resource_token::{Access, Grant, Wish};
 
-/// Everything that runs, with the resources that describe it.
+/// The layers below, with the resources that describe them.
 pub struct Resources {
     pub(crate) running: Arc<Scripts>,
     pub(crate) recordings: Recordings,

@@ -1,4 +1,4 @@
-//! Offers: the throughput that a database or a container has been given.
+//! Offers: the provisioned throughput of databases and containers.
 
 use orrery_model::document::parse_object;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
-/// An offer with what its response says beside it.
+/// An offer and the additional figures of its response.
 #[derive(Clone, Debug)]
 pub struct OfferReply {
     pub reply: MetadataReply,
@@ -71,7 +71,7 @@ impl Resources {
                 if current.pending {
                     return Err(Error::new(
                         ErrorKind::Locked,
-                        "The offer is being replaced already. Please retry when that has finished.",
+                        "The offer is already being replaced. Please retry when that has finished.",
                     ));
                 }
                 let sharing = shared_containers(&change.catalog, current.owner);
@@ -90,7 +90,7 @@ impl Resources {
         Ok(replaced)
     }
 
-    /// Waits until partitions have followed a replaced offer, or so long, and answers the offer as it is then.
+    /// Waits until the partitions match a replaced offer, or until the timeout, and returns the current offer.
     pub async fn wait_for_offer(&self, rid: &str, longest: Duration) -> Result<OfferReply> {
         let deadline = tokio::time::Instant::now() + longest;
         loop {
@@ -108,7 +108,7 @@ fn find<'a>(catalog: &'a Catalog, rid: &str) -> Result<&'a Arc<Offer>> {
     OfferRid::parse(rid).and_then(|rid| catalog.offers.get(&rid)).ok_or_else(not_found)
 }
 
-/// Whether the container's partitions would each get more than one may have.
+/// Whether the share of each partition would exceed the limit.
 fn needs_more_partitions(
     catalog: &Catalog,
     owner: OfferOwner,
@@ -120,7 +120,7 @@ fn needs_more_partitions(
     throughput.maximum().div_ceil(u32::try_from(parts).unwrap_or(u32::MAX)) > share_max
 }
 
-/// How many containers live on a database's offer: they raise its minimum.
+/// The number of containers that share a database's offer; it raises the minimum.
 fn shared_containers(catalog: &Catalog, owner: OfferOwner) -> Option<u32> {
     let OfferOwner::Database(rid) = owner else { return None };
     let database = catalog.database_by_rid(rid)?;
@@ -146,7 +146,7 @@ impl Resources {
             && let Some(content) = value.as_object_mut().and_then(|offer| offer.get_mut("content"))
             && let Some(content) = content.as_object_mut()
         {
-            // Where the Python client's tests look for it; elsewhere it is a header.
+            // The Python client's tests expect it here; elsewhere it is a header.
             content.set("isOfferReplacePending", Value::from(true));
         }
         if let Some(object) = value.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Permissions: what a user may do, and the resource tokens that prove it.
+//! Permissions of users, and the resource tokens that prove them.
 
 use orrery_model::document::parse_object;
 use std::sync::Arc;
@@ -227,7 +227,7 @@ fn check_token_seconds(seconds: Option<i64>) -> Result<i64> {
     }
 }
 
-/// Takes a permission from its user, to be put back changed or not at all.
+/// Removes a permission from its user, for replacing or deleting it.
 fn take_permission(
     change: &Change,
     (database, user, permission): (&str, &str, &str),

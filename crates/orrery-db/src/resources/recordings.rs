@@ -1,8 +1,8 @@
-//! Recordings of a container's requests: what was asked, with key values and parameters, when and at what charge; never
-//! what items hold. They are the workload that the advisor replays under other keys.
+//! Recordings of a container's requests: operation, key values, parameters, time and charge, but never item bodies. The
+//! advisor replays them as a workload under other keys.
 //!
-//! Bounded: few recordings, each with a most of requests and of bytes; what does not fit is counted. They live in
-//! memory and end with the server.
+//! Bounded: few recordings, each with a maximum of requests and bytes; the rest is only counted. They are kept in
+//! memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,18 +13,18 @@ use parking_lot::Mutex;
 use super::Resources;
 use crate::catalog::OfferOwner;
 
-/// Recordings at once.
+/// The maximum number of recordings.
 const RECORDINGS_MAX: usize = 8;
-/// Requests in one, unless fewer are asked for, and their bytes.
+/// The maximum number of requests in a recording, and of their bytes.
 pub const RECORDED_REQUESTS_MAX: usize = 200_000;
 const RECORDED_BYTES_MAX: usize = 64 << 20;
-/// A request whose description is longer is left out.
+/// Requests with a longer description are skipped.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
 /// All recordings of a server.
 #[derive(Debug, Default)]
 pub struct Recordings {
-    /// How many are running, so that requests need not look when none is.
+    /// The number of running recordings, which requests check first.
     running: AtomicUsize,
     list: Mutex<Vec<Recording>>,
 }
@@ -68,7 +68,7 @@ impl Recording {
 }
 
 impl Recordings {
-    /// Whether requests to this container are wanted.
+    /// Whether this container is being recorded.
     pub fn wants(&self, database: &str, container: &str) -> bool {
         self.running.load(Ordering::Relaxed) > 0
             && self.list.lock().iter().any(|recording| {
@@ -120,7 +120,7 @@ impl Resources {
         &self.recordings
     }
 
-    /// Begins to record a container's requests. An earlier recording of it that has ended is forgotten.
+    /// Starts recording a container's requests. Replaces an earlier recording of it that has ended.
     pub fn start_recording(
         &self,
         database: &str,
@@ -146,12 +146,12 @@ impl Resources {
         let mut list = self.recordings.list.lock();
         let same = |other: &Recording| other.database == database && other.container == container;
         if list.iter().any(|other| same(other) && other.ended_ms.is_none()) {
-            return Err(Error::new(ErrorKind::Conflict, "The container is being recorded already."));
+            return Err(Error::new(ErrorKind::Conflict, "The container is already being recorded."));
         }
         list.retain(|other| !same(other));
         if list.len() >= RECORDINGS_MAX {
             return Err(Error::bad_request(format!(
-                "There are {RECORDINGS_MAX} recordings already. Discard one first."
+                "There are already {RECORDINGS_MAX} recordings. Discard one first."
             )));
         }
         let head = recording.head();
@@ -161,7 +161,7 @@ impl Resources {
         Ok(head.into())
     }
 
-    /// Ends a recording and keeps what it has.
+    /// Stops a recording; it can still be downloaded.
     pub fn stop_recording(&self, database: &str, container: &str) -> Result<Value> {
         let now_ms = self.env.now_ms();
         self.recordings.with(database, container, |list, at| {
@@ -170,18 +170,18 @@ impl Resources {
         })
     }
 
-    /// Forgets a recording.
+    /// Discards a recording.
     pub fn discard_recording(&self, database: &str, container: &str) -> Result<Value> {
         self.recordings.with(database, container, |list, at| list.remove(at).head().into())
     }
 
-    /// The recordings that there are.
+    /// Lists the recordings.
     pub fn list_recordings(&self) -> Value {
         let list = self.recordings.list.lock();
         list.iter().map(|recording| Value::from(recording.head())).collect::<Vec<_>>().into()
     }
 
-    /// A recording as JSON lines: what it is, then one line for each request.
+    /// A recording as JSON lines: a header, then one line per request.
     pub fn recording_lines(&self, database: &str, container: &str) -> Result<String> {
         self.recordings.with(database, container, |list, at| {
             let recording = &list[at];

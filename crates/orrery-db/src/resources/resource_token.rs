@@ -4,13 +4,13 @@
 //! RID, link, mode, key and expiry, and the signature HMAC-SHA256 over it with the account's secret. Clients never
 //! look inside.
 //!
-//! The signature proves that the token was issued; whether it still holds is looked up in the catalog at every use.
-//! Permission and container are named by RIDs, which are never given out twice, so a token ends with its permission,
-//! its user, its database or its container, and does not revive when another one gets the name. A permission that was
-//! replaced allows what both the token and the replacement allow.
+//! The signature proves that the token was issued; whether it is still valid is looked up in the catalog at every use.
+//! Permission and container are identified by RIDs, which are never reused, so a token becomes invalid with its
+//! permission, user, database or container, and does not become valid again when another one gets the name. A replaced
+//! permission allows what both the token and the replacement allow.
 //!
-//! What a request needs is a [`Wish`], decided from method, path and headers; [`Database::check_grant`] is the whole
-//! table of which grants cover which wishes. Everything that it does not name is refused.
+//! What a request needs is a [`Wish`], determined from method, path and headers; [`Database::check_grant`] is the
+//! complete table of which grants cover which wishes. Everything else is denied.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -33,7 +33,7 @@ struct Payload {
     all: bool,
     key: Option<String>,
     expires: i64,
-    /// Makes every token different, so that a leaked one can be told apart.
+    /// Makes every token different, so that a leaked one can be identified.
     nonce: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct Grant {
     partition_key: Option<PartitionKey>,
 }
 
-/// The container, and perhaps the one resource in it, that a link names.
+/// The container in a link, and optionally a resource inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub database: String,
@@ -84,24 +84,24 @@ impl Target {
     }
 }
 
-/// What a request wants to do, where, and with which partition key.
+/// The access that a request needs: what, where, and with which partition key.
 #[derive(Clone, Debug)]
 pub struct Access<'a> {
     pub database: &'a str,
     pub container: &'a str,
     pub wish: Wish<'a>,
-    /// The key that the request is limited to by its header.
+    /// The partition key header of the request.
     pub partition_key: Option<&'a PartitionKey>,
 }
 
-/// What a request wants of a container.
+/// The kind of access to a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish<'a> {
-    /// Read what every client needs to route its requests: the definition and the ranges.
+    /// Read the definition and ranges, which every client needs for routing.
     Routing,
     /// Plan a query, which reads no items.
     Plan,
-    /// Anything else about the container itself: replace or delete it, read how large it and its keys are.
+    /// Other access to the container itself: replacing, deleting, reading sizes.
     Container {
         writes: bool,
     },
@@ -188,7 +188,7 @@ fn verified_payload(secret: &[u8; 32], signature_part: &str) -> Result<Payload> 
 }
 
 impl Resources {
-    /// Checks the signature part of a resource token, and that what it was issued for is still there.
+    /// Verifies a resource token, and that its permission still exists.
     pub async fn open_resource_token(&self, signature_part: &str) -> Result<Grant> {
         let payload = verified_payload(&self.catalog.snapshot().secret, signature_part)?;
         if payload.expires <= self.env.now_seconds() {
@@ -207,7 +207,7 @@ impl Resources {
         }
     }
 
-    /// Refuses what the grant does not cover.
+    /// Rejects what the grant does not cover.
     pub fn check_grant(&self, grant: &Grant, access: &Access<'_>) -> Result<()> {
         let catalog = self.catalog.snapshot();
         let granted = catalog.container(&grant.target.database, &grant.target.container);
@@ -216,7 +216,7 @@ impl Resources {
             return Err(insufficient("The token is for another resource."));
         };
         if granted.rid != grant.container {
-            return Err(insufficient("The container that the token was issued for is gone."));
+            return Err(insufficient("The container that the token was issued for no longer exists."));
         }
         if wanted.rid != granted.rid {
             return Err(insufficient("The token is for another container."));
@@ -232,7 +232,7 @@ impl Resources {
     }
 }
 
-/// A token for a container: all in it or, with a key, the items of the key.
+/// A token for a container: everything in it or, with a key, the items of the key.
 fn covers_container(grant: &Grant, access: &Access<'_>, container: &Container) -> Result<()> {
     let Some(allowed) = &grant.partition_key else { return Ok(()) };
     match access.wish {
@@ -248,7 +248,7 @@ fn covers_container(grant: &Grant, access: &Access<'_>, container: &Container) -
     }
 }
 
-/// A token for an item: that item, and what is needed to find its partition.
+/// A token for an item: that item, and the routing information.
 fn covers_item(grant: &Grant, granted: &str, access: &Access<'_>, container: &Container) -> Result<()> {
     match access.wish {
         Wish::Routing => Ok(()),
@@ -265,7 +265,7 @@ fn covers_item(grant: &Grant, granted: &str, access: &Access<'_>, container: &Co
     }
 }
 
-/// A token for a script: that script. One that is limited to a partition key only runs it, on that key.
+/// A token for a script. If limited to a partition key, it only allows running the script on that key.
 fn covers_script(
     catalog: &Catalog,
     grant: &Grant,
@@ -290,11 +290,13 @@ fn covers_script(
     }
 }
 
-/// The request must be limited to the key that is granted or, if keys are hierarchical, to one below it.
+/// The request must be limited to the granted key or, for hierarchical keys, to one below it.
 fn covers_key(allowed: &PartitionKey, access: &Access<'_>, container: &Container) -> Result<()> {
-    // Where the container makes keys, an undefined part of a request's key stands for whatever the item has.
+    // With a synthetic key, an undefined part of a request's key means the item's own value.
     if container.synthetic.is_some() && (allowed.0.is_empty() || allowed.0.contains(&KeyPart::Undefined)) {
-        return Err(insufficient("The token's partition key is undefined, but this container makes keys."));
+        return Err(insufficient(
+            "The token's partition key is undefined, but this container has a synthetic key.",
+        ));
     }
     match access.partition_key {
         Some(key) if key.starts_with(allowed) => Ok(()),
@@ -302,7 +304,7 @@ fn covers_key(allowed: &PartitionKey, access: &Access<'_>, container: &Container
     }
 }
 
-/// An item as a path names it. A name that looks like a RID is not the item with this RID.
+/// An item as addressed by a path. A name that looks like a RID is not the item with this RID.
 #[derive(PartialEq, Eq)]
 enum ItemName<'a> {
     Id(&'a str),
@@ -315,9 +317,9 @@ fn item_of<'a>(database: &str, item: &'a str, container: &Container) -> ItemName
     rid.map_or(ItemName::Id(item), ItemName::Rid)
 }
 
-/// What the token allows and the permission still does.
+/// The intersection of the token's and the permission's rights.
 fn current_grant(catalog: &Catalog, payload: &Payload) -> Result<Grant> {
-    let revoked = || insufficient("The permission that the token was issued for is gone or was replaced.");
+    let revoked = || insufficient("The permission that the token was issued for was deleted or replaced.");
     let rid = PermissionRid::parse(&payload.permission).ok_or_else(revoked)?;
     let database = catalog.database_by_rid(rid.user.database()).ok_or_else(revoked)?;
     let user = database.users.values().find(|user| user.rid == rid.user).ok_or_else(revoked)?;
@@ -352,7 +354,7 @@ fn insufficient(reason: &str) -> Error {
 mod tests {
     use super::*;
 
-    /// No token is accepted but those that were issued, and any payload and link can be read.
+    /// Only issued tokens are accepted, and arbitrary payloads and links do not panic.
     #[test]
     fn fuzz_resource_tokens() {
         let secret = [3; 32];

@@ -1,7 +1,7 @@
 //! Stored procedures, triggers and functions as resources of a container.
 //!
-//! Their text is stored as it is sent: whether it is JavaScript shows when it runs, as in the service (its clients'
-//! suites store texts that are not).
+//! Their text is stored unchecked and compiled only when it runs, as in the service (client test suites store text that
+//! is not JavaScript).
 
 use orrery_model::document::parse_object;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
-/// Bytes of a script's text. Escaped in its record it must fit a value of the store.
+/// The maximum size of a script. Escaped in its record it must fit into a value of the store.
 const BODY_BYTES_MAX: usize = 512 * 1024;
 
 impl Resources {
-    /// Creates a script or, if asked to upsert, replaces the one there is.
+    /// Creates a script or, for an upsert, replaces the existing one.
     pub async fn create_script(
         &self,
         receipt: &mut Receipt,
@@ -93,7 +93,7 @@ impl Resources {
         Ok((container, scripts))
     }
 
-    /// Replaces a script, which may get another name.
+    /// Replaces a script, which may be renamed.
     pub async fn replace_script(
         &self,
         receipt: &mut Receipt,
@@ -147,7 +147,7 @@ impl Resources {
     }
 }
 
-/// A change must not bring the scripts of a container back that has just been deleted.
+/// A change must not recreate scripts of a container that was just deleted.
 fn still_there(catalog: &crate::Catalog, container: &Arc<Container>) -> Result<()> {
     let found = catalog.container_by_rid(container.rid);
     found.map(|_| ()).ok_or_else(|| Error::new(ErrorKind::OwnerNotFound, "Owner resource does not exist"))

@@ -1,8 +1,8 @@
-//! Setting, replacing and taking away a container's policy.
+//! Sets, replaces and removes a container's synthetic key policy.
 //!
-//! A policy on a container that holds items is first enforced on writes and only then used for queries: the
-//! partitions learn a new index version, so that no write that has not seen the policy can slip past, and all
-//! items are looked at. An item that does not follow the policy makes it fail, and the container is as before.
+//! A policy on a container with items is first enforced on writes and only then used for queries: the partitions record
+//! a new index version, so that no write with a stale view can slip through, and all items are checked. If an item does
+//! not match the policy, setting it fails and the container is unchanged.
 
 use orrery_model::document::parse_object;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::layout::keys;
 const ITEMS_AT_ONCE: usize = 256;
 
 impl Resources {
-    /// Gives the container a policy, or takes it away, leaving the rest of its definition as it is.
+    /// Sets or removes the container's policy without changing the rest of its definition.
     pub async fn set_synthetic_key(
         &self,
         (database, container): (&str, &str),
@@ -41,14 +41,14 @@ impl Resources {
         .await
     }
 
-    /// Whether queries are sent by the container's policy; nothing if it has none.
+    /// Whether queries are routed by the container's policy; none if it has no policy.
     pub fn synthetic_key(&self, database: &str, container: &str) -> Result<Option<Arc<SyntheticPolicy>>> {
         Ok(self.catalog.snapshot().container(database, container)?.synthetic.clone())
     }
 
-    /// Looks at all items after the policy was set, and lets it route or puts the container back.
+    /// Checks all items after the policy was set, then enables routing or reverts the change.
     pub(crate) async fn verify_policy(&self, rid: ContainerRid, before: &Container) -> Result<()> {
-        // Partitions must not become others under the search.
+        // Partitions must not split or merge during the check.
         let reshaping = self.lock_reshaping().await?;
         let verified = self.all_items_follow(rid).await;
         reshaping.release().await;
@@ -56,7 +56,7 @@ impl Resources {
         self.catalog
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, rid)?);
-                // Another change of the policy meanwhile verifies for itself.
+                // A concurrent policy change runs its own check.
                 if current.synthetic != policy {
                     return Ok(());
                 }
@@ -97,7 +97,7 @@ impl Resources {
                     policy.check(&value, &key).map_err(|error| {
                         let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
                         Error::bad_request(format!(
-                            "The container holds an item that does not follow the definition, '{id}': {} Copy the items into a container with the new key instead (orrery containers repartition).",
+                            "The item '{id}' does not match the definition: {} Copy the items into a container with the new key instead (orrery containers repartition).",
                             error.message
                         ))
                     })?;

@@ -1,4 +1,4 @@
-//! Users of a database: names that hold permissions.
+//! Users of a database, which own permissions.
 
 use orrery_model::document::parse_object;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
 impl Resources {
-    /// Creates a user or, if asked to upsert, leaves the one there is.
+    /// Creates a user or, for an upsert, returns the existing one.
     pub async fn create_user(
         &self,
         receipt: &mut Receipt,
@@ -73,7 +73,7 @@ impl Resources {
         self.metadata_page("users", database.rid.to_string(), page, users)
     }
 
-    /// Replaces a user: it may get another name and keeps its permissions.
+    /// Replaces a user, which may be renamed and keeps its permissions.
     pub async fn replace_user(
         &self,
         receipt: &mut Receipt,

@@ -1,5 +1,5 @@
-//! The database's side of a running script. The script has a thread of its own; its operations come over a channel
-//! and are carried out here, by the request's own future, on its session.
+//! The database side of a running script. The script has its own thread; its operations arrive over a channel and are
+//! executed here, by the request's future, on its session.
 
 use orrery_model::document::parse_object;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::partition::Receipt;
 use crate::query::MetadataPage;
 use crate::query::QueryRequest;
 
-/// How much longer than its limit a script's thread is waited for.
+/// How long to wait for a script's thread beyond its time limit.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// An operation that a script waits for.
+/// An operation requested by a script.
 struct Asked {
     operation: String,
     payload: String,
@@ -70,7 +70,7 @@ impl Host for ChannelHost {
     }
 }
 
-/// Stops the script when nobody waits for it any more.
+/// Stops the script when its request is dropped.
 struct StopOnDrop(Cancellation);
 
 impl Drop for StopOnDrop {
@@ -103,7 +103,7 @@ impl Session<'_> {
         let _stop = StopOnDrop(cancellation.clone());
         let mut thread = tokio::task::spawn_blocking(move || {
             let outcome = orrery_script::run(&invocation, &limits, cancellation, Box::new(host));
-            // A thread that could not be stopped in time keeps its place until it is.
+            // A thread that could not be stopped in time keeps its slot until it ends.
             drop(place);
             outcome
         });
@@ -118,10 +118,10 @@ impl Session<'_> {
                     has_room.store(self.has_room(), Ordering::Release);
                     match answered {
                         Ok(text) => {
-                            // Whether the script still listens shows when it ends.
+                            // Ignore a closed channel: the script may have ended.
                             drop(asked.answer.send(text));
                         }
-                        // Without an answer the script ends.
+                        // Without a response the script ends.
                         Err(error) => fatal = Some(error),
                     }
                 }
@@ -137,15 +137,14 @@ impl Session<'_> {
                 }
                 () = &mut too_late => {
                     places.was_stopped(script);
-                    tracing::warn!("a script did not stop in time; its thread is left to itself");
+                    tracing::warn!("a script did not stop in time; abandoning its thread");
                     return Err(script_timed_out());
                 }
             }
         }
     }
 
-    /// Carries out an operation. An error is one that ends the attempt; what went wrong with the operation itself is
-    /// part of the answer.
+    /// Executes an operation. An error ends the attempt; failures of the operation itself are part of the response.
     async fn answer(&mut self, receipt: &mut Receipt, operation: &str, payload: &str) -> Result<String> {
         let before = receipt.charge;
         match self.carry_out(receipt, operation, payload).await {
@@ -239,8 +238,8 @@ fn page_of(payload: &Value) -> PageRequest {
     }
 }
 
-/// The number by which scripts know an error: the programming interface names errors by the status codes of the wire.
-/// `None` = none of the script's business.
+/// The error number for scripts: the API uses the status codes of the wire protocol. `None` = not reported to the
+/// script.
 fn number_of(kind: ErrorKind) -> Option<u16> {
     match kind {
         ErrorKind::BadRequest
@@ -261,7 +260,7 @@ fn number_of(kind: ErrorKind) -> Option<u16> {
 fn refusal(number: u16, error: &Error) -> String {
     let mut body = String::new();
     if error.kind == ErrorKind::InvalidQuery {
-        // The text is the JSON list of errors already.
+        // The text is already the JSON list of errors.
         body.push_str(&error.message);
     } else {
         body.push_str("{\"Errors\":[");

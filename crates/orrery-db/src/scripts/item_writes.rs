@@ -1,4 +1,4 @@
-//! The verbs that write one item, with the triggers that a request names around them.
+//! Writes of one item, with the request's triggers around them.
 
 use bytes::Bytes;
 
@@ -35,7 +35,7 @@ impl Scripts {
         self.write_whole(receipt, place, options, body, BatchKind::Upsert, ActionKind::Upsert).await
     }
 
-    /// Writes an item under the id that it has in its body.
+    /// Writes an item under the id in its body.
     async fn write_whole(
         &self,
         receipt: &mut Receipt,
@@ -56,7 +56,7 @@ impl Scripts {
         self.write_item(receipt, &container, key, item.id.clone(), action(item), options).await
     }
 
-    /// Replaces an item, which may get another id.
+    /// Replaces an item, which may be renamed.
     pub async fn replace_item(
         &self,
         receipt: &mut Receipt,
@@ -74,7 +74,7 @@ impl Scripts {
                 .await;
         }
         let (key, new) = match prepare(&container, options, body, Missing::Found, self.env()) {
-            // That there is no such item counts for more than that the new one would lie elsewhere.
+            // A missing item takes precedence over a key mismatch.
             Err(error) if error.kind == ErrorKind::PartitionKeyMismatch => {
                 let place = (database, container.definition.id.as_str(), item);
                 self.read_item(receipt, place, options).await?;
@@ -86,7 +86,7 @@ impl Scripts {
         self.write_item(receipt, &container, key, id, ActionKind::Replace(new), options).await
     }
 
-    /// Changes parts of an item.
+    /// Patches an item.
     pub async fn patch_item(
         &self,
         receipt: &mut Receipt,

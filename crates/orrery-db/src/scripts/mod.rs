@@ -1,10 +1,10 @@
-//! Scripts at work: procedures in transactions, and triggers around writes.
+//! Runs scripts: procedures in transactions, and triggers around writes.
 //!
-//! A script works on a snapshot of its partition with its own writes on top, and commits as one transaction that is
-//! refused if the logical partition was written meanwhile; then it runs again. Functions inside queries are in `query`,
-//! the resources that hold scripts in `resources`.
+//! A script works on a snapshot of its partition with its own writes on top, and commits as one transaction, which is
+//! rejected if the logical partition was written meanwhile; then the script runs again. Functions inside queries are in
+//! `query`, the resources that hold scripts in `resources`.
 //!
-//! What may live here: running scripts, and the item verbs that may run them.
+//! Only running scripts, and the item operations that may run them, belong here.
 
 mod host;
 mod item_writes;

@@ -1,8 +1,8 @@
-//! One attempt of a script's transaction: a moment of its logical partition, its own writes on top, and the list of
-//! what it has done, which is committed as a whole if the logical partition has not been written meanwhile.
+//! One attempt of a script's transaction: a snapshot of its logical partition, its own writes on top, and the list of
+//! its actions, which is committed atomically if the logical partition has not been written meanwhile.
 //!
-//! The operations run through the same code as every write (`items/transaction.rs`), here to learn their outcome and
-//! once more in the store, on the same state, to take effect.
+//! The operations run through the same code as every write (`items/transaction.rs`): here to determine their outcome,
+//! and again in the store, on the same state, to apply them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -35,7 +35,8 @@ use crate::layout::{continuation, keys};
 use crate::partition::{Overlay, Receipt};
 use crate::query::{QueryOptions, QueryPage, QueryRequest};
 
-/// What a script may write: the store takes a transaction as a whole, index entries and kept versions included.
+/// The maximum bytes written by a script: the store applies the whole transaction at once, including index entries and
+/// history.
 const WRITE_BYTES_MAX: usize = 12 << 20;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
@@ -46,22 +47,22 @@ pub(super) struct Session<'a> {
     pub(super) key: PartitionKey,
     effective: EffectiveKey,
     overlay: Overlay,
-    /// Without actions: what they need to know.
+    /// The transaction without actions.
     transaction: ItemTransaction,
     statistics: Statistics,
     actions: Vec<Action>,
     written_bytes: usize,
 }
 
-/// What became of a commit.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Committed,
-    /// Somebody has written to the logical partition, or its index or partition has changed: run again.
+    /// The logical partition was written, or its index or partition has changed: run again.
     Overtaken,
 }
 
-/// Some items.
+/// A page of items.
 pub(super) struct ItemPage {
     pub documents: Vec<u8>,
     pub continuation: Option<String>,
@@ -117,12 +118,12 @@ impl<'a> Session<'a> {
         self.transaction.now_ms
     }
 
-    /// Whether there is room for another write.
+    /// Whether another write is allowed.
     pub(super) fn has_room(&self) -> bool {
         self.actions.len() < usize::from(POSITIONS) && self.written_bytes < WRITE_BYTES_MAX
     }
 
-    /// The id behind a RID, if an item of this key has it.
+    /// Resolves a RID to an id, if an item of this key has it.
     pub(super) async fn id_of_rid(&self, rid: &str) -> Result<ItemId> {
         let rid = ItemRid::parse(rid).filter(|rid| rid.container == self.container.rid);
         let rid = rid.ok_or_else(item_not_found)?;
@@ -152,13 +153,13 @@ impl<'a> Session<'a> {
             && has_key(&self.container, &self.key, item)
     }
 
-    /// Checks an operation, which must stay inside the logical partition.
+    /// Validates an operation, which must stay inside the logical partition.
     pub(super) fn prepare(&self, operation: &BatchOperation) -> Result<Action> {
         let (own, action) = prepare(&self.container, Some(&self.key), operation, self.database.env())?;
         if own == self.key { Ok(action) } else { Err(key_mismatch()) }
     }
 
-    /// Carries out a write on top of the earlier ones. One that fails changes nothing.
+    /// Executes a write on top of the earlier ones. A failed write changes nothing.
     pub(super) async fn write(&mut self, receipt: &mut Receipt, action: Action) -> Result<ActionSuccess> {
         let position = u16::try_from(self.actions.len()).unwrap_or(u16::MAX);
         if position >= POSITIONS {
@@ -244,7 +245,7 @@ impl<'a> Session<'a> {
         self.database.query_container(receipt, &self.container, &options, request, Some(&self.overlay)).await
     }
 
-    /// Makes everything that was written durable at once, if nobody came before.
+    /// Commits all writes atomically, unless there was a conflict.
     pub(super) async fn commit(mut self, receipt: &mut Receipt) -> Result<Ending> {
         if self.actions.is_empty() {
             return Ok(Ending::Committed);
@@ -266,7 +267,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The values that one action needs: the script's own, and what was fetched of the moment.
+/// The values that an action reads: the script's own, and those of the snapshot.
 struct Fetched<'a> {
     overlay: &'a Overlay,
     values: HashMap<Key, Option<Bytes>>,

@@ -1,8 +1,8 @@
-//! The places where scripts run: so many threads, never more.
+//! A bounded pool of script slots.
 //!
-//! A script that was stopped because its time was over will be stopped again, more likely than not. If its calls took
-//! every place, all other scripts would wait for one limit of time after the other. So for a minute its calls get a few of
-//! the places only. A thread that cannot be stopped keeps its place until it ends.
+//! A script that exceeded its time limit will probably do so again. If its calls took every slot, all other scripts
+//! would wait for one time limit after another. So for a minute its calls are limited to a few slots. A thread that
+//! cannot be stopped keeps its slot until it ends.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,17 +14,17 @@ use orrery_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long a script that was stopped is taken for slow.
+/// How long a script counts as slow after a timeout.
 const SLOW_FOR: Duration = Duration::from_mins(1);
-/// Slow scripts that are remembered; those that were stopped longest ago are forgotten first.
+/// The maximum number of slow scripts remembered; the oldest are dropped first.
 const SLOW_MAX: usize = 1000;
-/// How long a script waits for a place.
+/// How long a script waits for a slot.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct ScriptSlots {
     all: Arc<Semaphore>,
-    /// Those of all places that slow scripts may have.
+    /// The slots available to slow scripts.
     slow: Arc<Semaphore>,
     stopped: Mutex<HashMap<ScriptText, Instant>>,
 }
@@ -41,7 +41,7 @@ impl ScriptText {
     }
 }
 
-/// A thread for a script, until it is dropped.
+/// A slot for one script, released on drop.
 pub(super) struct ScriptSlot {
     _place: OwnedSemaphorePermit,
     _slow: Option<OwnedSemaphorePermit>,
@@ -56,7 +56,7 @@ impl ScriptSlots {
         }
     }
 
-    /// Waits for a place.
+    /// Waits for a slot.
     pub(super) async fn enter(&self, script: ScriptText) -> Result<ScriptSlot> {
         tokio::time::timeout(WAIT_MAX, self.wait(script)).await.unwrap_or_else(|_| Err(too_many()))
     }
@@ -67,7 +67,7 @@ impl ScriptSlots {
             permit.map_err(|_| Error::internal("Scripts are no longer run."))
         };
         let place = acquire(&self.all).await?;
-        // Asked only now, because other calls may have been stopped while this one waited.
+        // Checked only now, because other calls may have timed out while this one waited.
         if !self.is_slow(script) {
             return Ok(ScriptSlot { _place: place, _slow: None });
         }
@@ -80,7 +80,7 @@ impl ScriptSlots {
         self.stopped.lock().get(&script).is_some_and(|stopped| stopped.elapsed() < SLOW_FOR)
     }
 
-    /// Notes that a script was stopped because its time was over.
+    /// Records that a script timed out.
     pub(super) fn was_stopped(&self, script: ScriptText) {
         let mut stopped = self.stopped.lock();
         if stopped.len() >= SLOW_MAX && !stopped.contains_key(&script) {

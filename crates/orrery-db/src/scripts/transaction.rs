@@ -1,7 +1,7 @@
 //! Scripts in transactions: stored procedures, and writes with triggers around them.
 //!
-//! An attempt runs on a moment of its logical partition and commits if nobody has written there since; otherwise it
-//! starts again. Scripts on one key take turns, and after two lost attempts ordinary writes wait (`gate.rs`).
+//! An attempt runs on a snapshot of its logical partition and commits if there was no write since; otherwise it is
+//! repeated. Scripts on one key take turns, and after two conflicts ordinary writes wait (`gate.rs`).
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -21,9 +21,9 @@ use crate::items::point::{ItemOptions, ItemReply, full_key};
 use crate::items::transaction::{Effect, precondition_failed};
 use crate::partition::Receipt;
 
-/// Attempts that a script may lose to ordinary writes before these have to wait.
+/// Conflicts with ordinary writes before these have to wait.
 const LOSSES_MAX: u32 = 2;
-/// What a container may hold, as scripts are told it.
+/// The container's quota, as reported to scripts.
 const QUOTA: &str = "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;functions=50;storedProcedures=100;triggers=25;";
 
 /// A call of a stored procedure.
@@ -31,13 +31,13 @@ const QUOTA: &str = "documentSize=10240;documentsSize=10485760;documentsCount=-1
 pub struct ProcedureCall {
     /// The JSON array of arguments; empty = none.
     pub arguments: Bytes,
-    /// Whether `console.log` is to be kept.
+    /// Whether to return the output of `console.log`.
     pub logs: bool,
-    /// Headers that scripts may look at.
+    /// Headers that scripts can read.
     pub headers: Vec<(String, String)>,
 }
 
-/// What is to be done in a transaction.
+/// The task of a transaction.
 enum Task<'t> {
     Procedure { script: Arc<Script>, call: &'t ProcedureCall },
     Write(WriteTask<'t>),
@@ -59,7 +59,7 @@ enum Done {
 }
 
 impl Scripts {
-    /// Runs a stored procedure and answers the JSON of its response body. What it has logged is in the receipt.
+    /// Runs a stored procedure and returns the JSON of its response body. Its log is in the receipt.
     pub async fn execute_procedure(
         &self,
         receipt: &mut Receipt,
@@ -142,7 +142,7 @@ impl Scripts {
         Ok(Arc::clone(script))
     }
 
-    /// Attempts the task until it has committed or failed by itself.
+    /// Repeats the task until it commits or fails for a reason other than a conflict.
     async fn run_task(
         &self,
         receipt: &mut Receipt,
@@ -157,7 +157,7 @@ impl Scripts {
         let mut container = Arc::clone(container);
         let (mut attempt, mut losses) = (0, 0);
         loop {
-            // Only the attempt that counts is charged.
+            // Only the last attempt is charged.
             receipt.charge = charged;
             receipt.script_log = None;
             let ended = self.attempt(receipt, &container, &key, options, task).await;
@@ -171,7 +171,7 @@ impl Scripts {
                     if started.elapsed() > self.options.script_time_max {
                         return Err(Error::new(
                             ErrorKind::RetryWith,
-                            "Other writes to this partition key value came first, time and again. Please retry.",
+                            "The script conflicted repeatedly with other writes to this partition key value. Please retry.",
                         ));
                     }
                 }
@@ -209,7 +209,7 @@ impl Session<'_> {
     ) -> Result<Done> {
         let arguments = String::from_utf8_lossy(&call.arguments).into_owned();
         let arguments = Some(arguments).filter(|text| !text.trim().is_empty());
-        // A script that cannot read its arguments says so itself; its request just has no body then.
+        // A script that cannot parse its arguments reports that itself; its request then has no body.
         let body = arguments.clone().filter(|text| orrery_model::value::parse(text.as_bytes()).is_ok());
         let invocation = Invocation {
             arguments,
@@ -231,7 +231,7 @@ impl Session<'_> {
     async fn run_write(&mut self, receipt: &mut Receipt, task: &WriteTask<'_>) -> Result<ItemReply> {
         let operation = operation_name(task.kind);
         if let (Some(id), Some(etag)) = (&task.id, &task.options.if_match) {
-            // The etag is looked at before a trigger runs.
+            // The etag is checked before a trigger runs.
             match self.read_item(receipt, id).await {
                 Ok(item) if etag != "*" && !item.etag().matches(etag) => return Err(precondition_failed()),
                 Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
@@ -303,7 +303,7 @@ impl Session<'_> {
     }
 }
 
-/// The name that triggers know a write by.
+/// The name of a write operation for triggers.
 fn operation_name(kind: BatchKind) -> &'static str {
     match kind {
         BatchKind::Create => "Create",

@@ -1,4 +1,4 @@
-//! Checkpoints: what a backup copies.
+//! Checkpoints: the files that a backup copies.
 
 /// A file of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +11,7 @@ pub struct CheckpointFile {
     pub checksum: Option<u128>,
 }
 
-/// A consistent set of files that a store in files can be restored from. The files stay readable until it is dropped,
-/// whatever the store does.
+/// A consistent set of files that a store in files can be restored from. The files stay readable until it is dropped.
 pub trait Checkpoint: Send + Sync {
     /// All files.
     fn files(&self) -> &[CheckpointFile];

@@ -240,7 +240,7 @@ pub enum StoreError {
 pub enum Health {
     /// Reads and writes are served.
     Ready,
-    /// Writes are rejected or stalled. The store recovers by itself once the cause is gone.
+    /// Writes are rejected or stalled. The store recovers automatically once the cause is resolved.
     Impaired(String),
     /// Writes stay offline until a restart.
     Failed(String),

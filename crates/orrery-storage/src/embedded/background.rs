@@ -200,7 +200,7 @@ pub(super) fn run_merger(shared: &Arc<Shared>) {
                 let since = monotonic::now();
                 while merge_once(shared)? {
                     shared.background.changed.notify_all();
-                    // Under load there may always be something to merge; what was dropped gets its turn too.
+                    // Under load there may always be something to merge; sweeping must get its turn too.
                     if monotonic::elapsed(since) > MERGE_TURN && !shared.tree.dead_slots().all().is_empty() {
                         shared.background.work.lock().merge_due = true;
                         break;

@@ -1,9 +1,9 @@
-//! Checkpoints: a consistent set of the store's files, taken while it serves.
+//! Checkpoints: a consistent set of the store's files, taken while the store is running.
 //!
 //! Tables never change and journals only grow, so a checkpoint copies nothing: it is a directory of hard links that
-//! keeps the files alive while somebody copies them. The committer links the journals between two groups, which takes
+//! keeps the files alive while they are copied. The committer links the journals between two groups, which takes
 //! microseconds, and reports where the last record ends. The table list is linked after that. It may be newer than the
-//! journals, never older, and recovery copes with journals whose writes are already in tables.
+//! journals, never older, and recovery handles journals whose writes are already in tables.
 //!
 //! A checkpoint contains every write acknowledged before it was requested. Dropping it removes the links.
 
@@ -197,7 +197,7 @@ pub(super) fn link_journals(store: &Path, active: &Journal, into: &Path) -> io::
     Ok(linked)
 }
 
-/// Removes what checkpoints of an earlier process left.
+/// Removes leftover checkpoints of an earlier process.
 pub(super) fn remove_left_over(store: &Path) -> io::Result<()> {
     let path = layout::checkpoints_path(store);
     match fs::remove_dir_all(&path) {

@@ -1,7 +1,7 @@
 //! Whether the store accepts reads and writes: open, full, failed or closed.
 //!
 //! * *Full*: the disk has no space or is read-only. Writes that grow the store are rejected; writes that only remove
-//!   data are accepted while the reserve lasts. Clears by itself once there is space.
+//!   data are accepted while the reserve lasts. Clears automatically once there is space.
 //! * *Failed*: the state on disk is unknown (an fsync failed) or a thread has died. Writes stay offline until a
 //!   restart, which replays the journal. Acknowledged data remains readable.
 //! * *Closed*: every call fails.

@@ -11,8 +11,9 @@
 //! * `background`: the flusher and merger threads; `sweep`: how destroyed partitions leave the tree.
 //! * `condition`: whether the store accepts reads and writes; `watchdog`: detects stalls and a full disk.
 //! * `store`, `read`: the storage contract, implemented on the above.
-//! * `checkpoint`: a consistent set of files while the store serves; `kept_log`: journals kept for restoring to a
-//!   point in time; `history`: the id of a line of writes; `backup`: repositories of backups, and restoring from them.
+//! * `checkpoint`: a consistent set of files while the store is running; `kept_log`: journals retained for restoring to
+//!   a point in time; `history`: the id of a line of writes; `backup`: repositories of backups, and restoring from
+//!   them.
 //! * `open`: creates, checks and recovers a directory; `verify`: names the damaged file.
 //!
 //! Reads run concurrently with the committer, on the state it published last. They never wait for an fsync.

@@ -89,7 +89,7 @@ pub(super) struct Pin<'a> {
     sequence: SeqNo,
 }
 
-/// A pin that expires by itself. Each read through it takes a pin of its own.
+/// A pin that expires. Each read through it takes its own pin.
 #[derive(Clone, Copy)]
 pub(super) struct LeaseId(u64);
 

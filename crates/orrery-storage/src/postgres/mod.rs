@@ -8,7 +8,7 @@
 //! * `schema`, `migrations`, `sql`, `key`: tables, their versions, every statement, the encoding of keys.
 //! * `pool`, `connect`, `tls`, `options`: connections; `server_error`: whether an error can be retried.
 //! * `cluster`, `spread`: routing and placement on Citus.
-//! * `coordination`, `listen`: what the processes tell each other; `load`: bulk loads and range deletions.
+//! * `coordination`, `listen`: communication between processes; `load`: bulk loads and range deletions.
 //!
 //! `docs/design/0008-postgresql-store.md` has the alternatives and measurements.
 

@@ -57,7 +57,7 @@ pub(super) enum Verify {
 
 /// The connection URL is malformed or has an invalid parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store URL is not usable: {0}")]
+#[error("the store URL is not valid: {0}")]
 pub struct InvalidStoreUrl(String);
 
 /// The server ends the transaction of a client that has gone silent, which releases its locks.
@@ -416,7 +416,7 @@ mod tests {
             "postgres://me:secret@h:port/d",
         ] {
             let text = PostgresOptions::parse(url).unwrap_err().to_string();
-            assert!(text.starts_with("the store URL is not usable: ") && !text.contains("secret"), "{text}");
+            assert!(text.starts_with("the store URL is not valid: ") && !text.contains("secret"), "{text}");
         }
     }
 }

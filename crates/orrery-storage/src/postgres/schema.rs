@@ -20,12 +20,10 @@ pub enum PostgresError {
     #[error("{place} cannot be reached: {detail}")]
     Unreachable { place: String, detail: String },
     /// The server rejected the user or the password.
-    #[error("{place} refuses the user: {detail}")]
+    #[error("{place} rejects the user: {detail}")]
     Refused { place: String, detail: String },
     /// The server's certificate failed verification.
-    #[error(
-        "{place} cannot be trusted: {detail}; name the authority that signed its certificate in sslrootcert"
-    )]
+    #[error("{place} is not trusted: {detail}; set sslrootcert to the authority that signed its certificate")]
     Untrusted { place: String, detail: String },
     /// `max_connections` of the server, or the user's own limit, is exhausted.
     #[error(
@@ -36,7 +34,7 @@ pub enum PostgresError {
     #[error("{place} is PostgreSQL {found}, but version 15 or later is required")]
     ServerTooOld { place: String, found: String },
     /// Only standbys were reachable.
-    #[error("{place} is a read-only standby: name the primary, or all hosts of the cluster")]
+    #[error("{place} is a read-only standby: put the primary, or all hosts of the cluster, into the URL")]
     ReadOnly { place: String },
     #[error(
         "{place} was created by a newer version of Orrery: its tables have version {found}, but this program supports {known}"

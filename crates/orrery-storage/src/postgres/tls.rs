@@ -76,7 +76,7 @@ fn roots(choice: &TlsChoice) -> Result<RootCertStore, String> {
         }
     }
     if roots.is_empty() {
-        return Err("no root certificates were found: name a file with sslrootcert".to_owned());
+        return Err("no root certificates were found: set sslrootcert to a file".to_owned());
     }
     Ok(roots)
 }

@@ -57,7 +57,7 @@ impl Timing {
         Duration::from_nanos(self.load.load(Ordering::Relaxed))
     }
 
-    /// Items looked up by key.
+    /// Counts items looked up by key; each counts as an index entry.
     pub(crate) fn count_looked_up(&self, keys: usize) {
         self.entries.fetch_add(keys as u64, Ordering::Relaxed);
     }

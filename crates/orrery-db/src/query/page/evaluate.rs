@@ -30,9 +30,9 @@ const LACKING_ITEMS: usize = 256;
 const SHORT_ITEMS_MAX: u64 = 1000;
 /// Nor is a batch of this many bytes of items.
 const SHORT_BYTES_MAX: usize = 256 << 10;
-/// Nor one whose items times the length of the query text exceed this.
+/// Nor one where the bytes of the items times the length of the query text exceed this.
 const SHORT_PRODUCT_MAX: usize = 64 << 20;
-/// Nor one with possibly quadratic functions.
+/// Nor one with possibly quadratic functions over more than this many bytes.
 const SHORT_SQUARED_BYTES_MAX: usize = 4 << 10;
 
 impl Run<'_> {

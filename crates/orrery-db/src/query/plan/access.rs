@@ -1,8 +1,8 @@
-//! How a query finds its items: by going through all of them, or by the index.
+//! How a query finds its items: by a full scan, or by the index.
 //!
-//! The filter gives a condition that every match satisfies; each part of it that the index can answer is a
-//! candidate. The most selective one, found by looking at the first entries of each, leads the page; the
-//! whole filter is evaluated on every item that it leads to.
+//! The filter implies a condition that every match satisfies; each part of it that the index can answer is a candidate.
+//! The most selective one, estimated from the first entries of each, drives the page; the whole filter is evaluated on
+//! every item it leads to.
 
 use orrery_model::Value;
 use orrery_model::container::{CompositePath, ContainerDefinition, IndexPath, IndexStep, PolicyPath};
@@ -21,7 +21,7 @@ use crate::index::named_paths;
 use crate::layout::index_entry;
 use crate::layout::stored::SYSTEM_PROPERTIES;
 
-/// Keys that a filter may name before narrowing the index to each of them costs more than it saves.
+/// With more keys than this, narrowing the index to each of them costs more than it saves.
 const POINTS_MAX: usize = 64;
 
 /// A part of the filter that the index can answer.
@@ -30,19 +30,19 @@ const POINTS_MAX: usize = 64;
 pub(crate) struct Candidate {
     /// Disjoint, in order.
     pub ranges: Vec<KeyRange>,
-    /// The key that each of the ranges is about, if each is about one; empty otherwise.
+    /// The key of each range, if each has exactly one; empty otherwise.
     pub keys: Vec<EffectiveKey>,
     /// An item may have several entries in the ranges.
     pub repeats: bool,
-    /// Every entry is a match: nothing of the filter is left to check.
+    /// Every entry is a match: the filter need not be evaluated.
     pub is_exact: bool,
     /// Worth following even if it leads to many items.
     pub is_selective: bool,
     /// It asks for single values, not for a range of them.
     pub is_point: bool,
-    /// The ranges hold entries of the wanted keys only.
+    /// The ranges contain only entries of the requested keys.
     pub is_narrow: bool,
-    /// It only repeats what the windows are: the key that all items in them have.
+    /// Redundant with the windows: the key that all items in them have.
     pub names_key: bool,
     /// For entries of a composite index: which of its values are inverted.
     pub composite: Option<Vec<bool>>,
@@ -51,18 +51,18 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Just these entries.
+    /// A candidate with these entries only.
     pub(crate) fn of_ranges(ranges: Vec<KeyRange>) -> Self {
         Self { ranges, is_selective: true, is_narrow: true, ..Self::default() }
     }
 
-    /// The ranges that can have entries in a partition.
+    /// The ranges that may have entries in a partition.
     pub(crate) fn ranges_in(&self, partition: &Partition) -> impl Iterator<Item = &KeyRange> {
         let is_there = |at: usize| self.keys.get(at).is_none_or(|key| partition.range.contains(key));
         self.ranges.iter().enumerate().filter(move |(at, _)| is_there(*at)).map(|(_, range)| range)
     }
 
-    /// The key of the item that an entry of this candidate is about.
+    /// The item key of an entry of this candidate.
     pub(crate) fn item_of(&self, entry: &[u8]) -> Option<Key> {
         match &self.composite {
             None => index_entry::parse_entry(entry).map(|(_, item)| item),
@@ -70,14 +70,14 @@ impl Candidate {
         }
     }
 
-    /// Tells the candidates of a query apart, whatever generation of the index offers them.
+    /// Identifies a candidate of a query, independently of the index generation.
     pub(crate) fn number(&self) -> u32 {
         let bytes = self.label.bytes();
         bytes.fold(0x811C_9DC5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 }
 
-/// The index in the order of the query.
+/// An index in the sort order of the query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sequence {
     generation: u32,
@@ -85,7 +85,7 @@ pub(crate) struct Sequence {
     pub by: SequenceBy,
     pub range: KeyRange,
     pub direction: Direction,
-    /// Whether items without the property are missing from the index, to be looked for at the end where they belong.
+    /// Whether items without the property are missing from the index and must be added at the corresponding end.
     pub lacks_undefined: bool,
     pub label: String,
 }
@@ -97,13 +97,13 @@ pub(crate) enum SequenceBy {
         number: u32,
         /// Which of its values are inverted.
         descending: Vec<bool>,
-        /// Values that the filter fixes, in front of those that the query is sorted by.
+        /// Values fixed by the filter, preceding the sort values.
         fixed: Vec<Value>,
     },
 }
 
 impl Sequence {
-    /// The beginning of all entries with the sort values of this place, if their encoding is known.
+    /// The prefix of all entries with the sort values of this position, if their encoding is known.
     pub(crate) fn encode(&self, point: &ResumePoint) -> Option<Key> {
         let scalars = point.values.iter().map(|value| match value {
             ResumeValue::Undefined => Some(None),
@@ -136,7 +136,7 @@ impl Sequence {
     }
 }
 
-/// The values of a property that a filter leaves.
+/// The values of a property that satisfy a filter.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
     pub scalars: Vec<KeyRange>,
@@ -144,17 +144,17 @@ pub(crate) struct Values {
     pub others: Vec<KeyRange>,
 }
 
-/// How the items of a page are found.
+/// How to find the items of a page.
 pub(crate) enum AccessPath {
     /// All items, in key order.
     Items,
     /// Items by index entries, in the order of the entries.
     Entries(Candidate),
-    /// Items by a set of index entries that may name one several times; in key order.
+    /// Items by a set of index entries with possible duplicates; in key order.
     Set(Candidate),
-    /// Items that the filter names; in key order.
+    /// Items named by the filter; in key order.
     Points(Points),
-    /// Items in the order of the query.
+    /// Items in sort order.
     Sequence(Sequence),
 }
 
@@ -166,12 +166,12 @@ impl AccessPath {
         }
     }
 
-    /// Whether every item on it matches, so that the filter need not be evaluated.
+    /// Whether every item on this path matches, so that the filter need not be evaluated.
     pub(crate) fn filter_holds(&self) -> bool {
         matches!(self, Self::Points(points) if points.is_exact)
     }
 
-    /// All items of the windows in key order, or only those that the filter names.
+    /// All items of the windows in key order, or only those named by the filter.
     pub(crate) fn in_key_order(points: Option<Points>) -> Self {
         points.map_or(Self::Items, Self::Points)
     }
@@ -196,9 +196,9 @@ impl AccessPath {
 pub(crate) struct AccessPaths {
     pub candidates: Vec<Candidate>,
     pub sequence: Option<Sequence>,
-    /// Where the least and greatest values of a property stand, if the query asks for one.
+    /// The entries with the minimum and maximum of a property, if the query asks for one.
     pub values_of_extreme: Option<Values>,
-    /// The only items that can match, if the filter names them.
+    /// The only possible matches, if the filter names them.
     pub points: Option<Points>,
     /// The filter contradicts itself.
     pub is_empty: bool,
@@ -259,7 +259,7 @@ impl Finder<'_> {
                 let repeats = true;
                 Some(Candidate { ranges, repeats, is_selective, is_narrow, label, ..Candidate::default() })
             }
-            // One of several conditions that must all hold is enough to find the items.
+            // One of several conjunctive conditions is enough to find the items.
             IndexCondition::And(parts) => {
                 let parts = parts.iter().filter_map(|part| self.candidate(part, false));
                 parts.min_by_key(|part| (!part.is_narrow, !part.is_selective, part.repeats))
@@ -273,7 +273,7 @@ impl Finder<'_> {
             return None;
         }
         let ranges = match test {
-            // Only paths that the policy names have entries for items without them.
+            // Only paths that the policy lists explicitly have entries for items without them.
             Test::Type(TypeTest::NotDefined) if self.knows_missing(path) => {
                 let term =
                     index_entry::undefined_term(self.generation.number, index_entry::PathHash::of(path));
@@ -344,12 +344,12 @@ impl Finder<'_> {
         }
         let is_defined = condition.implies_defined(&path);
         let direction = if *order == Order::Ascending { Direction::Forward } else { Direction::Backward };
-        // Every item has an id and a time.
+        // Every item has an id and a timestamp.
         let is_everywhere =
             matches!(path.0.as_slice(), [IndexStep::Property(name)] if **name == *"id" || **name == *"_ts");
         let is_complete = is_defined || is_everywhere || self.knows_missing(&path);
-        // Items without the property come first in ascending order, and the index may not know them: they must be
-        // found for the first page. Where a filter leaves few items, going through those is better.
+        // Items without the property come first in ascending order, and may be missing from the index: they must be
+        // found for the first page. If a filter leaves few items, scanning those is better.
         if direction == Direction::Forward && !is_complete && query.filter.is_some() {
             return None;
         }
@@ -364,14 +364,14 @@ impl Finder<'_> {
         })
     }
 
-    /// The values among which the query looks for the least or greatest, if all of them are known to match.
+    /// The values among which the query seeks the minimum or maximum, if all of them are known to match.
     fn values_of_extreme(
         &self,
         query: &Query,
         definition: &ContainerDefinition,
         condition: &IndexCondition,
     ) -> Option<Values> {
-        // In one logical partition the entries of others would stand in between.
+        // Within one logical partition, entries of others would lie in between.
         let extreme = shortcut::extreme_of(query).filter(|_| !self.points)?;
         let path = property_path(&extreme.path).filter(|path| !is_computed(path, definition))?;
         if !is_indexed(self.generation, &path) {
@@ -392,7 +392,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The part of the path's entries that the filter leaves, if it speaks about the same path.
+    /// The path's entries that satisfy the filter, if it is on the same path.
     fn sequence_range(&self, condition: &IndexCondition, path: &IndexPath) -> Option<KeyRange> {
         let terms = match condition {
             IndexCondition::And(parts) => parts.as_slice(),
@@ -407,13 +407,13 @@ impl Finder<'_> {
         })
     }
 
-    /// Whether the index has entries also for items without this property.
+    /// Whether the index has entries for items without this property.
     fn knows_missing(&self, path: &IndexPath) -> bool {
         named_paths(&self.generation.policy).any(|named| named.steps == path.0)
     }
 
-    /// Whether a composite index holds what items have at its paths: not so for array elements and for computed
-    /// properties, which it has as missing.
+    /// Whether a composite index contains the items' actual values: not for array elements and computed properties,
+    /// which count as missing.
     fn holds_items(&self, paths: &[CompositePath]) -> bool {
         let computed = &self.definition.computed_properties;
         paths.iter().all(|path| {
@@ -425,7 +425,7 @@ impl Finder<'_> {
         })
     }
 
-    /// A composite index in the order of the query. Its first values may be fixed by the filter instead.
+    /// A composite index in sort order. Its first values may be fixed by the filter instead.
     fn composite_sequence(&self, keys: &[(String, Order)], condition: &IndexCondition) -> Option<Sequence> {
         let terms = conjuncts(condition);
         let composites = (0u32..).zip(&self.generation.policy.composite);
@@ -487,7 +487,7 @@ impl Finder<'_> {
             let next = range.map(|((low, high), descending)| (low, high, descending));
             let range = index_entry::composite_between(self.generation.number, number, &values, next)?;
             let label = format!("composite index {number} {}", describe_composite(paths));
-            // Entries of other keys stand in between where keys are named.
+            // With specific keys, entries of other keys lie in between.
             let is_narrow = !self.points;
             let all = Candidate::of_ranges(vec![range]);
             Some(Candidate { composite: Some(descending), label, is_narrow, ..all })
@@ -496,7 +496,7 @@ impl Finder<'_> {
     }
 }
 
-/// The conditions that must all hold.
+/// The conjunctive conditions.
 fn conjuncts(condition: &IndexCondition) -> &[IndexCondition] {
     match condition {
         IndexCondition::And(parts) => parts,
@@ -504,7 +504,7 @@ fn conjuncts(condition: &IndexCondition) -> &[IndexCondition] {
     }
 }
 
-/// The scalar that the filter demands at a path.
+/// The scalar that the filter requires at a path.
 fn equal_value<'t>(terms: &'t [IndexCondition], path: &CompositePath) -> Option<&'t Value> {
     terms.iter().find_map(|term| match term {
         IndexCondition::Term { path: own, test: Test::Equal(value), .. } if path.steps == own.0 => {
@@ -537,7 +537,7 @@ fn describe_composite(paths: &[CompositePath]) -> String {
 
 /// Whether values at this path have entries in the generation.
 pub(crate) fn is_indexed(generation: &Generation, path: &IndexPath) -> bool {
-    // What the server adds to items is not in the index, apart from the time.
+    // System properties are not indexed, except for `_ts`.
     if let Some(IndexStep::Property(first)) = path.0.first()
         && **first != *"_ts"
         && SYSTEM_PROPERTIES.contains(&&**first)
@@ -552,7 +552,7 @@ pub(crate) fn is_indexed(generation: &Generation, path: &IndexPath) -> bool {
     tree.indexes(place)
 }
 
-/// Reads `/a/"b c"` as property names; paths into arrays are not for sorting.
+/// Parses `/a/"b c"` as property names; none for paths into arrays, which cannot be sorted by.
 fn property_path(text: &str) -> Option<IndexPath> {
     let path = PolicyPath::parse(&format!("{text}/?")).ok().map(|path| IndexPath(path.steps))?;
     let is_usable = !path.0.is_empty() && !path.0.contains(&IndexStep::Element);

@@ -1,9 +1,9 @@
-//! Queries over several keys that a client is asked to merge by itself.
+//! Cross-partition queries that the client has to merge.
 //!
-//! The service merges nothing: it answers such queries with an error, upon which its clients ask for a plan, run
-//! the query range by range and merge the rows. Here the server merges, because clients' merges differ in what they
-//! can do. A client that is known to follow the service's way gets it where its merge is sure to give the same rows:
-//! rows sorted by one property, of which the filter says that it is always of one primitive type.
+//! The service does not merge: it rejects such queries, whereupon its clients fetch a plan, query range by range and
+//! merge the rows. Here the server merges, because clients differ in what they can merge. A client that is known to
+//! merge like with the service does so where its result is certain to be the same: rows sorted by one property whose
+//! filter fixes a single primitive type.
 
 use std::mem::{Discriminant, discriminant};
 
@@ -15,7 +15,7 @@ use orrery_query::plan::{Plan, PlanInfo};
 
 use crate::query::options::{ClientMerge, QueryOptions};
 
-/// Whether the client shall merge this query, which may visit several keys.
+/// Whether the client has to merge this query.
 pub(crate) fn is_asked(
     options: &QueryOptions,
     query: &Query,
@@ -30,7 +30,7 @@ pub(crate) fn is_asked(
     Ok(match options.client_merge {
         ClientMerge::Never => false,
         ClientMerge::Always => !matches!(plan()?.info, PlanInfo::Query(info) if info.is_plain()),
-        // Who chooses the size of pages may want to go on from one later, which merging clients cannot.
+        // A client that sets the page size may want to resume later, which merging clients cannot.
         ClientMerge::WhereSure => {
             options.page.items_max.is_none() && is_plain(query) && {
                 let paths = order_paths(query).unwrap_or_default();
@@ -40,7 +40,7 @@ pub(crate) fn is_asked(
     })
 }
 
-/// Whole items or objects of one source, sorted, and nothing else to be done with them.
+/// Whether the query only sorts whole items or objects of one source.
 fn is_plain(query: &Query) -> bool {
     query.order_by.is_some()
         && query.offset_limit.is_none()
@@ -51,7 +51,7 @@ fn is_plain(query: &Query) -> bool {
         && query.from.as_ref().is_some_and(|from| from.sources.len() == 1)
 }
 
-/// The type of primitive that a condition makes sure of at a path.
+/// The primitive type that a condition guarantees at a path.
 fn fixed_type(condition: &IndexCondition, wanted: &str) -> Option<Discriminant<Value>> {
     let number = || Value::from(0);
     let text = || Value::from("");
@@ -63,7 +63,7 @@ fn fixed_type(condition: &IndexCondition, wanted: &str) -> Option<Discriminant<V
             let first = types.next()??;
             types.all(|other| other == Some(first)).then_some(first)
         }
-        // What holds for some element of an array says nothing of the one that is sorted by.
+        // A condition on some array element does not constrain the one that is sorted by.
         IndexCondition::Term { path, .. } if path.to_string() != wanted || wanted.contains("[]") => None,
         IndexCondition::Term { test, .. } => match test {
             Test::Equal(value) => primitive(value),

@@ -1,4 +1,4 @@
-//! Query plans for clients that merge partitions by themselves.
+//! Query plans for clients that merge partitions.
 
 use orrery_model::{Error, Result, Value};
 use orrery_query::ast::Query;
@@ -17,7 +17,7 @@ use crate::query::prepare::{Prepared, computed_properties, policies};
 const NOT_MERGEABLE: &str = "Queries over a FROM subquery with DISTINCT, GROUP BY or aggregates over the whole container cannot be merged by clients. Send the query without a plan, or restrict it to one partition key.";
 
 impl Queries {
-    /// The plan of a query, for a client with these features, or one that can do everything.
+    /// The plan of a query for a client with these features, or with all features.
     pub fn plan_query(
         &self,
         receipt: &mut Receipt,
@@ -27,13 +27,13 @@ impl Queries {
     ) -> Result<Value> {
         let container = self.item_container(receipt, database, container, None)?;
         receipt.add(cost::metadata_read());
-        // The same checks as running it: an order that no index serves is refused here already.
+        // The same checks as for execution: an ORDER BY without an index is rejected here already.
         let Prepared { query, program, .. } = Prepared::of(request, &container.definition)?;
         let features = supported_features.map_or(Features::ALL, Features::parse);
         let plan = plan_in(&container, &query, request, features)?;
         let single_key = plan.ranges.len() == 1 && plan.ranges[0].min == plan.ranges[0].max;
         if program.collects_over_container() && !single_key && container.partitions.len() > 1 {
-            // Clients would add up what each range gives, which is not the answer.
+            // Clients would add up the results of the ranges, which would be wrong.
             return Err(Error::bad_request(NOT_MERGEABLE));
         }
         Ok(plan.to_value())

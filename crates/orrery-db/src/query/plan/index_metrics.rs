@@ -1,8 +1,8 @@
-//! Which indexes a query uses and which would help it, as clients ask for it.
+//! Index metrics: which indexes a query uses and which would help it.
 //!
-//! What the service lists was learnt from published answers: the paths of the filter, last one first, but not a
-//! path that is filtered by a range and sorted by as well; and a composite index wherever equality meets a
-//! range. Functions that are projected look their property up in the index too.
+//! The rules were derived from published responses of the service: the paths of the filter in reverse order, except for
+//! a path that has both a range filter and a sort; and a composite index wherever equality is combined with a range.
+//! Projected functions use the index of their property too.
 
 use orrery_model::container::{CompositePath, ContainerDefinition, IndexPath, IndexStep, PolicyPath};
 use orrery_model::{Object, Value};
@@ -13,11 +13,11 @@ use orrery_query::filter::{IndexCondition, Test, TypeTest};
 use super::access::is_indexed;
 use crate::catalog::Generation;
 
-/// Functions that an index answers when they are asked about a property.
+/// Functions that an index on their property can answer.
 const LOOKED_UP: [&str; 6] =
     ["STARTSWITH", "STRINGEQUALS", "CONTAINS", "ENDSWITH", "REGEXMATCH", "ARRAY_CONTAINS"];
 
-/// The document in which clients expect this.
+/// The metrics document for clients.
 pub(crate) fn index_metrics(
     query: &Query,
     condition: &IndexCondition,
@@ -63,7 +63,7 @@ struct Filtered {
     kind: Kind,
 }
 
-/// The terms of the filter, in order, each path once.
+/// The terms of the filter, in order, without duplicate paths.
 fn collect(condition: &IndexCondition, found: &mut Vec<Filtered>) {
     match condition {
         IndexCondition::And(parts) | IndexCondition::Or(parts) => {
@@ -75,7 +75,7 @@ fn collect(condition: &IndexCondition, found: &mut Vec<Filtered>) {
             let kind = match test {
                 Test::Equal(_) => Kind::Equality,
                 Test::Range { .. } | Test::NotEqual(_) | Test::Prefix(_) => Kind::Range,
-                // What a join needs is no filter of the query.
+                // Conditions of joins are not part of the query's filter.
                 Test::Type(TypeTest::Array | TypeTest::Defined) if !exact => return,
                 _ => Kind::Other,
             };
@@ -174,7 +174,7 @@ fn specs(index: &[CompositePath]) -> Value {
     object([("IndexSpecs", index.iter().map(spec).collect::<Vec<_>>().into())])
 }
 
-/// The properties of functions that are projected as they are.
+/// The properties of directly projected functions.
 fn projected(query: &Query) -> Vec<IndexPath> {
     let (Selection::Value(expr), Some(from)) = (&query.select.selection, &query.from) else {
         return Vec::new();
@@ -196,7 +196,7 @@ fn parse_path(text: &str) -> Option<IndexPath> {
     PolicyPath::parse(&format!("{text}/?")).ok().map(|path| IndexPath(path.steps))
 }
 
-/// The path as these answers write it: names of letters in any script stand without quotes.
+/// The path in the format of these responses: names consisting of letters of any script are not quoted.
 fn shown(path: &IndexPath) -> String {
     let mut text = String::new();
     for step in &path.0 {

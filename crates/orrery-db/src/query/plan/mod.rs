@@ -1,10 +1,11 @@
-//! Planning a query: which part of the key space it has to visit, and along which access path of the index.
+//! Plans a query: which part of the key space it has to visit, and by which access paths.
 //!
-//! `windows.rs` and `synthetic_routing.rs` narrow the key space, `access.rs` lists the access paths, `points.rs` the items
-//! that a filter names; `shortcut` of `orrery-query` knows the queries that need no items at all. `client_plan.rs` and `client_merge.rs` are about
-//! clients that merge partitions themselves, `index_metrics.rs` about those that ask which index was used.
+//! `windows.rs` and `synthetic_routing.rs` narrow the key space, `access.rs` lists the access paths, `points.rs` the
+//! items that a filter names; `shortcut` of `orrery-query` handles queries that need no items at all. `client_plan.rs`
+//! and `client_merge.rs` are for clients that merge partitions themselves, `index_metrics.rs` for those that request
+//! index metrics.
 //!
-//! What may live here: decisions that follow from the query and the catalog. Nothing is read from a partition.
+//! Only decisions that follow from the query and the catalog belong here. Nothing is read from a partition.
 
 pub(super) mod access;
 pub(super) mod client_merge;

@@ -1,5 +1,5 @@
-//! Items that a query names one by one, by partition key and id: they are read like any single item, without an
-//! index and without going through their neighbours. Clients that read many items at once ask so.
+//! Items that a query names individually, by partition key and id: they are read directly, without an index or a scan.
+//! SDKs that read many items at once send such queries.
 
 use orrery_model::partition_key::EpkRange;
 use orrery_query::Program;
@@ -10,12 +10,12 @@ use crate::catalog::{Container, Partition};
 use crate::layout::keys;
 use crate::query::options::QueryOptions;
 
-/// The only items that can match.
+/// The only possible matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Points {
-    /// Their keys, sorted, each once.
+    /// Their keys, sorted and deduplicated.
     keys: Vec<Key>,
-    /// Whether each of them matches if it is there: nothing of the filter is left to check.
+    /// Whether each existing one matches, so that the filter need not be evaluated.
     pub is_exact: bool,
 }
 
@@ -34,7 +34,7 @@ impl Points {
         let mut is_exact = named.is_exact;
         for (key, id) in &named.items {
             let effective = definition.effective_key(key);
-            // Another key may share the place, so only the filter can tell.
+            // Another key may have the same hash, so the filter must be evaluated.
             is_exact &= !definition.may_collide(key);
             let after = windows.partition_point(|window| window.min <= effective);
             if after > 0 && windows[after - 1].contains(&effective) {
@@ -46,7 +46,7 @@ impl Points {
         Some(Self { keys: item_keys, is_exact })
     }
 
-    /// Those of one partition, from a key on.
+    /// The items of one partition, from a key on.
     pub(crate) fn within(&self, partition: &Partition, start: &Key) -> Vec<Key> {
         let KeyRange { start: first, end } = keys::items_in(&partition.range);
         let from = self.keys.partition_point(|key| *key < first || key < start);

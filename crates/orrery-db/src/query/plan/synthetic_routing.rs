@@ -1,4 +1,4 @@
-//! Where the items of a query can be, by the properties that their keys are made of.
+//! Routes queries by the source properties of a synthetic key.
 
 use orrery_model::partition_key::{KeyPart, PartitionKey};
 use orrery_query::Program;
@@ -7,7 +7,7 @@ use synthetic_key::{Item, KeyError, Path, Property};
 
 use crate::catalog::{Container, SyntheticPolicy, parts};
 
-/// Keys that a query is sent to one by one; beyond, it goes everywhere.
+/// The maximum number of keys to route to; beyond that the query fans out.
 const KEYS_MAX: usize = 10_000;
 
 /// The keys of a query.
@@ -18,12 +18,12 @@ pub(crate) struct Routed {
     pub by_policy: bool,
 }
 
-/// Which keys the items that a query wants can have.
+/// The keys that matching items can have.
 pub(crate) fn restriction(container: &Container, program: &Program) -> Routed {
     let named = key_restriction(program, &container.definition.partition_key);
     let policy = container.synthetic.as_ref().filter(|policy| policy.routes);
     let narrowed = policy.and_then(|policy| policy.keys(program));
-    // What the policy leaves agrees with every part of a key that the filter names, so it never is more.
+    // The keys from the policy agree with every part of the key in the filter, so they are never more.
     match narrowed {
         Some(restriction) if restriction != named => Routed { restriction, by_policy: true },
         _ => Routed { restriction: named, by_policy: false },
@@ -31,7 +31,7 @@ pub(crate) fn restriction(container: &Container, program: &Program) -> Routed {
 }
 
 impl SyntheticPolicy {
-    /// The keys that the filter leaves, if it decides them.
+    /// The keys determined by the filter, if any.
     fn keys(&self, program: &Program) -> Option<KeyRestriction> {
         let key_paths = self.definition.key_paths();
         let mut paths = key_paths.clone();
@@ -49,7 +49,7 @@ impl SyntheticPolicy {
             let made = match self.definition.keys_for(&filter) {
                 Ok(made) => made.iter().map(parts).collect(),
                 Err(KeyError::Undetermined { .. }) => vec![Vec::new()],
-                // No item with these values can have been given a key by this definition; let others tell.
+                // No item with these values can have a key under this definition; do not narrow.
                 Err(_) => return None,
             };
             for mut key in made {
@@ -75,7 +75,7 @@ impl SyntheticPolicy {
     }
 }
 
-/// The values that a filter fixes. What it does not name is absent, and so may be anything.
+/// The values fixed by a filter. Other properties are absent, meaning any value.
 struct Fixed<'a> {
     paths: &'a [&'a Path],
     values: &'a [Option<KeyPart>],
@@ -85,7 +85,7 @@ impl Item for Fixed<'_> {
     fn property(&self, path: &Path) -> Property<'_> {
         let place = self.paths.iter().position(|known| *known == path);
         match place.and_then(|place| self.values[place].as_ref()) {
-            // Undefined stands for arrays and objects here, about which nothing is said.
+            // Undefined represents arrays and objects here, which are unconstrained.
             None | Some(KeyPart::Undefined) => Property::Missing,
             Some(KeyPart::Null) => Property::Null,
             Some(KeyPart::Bool(flag)) => Property::Bool(*flag),

@@ -1,4 +1,4 @@
-//! Where a query has to look: the part of the key space that its scope and its filter leave.
+//! The part of the key space that a query has to visit, given its scope and filter.
 
 use orrery_model::partition_key::{EpkRange, PartitionKeyDefinition};
 use orrery_model::{Error, Result};
@@ -9,12 +9,12 @@ use super::synthetic_routing;
 use crate::catalog::Container;
 use crate::query::options::QueryOptions;
 
-/// The keys that can match, by the request's scope and by the filter.
+/// The windows of keys that can match.
 pub(crate) struct Windows {
     pub(crate) ranges: Vec<EpkRange>,
     /// Each is a single, complete key.
     pub(crate) are_points: bool,
-    /// Found by the container's synthetic key.
+    /// Determined by the container's synthetic key.
     pub(crate) by_policy: bool,
 }
 
@@ -43,7 +43,7 @@ impl Windows {
     }
 }
 
-/// Refuses a query that would have to visit several keys without being allowed to.
+/// Rejects a query over several keys if cross-partition queries are not enabled.
 fn check_crossing(
     options: &QueryOptions,
     definition: &PartitionKeyDefinition,

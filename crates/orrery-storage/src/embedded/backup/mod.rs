@@ -71,7 +71,7 @@ pub struct BackupRepository {
     directory: PathBuf,
 }
 
-/// What a repository tells about one backup.
+/// The summary of one backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupSummary {
     pub name: String,

@@ -17,7 +17,7 @@ use crate::embedded::journal::{self, Change, Journal};
 use crate::embedded::tree::{Tree, TreeError};
 use crate::embedded::{Embedded, EmbeddedOptions, history, layout, open, verify};
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreSummary {
     /// The backup that the tables came from.
@@ -82,7 +82,7 @@ impl BackupRepository {
         drop(tree);
         history::write(target, options.env.as_ref()).map_err(BackupError::io(target))?;
         write_format(target)?;
-        // Everything is read once more, with the checksums of the tables, before anybody relies on it.
+        // Read everything once more and verify the table checksums before the store is used.
         drop(Embedded::open(target, EmbeddedOptions { verify_tables: true, ..options.clone() })?);
         let Replay { records, reached_ms, .. } = replay;
         Ok(RestoreSummary { backup: base.name.clone(), reached_ms, records, bytes })
