@@ -1,8 +1,8 @@
-//! Advice on filters that an index serves badly, by the ids for which clients hold the texts.
+//! Query advice on filters that use an index poorly, by id; clients have the texts.
 
 use crate::ast::{Call, Expr, ExprKind, Literal, Query};
 
-/// The ids of the advice for a query, each once, in order.
+/// The distinct advice ids of a query, in order.
 pub fn advice(query: &Query) -> Vec<&'static str> {
     let mut ids = Vec::new();
     in_query(query, &mut ids);
@@ -46,7 +46,7 @@ fn of_call(call: &Call) -> Option<&'static str> {
     })
 }
 
-/// The function that a piece of advice is about.
+/// The function that an advice refers to.
 pub fn function(id: &str) -> &'static str {
     match id {
         "QA1000" => "ARRAY_CONTAINS",

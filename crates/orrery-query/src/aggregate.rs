@@ -85,7 +85,7 @@ pub(crate) enum Accumulator {
 }
 
 impl Accumulator {
-    /// Takes one input. Gives back how many cells the state grew by.
+    /// Adds one input. Returns by how many cells the state grew.
     pub(crate) fn add(&mut self, input: Option<&Value>, context: &Context<'_>) -> Result<usize, EvalError> {
         let Some(value) = input else {
             return Ok(0);
@@ -142,7 +142,7 @@ impl Accumulator {
     }
 }
 
-/// Values without repetition, in the order of their first appearance.
+/// Distinct values, in order of first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct DistinctValues {
     places: HashMap<u128, Vec<usize>>,
@@ -169,7 +169,7 @@ impl DistinctValues {
         let bytes = order::bytes(value);
         count(bytes)?;
         let places = self.places.entry(order::hash(value)).or_default();
-        // Values of one hash can be made on purpose, and each of them is compared.
+        // Hash collisions can be provoked, and each colliding value is compared.
         for &place in places.iter() {
             count(bytes)?;
             if &self.values[place] == value {
@@ -191,14 +191,14 @@ impl DistinctValues {
     }
 }
 
-/// Counts the cells a query holds and refuses to go beyond the bound.
+/// Counts the cells a query holds and enforces the limit.
 #[derive(Debug, Default)]
 pub(crate) struct CellMeter {
     cells: usize,
     held: Held,
 }
 
-/// About what a cell takes: a value, and a part of a string.
+/// The approximate size of a cell: a value, and a part of a string.
 const CELL_BYTES: usize = 128;
 
 impl CellMeter {
@@ -210,7 +210,7 @@ impl CellMeter {
         self.held.grow_to(self.cells * CELL_BYTES, context)
     }
 
-    /// Gives the memory back, once the state is gone.
+    /// Releases the memory once the state is dropped.
     pub(crate) fn give_back(self, context: &Context<'_>) {
         self.held.give_back(context);
     }

@@ -1,7 +1,7 @@
-//! The tree of a query as it was written.
+//! The syntax tree of a query.
 //!
-//! Every node knows its place in the text. Nothing is resolved here: names, functions and
-//! parameters are as spelled, and parentheses are gone because the shape says the same.
+//! Every node has its span in the text. Nothing is resolved: names, functions and parameters are as written, and
+//! parentheses are implied by the structure.
 
 use orrery_model::{Number, Value};
 
@@ -47,7 +47,7 @@ pub struct SelectItem {
     pub quoted: bool,
 }
 
-/// A name with its place.
+/// A name and its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Name {
     pub text: Box<str>,
@@ -55,7 +55,7 @@ pub struct Name {
 }
 
 impl std::convert::From<&str> for Name {
-    /// A name that stands nowhere in the text.
+    /// A name that does not occur in the text.
     fn from(text: &str) -> Self {
         Self { text: text.into(), span: Span::default() }
     }
@@ -70,7 +70,7 @@ pub struct Count {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum CountValue {
-    /// Saturated: what does not fit is far beyond the allowed maximum anyway.
+    /// Saturated: larger values exceed the allowed maximum anyway.
     Literal(u64),
     /// A number that is not an unsigned integer.
     NotInteger(f64),
@@ -206,7 +206,7 @@ pub enum ExprKind {
         kind: SubqueryKind,
         query: Box<Query>,
     },
-    /// Text that clients replace before they send a rewritten query back; never parsed.
+    /// A placeholder that clients replace before they send a rewritten query; never parsed.
     Placeholder(Box<str>),
 }
 
@@ -227,7 +227,7 @@ pub enum Literal {
 }
 
 impl Literal {
-    /// What it stands for; undefined is no value.
+    /// Its value; none for undefined.
     pub(crate) fn value(&self) -> Option<Value> {
         match self {
             Self::Undefined => None,
@@ -241,7 +241,7 @@ impl Literal {
 }
 
 impl PartialEq for Literal {
-    /// Whether the same is written: unlike numbers, literals that are not a number equal each other.
+    /// Syntactic equality: unlike values, NaN literals equal each other.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Undefined, Self::Undefined) | (Self::Null, Self::Null) => true,
@@ -370,7 +370,7 @@ impl Expr {
     }
 }
 
-/// The name of a column without alias: the last name of a path, or nothing.
+/// The implied name of a column without alias: the last name of a path, if any.
 pub fn inferred_name(expr: &Expr) -> Option<&str> {
     match &expr.kind {
         ExprKind::Identifier(name) => Some(name),

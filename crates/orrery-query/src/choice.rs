@@ -1,4 +1,4 @@
-//! Choosing among the ways in which an index can find the matches of a filter.
+//! Chooses among the ways in which an index can find the matches of a filter.
 //!
 //! A way is probed by counting its first entries in one partition. [`Choice`] says which way to probe next and what
 //! the counts mean; the caller counts entries, or estimates them. The server and the advisor both decide this way.
@@ -7,7 +7,7 @@
 //! tell them apart either, single values go before ranges. Only a tie that is left after that is decided by position,
 //! so callers pass the ways in an order that does not depend on how the query was written.
 
-/// Entries counted to judge a way.
+/// Entries counted to evaluate a candidate.
 pub const PROBE_ENTRIES: usize = 128;
 /// Entries counted in the second round, of ways that have more than [`PROBE_ENTRIES`].
 pub const PROBE_ENTRIES_AGAIN: usize = 1024;
@@ -15,61 +15,61 @@ pub const PROBE_ENTRIES_AGAIN: usize = 1024;
 /// do not match, so it must be clear that sorting those that do would be much work.
 pub const PROBE_ENTRIES_BEFORE_ORDER: usize = 2048;
 
-/// What is known of a way before it is probed.
+/// What is known about a candidate before it is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "four independent facts")]
 pub struct Merits {
-    /// Only entries of the wanted keys are read.
+    /// Only entries of the requested keys are read.
     pub is_narrow: bool,
     /// Worth following even if it leads to many items.
     pub is_selective: bool,
     /// It asks for single values, not for a range of them.
     pub is_point: bool,
-    /// Its entries are those that the order of the query follows: in order they do at least as well.
+    /// Its entries are those of the sort order: reading them in order is at least as good.
     pub is_order: bool,
 }
 
-/// What to do about a way.
+/// What to do with a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Count its entries up to `count_max`, and tell [`Choice::counted`].
+    /// Count its entries up to `count_max`, and report them to [`Choice::counted`].
     Probe { way: usize, count_max: usize },
     /// The same again with a higher maximum. This is the planner's own work: it is not charged.
     ProbeAgain { way: usize, count_max: usize },
-    /// It is taken without counting, unless another has no entries at all.
+    /// Use it without counting, unless another has no entries at all.
     Unprobed { way: usize },
-    /// A narrower one was found already.
+    /// Skip it: a more selective one was found.
     Beaten { way: usize },
 }
 
-/// The way that was chosen.
+/// The chosen candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chosen {
     Way(usize),
-    /// The index in the order of the query.
+    /// The index in sort order.
     Order,
     /// All items.
     Scan,
 }
 
-/// A choice in the making.
+/// A choice in progress.
 #[derive(Clone, Debug)]
 pub struct Choice {
     merits: Vec<Merits>,
-    /// The ways in the order in which they are looked at, the next one last.
+    /// The candidates in probing order, next one last.
     waiting: Vec<usize>,
     count_max: usize,
     has_order: bool,
     probes_all: bool,
     several: bool,
-    /// The way with the fewest entries so far.
+    /// The candidate with the fewest entries so far.
     best: Option<(usize, usize)>,
     /// Ways that would be followed however many entries they have, and have more than were counted.
     level: Vec<usize>,
 }
 
 impl Choice {
-    /// `has_order`: the index has the order of the query. `probes_all`: count also where there is nothing to choose.
+    /// `has_order`: an index provides the sort order. `probes_all`: count even if there is no choice.
     pub fn new(merits: Vec<Merits>, has_order: bool, probes_all: bool) -> Self {
         let mut waiting: Vec<usize> = (0..merits.len()).collect();
         waiting.sort_by_key(|way| (!merits[*way].is_narrow, !merits[*way].is_selective));
@@ -79,7 +79,7 @@ impl Choice {
         Self { merits, waiting, count_max, has_order, probes_all, several, best: None, level: Vec::new() }
     }
 
-    /// What to do about the next way; nothing once all have been looked at.
+    /// What to do with the next candidate; none once all have been considered.
     pub fn next_step(&mut self) -> Option<Step> {
         loop {
             let Some(way) = self.waiting.pop() else {
@@ -90,7 +90,7 @@ impl Choice {
             if self.count_max == PROBE_ENTRIES_AGAIN {
                 return Some(Step::ProbeAgain { way, count_max: self.count_max });
             }
-            // Entries of the wanted keys alone are worth more than those of all keys.
+            // Entries of the requested keys only are preferred to those of all keys.
             if self.best.is_some_and(|(_, best)| self.merits[best].is_narrow && !merits.is_narrow) {
                 return Some(Step::Beaten { way });
             }
@@ -118,7 +118,7 @@ impl Choice {
         Some(())
     }
 
-    /// Notes how many entries a way has, as far as they were counted.
+    /// Records how many entries were counted for a candidate.
     pub fn counted(&mut self, way: usize, entries: usize) {
         let merits = self.merits[way];
         if entries >= self.count_max && !(merits.is_selective && merits.is_narrow) {
@@ -133,7 +133,7 @@ impl Choice {
         }
     }
 
-    /// The way to follow.
+    /// The final choice.
     pub fn chosen(&self) -> Chosen {
         match self.best {
             Some((entries, way)) if !self.has_order || entries < self.count_max => Chosen::Way(way),

@@ -1,4 +1,4 @@
-//! Computed properties: names that stand for an expression over the item.
+//! Computed properties: named expressions over the item.
 //!
 //! Queries see them like stored properties, `SELECT *` does not show them, and they hide a stored
 //! property of the same name.
@@ -11,10 +11,10 @@ use crate::functions::NOT_DETERMINISTIC;
 /// Computed properties a container may have.
 pub const COMPUTED_PROPERTIES_MAX: usize = 20;
 
-/// Names that belong to the system.
+/// Reserved names.
 const SYSTEM_NAMES: [&str; 7] = ["id", "_rid", "_ts", "_self", "_etag", "_attachments", "_lsn"];
 
-/// A property that queries see but items do not hold.
+/// A property that queries see although items do not store it.
 #[derive(Clone, Debug)]
 pub struct ComputedProperty {
     pub name: String,
@@ -22,7 +22,7 @@ pub struct ComputedProperty {
 }
 
 impl ComputedProperty {
-    /// Reads and checks a definition.
+    /// Parses and validates a definition.
     pub fn parse(name: &str, text: &str) -> Result<Self, Vec<QueryError>> {
         let refuse = |reason: &str| {
             vec![QueryError::text(format!("The computed property '{name}' is invalid: {reason}."))]
@@ -88,7 +88,7 @@ pub fn check_all(properties: &[ComputedProperty]) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// Why an expression cannot define a computed property.
+/// Why an expression is not allowed in a computed property.
 fn forbidden(expr: &Expr) -> Option<&'static str> {
     let own = match &expr.kind {
         ExprKind::Subquery { .. } => Some("subqueries are not allowed"),

@@ -17,7 +17,7 @@ pub struct Condition {
     filter: Option<Node>,
 }
 
-/// Reads a condition. Without WHERE it always holds.
+/// Parses a condition. Without WHERE it always holds.
 pub fn parse_condition(text: &str) -> Result<Condition, Vec<QueryError>> {
     let query: Query = parser::parse_condition(text).map_err(|error| vec![error])?;
     let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
@@ -29,7 +29,7 @@ pub fn parse_condition(text: &str) -> Result<Condition, Vec<QueryError>> {
         }
     };
     if sources.is_empty() {
-        // Only constants can stand in it then; the star of the stand-in select must not be reported.
+        // It can only contain constants then; the star of the synthetic SELECT must not be reported.
         let mut standing = query.clone();
         standing.select.selection = crate::ast::Selection::List(Vec::new());
         check::check(text, &standing)?;
@@ -51,7 +51,7 @@ fn is_item(source: &Source) -> bool {
 }
 
 impl Condition {
-    /// Whether the item satisfies the condition. What fails or is undefined does not.
+    /// Whether the item satisfies the condition; false if it fails or is undefined.
     pub fn holds(&self, item: &Value, context: &Context<'_>) -> bool {
         let values = [borrowed(item)];
         let env = Env::default();

@@ -1,7 +1,7 @@
-//! What an evaluation may know beside its row: the time, randomness, policies and functions.
+//! The environment of an evaluation besides its row: time, randomness, policies and functions.
 //!
-//! The crate reads no clock and no entropy of its own, so that the same query over the same rows
-//! gives the same answer; whoever runs the query hands both in.
+//! The crate reads no clock and no entropy, so that the same query over the same rows gives the same result; the caller
+//! supplies both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ pub struct Policies {
     pub vectors: Vec<(String, DistanceFunction)>,
     /// Language of each full-text path.
     pub full_text: Vec<(String, String)>,
-    /// Language of full-text paths that name none.
+    /// Default language of full-text paths.
     pub default_language: Option<String>,
     /// Whether coordinates are planar instead of longitude and latitude.
     pub planar_geometry: bool,
@@ -40,7 +40,7 @@ impl Policies {
     }
 }
 
-/// The language of text that no policy speaks about.
+/// The language of text without a policy.
 pub const DEFAULT_LANGUAGE: &str = "en-US";
 
 /// Runs user-defined functions.
@@ -49,7 +49,7 @@ pub trait UdfCaller: Sync {
     fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>, EvalError>;
 }
 
-/// A small deterministic generator for `RAND()`, seeded by whoever runs the query.
+/// A small deterministic generator for `RAND()`, seeded by the caller.
 #[derive(Debug)]
 pub struct Random(AtomicU64);
 
@@ -70,45 +70,45 @@ impl Random {
     }
 }
 
-/// The surroundings of one evaluation. Cheap to copy: the evaluator narrows `language` and
-/// `distance` to the property a call is about.
+/// The environment of one evaluation. Cheap to copy: the evaluator sets `language` and `distance` for the property of
+/// each call.
 #[derive(Clone, Copy)]
 pub struct Context<'c> {
     /// Milliseconds since 1970, fixed for the whole query.
     pub now_ms: i64,
     pub random: &'c Random,
     pub policies: &'c Policies,
-    /// Language of the property the current full-text call is about.
+    /// Language of the current full-text call's property.
     pub language: &'c str,
-    /// Metric of the property the current `VectorDistance` call is about, unless its options name one.
+    /// Metric of the current `VectorDistance` call's property, unless its options set one.
     pub distance: DistanceFunction,
     pub udf: Option<&'c dyn UdfCaller>,
-    /// How much work is left; without one the caller has to stop a runaway join itself.
+    /// The remaining work; without it the caller has to stop a runaway join itself.
     pub work: Option<&'c Work<'c>>,
 }
 
-/// Says when an evaluation has to end early: its time is over, or nobody waits for it any more.
+/// Interrupts an evaluation: its time is up, or the client has disconnected.
 pub trait Interrupt: Sync {
-    /// Asked every few thousand steps. An error ends the evaluation with it.
+    /// Called every few thousand steps. An error ends the evaluation.
     fn check(&self) -> Result<(), EvalError>;
 }
 
-/// The memory that the state of all queries shares: sorted rows, groups, distinct values, rows of subqueries.
+/// The shared memory budget for query state: sorted rows, groups, distinct values, rows of subqueries.
 pub trait Memory: Sync {
-    /// Takes bytes until they are given back or the query ends. False: there are not so many left.
+    /// Reserves bytes until they are released or the query ends. False if there are not enough left.
     fn take(&self, bytes: usize) -> bool;
     fn give_back(&self, bytes: usize);
 }
 
-/// What is taken from the shared memory at once. State that is smaller is not counted at all.
+/// The unit of reservation. Smaller state is not counted at all.
 const MEMORY_PIECE_BYTES: usize = 256 << 10;
 
-/// How much of the shared memory a stage of a query has taken.
+/// The shared memory reserved by a stage of a query.
 #[derive(Debug, Default)]
 pub(crate) struct Held(usize);
 
 impl Held {
-    /// Takes what is missing to hold so many bytes in all.
+    /// Increases the reservation to this many bytes in total.
     #[inline]
     pub(crate) fn grow_to(&mut self, bytes: usize, context: &Context<'_>) -> Result<(), EvalError> {
         if bytes < self.0 + MEMORY_PIECE_BYTES { Ok(()) } else { self.take(bytes, context) }
@@ -125,7 +125,7 @@ impl Held {
         Ok(())
     }
 
-    /// Gives everything back, when what it was taken for is gone.
+    /// Releases everything, once the state is dropped.
     pub(crate) fn give_back(self, context: &Context<'_>) {
         if self.0 > 0
             && let Some(memory) = context.work.and_then(|work| work.memory)
@@ -135,16 +135,16 @@ impl Held {
     }
 }
 
-/// Counts what an evaluation does, and stops it.
+/// Counts the work of an evaluation, and interrupts it.
 ///
 /// A *row* is one combination of joined elements: a join inside one document multiplies array lengths, so even one
-/// document can take forever, and the caller sets a bound. A *step* is work of a few nanoseconds: an operator, an element
-/// visited, sixteen bytes searched. Every [`STEPS_BETWEEN_CHECKS`] steps the [`Interrupt`] is asked. What takes long
-/// inside one function asks by itself ([`Context::steps`]).
+/// document can take forever, and the caller sets a bound. A *step* is work of a few nanoseconds: an operator, an
+/// element visited, sixteen bytes searched. Every [`STEPS_BETWEEN_CHECKS`] steps the [`Interrupt`] is checked.
+/// Long-running functions check it themselves ([`Context::steps`]).
 pub struct Work<'w> {
     rows_left: AtomicU64,
     steps: AtomicU64,
-    /// The number of steps at which to ask next.
+    /// The step count of the next check.
     ask_at: AtomicU64,
     interrupt: Option<&'w dyn Interrupt>,
     memory: Option<&'w dyn Memory>,
@@ -153,7 +153,7 @@ pub struct Work<'w> {
 /// Well below a millisecond of work.
 pub const STEPS_BETWEEN_CHECKS: u64 = 1 << 14;
 
-/// Bytes that are searched or compared in one step.
+/// Bytes searched or compared per step.
 const BYTES_IN_STEP: u64 = 16;
 
 impl<'w> Work<'w> {
@@ -177,18 +177,18 @@ impl<'w> Work<'w> {
         Self { interrupt: Some(interrupt), ask_at: AtomicU64::new(STEPS_BETWEEN_CHECKS), ..self }
     }
 
-    /// The rows that are left.
+    /// The remaining rows.
     pub fn left(&self) -> u64 {
         self.rows_left.load(Ordering::Relaxed)
     }
 
-    /// The steps that were taken.
+    /// The steps taken so far.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    // Only one thread evaluates with a context, so counters are read and written apart: an atomic addition would take
-    // longer than most steps.
+    // Only one thread evaluates with a context, so counters are loaded and stored separately: an atomic addition would
+    // take longer than most steps.
     #[inline]
     fn take(&self, steps: u64) -> Result<(), EvalError> {
         let taken = self.steps.load(Ordering::Relaxed).saturating_add(steps);
@@ -239,7 +239,7 @@ impl<'c> Context<'c> {
         }
     }
 
-    /// Counts steps of work; an error says that the evaluation has to end.
+    /// Counts steps of work; fails if the evaluation has to end.
     #[inline]
     pub(crate) fn steps(&self, steps: u64) -> Result<(), EvalError> {
         match self.work {
@@ -248,7 +248,7 @@ impl<'c> Context<'c> {
         }
     }
 
-    /// Counts the search or comparison of so many bytes.
+    /// Counts searching or comparing this many bytes.
     pub(crate) fn bytes(&self, bytes: usize) -> Result<(), EvalError> {
         self.steps(1 + bytes as u64 / BYTES_IN_STEP)
     }

@@ -1,7 +1,7 @@
-//! The faults of a query: found while reading its text, or while running it.
+//! Query errors: in the text, or at run time.
 //!
-//! A [`QueryError`] carries the service's code and the span of text it is about, counted in UTF-16
-//! code units because that is what clients count in. An [`EvalError`] has no place in the text.
+//! A [`QueryError`] has the service's code and a span of the text, in UTF-16 code units, as clients count. An
+//! [`EvalError`] has no location.
 
 use orrery_model::{Object, Value};
 
@@ -12,7 +12,7 @@ pub enum Code {
     Sc(u16),
     /// Printed as a bare number.
     Number(u16),
-    /// Faults found after parsing, listed by their text alone.
+    /// Errors found after parsing, reported by message only.
     None,
 }
 
@@ -23,7 +23,7 @@ pub struct Location {
     pub end: u32,
 }
 
-/// One reason why a query text is refused.
+/// One error in a query text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct QueryError {
@@ -37,15 +37,15 @@ impl QueryError {
         Self { code, location, message: message.into() }
     }
 
-    /// An error known by its text alone.
+    /// An error with only a message.
     pub fn text(message: impl Into<String>) -> Self {
         Self::new(Code::None, None, message)
     }
 }
 
-/// The JSON document the service puts into its answer for these errors.
+/// The service's JSON document for these errors.
 ///
-/// Located errors make `{"errors":[…]}`; errors known by their text make `{"Errors":["…"]}`.
+/// Located errors yield `{"errors":[…]}`, errors with only a message `{"Errors":["…"]}`.
 pub fn errors_to_value(errors: &[QueryError]) -> Value {
     let mut document = Object::new();
     if errors.iter().any(|error| error.code != Code::None) {
@@ -75,10 +75,10 @@ fn error_to_value(error: &QueryError) -> Value {
     entry.into()
 }
 
-/// Why a query that was accepted failed while running.
+/// Why a query failed at run time.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EvalError {
-    /// A fault told to the client in these words.
+    /// An error with this message for the client.
     #[error("{0}")]
     Message(String),
     /// NaN or an infinity reached a result; the service's code for it is 4001.
@@ -86,16 +86,16 @@ pub enum EvalError {
         "The response content contains a numeric value that cannot be represented in JSON (e.g. Infinity and NaN)."
     )]
     NotFinite,
-    /// A user-defined function threw, ran out of its limits or does not exist.
+    /// A user-defined function threw, exceeded its limits or does not exist.
     #[error("{0}")]
     UdfFailed(String),
-    /// The user-defined functions of a page took longer than they may.
+    /// The user-defined functions of a page exceeded their time limit.
     #[error("the user-defined functions of the query took too long")]
     UdfTimedOut,
     /// The query uses a user-defined function but nothing can run one here.
     #[error("user-defined functions cannot be called here")]
     UdfUnavailable,
-    /// A scalar subquery gave more than one row.
+    /// A scalar subquery returned more than one row.
     #[error("The cardinality of a scalar subquery result set cannot be greater than one.")]
     ScalarCardinality,
     /// Grouping, sorting or distinct rows need more memory than a query may use.
@@ -106,13 +106,13 @@ pub enum EvalError {
         "an expression of the query makes a value of more than {limit} bytes, which is more than allowed"
     )]
     ValueTooLarge { limit: usize },
-    /// The memory that all queries share is used up.
+    /// The shared memory budget is exhausted.
     #[error("the server has no memory left for the state of the query")]
     NoMemory,
-    /// The time of the page is over.
+    /// The page's time is up.
     #[error("the query took longer than a request may take")]
     TimedOut,
-    /// Nobody waits for the result any more.
+    /// The query was cancelled.
     #[error("the query was given up")]
     Cancelled,
     /// One page of the query took more rows of work than allowed.

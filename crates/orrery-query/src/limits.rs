@@ -1,11 +1,10 @@
-//! Bounds on what a client can make a query grow to.
+//! Limits on the resources of a query.
 //!
-//! The documented limits of the service come first; the others keep recursion and memory bounded
-//! whatever text arrives.
+//! The service's documented limits come first; the others bound recursion and memory for any query text.
 
 /// UTF-8 bytes of query text.
 pub const TEXT_BYTES_MAX: usize = 512 * 1024;
-/// JOIN clauses in one query, subqueries included.
+/// JOIN clauses in one query, including subqueries.
 pub const JOINS_MAX: usize = 10;
 /// Calls of user-defined functions in one query text.
 pub const UDF_CALLS_MAX: usize = 10;
@@ -17,8 +16,8 @@ pub const FUSED_SCORES_MAX: usize = 100;
 pub const MERGED_AGGREGATES_MAX: usize = 21;
 /// Members of one IN list.
 pub const IN_MEMBERS_MAX: usize = 16_000;
-/// Operands of AND and OR in one query. The service publishes 500 of each and takes far more: to read many
-/// items the Python client sends a thousand of `(c.id = @i AND c.a = @a AND c.b = @b AND c.c = @c) OR …`.
+/// Operands of AND and OR in one query. The service documents 500 of each and accepts far more: to read many items the
+/// Python client sends a thousand of `(c.id = @i AND c.a = @a AND c.b = @b AND c.c = @c) OR …`.
 pub const LOGICAL_TERMS_MAX: usize = 8_000;
 /// Largest TOP, OFFSET or LIMIT count.
 pub const COUNT_MAX: u64 = u32::MAX as u64;
@@ -28,8 +27,7 @@ pub const STATE_CELLS_MAX: usize = 500_000;
 pub const SORT_ROWS_MAX: usize = 500_000;
 /// Levels of the expression tree. Chains of AND and OR count as one level.
 pub const EXPRESSION_DEPTH_MAX: usize = 128;
-/// Levels of recursion the parser goes into before it gives up. Parentheses at the left edge of an
-/// expression do not count.
+/// The parser's maximum recursion depth. Parentheses at the left edge of an expression do not count.
 pub const NESTING_MAX: usize = 200;
 /// Rows that one subquery may produce for one document.
 pub const SUBQUERY_ROWS_MAX: usize = 500_000;
@@ -43,7 +41,7 @@ pub const VALUE_BYTES_MAX: usize = 32 << 20;
 pub const KEYS_MAX: usize = 100;
 /// Different aggregates of one SELECT.
 pub const AGGREGATES_MAX: usize = 500;
-/// Faults that are reported for one text.
+/// Errors reported for one text.
 pub const ERRORS_MAX: usize = 50;
-/// Steps that matching one text with a LIKE pattern may take.
+/// The maximum number of steps for matching one LIKE pattern.
 pub const LIKE_STEPS_MAX: usize = 50_000_000;

@@ -1,4 +1,4 @@
-//! What an expression evaluates to: a value, or nothing.
+//! The result of an expression: a value, or undefined.
 //!
 //! `undefined` is not a JSON value, so it is not a [`Value`]: it is absence. Values read from a
 //! document are borrowed from it; computed ones are owned.

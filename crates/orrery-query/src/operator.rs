@@ -38,8 +38,7 @@ pub(crate) fn binary(operator: BinaryOperator, left: &Value, right: &Value) -> O
     }
 }
 
-/// Whether two values of one scalar type stand in this order; anything else is undefined. NaN
-/// stands in no order to any number.
+/// Compares two values of the same scalar type; anything else is undefined. NaN is unordered.
 fn relation(left: &Value, right: &Value, holds: fn(Ordering) -> bool) -> Option<Value> {
     compare(left, right, holds).map(Value::from)
 }
@@ -62,7 +61,7 @@ fn arithmetic(operator: BinaryOperator, left: Number, right: Number) -> Value {
         B::Subtract => (a - b).into(),
         B::Multiply => (a * b).into(),
         B::Divide => (a / b).into(),
-        // Integers keep what a double has no room for.
+        // Integers keep precision beyond that of doubles.
         B::Modulo => match (left, right) {
             (Number::Int(a), Number::Int(b)) if b != 0 => a.wrapping_rem(b).into(),
             _ => (a % b).into(),

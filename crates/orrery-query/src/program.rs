@@ -1,8 +1,8 @@
-//! A query made ready to run: names are slots, parameters are constants, functions are found.
+//! A compiled query: names are slots, parameters are constants, functions are resolved.
 //!
-//! A [`Block`] is one SELECT. Its rows are bound to slots, which are unique within the program, so
-//! an expression of any depth finds what it means by number. Aggregates and grouping keys are slots
-//! too: they are bound once a group is complete.
+//! A [`Block`] is one SELECT. Its rows are bound to slots, which are unique within the program, so expressions at any
+//! depth refer to values by number. Aggregates and grouping keys are slots too: they are bound once a group is
+//! complete.
 
 use orrery_model::Value;
 use orrery_model::container::DistanceFunction;
@@ -193,8 +193,8 @@ pub(crate) struct FunctionCall {
 }
 
 impl Program {
-    /// Whether its FROM subquery gathers rows of the whole container before the rest can begin, so that the answers of
-    /// several ranges do not add up.
+    /// Whether its FROM subquery collects rows of the whole container before the rest can start, so that the results of
+    /// several ranges cannot be merged.
     pub fn collects_over_container(&self) -> bool {
         self.block.collects_first
     }

@@ -12,8 +12,7 @@ pub struct QueryRequest {
     pub text: String,
     /// By name, with the leading `@`.
     pub parameters: Vec<(String, Value)>,
-    /// Where a client that merges by itself wants a sorted range to continue; read by
-    /// [`crate::pipeline::ResumePoint::parse`].
+    /// Where a client that merges wants a sorted range to continue; read by [`crate::pipeline::ResumePoint::parse`].
     pub resume_filter: Option<Value>,
 }
 
@@ -29,7 +28,7 @@ pub enum InvalidRequest {
 }
 
 impl InvalidRequest {
-    /// What the client is told.
+    /// The error message for the client.
     fn into_error(self) -> Error {
         match self {
             Self::NoText => ids::missing_properties(&["query"]),

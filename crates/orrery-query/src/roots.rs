@@ -1,7 +1,7 @@
-//! Which properties of an item a program looks at.
+//! The properties of an item that a program reads.
 //!
-//! Whoever feeds documents may leave out all others: the program gives the same rows. Most queries over all items look
-//! at one or two properties of many.
+//! The caller may omit all others: the program yields the same rows. Most queries over all items read one or two
+//! properties of many.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! Queries that only count items or look for the least or greatest value.
+//! Queries that only count items or compute a minimum or maximum.
 
 use crate::ast::{Collection, Expr, ExprKind, Literal, Name, Query, Selection};
 use crate::check::indexes;
 use orrery_model::{Object, Value};
 
-/// The form in which a count is wanted.
+/// The requested form of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountShape {
     /// `SELECT VALUE COUNT(1)`.
@@ -31,7 +31,7 @@ pub fn count_value(count: u64) -> Value {
     Value::from(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// The least or greatest value of a property.
+/// The minimum or maximum of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extreme {
     /// The property, in the form of indexing policies.
@@ -53,7 +53,7 @@ pub fn count_of_filter(query: &Query) -> Option<CountShape> {
     }
 }
 
-/// Whether the query only looks for the least or greatest value of one property.
+/// Whether the query only computes the minimum or maximum of one property.
 pub fn extreme_of(query: &Query) -> Option<Extreme> {
     let expr = only_expression(query)?;
     let from = query.from.as_ref()?;

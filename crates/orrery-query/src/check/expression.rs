@@ -1,4 +1,4 @@
-//! Binding of expressions: names, calls, subqueries, what may stand where.
+//! Binds expressions: names, calls, subqueries, and what is allowed where.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -62,7 +62,7 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Whether this can stand in brackets: a number, or a parameter that is a number or a name.
+    /// Whether this is allowed in brackets: a number, or a parameter that is a number or a string.
     fn is_index(&self, index: &Expr) -> bool {
         match (&index.kind, self.parameters) {
             (ExprKind::Literal(Literal::Number(_)), _) | (ExprKind::Parameter(_), None) => true,
@@ -233,7 +233,7 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// A SELECT list, whose names make an object.
+    /// A SELECT list, whose names form an object.
     pub(super) fn columns(&mut self, items: &'q [SelectItem]) {
         let mut unnamed = 0;
         let mut known = HashSet::with_capacity(items.len());
@@ -251,7 +251,7 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Refuses a name that an object has already.
+    /// Rejects a duplicate property name.
     fn unique(&mut self, known: &mut HashSet<Cow<'q, str>>, name: Cow<'q, str>, span: Span) {
         if known.contains(&name) {
             let message = format!("Object creation error, property name '{name}' specified more than once.");
@@ -276,7 +276,7 @@ fn is_time_span(text: &str) -> bool {
     }
 }
 
-/// What is wrong with an option of VectorDistance.
+/// The error in an option of VectorDistance, if any.
 fn vector_option(name: &str, value: &Expr) -> Option<(u16, String)> {
     let text = match &value.kind {
         ExprKind::Literal(Literal::String(text)) => Some(&**text),
@@ -332,7 +332,7 @@ fn vector_option(name: &str, value: &Expr) -> Option<(u16, String)> {
     }
 }
 
-/// Where the name stands that a column gets from its expression.
+/// The span of a column's implied name.
 fn name_span(expr: &Expr) -> Span {
     match &expr.kind {
         ExprKind::Member { name, .. } => name.span,
@@ -340,7 +340,7 @@ fn name_span(expr: &Expr) -> Span {
     }
 }
 
-/// A subquery that is nothing but another scalar subquery is that one.
+/// Unwraps a subquery that consists only of another scalar subquery.
 fn unwrapped(query: &Query) -> &Query {
     let bare = query.from.is_none()
         && query.filter.is_none()
@@ -358,7 +358,7 @@ fn unwrapped(query: &Query) -> &Query {
     }
 }
 
-/// Whether a subquery may give more than one row, as far as its clauses say.
+/// Whether a subquery may return more than one row, judging by its clauses.
 fn gives_many(query: &Query) -> bool {
     if super::is_grouped(query) {
         return !query.group_by.is_empty();

@@ -1,8 +1,8 @@
-//! GROUP BY and aggregates: what may be selected of a group.
+//! GROUP BY and aggregates: what may be selected from a group.
 //!
-//! The rule is checked once a query is bound without faults: first its ORDER BY, then its SELECT list. A property
-//! reference to an input of the query must be, or lie below, a grouping expression, or stand in an aggregate of the
-//! query itself. Subqueries are looked into.
+//! Checked after a query is bound without errors: first its ORDER BY, then its SELECT list. A property reference to an
+//! input of the query must be a grouping expression, be below one, or be inside an aggregate of the query itself.
+//! Subqueries are checked too.
 
 use super::{Binder, Clause, aggregate_of, alias_at, is_grouped, order};
 use crate::ast::{Collection, Expr, ExprKind, Literal, Query, Selection, Source, Span, Step};
@@ -32,7 +32,7 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Checks a query that was bound without faults.
+    /// Checks a query that was bound without errors.
     pub(super) fn grouped(&mut self, query: &'q Query) {
         if !is_grouped(query) || self.level().is_ranked {
             return;
@@ -66,19 +66,19 @@ impl<'q> Binder<'q> {
     }
 }
 
-/// Looks for property references that no group has one value of.
+/// Finds property references without a single value per group.
 struct Ungrouped<'q> {
     keys: &'q [Expr],
     /// The inputs of the query.
     names: Vec<&'q str>,
-    /// In there, aggregates are not the query's own.
+    /// Aggregates inside a subquery are not the query's own.
     in_subquery: bool,
     found: Vec<(u16, Span)>,
 }
 
 impl Ungrouped<'_> {
     fn expr(&mut self, expr: &Expr, code: u16) {
-        // An element that is grouped by can be selected, but not sorted by.
+        // A grouped array element can be selected, but not sorted by.
         let sorts_element = code == 2103 && matches!(expr.kind, ExprKind::Index { .. });
         if !sorts_element && self.keys.iter().any(|key| same(key, expr)) {
             return;
@@ -89,7 +89,7 @@ impl Ungrouped<'_> {
                     self.found.push((code, expr.span));
                 }
             }
-            // A property is one reference, whatever it is taken from.
+            // A property is one reference, whatever its base.
             ExprKind::Member { base, .. } => {
                 let before = self.found.len();
                 self.expr(base, code);
@@ -126,7 +126,7 @@ impl Ungrouped<'_> {
             Collection::Subquery(query) => self.query(query),
             Collection::Path { root, steps } if self.names.contains(&&*root.text) => {
                 let mut path = Expr::new(ExprKind::Identifier(root.text.clone()), root.span);
-                // The input itself does not count here, even where it is grouped by.
+                // The input itself does not count here, even if it is grouped by.
                 let mut covered = false;
                 for step in steps {
                     path = stepped(path, step);

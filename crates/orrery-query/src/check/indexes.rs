@@ -1,4 +1,4 @@
-//! What an ORDER BY needs from the indexes of a container.
+//! The index requirements of an ORDER BY.
 
 use orrery_model::path::push_segment;
 
@@ -9,7 +9,7 @@ use crate::error::QueryError;
 /// One path of a composite index, such as `/name`, with its direction.
 pub type CompositePath = (String, Direction);
 
-/// Refuses an ORDER BY of several keys that no composite index serves.
+/// Rejects an ORDER BY of several keys without a matching composite index.
 ///
 /// The index must list exactly the keys, in order, with the same directions or all of them reversed.
 pub fn check_composite_order(query: &Query, composites: &[Vec<CompositePath>]) -> Result<(), QueryError> {
@@ -63,11 +63,11 @@ pub fn document_path(expr: &Expr, from: &From) -> Option<String> {
     }
 }
 
-/// The path that an alias stands for; later sources may begin at earlier ones.
+/// The path of an alias; later sources may start at earlier ones.
 fn alias_path(name: &str, sources: &[Source]) -> Option<String> {
     let at = sources.iter().rposition(|source| source_alias(source) == Some(name))?;
     let Collection::Path { root, steps } = &sources[at].collection else { return None };
-    // The first source begins at the document, whatever it is called.
+    // The first source starts at the document, whatever its name.
     let mut path = if at == 0 { String::new() } else { alias_path(&root.text, &sources[..at])? };
     for step in steps {
         path.push('/');

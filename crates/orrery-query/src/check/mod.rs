@@ -1,9 +1,9 @@
-//! The binder: what a well-formed query must also satisfy.
+//! The binder: the semantic checks of a syntactically valid query.
 //!
-//! It goes through a query in the service's order, because a client sees the first fault first: TOP beside OFFSET,
-//! then FROM, WHERE, GROUP BY, ORDER BY, the SELECT list, and the counts last. In a call the arguments come before
-//! the function itself. All faults are collected, as the service lists them all. `docs/design/0011-query-binder.md` has
-//! the rules; those that need a container (index policies) are in [`indexes`].
+//! It checks a query in the service's order, because clients see the first error first: TOP with OFFSET, then FROM,
+//! WHERE, GROUP BY, ORDER BY, the SELECT list, and the counts last. In a call the arguments come before the function
+//! itself. All errors are collected, as in the service. `docs/design/0011-query-binder.md` has the rules; those that
+//! need a container (index policies) are in [`indexes`].
 
 mod expression;
 mod grouping;
@@ -44,7 +44,7 @@ fn run(text: &str, query: &Query, parameters: Option<&Parameters>) -> Result<(),
     if let Some(order_by) = query.order_by.as_ref().filter(|order_by| order_by.rank)
         && let [first, _, ..] = &order_by.items[..]
     {
-        // What the service's parser says of it.
+        // The service's parser reports this.
         let rest = text.get(first.span.end as usize..).unwrap_or("");
         let start = first.span.end + u32::try_from(rest.find(',').unwrap_or(0)).unwrap_or(0);
         let place = Some(parser::location(text, Span { start, end: start + 1 }));
@@ -76,7 +76,7 @@ fn run(text: &str, query: &Query, parameters: Option<&Parameters>) -> Result<(),
     if binder.errors.is_empty() { Ok(()) } else { Err(binder.errors) }
 }
 
-/// Where a query stands.
+/// The position of a query within another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Top,
@@ -97,17 +97,17 @@ enum Clause {
     Select,
 }
 
-/// A query that is being bound; subqueries are on top of what they stand in.
+/// A query that is being bound; subqueries are pushed on top of their enclosing query.
 struct Level {
     clause: Clause,
     is_ranked: bool,
-    /// Whether ORDER BY puts rows in order before they are aggregated.
+    /// Whether ORDER BY sorts rows before they are aggregated.
     sorts_input: bool,
 }
 
 struct Binder<'q> {
     text: &'q str,
-    /// Where they are known: counts are checked with their values.
+    /// If known: counts are checked with their values.
     parameters: Option<&'q Parameters>,
     errors: Vec<QueryError>,
     /// The names in scope: inputs of queries and variables of LET.
@@ -124,7 +124,7 @@ struct Binder<'q> {
 
 impl<'q> Binder<'q> {
     fn report(&mut self, code: u16, span: Span, message: impl Into<String>) {
-        // Finding the place of a fault takes time: a long text may have thousands.
+        // Locating an error takes time, and a long text may have thousands.
         if self.errors.len() >= limits::ERRORS_MAX {
             return;
         }
@@ -171,7 +171,7 @@ impl<'q> Binder<'q> {
         for (index, source) in query.from.iter().flat_map(|from| &from.sources).enumerate() {
             self.joins += usize::from(index > 0);
             if self.joins > 10 * limits::JOINS_MAX {
-                // Refused in any case.
+                // Rejected in any case.
                 break;
             }
             self.source(source, index == 0 && place != Place::Nested);
@@ -202,7 +202,7 @@ impl<'q> Binder<'q> {
                 if self.knows(&root.text) {
                     let plain = steps.is_empty() && source.alias.is_none();
                     if plain {
-                        // The row of an outer query under its own name.
+                        // A row of an outer query under its own name.
                         return;
                     }
                 } else if may_be_root && !self.root_is_taken {
@@ -291,7 +291,7 @@ fn unresolved(name: &str) -> String {
     format!("Identifier '{name}' could not be resolved.")
 }
 
-/// The aggregate a call names, if it is one.
+/// The aggregate of a call, if it is one.
 pub(crate) fn aggregate_of(call: &Call) -> Option<Aggregate> {
     if call.udf { None } else { Aggregate::find(&call.name.text) }
 }
@@ -301,13 +301,13 @@ pub(crate) fn is_call_to(expr: &Expr, name: &str) -> bool {
     matches!(&expr.kind, ExprKind::Call(call) if !call.udf && call.name.text.eq_ignore_ascii_case(name))
 }
 
-/// Whether an aggregate stands in this expression, outside subqueries.
+/// Whether this expression contains an aggregate, outside subqueries.
 pub(crate) fn has_aggregate(expr: &Expr) -> bool {
     let own = matches!(&expr.kind, ExprKind::Call(call) if aggregate_of(call).is_some());
     own || expr.children().into_iter().any(has_aggregate)
 }
 
-/// Whether an aggregate stands in the SELECT list.
+/// Whether the SELECT list contains an aggregate.
 pub(crate) fn selects_aggregate(query: &Query) -> bool {
     match &query.select.selection {
         Selection::Star(_) => false,
@@ -323,7 +323,7 @@ pub(crate) fn is_grouped(query: &Query) -> bool {
     !query.group_by.is_empty() || selects_aggregate(query) || sorts_by_aggregate()
 }
 
-/// Whether this is what a plan makes of GROUP BY with ORDER BY: `SELECT c._rid, … AS orderByItems, … AS payload`.
+/// Whether this is the rewritten form of GROUP BY with ORDER BY: `SELECT c._rid, … AS orderByItems, … AS payload`.
 pub(crate) fn is_ordered_group(query: &Query) -> bool {
     let Selection::List(items) = &query.select.selection else {
         return false;

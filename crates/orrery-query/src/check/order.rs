@@ -1,7 +1,7 @@
 //! What an ORDER BY sorts by: paths of the document, a vector distance, or the one row of an aggregate.
 //!
-//! The service sorts by index, so an expression must lead to a path once FROM subqueries are looked through:
-//! in `FROM (SELECT c.a AS q FROM c) s ORDER BY s.q` the order is that of `c.a`.
+//! The service sorts by index, so an expression must resolve to a path through FROM subqueries: in `FROM (SELECT c.a AS
+//! q FROM c) s ORDER BY s.q` the order is that of `c.a`.
 
 use crate::ast::{
     BinaryOperator, Collection, Expr, ExprKind, From, Literal, Query, SelectItem, Selection, Source, Step,
@@ -25,7 +25,7 @@ pub(crate) enum OrderKind {
     Score,
     /// By a distance on the globe.
     Distance,
-    /// There is one row at most, so any expression will do.
+    /// There is at most one row, so any expression is allowed.
     OneRow,
     Unsupported,
 }
@@ -40,7 +40,7 @@ pub(super) fn check(query: &Query, parameters: Option<&Parameters>, errors: &mut
     }
 }
 
-/// How an outermost query is ordered. Parameters that are not known are taken to fit.
+/// How an outermost query is ordered. Unknown parameters are assumed to be valid.
 pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind {
     let (Some(order_by), Some(from)) = (&query.order_by, &query.from) else {
         return OrderKind::None;
@@ -90,8 +90,7 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
     OrderKind::Unsupported
 }
 
-/// Whether all that a query is ordered by are properties of its input, so that rows can be put in order before they
-/// are aggregated.
+/// Whether a query is ordered only by properties of its input, so that rows can be sorted before they are aggregated.
 pub(super) fn sorts_input(query: &Query) -> bool {
     let (Some(order_by), Some(from)) = (&query.order_by, &query.from) else {
         return false;
@@ -104,7 +103,7 @@ pub(super) fn sorts_input(query: &Query) -> bool {
     })
 }
 
-/// Whether a filter decides anything.
+/// Whether a filter has any effect.
 fn is_filtered(query: &Query) -> bool {
     let holds = |filter: &Expr| Scope::default().truth(filter) == Some(true);
     query.filter.as_ref().is_some_and(|filter| !holds(filter))
@@ -156,9 +155,9 @@ enum Form {
     Object(Vec<(String, Form)>),
     Array(Vec<Form>),
     Scalar,
-    /// A property that is not there.
+    /// A missing property.
     Missing,
-    /// A property of what has none.
+    /// A property of a value that has none.
     Nothing,
     Other,
 }
@@ -260,7 +259,7 @@ impl<'q> Scope<'q> {
         Form::Object(names.into_iter().zip(items).map(|(name, item)| (name, self.form(&item.expr))).collect())
     }
 
-    /// The form of a conditional whose condition is settled.
+    /// The form of a conditional with a constant condition.
     fn choice(&self, parts: &[Expr]) -> Form {
         match self.truth(&parts[0]) {
             Some(true) => self.form(&parts[1]),
@@ -345,7 +344,7 @@ impl<'q> Scope<'q> {
             ExprKind::Call(call) if is_call_to(expr, "IIF") && call.arguments.len() == 3 => {
                 self.choice(&call.arguments)
             }
-            // A count and its like have no properties.
+            // Counts and the like have no properties.
             ExprKind::Call(call) if aggregate_of(call).is_some() => Form::Scalar,
             ExprKind::Array(items) => Form::Array(items.iter().map(|item| self.form(item)).collect()),
             ExprKind::Subquery { kind: crate::ast::SubqueryKind::Scalar, query } if !has_clauses(query) => {
@@ -362,7 +361,7 @@ impl<'q> Scope<'q> {
     }
 }
 
-/// Whether a subquery does more than select.
+/// Whether a subquery has more than a SELECT clause.
 fn has_clauses(query: &Query) -> bool {
     query.from.is_some() || query.filter.is_some() || !query.group_by.is_empty()
 }

@@ -23,7 +23,7 @@ impl<'q> Binder<'q> {
         if place != Place::Top {
             self.report(2202, order_by.span, "'ORDER BY' is not supported in subqueries.");
         }
-        // Without groups, rows are put in the order of paths before they are aggregated.
+        // Without groups, rows are sorted by paths before they are aggregated.
         self.level().sorts_input = query.group_by.is_empty() && order::sorts_input(query);
         for item in &order_by.items {
             self.expr(&item.expr);
@@ -34,7 +34,7 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// What ORDER BY RANK does not let a FROM clause be.
+    /// Restrictions of ORDER BY RANK on the FROM clause.
     pub(super) fn ranked_sources(&mut self, query: &'q Query) {
         let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
         if let [first, .., last] = sources {

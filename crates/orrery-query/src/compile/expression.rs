@@ -121,7 +121,7 @@ impl Compiler<'_> {
         Members::Constant { values, set }
     }
 
-    /// The slot of the grouping expression that this expression is, if any.
+    /// The slot of the grouping expression that equals this expression, if any.
     fn group_key(&self, expr: &Expr) -> Option<usize> {
         if !self.scopes.iter().any(|scope| scope.group.is_some()) {
             return None;
@@ -170,7 +170,7 @@ impl Compiler<'_> {
                 self.step(base_node, Step::Name(name))
             }
             Node::Constant(Some(Value::Number(number))) => {
-                // Nothing is at a place that is no integer.
+                // A non-integer index yields nothing.
                 let place = number.as_i64().and_then(|place| usize::try_from(place).ok());
                 self.step(base_node, Step::Index(place.unwrap_or(usize::MAX)))
             }
@@ -193,7 +193,7 @@ impl Compiler<'_> {
 
     /// The expression of a computed property of the document.
     fn computed(&mut self, name: &str) -> Option<Node> {
-        // Computed properties cannot build on each other: inside one, names mean stored properties.
+        // Computed properties cannot refer to each other: inside one, names refer to stored properties.
         if self.computing > 0 {
             return None;
         }
@@ -304,7 +304,7 @@ impl Compiler<'_> {
         let folded = eval::evaluate(&node, Env::default(), &context).map(operand::into_value);
         match folded {
             Ok(value) => Node::Constant(value),
-            // The error belongs to the run, and only if the node is reached.
+            // The error is raised at run time, and only if the node is reached.
             Err(_) => node,
         }
     }
@@ -332,7 +332,7 @@ fn is_foldable(node: &Node) -> bool {
     }
 }
 
-/// The document path of an argument as policies name it.
+/// The document path of an argument in the format of policies.
 pub(super) fn policy_path(node: &Node) -> Option<String> {
     let Node::Path { slot: DOCUMENT, steps } = node else {
         return None;
@@ -348,7 +348,7 @@ pub(super) fn policy_path(node: &Node) -> Option<String> {
     Some(path)
 }
 
-/// The order that puts the most similar vectors first.
+/// The sort direction that puts the most similar vectors first.
 pub(super) fn vector_direction(node: &Node) -> Direction {
     let ascending = match node {
         Node::Call(call) => call.distance.is_some_and(DistanceFunction::is_ascending),

@@ -1,7 +1,7 @@
 //! Tree to [`Program`]: resolves names, parameters, functions and computed properties.
 //!
-//! The tree must have passed [`crate::check`]; what is still found wrong here depends on parameter
-//! values, or is reported again rather than trusted.
+//! The tree must have passed [`crate::check`]; remaining errors depend on parameter values, or are re-checked
+//! defensively.
 
 mod expression;
 mod ranking;
@@ -151,7 +151,7 @@ impl<'s> Compiler<'s> {
         value
     }
 
-    /// Binds the FROM clause. Gives the sources and the slot of the only row, if there is one.
+    /// Binds the FROM clause. Returns the sources and the slot of the single row, if there is one.
     fn sources(&mut self, query: &Query) -> (Vec<Source>, Option<usize>) {
         let mut sources = Vec::new();
         let mut row = None;
@@ -167,7 +167,7 @@ impl<'s> Compiler<'s> {
                         |(_, slot)| slot,
                     );
                     if steps.is_empty() && !source.iterate {
-                        // The row as it stands: nothing to bind but the name.
+                        // The row itself: only the name is bound.
                         self.bind(source, base);
                         row = Some(base);
                         continue;
@@ -252,7 +252,7 @@ impl<'s> Compiler<'s> {
             Some(query) => self.projection(&query, None),
             None => self.projection(query, None),
         };
-        // Without keys there is one group, in whatever order.
+        // Without keys there is only one group.
         let sorted = query.order_by.iter().filter(|order_by| !order_by.rank && !query.group_by.is_empty());
         let order = sorted
             .flat_map(|order_by| &order_by.items)
@@ -263,8 +263,8 @@ impl<'s> Compiler<'s> {
         (projection, Some(Grouping { keys, aggregates: group.compiled, slots, order }))
     }
 
-    /// What a plan makes of GROUP BY with ORDER BY selects the `_rid` of a document, of which a group has many: the
-    /// least stands for it.
+    /// The rewritten form of GROUP BY with ORDER BY selects the `_rid` of a document, of which a group has many: the
+    /// minimum represents it.
     fn ordered_group(query: &Query) -> Option<Query> {
         if !check::is_ordered_group(query) {
             return None;
@@ -285,7 +285,7 @@ impl<'s> Compiler<'s> {
 fn path_step(step: &ast::Step) -> Step {
     match step {
         ast::Step::Name(name) | ast::Step::Quoted(name) => Step::Name(name.text.clone()),
-        // Nothing is at a place that is no integer.
+        // A non-integer index yields nothing.
         ast::Step::Index(number) => {
             let place = number.as_i64().and_then(|place| usize::try_from(place).ok());
             Step::Index(place.unwrap_or(usize::MAX))

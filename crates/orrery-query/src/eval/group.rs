@@ -13,7 +13,7 @@ use crate::operand::{Operand, borrowed};
 use crate::order;
 use crate::program::{Grouping, Projection};
 
-/// The groups seen so far, in the order of their first row.
+/// The groups so far, in order of their first row.
 #[derive(Debug)]
 pub(crate) struct GroupTable {
     places: HashMap<u128, Vec<usize>>,
@@ -30,7 +30,7 @@ impl GroupTable {
     pub(crate) fn new(grouping: &Grouping) -> Self {
         let mut table = Self { places: HashMap::new(), groups: Vec::new() };
         if grouping.keys.is_empty() {
-            // Aggregates without GROUP BY give one row even over nothing.
+            // Aggregates without GROUP BY return one row even without input.
             table.groups.push(Group { keys: Vec::new(), accumulators: start(grouping) });
         }
         table
@@ -74,7 +74,7 @@ impl GroupTable {
         let places = self.places.entry(hash).or_default();
         let same =
             |group: &Group| group.keys.iter().zip(&keys).all(|(known, key)| known.as_ref() == key.as_deref());
-        // Keys of one hash can be made on purpose, and each of them is compared.
+        // Hash collisions can be provoked, and each colliding key is compared.
         for place in places.iter() {
             context.bytes(bytes)?;
             if same(&self.groups[*place]) {
@@ -118,7 +118,7 @@ fn operands(values: &[Option<Value>]) -> Vec<Operand<'_>> {
     values.iter().map(|value| value.as_ref().and_then(borrowed)).collect()
 }
 
-/// The places of the groups in the order they are wanted in, or else in that of their keys.
+/// The indexes of the groups in the requested order, otherwise in key order.
 fn sorted(
     grouping: &Grouping,
     groups: &[Vec<Option<Value>>],
@@ -127,7 +127,7 @@ fn sorted(
 ) -> Result<Vec<usize>, EvalError> {
     let mut places: Vec<usize> = (0..groups.len()).collect();
     if grouping.order.is_empty() {
-        // The service gives groups in the order of their keys.
+        // The service returns groups in key order.
         let keys = |place: usize| &groups[place][..grouping.keys.len()];
         places.sort_by(|a, b| {
             let each = keys(*a).iter().zip(keys(*b));

@@ -1,8 +1,7 @@
 //! Evaluates expressions over bound rows.
 //!
-//! Values of documents are borrowed all the way through: a filter allocates nothing unless it
-//! computes strings or containers. Nothing here is an error but what the language says is one;
-//! wrong types make undefined.
+//! Document values are borrowed throughout: a filter allocates nothing unless it computes strings or containers. Only
+//! what the language defines as an error is one; wrong types yield undefined.
 
 pub(crate) mod group;
 pub(crate) mod subquery;
@@ -83,7 +82,7 @@ pub(crate) fn evaluate<'e>(node: &'e Node, env: Env<'e>, context: &Context<'_>) 
     }
 }
 
-/// `(LET name = value IN body)`. What the body gives may live in the value, so it is copied.
+/// `(LET name = value IN body)`. The result may borrow from the value, so it is copied.
 #[inline(never)]
 fn binding<'e>(
     slot: usize,
@@ -102,7 +101,7 @@ pub(crate) fn is_true(node: &Node, env: Env<'_>, context: &Context<'_>) -> Resul
     Ok(matches!(evaluate(node, env, context)?.as_deref(), Some(Value::Bool(true))))
 }
 
-/// The row a projection makes; undefined makes none.
+/// The row of a projection; undefined yields none.
 pub(crate) fn project(
     projection: &Projection,
     env: Env<'_>,
@@ -118,13 +117,13 @@ pub(crate) fn project(
     }
 }
 
-/// A copy, which takes as long as the value is large.
+/// Copies a value, counting its size as work.
 fn copied(value: &Value, context: &Context<'_>) -> Result<Value, EvalError> {
     context.bytes(order::bytes(value))?;
     Ok(value.clone())
 }
 
-/// Whether a projection makes a row, without building it.
+/// Whether a projection yields a row, without building it.
 pub(crate) fn projects(
     projection: &Projection,
     env: Env<'_>,
@@ -142,7 +141,7 @@ fn walk<'v>(
     steps: &[Step],
     context: &Context<'_>,
 ) -> Result<Option<&'v Value>, EvalError> {
-    /// Members among which a name is found in no time worth counting.
+    /// Up to this many members, finding a name is not counted as work.
     const FEW_MEMBERS: usize = 64;
     for step in steps {
         let next = match (step, value) {
@@ -207,13 +206,13 @@ fn object(members: &[(Box<str>, Node)], env: Env<'_>, context: &Context<'_>) -> 
     Ok(Object::from_members(values))
 }
 
-/// Adds up what a constructor copies. A short text can name a large property many times, and do so
-/// with the result again: without a bound that exhausts memory.
+/// Sums what a constructor copies. A short query can repeat a large property many times, and nest that: without a limit
+/// this would exhaust memory.
 #[derive(Default)]
 struct Size(usize);
 
 impl Size {
-    /// Tells the bytes of the value.
+    /// Returns the size of the value.
     fn add(&mut self, value: &Value) -> Result<usize, EvalError> {
         let bytes = order::bytes(value);
         self.0 += bytes;
@@ -255,7 +254,7 @@ fn binary<'e>(
     })
 }
 
-/// Three-valued AND and OR: the deciding value wins wherever it stands.
+/// Three-valued AND and OR: the deciding value wins in any position.
 #[inline(never)]
 fn logical<'e>(
     operator: LogicalOperator,
@@ -380,8 +379,8 @@ fn function<'e>(call: &'e FunctionCall, env: Env<'e>, context: &Context<'_>) -> 
     Ok(result)
 }
 
-/// What a function that looks at all of an operand takes, roughly: strings by their bytes, arrays and objects by
-/// their members. Functions whose work grows faster count the rest themselves.
+/// The approximate work of a function that reads a whole operand: by bytes for strings, by members for arrays and
+/// objects. Functions with superlinear work count the rest themselves.
 fn weight(operand: &Value) -> u64 {
     match operand {
         Value::String(text) => text.len() as u64 / 32,
@@ -391,7 +390,8 @@ fn weight(operand: &Value) -> u64 {
     }
 }
 
-/// What comparing two values takes beyond a step, at most: only values of one type are looked into.
+/// An upper bound of the work of comparing two values beyond one step: only values of the same type are compared
+/// deeply.
 fn compared(left: &Value, right: &Value) -> u64 {
     match (left, right) {
         (Value::String(left), Value::String(right)) => left.len().min(right.len()) as u64 / 64,
@@ -424,7 +424,7 @@ fn udf<'e>(name: &str, arguments: &'e [Node], env: Env<'e>, context: &Context<'_
     Ok(caller.call(name, &values)?.map(Cow::Owned))
 }
 
-/// Iterates the elements of an array operand, or gives the operand itself once.
+/// Iterates the elements of an array operand, or yields the operand itself once.
 pub(crate) fn for_each_row(
     operand: Operand<'_>,
     iterate: bool,

@@ -1,4 +1,4 @@
-//! Runs a block inside another: the rows of its sources, its groups, and the subquery operators.
+//! Runs a nested block: the rows of its sources, its groups, and the subquery operators.
 
 use orrery_model::Value;
 
@@ -67,14 +67,14 @@ fn all(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<bool, EvalE
     Ok(holds)
 }
 
-/// The rows of a block, and the memory that was taken for them.
+/// The rows of a block, and the memory reserved for them.
 struct Rows {
     values: Vec<Value>,
     held: Held,
 }
 
 impl Rows {
-    /// The rows without their memory: they are part of a value from here on, which has a bound of its own.
+    /// The rows without their reservation: they become part of a value, which has its own limit.
     fn release(self, context: &Context<'_>) -> Vec<Value> {
         self.held.give_back(context);
         self.values
@@ -94,7 +94,7 @@ fn rows_at_most(
         if let Some(row) = row
             && (!block.distinct || seen.insert(&row, context)?)
         {
-            // A row may be the whole document, and there may be one for each element of its arrays.
+            // A row may be the whole document, once for each element of its arrays.
             bytes += order::bytes(&row);
             if bytes > limits::VALUE_BYTES_MAX {
                 return Err(EvalError::ValueTooLarge { limit: limits::VALUE_BYTES_MAX });
@@ -122,7 +122,7 @@ fn rows_at_most(
     Ok(Rows { values: rows, held })
 }
 
-/// Visits the rows that the sources give and the filter keeps.
+/// Visits the rows of the sources that pass the block's filter.
 pub(crate) fn for_each_match(
     block: &Block,
     env: Env<'_>,
@@ -132,7 +132,7 @@ pub(crate) fn for_each_match(
     for_each_filtered(block, block.filter.as_ref(), env, context, visit)
 }
 
-/// Visits the rows that the sources give and this filter keeps.
+/// Visits the rows of the sources that pass this filter.
 pub(crate) fn for_each_filtered(
     block: &Block,
     filter: Option<&Node>,

@@ -15,8 +15,8 @@ use crate::program::{Block, FunctionCall, Members, Node, Program, SourceRows};
 
 /// A condition that every matching document satisfies.
 ///
-/// It is necessary, and [`IndexCondition::is_exact`] tells whether it is also sufficient. A term
-/// over array elements holds if it holds for some element.
+/// It is necessary; [`IndexCondition::is_exact`] says whether it is also sufficient. A term over array elements holds
+/// if it holds for some element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IndexCondition {
     /// Nothing is known.
@@ -32,7 +32,7 @@ pub enum IndexCondition {
     },
 }
 
-/// What an index is asked about the values at a path.
+/// A test on the values at a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     Equal(Value),
@@ -44,9 +44,9 @@ pub enum Test {
         low: Option<Bound>,
         high: Option<Bound>,
     },
-    /// Strings that begin so.
+    /// Strings with this prefix.
     Prefix(Box<str>),
-    /// Strings; each distinct one has to be looked at.
+    /// Strings; each distinct one has to be checked.
     StringScan,
     Type(TypeTest),
 }
@@ -70,8 +70,8 @@ pub enum TypeTest {
     Primitive,
 }
 
-/// What the filter of a program lets an index answer. The context gives the values of functions
-/// such as `GETCURRENTTIMESTAMPSTATIC()`, which are constant for one run.
+/// The condition that an index can answer for a program's filter. The context supplies functions that are constant for
+/// one run, such as `GETCURRENTTIMESTAMPSTATIC()`.
 pub fn index_condition(program: &Program, context: &Context<'_>) -> IndexCondition {
     let slots = Slots::of(&program.block);
     Analysis { context }.block(&program.block, slots, true)
@@ -98,7 +98,7 @@ impl IndexCondition {
         }
     }
 
-    /// The paths that terms are about, in order of appearance, without repetition.
+    /// The distinct paths of the terms, in order of appearance.
     pub fn paths(&self) -> Vec<&IndexPath> {
         let mut paths = Vec::new();
         self.collect_paths(&mut paths);
@@ -125,7 +125,7 @@ impl IndexCondition {
         let mut exact = true;
         for part in parts {
             match part {
-                // An unknown part makes the rest merely necessary.
+                // An unknown part makes the rest necessary but not sufficient.
                 Self::All => exact = false,
                 Self::And(inner) => known.extend(inner),
                 other => known.push(other),
@@ -173,7 +173,7 @@ impl IndexCondition {
     }
 }
 
-/// Makes one range of all ranges over the same property, whatever their order. `None`: nothing lies in all of them.
+/// Intersects all ranges over the same property. `None`: the intersection is empty.
 fn join_ranges(parts: Vec<IndexCondition>) -> Option<Vec<IndexCondition>> {
     let mut joined: Vec<IndexCondition> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -181,7 +181,7 @@ fn join_ranges(parts: Vec<IndexCondition>) -> Option<Vec<IndexCondition>> {
             joined.push(part);
             continue;
         };
-        // Of an array's elements one may lie in one range and another in the other.
+        // Different array elements may satisfy different ranges.
         let same = joined.iter_mut().find_map(|known| match known {
             IndexCondition::Term { path: own, test: Test::Range { low, high }, exact }
                 if own == path && !path.0.contains(&IndexStep::Element) =>
@@ -218,7 +218,7 @@ fn join_ranges(parts: Vec<IndexCondition>) -> Option<Vec<IndexCondition>> {
     Some(joined)
 }
 
-/// Takes the other bound where it leaves fewer values: the greater low one, the lesser high one.
+/// Uses the tighter bound: the greater lower one, the lesser upper one.
 fn tighten(bound: &mut Option<Bound>, other: Option<&Bound>, tighter: Ordering) {
     let Some(other) = other else { return };
     let replaces =
@@ -255,7 +255,7 @@ impl Analysis<'_> {
                     let inner_slots = Slots { known: slots.known.clone() };
                     parts.push(self.block(inner, inner_slots, collected).inexact());
                 }
-                // A source gives rows only where its path is defined, and elements only of arrays.
+                // A source yields rows only where its path is defined, and elements only for arrays.
                 SourceRows::Value(node) => {
                     if let Some(path) = slots.path(node) {
                         let test =
@@ -273,7 +273,7 @@ impl Analysis<'_> {
         IndexCondition::and(parts)
     }
 
-    /// What holds of documents for which the expression is exactly `wanted`.
+    /// A condition on documents for which the expression is exactly `wanted`.
     fn predicate(&self, node: &Node, wanted: bool, slots: &Slots) -> IndexCondition {
         match node {
             Node::Constant(Some(Value::Bool(flag))) if *flag == wanted => IndexCondition::All,
@@ -316,7 +316,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// The operand of an expression that is the same for every document of this run.
+    /// The value of an expression that is constant for this run.
     #[expect(clippy::option_option, reason = "not constant, constantly undefined, or a value")]
     fn constant(&self, node: &Node) -> Option<Option<Value>> {
         match node {
@@ -375,7 +375,7 @@ impl Analysis<'_> {
         if !same_type(&low, &high) {
             return IndexCondition::None;
         }
-        // Arrays and objects stand in no order.
+        // Arrays and objects are not ordered.
         if matches!(low, Value::Array(_) | Value::Object(_)) {
             return IndexCondition::None;
         }
@@ -442,7 +442,7 @@ impl Analysis<'_> {
 fn term(node: &Node, test: Test, slots: &Slots) -> IndexCondition {
     match slots.path(node) {
         Some(path) if !path.0.is_empty() => {
-            // An element found anywhere says little about the one that was meant.
+            // A match in any element does not imply a match in the indexed one.
             let exact = !path.0.contains(&IndexStep::Element);
             IndexCondition::Term { path, test, exact }
         }
@@ -464,7 +464,7 @@ fn type_test(function: &str) -> Option<TypeTest> {
     })
 }
 
-/// The same comparison with its sides exchanged.
+/// The comparison with swapped operands.
 pub(super) fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     use BinaryOperator as B;
     match operator {

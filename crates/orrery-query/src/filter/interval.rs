@@ -1,4 +1,4 @@
-//! What a filter says about one path of a key: a value, or an interval of values where keys are kept in order.
+//! The constraint of a filter on one path of a key: a value, or an interval of values for ordered keys.
 
 use std::cmp::Ordering;
 
@@ -7,24 +7,24 @@ use orrery_model::partition_key::KeyPart;
 
 use crate::ast::BinaryOperator;
 
-/// What can be known of the value at a path.
+/// A constraint on the value at a path.
 pub(super) trait Constraint: Clone + Ord {
-    /// Whether more than single values can be told.
+    /// Whether intervals are supported, not only single values.
     const IS_ORDERED: bool;
 
     fn point(part: KeyPart) -> Self;
 
-    /// Both at once, if a value can satisfy both.
+    /// The intersection, if it is not empty.
     fn meet(&self, other: &Self) -> Option<Self>;
 
-    /// The values that stand so to this one, if that can be told.
+    /// The values that compare in this way to the given one, if expressible.
     fn compared(operator: BinaryOperator, value: &Value) -> Option<Self>;
 
-    /// The strings that begin so.
+    /// The strings with this prefix.
     fn prefix(text: &str) -> Option<Self>;
 }
 
-/// Hashed keys: only the value itself tells where to look.
+/// Hashed keys: only exact values can be located.
 impl Constraint for KeyPart {
     const IS_ORDERED: bool = false;
 
@@ -155,7 +155,7 @@ impl Constraint for Interval {
             match after.pop() {
                 None => break End::StringMax,
                 Some(last) => {
-                    // The next character; those between D800 and DFFF are none.
+                    // The next character, skipping the surrogates D800 to DFFF.
                     let next =
                         if last == '\u{D7FF}' { Some('\u{E000}') } else { char::from_u32(last as u32 + 1) };
                     if let Some(next) = next {

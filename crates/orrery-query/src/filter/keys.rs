@@ -1,4 +1,4 @@
-//! The partition key values a filter names, and the single items.
+//! The partition key values and single items that a filter names.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -13,25 +13,25 @@ use crate::ast::{BinaryOperator, LogicalOperator, SubqueryKind, UnaryOperator};
 use crate::limits;
 use crate::program::{Block, FunctionCall, Members, Node, Program, Source, SourceRows};
 
-/// Alternatives that are followed one by one; beyond, the filter counts as naming no key.
+/// The maximum number of alternatives; beyond that the filter counts as unrestricted.
 const ALTERNATIVES_MAX: usize = 2_000;
-/// The same for items: as many as one IN list can name.
+/// The same for items: the maximum length of an IN list.
 const ITEMS_MAX: usize = limits::IN_MEMBERS_MAX;
-/// Up to here whole numbers are told apart by their doubles.
+/// Up to here integers are exact as doubles.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Where matching documents can be.
+/// The keys that matching documents can have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeyRestriction {
     /// Anywhere.
     All,
     /// Nowhere: the filter contradicts itself, or nothing is read.
     None,
-    /// Under these keys only, sorted; fewer parts than paths name all keys that begin so.
+    /// Only these keys, sorted; fewer parts than paths are a prefix.
     Keys(Vec<PartitionKey>),
 }
 
-/// Which partition keys the documents that a query wants can have.
+/// The partition keys that matching documents can have.
 pub fn key_restriction(program: &Program, definition: &PartitionKeyDefinition) -> KeyRestriction {
     if !program.reads_documents {
         return KeyRestriction::None;
@@ -42,7 +42,7 @@ pub fn key_restriction(program: &Program, definition: &PartitionKeyDefinition) -
     restriction(keys.block(&program.block, &mut slots, true))
 }
 
-/// Keys between two ends, where keys are kept in the order of their values instead of being hashed.
+/// An interval of keys, for keys that are ordered instead of hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedKeys {
     pub min: Vec<End>,
@@ -51,8 +51,7 @@ pub struct OrderedKeys {
     pub max_inclusive: bool,
 }
 
-/// Which keys the documents that a query wants can have, in a container whose keys are not hashed. Nothing stands
-/// for all of them.
+/// The keys that matching documents can have, in a container whose keys are not hashed. None = all.
 pub fn ordered_keys(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<OrderedKeys>> {
     if !program.reads_documents {
         return Some(Vec::new());
@@ -76,8 +75,8 @@ pub fn ordered_keys(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<
     Some(ranges)
 }
 
-/// For some properties, the values that documents which a query wants can have: alternatives, each of which
-/// fixes some of them. Nothing if the query reads no documents or does not restrict them.
+/// The values of some properties that matching documents can have: alternatives, each of which fixes some of them. None
+/// if the query reads no documents or does not restrict them.
 pub fn fixed_values(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<Vec<Option<KeyPart>>>> {
     if !program.reads_documents {
         return None;
@@ -89,17 +88,17 @@ pub fn fixed_values(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<
     (!alternatives.iter().any(fixes_nothing)).then_some(alternatives)
 }
 
-/// The only items that a filter can match, each by its key and id.
+/// The only items that a filter can match, by key and id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedItems {
     /// Sorted, each once.
     pub items: Vec<(PartitionKey, Box<str>)>,
-    /// Whether the filter says nothing else, so that each of them matches if it is there.
+    /// Whether the filter has no other conditions, so that each existing one matches.
     pub is_exact: bool,
 }
 
-/// Which items a filter names one by one: `c.id = 'x' AND c.pk = 'y'`, alternatives of such, or ids alone where the
-/// key is known from elsewhere (`within`).
+/// The items that a filter names individually: `c.id = 'x' AND c.pk = 'y'`, alternatives of such, or ids alone where
+/// the key is known from elsewhere (`within`).
 pub fn named_items(
     program: &Program,
     definition: &PartitionKeyDefinition,
@@ -136,7 +135,7 @@ pub fn named_items(
 struct Keys<C> {
     paths: Vec<Vec<Box<str>>>,
     alternatives_max: usize,
-    /// Whether the alternatives have said all that the filter says so far.
+    /// Whether the alternatives are equivalent to the filter so far.
     is_exact: Cell<bool>,
     constraint: PhantomData<C>,
 }
@@ -153,7 +152,7 @@ impl<C: Constraint> Keys<C> {
         vec![vec![None; self.paths.len()]]
     }
 
-    /// Everything, because nothing is known: the filter says more than the alternatives.
+    /// Unrestricted because unknown: the filter is stricter than the alternatives.
     fn unknown(&self) -> Alternatives<C> {
         self.is_exact.set(false);
         self.everything()
@@ -198,10 +197,10 @@ impl<C: Constraint> Keys<C> {
         combined
     }
 
-    /// Where documents can be for which the block gives rows.
+    /// The keys of documents for which the block yields rows.
     fn block(&self, block: &Block, slots: &mut Slots, outermost: bool) -> Alternatives<C> {
         let mut found = self.everything();
-        // Without GROUP BY an aggregate gives a row even if no document matches.
+        // Without GROUP BY an aggregate yields a row even if no document matches.
         let gives_rows_anyway = block.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty());
         if gives_rows_anyway && !outermost {
             return self.unknown();
@@ -221,7 +220,7 @@ impl<C: Constraint> Keys<C> {
         found
     }
 
-    /// Where documents can be for which the expression is exactly `wanted`.
+    /// The keys of documents for which the expression is exactly `wanted`.
     fn predicate(&self, node: &Node, wanted: bool, slots: &mut Slots) -> Alternatives<C> {
         match node {
             Node::Constant(Some(Value::Bool(flag))) if *flag == wanted => self.everything(),
@@ -283,7 +282,7 @@ impl<C: Constraint> Keys<C> {
                     _ => self.points(path, [value].into_iter(), slots),
                 }
             }
-            // What has a distance is no scalar, and no key.
+            // A value with a distance is not a scalar, and thus not a key.
             (Node::Call(call), _) if C::IS_ORDERED && call.function.name == "ST_DISTANCE" => {
                 let shape = Value::from(Object::new());
                 let on = |path| self.points(path, [&shape].into_iter(), slots);
@@ -295,8 +294,8 @@ impl<C: Constraint> Keys<C> {
             }
             _ => self.unknown(),
         };
-        // A comparison holds or fails only where both sides are defined, and a scalar subquery is
-        // defined only where it gives a row.
+        // A comparison is true or false only if both sides are defined, and a scalar subquery is defined only if it
+        // yields a row.
         for side in [left, right] {
             if let Node::Subquery { kind: SubqueryKind::Scalar, block } = side {
                 slots.extend(block);
@@ -402,12 +401,12 @@ fn restriction(alternatives: Alternatives<KeyPart>) -> KeyRestriction {
         keys.push(PartitionKey::new(prefix));
     }
     keys.sort();
-    // A key under a prefix that is listed too adds nothing.
+    // Drop keys below a listed prefix.
     keys.dedup_by(|key, prefix| key.starts_with(prefix));
     KeyRestriction::Keys(keys)
 }
 
-/// The restriction to these keys, each a prefix of a key at least.
+/// The restriction to these keys or prefixes.
 pub(crate) fn keys_restriction(keys: Vec<Vec<KeyPart>>) -> KeyRestriction {
     restriction(keys.into_iter().map(|key| key.into_iter().map(Some).collect()).collect())
 }
@@ -418,7 +417,7 @@ fn key_part(value: &Value) -> KeyPart {
         Value::Bool(flag) => KeyPart::Bool(*flag),
         Value::Number(number) => KeyPart::Number(number.as_f64()),
         Value::String(text) => KeyPart::String(text.clone()),
-        // No item has such a key. The service looks where the undefined ones are.
+        // No item has such a key. The service queries the undefined key instead.
         Value::Array(_) | Value::Object(_) => KeyPart::Undefined,
     }
 }

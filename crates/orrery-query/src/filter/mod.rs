@@ -1,9 +1,8 @@
-//! What a filter says about documents before any is read.
+//! Static analysis of filters.
 //!
-//! Three questions are answered from the compiled filter: which partition key values it names
-//! ([`key_restriction`]), which single items ([`named_items`]), and which conditions an index could answer
-//! ([`index_condition`]). All may say less than the filter does, never more: documents are always checked
-//! against the filter itself, unless it names items and says nothing else.
+//! Three things are derived from the compiled filter: the partition key values it names ([`key_restriction`]), single
+//! items ([`named_items`]), and conditions that an index can answer ([`index_condition`]). All of them are necessary
+//! conditions: documents are still checked against the filter itself, unless it does nothing but name items.
 
 mod index;
 mod interval;
@@ -24,7 +23,7 @@ use orrery_model::container::{IndexPath, IndexStep};
 
 use crate::program::{Block, DOCUMENT, Node, Source, SourceRows, Step};
 
-/// The property path that each slot stands for, where it stands for one.
+/// The property path of each slot, if it has one.
 struct Slots {
     known: Vec<(usize, IndexPath)>,
 }
@@ -64,7 +63,7 @@ impl Slots {
             Step::Name(name) => IndexStep::Property(name.clone()),
             Step::Index(_) => IndexStep::Element,
         }));
-        // An index into an array is found among all elements, so the condition gets weaker.
+        // An array index is weakened to any element.
         Some(path)
     }
 }

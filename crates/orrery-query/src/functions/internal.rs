@@ -1,7 +1,6 @@
 //! Functions that the service plans but does not document.
 //!
-//! A query that uses one is accepted, because the service accepts it, and fails with a clear error as soon as the
-//! function would have to be evaluated: what it computes is not known.
+//! Queries that use one are accepted, as in the service, but evaluating it is a clear error: its semantics are unknown.
 
 use super::{Function, IndexUse};
 use crate::error::EvalError;

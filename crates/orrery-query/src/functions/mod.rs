@@ -1,8 +1,8 @@
 //! The built-in scalar functions, as rows of tables: name, argument count, body and index use.
 //!
-//! One file or folder per family, its table at the top. A body gets the operands of its call, never
-//! expressions: undefined is an absent operand, and a wrong type makes the result undefined rather
-//! than an error. Aggregates and subquery operators are not here, because they see many rows.
+//! One file or folder per family, its table at the top. A body gets the operands of its call, never expressions:
+//! undefined is an absent operand, and a wrong type yields undefined rather than an error. Aggregates and subquery
+//! operators are elsewhere, because they process many rows.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ pub use fulltext::{Analyzer, Bm25};
 pub struct Function {
     /// The canonical name in capitals; calls may use any case.
     pub name: &'static str,
-    /// How many arguments a call may have; an end of [`UNBOUNDED`] means any number.
+    /// The number of arguments; an end of [`UNBOUNDED`] means any number.
     pub arity: RangeInclusive<usize>,
     pub body: Body,
     pub index: IndexUse,
@@ -50,21 +50,20 @@ pub type Body = for<'a> fn(&Context<'_>, &[Operand<'a>]) -> Result<Operand<'a>, 
 /// The end of an arity without an upper bound.
 pub const UNBOUNDED: usize = usize::MAX;
 
-/// What the range index can do for a call over a property in a filter.
+/// How the range index can serve a call on a property in a filter.
 ///
-/// The row speaks of the plain form. A case-insensitive flag turns `STARTSWITH` and `STRINGEQUALS`
-/// into an expanded scan, a true partial flag takes the seek from `ARRAY_CONTAINS`, and `SUBSTRING`
-/// keeps its scan only for a start of 0. Spatial, vector and full-text indexes are not range
-/// indexes, so their functions say `None` here.
+/// This describes the basic form. A case-insensitive flag turns `STARTSWITH` and `STRINGEQUALS` into an expanded scan,
+/// a true partial flag removes the seek from `ARRAY_CONTAINS`, and `SUBSTRING` uses a scan only with a start of 0.
+/// Spatial, vector and full-text indexes are not range indexes, so their functions have `None` here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IndexUse {
     /// Looks up exact values.
     Seek,
-    /// Reads one contiguous range that holds the matches and nothing else.
+    /// Reads one contiguous range that contains exactly the matches.
     PreciseScan,
     /// Reads a somewhat larger range and filters it.
     ExpandedScan,
-    /// Walks every distinct value of the path.
+    /// Scans every distinct value of the path.
     FullIndexScan,
     /// Documents have to be loaded.
     None,
@@ -92,7 +91,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
     FAMILIES.iter().copied().flatten()
 }
 
-/// Finds a function by name, whatever the case it is written in.
+/// Finds a function by name, case-insensitively.
 pub fn lookup(name: &str) -> Option<&'static Function> {
     /// No name is longer; a longer word needs no search.
     const NAME_BYTES_MAX: usize = 32;
@@ -114,7 +113,7 @@ pub fn lookup(name: &str) -> Option<&'static Function> {
     by_name.get(&*capitals).copied()
 }
 
-/// What a body gives back.
+/// The result of a body.
 type Evaluated<'a> = Result<Operand<'a>, EvalError>;
 
 /// A row whose body needs nothing but its arguments: `fn(&[Operand]) -> Option<impl Into<Value>>`.
@@ -130,7 +129,7 @@ macro_rules! row {
 }
 use row;
 
-/// A row whose body is a [`Body`] as it stands.
+/// A row whose body is a plain [`Body`].
 macro_rules! row_in_context {
     ($name:literal, $arity:expr, $index:ident, $body:expr) => {
         $crate::functions::Function {
@@ -143,7 +142,7 @@ macro_rules! row_in_context {
 }
 use row_in_context;
 
-/// Functions whose result is not a matter of their arguments alone.
+/// Functions whose result does not depend on their arguments alone.
 pub(crate) const NOT_DETERMINISTIC: [&str; 9] = [
     "GETCURRENTDATETIME",
     "GETCURRENTTIMESTAMP",

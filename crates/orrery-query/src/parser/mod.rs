@@ -1,8 +1,8 @@
 //! Tokens to tree: the clauses of a query. Expressions are in [`expression`].
 //!
-//! A recursive descent over the clauses with operator precedence below. Recursion is counted: text
-//! nested deeper than [`limits::NESTING_MAX`] or trees deeper than [`limits::EXPRESSION_DEPTH_MAX`]
-//! are refused, so no text can exhaust the stack, here or in what walks the tree later.
+//! A recursive descent over the clauses with operator precedence below. Recursion is counted: text nested deeper than
+//! [`limits::NESTING_MAX`] and trees deeper than [`limits::EXPRESSION_DEPTH_MAX`] are rejected, so no text can exhaust
+//! the stack, here or in later tree walks.
 
 mod expression;
 
@@ -19,14 +19,14 @@ use crate::limits;
 /// Boxed, because errors are rare and results travel through deep recursion.
 type Parsed<T> = Result<T, Box<QueryError>>;
 
-/// Reads a query text. The tree is well formed but not yet [checked](crate::check).
+/// Parses a query text. The tree is well formed but not yet [checked](crate::check).
 pub fn parse(text: &str) -> Result<Query, QueryError> {
     let mut parser = Parser::new(text)?;
     let query = parser.parse_whole(Parser::query).map_err(|error| *error)?;
     Ok(query)
 }
 
-/// Reads a condition as patches send it: `FROM c WHERE …`, the FROM clause being optional.
+/// Parses the condition of a patch: `FROM c WHERE …`, with an optional FROM clause.
 pub fn parse_condition(text: &str) -> Result<Query, QueryError> {
     let mut parser = Parser::new(text)?;
     parser.parse_whole(Parser::condition).map_err(|error| *error)
@@ -47,7 +47,7 @@ struct Parser<'t> {
     text: &'t str,
     tokens: Vec<Token>,
     at: usize,
-    /// Levels of recursion the parser is in.
+    /// The current recursion depth.
     nesting: usize,
     logical_terms: usize,
 }
@@ -154,7 +154,7 @@ impl<'t> Parser<'t> {
         if self.take_symbol(symbol) { Ok(()) } else { Err(self.unexpected()) }
     }
 
-    /// The error for the current token being where it is.
+    /// The error for the current token.
     #[cold]
     #[expect(clippy::unnecessary_box_returns, reason = "errors travel boxed")]
     fn unexpected(&self) -> Box<QueryError> {
@@ -188,14 +188,14 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// The text is nested deeper than we follow it.
+    /// The text is nested too deeply.
     #[cold]
     #[expect(clippy::unnecessary_box_returns, reason = "errors travel boxed")]
     fn too_deep() -> Box<QueryError> {
         Box::new(QueryError::new(Code::Sc(1030), None, TOO_COMPLEX))
     }
 
-    /// Refuses more than `limit` of what is counted.
+    /// Enforces a limit on a counted construct.
     fn bound(count: usize, limit: usize, what: &str) -> Parsed<()> {
         if count <= limit {
             return Ok(());
@@ -277,7 +277,7 @@ impl<'t> Parser<'t> {
         Ok(Query { select, from, filter, group_by, group_by_span, order_by, offset_limit, span })
     }
 
-    /// An expression whose height counts for the query.
+    /// An expression whose height counts towards the query's.
     fn part(&mut self, depth: &mut usize) -> Parsed<Expr> {
         let node = self.expression()?;
         *depth = (*depth).max(node.depth);
@@ -346,7 +346,7 @@ impl<'t> Parser<'t> {
         Ok(Name { text: self.text_of(span).into(), span })
     }
 
-    /// The count of TOP: any number, of which the binder wants a whole one, or a parameter.
+    /// The count of TOP: a parameter or any number; the binder requires an integer.
     fn count(&mut self) -> Parsed<Count> {
         let span = self.token().span;
         let text = self.text_of(span);

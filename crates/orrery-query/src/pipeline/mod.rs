@@ -1,7 +1,7 @@
-//! Runs a program over rows that a caller fetches.
+//! Runs a program over rows supplied by the caller.
 //!
-//! The caller feeds documents in its order and takes the results; nothing here does I/O. How far
-//! results can be streamed, and how a later page finds its place, is the pipeline's [`Shape`].
+//! The caller feeds documents in its order and takes the results; there is no I/O here. The pipeline's [`Shape`]
+//! determines how far results can be streamed, and how a later page resumes.
 //!
 //! * [`Shape::Once`]: no documents are read; call [`Pipeline::finish`].
 //! * [`Shape::Stream`]: each document gives its rows at once. A page may end after any row and the
@@ -12,7 +12,7 @@
 //! * [`Shape::Collect`]: groups, distinct or ranked rows. All input is needed; the next page runs
 //!   again and skips [`Options::passed`] rows.
 //!
-//! Executing a rewritten query inside one range is nothing special: its text says what to do.
+//! A rewritten query for one range needs no special handling: its text says everything.
 
 mod rank;
 mod resume;
@@ -59,11 +59,11 @@ pub struct Output {
     pub row: u32,
     /// Its place in the order, for shape [`Shape::Sort`].
     pub position: Option<ResumePoint>,
-    /// What [`Options::passed`] has to be for a page that begins after this row.
+    /// The value of [`Options::passed`] for a page that starts after this row.
     pub passed: u64,
 }
 
-/// How results come out and how a later page resumes.
+/// How results are produced, and how a later page resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Once,
@@ -75,7 +75,7 @@ pub enum Shape {
     },
 }
 
-/// Where a run begins and how much it keeps.
+/// Where a run starts and how much it keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Rows that earlier pages let pass, as their last [`Output::passed`] says. Where input goes on
@@ -412,7 +412,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The results so far, in order; they are handed over.
+    /// Takes the results so far, in order.
     pub fn take(&mut self) -> Vec<Output> {
         self.output_bytes = 0;
         std::mem::take(&mut self.outputs)
@@ -471,7 +471,7 @@ impl Pipeline {
         }
     }
 
-    /// The rows counted against OFFSET, LIMIT and TOP so far, those of earlier pages included.
+    /// The rows counted against OFFSET, LIMIT and TOP so far, including earlier pages.
     pub fn passed(&self) -> u64 {
         self.window.passed
     }
@@ -488,7 +488,7 @@ impl Program {
             && self.rank.is_none()
     }
 
-    /// How many rows the query wants at most, those that it passes over included.
+    /// The maximum number of rows the query needs, including skipped ones.
     pub fn rows_max(&self) -> Option<u64> {
         self.block.rows_max()
     }
@@ -552,7 +552,7 @@ fn inner_finish(inner: Stage, block: &Block, context: &Context<'_>) -> Result<Ve
     Ok(seen.into_values())
 }
 
-/// Refuses what JSON cannot say.
+/// Rejects values that JSON cannot represent.
 pub(crate) fn check_finite(value: &Value) -> Result<(), EvalError> {
     match value {
         Value::Number(Number::Double(number)) if !number.is_finite() => Err(EvalError::NotFinite),

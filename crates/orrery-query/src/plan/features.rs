@@ -1,4 +1,4 @@
-//! What a client can do with a plan, as it says in its request.
+//! The plan features that a client supports, as listed in its request.
 
 use super::{DistinctType, PlanInfo};
 use crate::aggregate::Aggregate;
@@ -39,8 +39,7 @@ impl Features {
     pub const NONE: Self = Self(0);
     pub const ALL: Self = Self(u32::MAX);
 
-    /// Reads the list of a request: names with commas, blanks around them allowed. Names that are
-    /// not known here make no difference.
+    /// Parses the list in a request: comma-separated names, optionally with spaces. Unknown names are ignored.
     pub fn parse(list: &str) -> Self {
         let found = list.split(',').filter_map(|name| NAMES.iter().find(|(known, _)| *known == name.trim()));
         Self(found.fold(0, |bits, (_, feature)| bits | feature.0))
@@ -50,7 +49,7 @@ impl Features {
         if needed { Self(self.0 | feature.0) } else { self }
     }
 
-    /// Refuses a plan that needs more than this.
+    /// Rejects a plan that needs other features.
     pub(super) fn check(self, info: &PlanInfo) -> Result<(), Vec<QueryError>> {
         let needed = needed(info);
         let missing =

@@ -1,7 +1,7 @@
 //! Query plans: what clients need to run a query range by range and merge the results themselves.
 //!
-//! A plan says which ranges to ask, which text to send there, and what is left to do with the rows:
-//! merge by order, add up aggregates, regroup, drop repetitions, skip and take.
+//! A plan says which ranges to query, with which text, and how to merge the rows: by sort order, by adding up
+//! aggregates, regrouping, deduplicating, skipping and limiting.
 
 mod features;
 mod hybrid;
@@ -69,7 +69,7 @@ pub enum DistinctType {
     Unordered,
 }
 
-/// What a client does with the rows of all ranges.
+/// How a client merges the rows of all ranges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueryInfo {
     pub distinct_type: DistinctType,
@@ -157,7 +157,7 @@ fn ordered_range(keys: &OrderedKeys, path_count: usize) -> QueryRange {
     }
 }
 
-/// Plans a checked query whose keys somebody else finds.
+/// Plans a checked query whose keys the caller determines.
 pub fn plan_query_where(
     query: &Query,
     request: PlanRequest<'_>,
@@ -168,7 +168,7 @@ pub fn plan_query_where(
     let program = Program::compile(query, settings)?;
     let mut restriction = restrict(&program);
     if !program.reads_documents && query.from.is_some() {
-        // The rows come from the text alone, yet every range is asked: so the service plans it.
+        // The rows depend on the text alone, yet every range is queried, as in the service's plan.
         restriction = KeyRestriction::All;
     }
     if query.from.is_some() {
