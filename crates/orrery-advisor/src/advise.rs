@@ -23,7 +23,7 @@ const HEAD_ITEMS: usize = 10_000;
 const HEAD_BYTES: usize = 64 << 20;
 /// Horizons of the growth forecast, in days.
 const STAGES: [f64; 5] = [0.0, 30.0, 90.0, 180.0, 365.0];
-/// Items below which nothing is recommended.
+/// With fewer items than this, nothing is recommended.
 const ITEMS_MIN: u64 = 1000;
 /// Share of the throughput that an assumed write-only workload uses.
 const ASSUMED_USE: f64 = 0.7;
@@ -122,7 +122,7 @@ pub struct Report {
     pub replay_seconds: f64,
     pub sample_items: usize,
     pub measured: Vec<Measured>,
-    /// What would have to be known for a recommendation, and how to get it; none if nothing is missing.
+    /// What is missing for a recommendation, and how to get it; empty if nothing is.
     pub missing: Vec<String>,
     pub plans: Vec<SuffixPlan>,
     pub notes: Vec<String>,
@@ -179,7 +179,7 @@ impl Advisor {
     /// Chooses candidates from the items seen so far.
     fn begin(&mut self) -> Result<(), AdviceError> {
         let mut discovery = Discovery::new();
-        // Some of them are enough to learn the properties.
+        // A part of them is enough to discover the properties.
         let step = (self.head.len() / 2000).max(1);
         self.head.iter().step_by(step).for_each(|item| discovery.add(item));
         let (properties, rows) = discovery.finish();
@@ -304,7 +304,7 @@ impl Advisor {
         let plans = suffix_plans(&measured, &replay, &analysis, &config);
         let mut notes = Vec::new();
         if !has_workload {
-            notes.push("A write-only workload at 70 % of the throughput is assumed.".to_owned());
+            notes.push("Assumed workload: writes only, at 70 % of the throughput.".to_owned());
         }
         if replay.unmatched > 0 {
             notes.push(format!(
@@ -316,7 +316,10 @@ impl Advisor {
             notes.push(format!("The recording was full: {} requests are missing from it.", workload.dropped));
         }
         for (at, reason) in &matching.failures {
-            notes.push(format!("{} is not estimated and left out: {reason}.", replay.operations[*at].name));
+            notes.push(format!(
+                "{} cannot be estimated and is excluded: {reason}.",
+                replay.operations[*at].name
+            ));
         }
         if analysis.time.is_none() {
             notes.push(
@@ -435,7 +438,7 @@ impl Context<'_> {
             let lost = prediction.batches_lost as f64 / batches as f64;
             return if lost > 0.0 { Scope::Lost(lost) } else { Scope::Kept };
         }
-        // Which items an application changes together cannot be seen from the key they have now.
+        // The current key does not show which items an application changes together.
         Scope::Unknown
     }
 
@@ -450,13 +453,13 @@ impl Context<'_> {
     }
 }
 
-/// How uneven the partitions are per time window, weighted by its items.
+/// The skew of partitions per time window, weighted by its items.
 #[expect(clippy::cast_precision_loss, reason = "a ratio")]
 fn window_unevenness(heat: &[Vec<u32>]) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for row in heat {
         let items: f64 = row.iter().map(|count| f64::from(*count)).sum();
-        // A few items are always uneven by chance.
+        // A few items are always skewed by chance.
         if items < 10.0 * row.len() as f64 {
             continue;
         }
@@ -467,7 +470,7 @@ fn window_unevenness(heat: &[Vec<u32>]) -> Option<f64> {
     (weight > 0.0).then(|| sum / weight)
 }
 
-/// What keeps the data and the workload from deciding.
+/// Why the data and the workload do not allow a recommendation.
 fn missing(
     analysis: &Analysis,
     workload: &Workload,
@@ -479,12 +482,12 @@ fn missing(
     let mut missing = Vec::new();
     if config.limits.partition_count() == 1 {
         missing.push(
-            "There is one physical partition, on which all keys do alike. Give the throughput or the number of partitions that you expect: --throughput 48000, or --partitions 8.".to_owned(),
+            "There is only one physical partition, for which all keys are equal. Specify the expected throughput or number of partitions: --throughput 48000, or --partitions 8.".to_owned(),
         );
     }
     if analysis.items < ITEMS_MIN {
         missing.push(format!(
-            "{} items are too few to tell how keys spread. Give at least {ITEMS_MIN}.",
+            "{} items are too few to measure the spread of keys. Provide at least {ITEMS_MIN}.",
             analysis.items
         ));
     }
@@ -493,10 +496,10 @@ fn missing(
         let (has_reads, has_writes) =
             (reads.count() > 0, workload.operations.iter().any(|operation| operation.kind.writes()));
         if !has_reads {
-            missing.push("The workload has no reads and no queries: any key that spreads writes would do. Record while the application reads.".to_owned());
+            missing.push("The workload has no reads or queries, so any key that spreads writes would do. Record while the application reads.".to_owned());
         }
         if !has_writes {
-            missing.push("The workload has no writes, so it does not tell whether a key spreads them. Record while the application writes, or add a create with its rate.".to_owned());
+            missing.push("The workload has no writes, so it does not show whether a key spreads them. Record while the application writes, or add a create with its rate.".to_owned());
         }
     } else {
         missing.push("There is no workload, so nothing is known about reads. Record one with `orrery record for 60`, or write one: --workload workload.json.".to_owned());
@@ -511,7 +514,7 @@ fn missing(
     }
     if let Some(best) = measured.first().filter(|best| best.without_key > 0.5) {
         missing.push(format!(
-            "{} of the items have no value for {}. Give --candidate a property that items have.",
+            "{} of the items have no value for {}. Pass a property that items have with --candidate.",
             rank::percent(best.without_key),
             best.candidate.name
         ));

@@ -26,13 +26,13 @@ pub const SAMPLE_ITEMS: usize = 50_000;
 /// Keys whose names are kept.
 const NAMES_MAX: usize = 4096;
 
-/// Bytes of text whose documents are kept; beyond, the sample is halved.
+/// The maximum size of the retained documents; beyond it the sample is halved.
 const DOCUMENT_BYTES_MAX: usize = 192 << 20;
 
 /// A sampled item.
 #[derive(Clone, Debug, Default)]
 pub struct Sampled {
-    /// The properties that queries look at.
+    /// The properties that queries read.
     pub document: Option<Arc<Value>>,
     pub values: Box<[KeyPart]>,
     pub bytes: u32,
@@ -51,7 +51,7 @@ pub struct Spread {
     pub buckets: Vec<u64>,
     /// Items and bytes per physical partition.
     pub partitions: Vec<(u64, u64)>,
-    /// All bytes, those of synthetic properties included.
+    /// All bytes, including synthetic properties.
     pub bytes: u64,
     /// Items per window and cell.
     heat: Vec<u32>,
@@ -65,7 +65,7 @@ pub struct HeavyKey {
     pub name: Option<String>,
 }
 
-/// What is kept of the documents of sampled items.
+/// Which parts of sampled documents are retained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Documents {
     #[default]
@@ -220,7 +220,7 @@ impl Analyzer {
         self.wanted_ids.extend(ids);
     }
 
-    /// Keeps so much of the documents of sampled items.
+    /// Sets which parts of sampled documents are retained.
     pub fn keep_documents(&mut self, documents: Documents) {
         self.documents = documents;
     }
@@ -323,7 +323,7 @@ impl Analyzer {
         }
     }
 
-    /// Drops half of the sample, chosen at random, and keeps no more from then on.
+    /// Drops a random half of the sample, and limits it to that size.
     fn halve_sample(&mut self) {
         self.sample_max = (self.sample.len() / 2).max(1);
         while self.sample.len() > self.sample_max {

@@ -1,6 +1,6 @@
-//! Finds the properties that follow the clock: all items written at a time have the same value, or nearly so, whatever
-//! its type. Times are recognised by their form; days, months, hours, week numbers and counters by how they run through
-//! the data.
+//! Finds the properties that follow the clock: items written at about the same time have the same or nearly the same
+//! value, whatever its type. Times are recognised by their format; days, months, hours, week numbers and counters by
+//! how they grow through the data.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,23 @@ use crate::fields::{Part, Values};
 use crate::moment::{self, Pace};
 use crate::random::mix;
 
-/// Items that are looked at in the order of their times.
+/// The maximum number of items examined in time order.
 const ITEMS_MAX: usize = 20_000;
-/// Neighbours in time that rise, where a time follows the clock.
+/// The minimum share of ascending neighbours for a time to follow the clock.
 const RISING: f64 = 0.9;
-/// Neighbours in time with the same value, beyond what chance explains, where a value follows the clock.
+/// The minimum share of neighbours with equal values, beyond chance, for a value to follow the clock.
 const SAME: f64 = 0.6;
-/// Sampled items in a row with a value that does not come back, below which it is a name rather than a period.
+/// The minimum run length of a value that does not recur; shorter runs are names rather than periods.
 const RUN_ITEMS: f64 = 20.0;
 
-/// The pace of each property, by slot. Without times nothing is known.
+/// The pace of each property, by slot. Unknown without times.
 pub fn paces(analysis: &Analysis) -> Vec<Pace> {
     let slots = analysis.paths.len();
     if analysis.time.is_none_or(|(first, last)| first >= last) {
         return vec![Pace::Free; slots];
     }
     let step = analysis.sample.len().div_ceil(ITEMS_MAX).max(1);
-    // In runs of neighbours, so that the runs of values stay whole; equal times in any order.
+    // Sampled in runs of neighbours, so that runs of values stay intact; equal times in any order.
     let mut items: Vec<&Sampled> = analysis.sample.iter().collect();
     items.sort_by_key(|item| (item.at_ms, mix(item.ordinal)));
     let items: Vec<&Sampled> = items.chunks(64).step_by(step).flatten().copied().collect();

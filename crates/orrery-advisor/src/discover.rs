@@ -252,8 +252,8 @@ impl Choice<'_> {
         self.properties.iter().find(|property| property.path == path)
     }
 
-    /// Whether a property's value tells another's, so that joining the two makes no more keys. The joined key is known
-    /// only to those who know both.
+    /// Whether a property's value determines another's, so that joining the two adds no keys. The joined key is known
+    /// only to readers who know both.
     fn determines(&self, fine: &str, coarse: &str) -> bool {
         if fine == "/id" {
             return true;
@@ -271,11 +271,11 @@ impl Choice<'_> {
                 }
             }
         }
-        // Values that hardly repeat tell nothing.
+        // Values that hardly repeat show nothing.
         pairs > 0 && repeats * 10 >= pairs
     }
 
-    /// Whether both are times, of which the finer one makes the other superfluous.
+    /// Whether both are times, of which the finer one makes the other redundant.
     fn are_times(&self, a: &str, b: &str) -> bool {
         let is_time = |path: &str| self.find(path).is_some_and(|property| property.is_time);
         is_time(a) && is_time(b)
@@ -365,7 +365,7 @@ impl Choice<'_> {
         plain.max_by_key(|property| property.distinct).map(|property| property.path.as_str())
     }
 
-    /// Properties that are too coarse or too hot by themselves, each with the best source for its suffix.
+    /// Properties that are too coarse or too hot on their own, each with the best source for its suffix.
     fn suffixed(&self, groups: &[Group], asked: &[String]) -> Vec<(String, String)> {
         let is_hot = |path: &str| {
             self.find(path).is_some_and(|property| {
@@ -415,7 +415,7 @@ impl Choice<'_> {
         let mut counts = vec![plan.best, self.partitions.max(2), (self.partitions * 4).clamp(10, 1000), 400];
         counts.sort_unstable();
         counts.dedup();
-        // One suffix is none.
+        // A single suffix has no effect.
         counts.retain(|count| *count > 1);
         counts
     }

@@ -1,8 +1,8 @@
-//! What a query finds in the sample, whatever the partition key is: the entries of each condition that an index can
-//! answer, the items that match the whole filter, and the rows that they make.
+//! What a query finds in the sample, independently of the partition key: the entries of each condition that an index
+//! can answer, the items that match the whole filter, and the resulting rows.
 //!
-//! The filter and the rows are evaluated by the query crate itself, so conditions need not be independent of each other,
-//! and functions, joins and groups are what they are on the server.
+//! The filter and the rows are evaluated by the query crate itself, so correlated conditions are handled, and
+//! functions, joins and groups behave as on the server.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::replay::Replay;
 use crate::terms::{Selected, Terms};
 use crate::workload::QueryInstance;
 
-/// Documents that are evaluated for the instances of one operation; further instances share what others found.
+/// The maximum number of documents evaluated per operation; further instances reuse the results of others.
 const EVALUATIONS_MAX: usize = 400_000;
-/// Matches whose rows are made, to know their size.
+/// The number of matches whose rows are built, to measure their size.
 const ROWS_MEASURED: usize = 64;
-/// Matches that are grouped.
+/// The maximum number of matches that are grouped.
 const GROUPED_MAX: usize = 20_000;
-/// System properties, of which only the time is indexed.
+/// System properties, of which only the timestamp is indexed.
 const NOT_INDEXED: [&str; 4] = ["_rid", "_self", "_etag", "_attachments"];
 
 /// A condition that the index can answer.
@@ -48,7 +48,7 @@ pub struct Way {
     pub value_bytes: usize,
 }
 
-/// The rows that a query makes of its matches.
+/// The rows of a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RowSize {
     /// Rows are whole items.
@@ -57,11 +57,11 @@ pub enum RowSize {
     Bytes(f64),
 }
 
-/// What one query with its parameters finds.
+/// The result of one query with its parameters.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub ways: Vec<Way>,
-    /// The filter can never hold.
+    /// The filter is never satisfied.
     pub is_empty: bool,
     /// Matching items with their rows, in the order of the sample.
     pub rows: Vec<(u32, u32)>,
@@ -83,17 +83,17 @@ pub struct Order {
     pub items: Vec<u32>,
     /// The condition whose entries these are.
     pub way: Option<usize>,
-    /// Items without the property, which the index does not have.
+    /// Items without the property, which are not in the index.
     pub lacking: Vec<u32>,
 }
 
-/// What the queries of a replay find.
+/// The results of a replay's queries.
 #[derive(Debug, Default)]
 pub struct Matching {
     found: Vec<Option<Arc<Found>>>,
     /// Why an operation could not be estimated, by its index.
     pub failures: HashMap<usize, String>,
-    /// Items of the sample that was drawn evenly, and of all data.
+    /// The sizes of the uniform sample and of all data.
     pub uniform: usize,
     pub total: f64,
 }
@@ -147,7 +147,7 @@ impl Matching {
         matching
     }
 
-    /// What an instance finds; nothing if it could not be evaluated.
+    /// The result of an instance; none if it could not be evaluated.
     pub fn of(&self, instance: usize) -> Option<&Arc<Found>> {
         self.found.get(instance).and_then(Option::as_ref)
     }
@@ -157,8 +157,8 @@ impl Matching {
         self.total <= self.uniform as f64
     }
 
-    /// How many items each of so many sampled ones stands for. If the query's parameters were taken from one of them, that
-    /// one was not found by chance.
+    /// How many items each sampled match represents. If the query's parameters were taken from one of them, that one
+    /// was not found by chance.
     pub fn each(&self, sampled: usize, has_source: bool) -> f64 {
         if sampled == 0 || self.uniform < 2 || self.is_whole() {
             return 1.0;
@@ -217,7 +217,7 @@ impl Finder<'_> {
                     selected: Selected { items, ranges: parts.iter().map(|part| part.selected.ranges).sum() },
                 })
             }
-            // One of several conditions that must all hold is enough to find the items.
+            // One of several conjunctive conditions is enough to find the items.
             IndexCondition::And(parts) => {
                 let parts = parts.iter().filter_map(|part| self.way(part, false));
                 parts.min_by_key(|part| (!part.is_selective, part.repeats))
@@ -325,7 +325,7 @@ impl Finder<'_> {
             matches!(path.0.as_slice(), [IndexStep::Property(name)] if matches!(&**name, "id" | "_ts"));
         let is_complete = is_everywhere || instance.condition.implies_defined(&path);
         let is_forward = direction == orrery_query::ast::Direction::Ascending;
-        // Items without the property come first, and the index may not know them.
+        // Items without the property come first, and may be missing from the index.
         if is_forward && !is_complete && instance.has_filter {
             return None;
         }

@@ -40,7 +40,7 @@ pub struct Measured {
     pub begins_with_time: bool,
     /// Share of items whose key has no value at all: each of its properties is missing or null.
     pub without_key: f64,
-    /// Share of items that could not exist, because another one has their id and key.
+    /// Share of items that would collide with another one of the same id and key.
     pub repeated: f64,
     /// Partitions without any item.
     pub partitions_empty: usize,
@@ -57,11 +57,11 @@ pub struct Verdict {
     /// Request units per second to provision now, and in a year.
     pub needed_now: f64,
     pub needed_later: f64,
-    /// Why it cannot be used as it is, whatever it costs.
+    /// Why it is unusable, whatever its cost.
     pub unfit: Option<String>,
     /// Its score differs from the best one by less than the forecast's error.
     pub is_tied: bool,
-    /// What its place rests on.
+    /// The evidence for its rank.
     pub evidence: Vec<String>,
     /// A candidate that builds on the same property and avoids its danger.
     pub alternative: Option<String>,

@@ -1,19 +1,19 @@
 //! Recognises, parses and prints times in data.
 
-/// How a property of new items comes about.
+/// How the value of a property in new items is determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// Independent of when an item is written.
     #[default]
     Free,
-    /// The time itself, in a form that can be written for any time, in steps of a day, an hour …
+    /// The time itself, in a format that can represent any time, in steps of a day, an hour …
     Time { step_ms: i64 },
     /// A value that items written at about the same time share.
     Period,
 }
 
 impl Pace {
-    /// Whether new items have the value of their time.
+    /// Whether new items get the value of their time.
     pub fn follows(self) -> bool {
         self != Self::Free
     }
@@ -96,8 +96,8 @@ pub fn print(ms: i64) -> String {
     format!("{}T{:02}:{:02}:{:02}Z", print_day(day), time / 3600, time / 60 % 60, time % 60)
 }
 
-/// Formats a time in the form of another one: as much of it, with the same separators. Offsets from UTC are kept as they
-/// are, and the clock is set by them.
+/// Formats a time like another one: the same precision and separators. An offset from UTC is kept, and the time
+/// adjusted to it.
 pub fn in_form_of(text: &str, ms: i64) -> String {
     let offset_at = text.get(16..).and_then(|rest| rest.find(['+', '-'])).map(|at| at + 16);
     let offset = offset_at.and_then(|at| parse_text(text).zip(parse_text(&text[..at])));

@@ -76,7 +76,7 @@ pub struct OperationPrediction {
     /// Request units of admitted requests.
     pub delivered: f64,
     pub partitions: u64,
-    /// Whether its requests could be estimated; otherwise they are left out of all sums.
+    /// Whether its requests could be estimated; otherwise they are excluded from all totals.
     pub is_estimated: bool,
 }
 
@@ -92,7 +92,7 @@ impl Prediction {
         self.throttled as f64 / (self.requests as f64).max(1.0)
     }
 
-    /// Load of the busiest partition as a multiple of an even share: at any moment, where keys follow the clock.
+    /// Load of the busiest partition as a multiple of an even share; for time-based keys, at any given time.
     pub fn hot_factor(&self) -> f64 {
         self.hot_factor
     }
@@ -104,7 +104,7 @@ impl Prediction {
         if self.offered > 0.0 { most / self.offered * self.partitions.len() as f64 } else { 1.0 }
     }
 
-    /// The same at each of the moments of the data, on average.
+    /// The same at each replayed point in time, on average.
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
     fn moments_hot_factor(&self, moments: usize) -> f64 {
         let mut sum = 0.0;
@@ -134,8 +134,8 @@ impl Prediction {
     }
 }
 
-/// How hot writes are over all of the data's time, for keys that follow the clock: a short replay sees few of its periods,
-/// and suffixes may be lucky in some of them.
+/// The skew of writes over the whole time range of the data, for time-based keys: a short replay covers few periods,
+/// and suffixes may happen to spread well in some of them.
 pub fn judge_over_time(prediction: &mut Prediction, replay: &Replay, unevenness: f64, is_suffixed: bool) {
     const MOMENTS_MIN: usize = 4;
     if replay.is_recorded || replay.segments() >= MOMENTS_MIN {
@@ -173,9 +173,9 @@ struct Run<'a> {
     budgets: Vec<Budget>,
     placement: Placement<'a>,
     queries: HashMap<usize, Rc<QueryCost>>,
-    /// Request units of each key that was visited alone.
+    /// Request units of each key that was visited individually.
     keys: HashMap<u64, f64>,
-    /// The routing of reads, by what they know.
+    /// The routing of reads, by the properties they specify.
     visits: HashMap<u64, Rc<Seen>>,
     scratch: Scratch,
     result: Prediction,
@@ -378,7 +378,7 @@ impl<'a> Run<'a> {
         Err(QueryCost { partitions, charge: cost::query(&work), key: None })
     }
 
-    /// The cost of a query with its parameters; nothing if it could not be evaluated.
+    /// The cost of a query with its parameters; none if it could not be evaluated.
     fn query_cost(&mut self, number: usize) -> Option<Rc<QueryCost>> {
         if let Some(cost) = self.queries.get(&number) {
             return Some(Rc::clone(cost));

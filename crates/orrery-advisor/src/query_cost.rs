@@ -1,8 +1,8 @@
-//! The charge of a query under a candidate, as the server runs it: the partitions that its filter leaves, the access path
-//! that the server's own rules choose, and what reading along it costs.
+//! The charge of a query under a candidate, as on the server: the partitions it visits, the access path chosen by the
+//! server's own rules, and the cost of reading along it.
 //!
-//! The server reads entries and items in batches that grow, one partition after the other, and ends at the last row that
-//! is wanted; sorted and grouped rows need all of them, unless the index has the order.
+//! The server reads entries and items in growing batches, one partition after another, and stops at the last row
+//! needed; sorted and grouped rows need all of them, unless an index provides the order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,17 +25,17 @@ use crate::workload::QueryInstance;
 const SYSTEM_BYTES: f64 = 190.0;
 /// Up to this many keys, the index is read key by key.
 const POINTS_MAX: usize = 64;
-/// Alternatives of a filter beyond which it counts as naming no key.
+/// The maximum number of alternatives of a filter; beyond that it counts as unrestricted.
 const KEYS_MAX: usize = 10_000;
 /// Rows and bytes of a page.
 const PAGE_ROWS: f64 = 1000.0;
 const PAGE_BYTES: f64 = (4 << 20) as f64;
 /// The batches in which entries and items are read.
 const BATCHES: [f64; 4] = [32.0, 64.0, 128.0, 256.0];
-/// Bytes of an index entry beside its value, and of an item beside its text.
+/// Overhead of an index entry beyond its value, and of an item beyond its text, in bytes.
 const ENTRY_BYTES: f64 = 42.0;
 const ITEM_BYTES: f64 = 48.0;
-/// What each read adds to a partition's part of the charge, in bytes.
+/// What each read adds to a partition's share of the charge, in bytes.
 const READ_BYTES: f64 = 64.0;
 
 /// The cost of a query under a candidate.
@@ -66,7 +66,7 @@ pub struct Placement<'a> {
     definition: Option<PartitionKeyDefinition>,
 }
 
-/// What is read in one partition.
+/// The reads in one partition.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     entries: f64,
@@ -84,7 +84,7 @@ impl Part {
     }
 }
 
-/// What was read altogether.
+/// The total reads.
 struct Work {
     sum: Part,
     weights: Vec<f64>,
@@ -163,7 +163,7 @@ impl<'a> Placement<'a> {
         partitions
     }
 
-    /// The keys that a query must visit, given everything that its filter fixes.
+    /// The keys that a query must visit, given the values fixed by its filter.
     pub fn visit_of(&self, instance: &QueryInstance) -> Visit {
         let slots = self.candidate.slots();
         let wanted = slots.iter().map(|slot| segments(self.paths.name(*slot)).map(Box::from).collect());
@@ -312,7 +312,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         Work { sum: Part::default(), weights: vec![0.0; self.count], pages: 1.0, visits: 0.0 }
     }
 
-    /// The items that the filter names by key and id are read like any single item.
+    /// Items that the filter names by key and id are point reads.
     fn named(&self) -> Option<Work> {
         let definition = self.placement.definition.as_ref()?;
         let named = named_items(&self.instance.program, definition, None)?;
@@ -329,7 +329,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         Some(work)
     }
 
-    /// Counts, and least and greatest values, that the index alone can tell.
+    /// Counts, minimum and maximum that the index alone can answer.
     fn by_index_alone(&self) -> Option<Work> {
         let mut work = self.nothing();
         let instance = self.instance;
@@ -383,12 +383,12 @@ impl<'p, 'a> Reading<'p, 'a> {
         Some(work)
     }
 
-    /// Chooses the access path by the server's rules. What is probed is paid for.
+    /// Chooses the access path by the server's rules. Probes are charged.
     fn choose(&self, is_sorted: bool) -> (Path<'p>, Work) {
         let mut work = self.nothing();
         let found = self.found;
         let mut ways: Vec<&Way> = found.ways.iter().filter(|way| !self.names_key(way)).collect();
-        // As the server does: which of two that look alike is taken does not depend on how the filter was written.
+        // As on the server, ties do not depend on how the filter was written.
         ways.sort_by_key(|way| way.path.as_ref().map(ToString::to_string));
         let order = found.order.as_ref().filter(|_| is_sorted && self.keys.is_none());
         let order_way = order.and_then(|order| order.way).map(|way| &raw const found.ways[way]);
@@ -427,7 +427,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         way.is_point && self.keys.is_some_and(|keys| keys * way.selected.ranges <= POINTS_MAX)
     }
 
-    /// Whether a condition only repeats which key the items have.
+    /// Whether a condition only repeats the items' key.
     fn names_key(&self, way: &Way) -> bool {
         let is_key = || way.path.as_ref().is_some_and(|path| self.placement.key_paths.contains(path));
         self.keys.is_some() && way.is_equal && is_key()
@@ -526,7 +526,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             Path::Way(way, narrowed) => self.followed(way, *narrowed),
             Path::Scan | Path::Order(_) => {
                 let mut parts = self.scanned();
-                // Each item stands for the entry that would have led to it.
+                // Each item counts as the entry that would have led to it.
                 if self.found.ways.iter().any(|way| self.names_key(way)) {
                     for part in &mut parts {
                         part.entries = part.items;
@@ -546,7 +546,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         READ_BYTES * ranges + loads + part.entries * entry_bytes + part.bytes + part.items * ITEM_BYTES
     }
 
-    /// Rows as items come: partition after partition, until there are enough.
+    /// Streamed rows: partition after partition, until there are enough.
     fn stream(&self, path: &Path<'_>, limit: f64, work: &mut Work) {
         let mut left = limit;
         for (at, part) in self.parts(path).iter().enumerate() {
@@ -562,7 +562,7 @@ impl<'p, 'a> Reading<'p, 'a> {
                 // A set of entries is read before its items; others are read in batches.
                 let is_set = matches!(path, Path::Way(way, _) if way.repeats);
                 own.entries = if is_set { part.entries } else { batched(own.entries).min(part.entries) };
-                // All items of a batch are loaded, though only those up to the last row are looked at.
+                // All items of a batch are loaded, although only those up to the last row are evaluated.
                 let batch = batched(own.items).min(part.items) / part.items.max(1e-9);
                 loaded = Part { items: part.items * batch, bytes: part.bytes * batch, ..own };
             }
@@ -587,7 +587,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         work.visits = pages * self.count as f64;
     }
 
-    /// Distinct rows as items come, until there are enough of them.
+    /// Streamed distinct rows, until there are enough.
     fn distinct(&self, path: &Path<'_>, limit: f64, work: &mut Work) {
         let all = self.found.collected;
         let wanted = all.min(limit);
@@ -597,7 +597,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         if wanted >= all || rows <= 0.0 {
             return self.everything(path, wanted, work);
         }
-        // Each further one takes as many matches as the values that were not seen yet are rare.
+        // Each further value takes more matches, the rarer the unseen values are.
         let (mut matches, mut seen) = (0.0, 0.0);
         while seen < wanted {
             matches += all / (all - seen);
@@ -634,8 +634,8 @@ impl<'p, 'a> Reading<'p, 'a> {
         }
         let each = placement.matching.each(order.items.len(), false);
         let matched = self.found.rows.len() as f64 * each;
-        // With a row limit that few sampled items stand for, ranks are too coarse: then rows are taken to be in any
-        // partition alike.
+        // If the row limit corresponds to few sampled items, ranks are too coarse: rows are then assumed to be spread
+        // evenly.
         let mean = self.mean_bytes();
         let mut best: Vec<usize> = Vec::new();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -726,7 +726,7 @@ impl<'p, 'a> Reading<'p, 'a> {
     }
 }
 
-/// What is read of so many entries, in batches.
+/// The reads for this many entries, in batches.
 fn batched(entries: f64) -> f64 {
     let mut read = 0.0;
     for at in 0.. {

@@ -3,8 +3,8 @@
 //! Candidates are compared by cost: the throughput that must be provisioned so that the busiest partition does not
 //! throttle, now and after a year's growth. This covers both sides: uneven keys need more because one partition needs
 //! more than its share, and keys that reads do not specify need more because those reads fan out. Limits that will be
-//! reached, lost transactions and effort for applications are added as penalties. Keys that cannot be used as they are
-//! come last, whatever they cost. Where costs differ by less than the forecast's error, the simpler key comes first.
+//! reached, lost transactions and effort for applications are added as penalties. Unusable keys come last, whatever
+//! their cost. If costs differ by less than the forecast's error, the simpler key comes first.
 
 use crate::candidate::Kind;
 use crate::layout::{GIB, Limits};
@@ -12,10 +12,10 @@ use crate::measured::{Measured, Scope, Verdict};
 
 /// Charge of a read for each additional partition.
 const PER_PARTITION: f64 = 2.5;
-/// A key that is full sooner than this counts against its candidate.
+/// A key that fills up sooner than this counts against its candidate.
 const HORIZON_DAYS: f64 = 365.0;
 
-/// Scores that differ by less are taken to be equal: the forecast agrees with the server within this share.
+/// Scores that differ by less are ties: the forecast agrees with the server within this share.
 pub const ERROR: f64 = 0.05;
 /// A key with this share of the requests or bytes is a danger.
 const DANGER: f64 = 0.1;
@@ -44,7 +44,7 @@ pub fn rank(measured: &mut [Measured], facts: &Facts<'_>) {
     let Some(least) = measured.first().map(|best| best.verdict.score) else { return };
     let is_tied = |one: &Measured| one.verdict.score <= least * (1.0 + ERROR);
     let tied = measured.iter().take_while(|one| is_tied(one) && !is_unfit(one)).count();
-    // Whatever the error hides, the simpler one is the better one.
+    // Within the error, the simpler one is better.
     measured[..tied].sort_by(|a, b| {
         let effort = |one: &Measured| (one.candidate.kind, one.prediction.reads.fan_out);
         effort(a).cmp(&effort(b)).then(a.verdict.score.total_cmp(&b.verdict.score))
@@ -60,17 +60,17 @@ pub fn rank(measured: &mut [Measured], facts: &Facts<'_>) {
     }
 }
 
-/// Whether one key has so much that it limits the rest.
+/// Whether one key dominates and limits the rest.
 fn is_dangerous(one: &Measured) -> bool {
     one.largest_share > DANGER || one.prediction.hottest_key_share > DANGER
 }
 
-/// Why a candidate cannot be used as it is.
+/// Why a candidate is unusable.
 fn unfit(one: &Measured) -> Option<String> {
     let few = VALUES_MIN.max(2.0 * one.partitions.len() as f64);
     if one.repeated > 0.0 {
         Some(format!(
-            "{} of the items could not exist: another one has the same id and key.",
+            "{} of the items would collide with another one of the same id and key.",
             percent(one.repeated)
         ))
     } else if one.without_key > 0.5 {
@@ -90,7 +90,7 @@ fn unfit(one: &Measured) -> Option<String> {
     }
 }
 
-/// What a candidate's place rests on.
+/// The evidence for a candidate's rank.
 fn evidence(one: &Measured, facts: &Facts<'_>) -> Vec<String> {
     let mut evidence = vec![format!("spread: measured on {} items", count(facts.items))];
     let requests = count(one.prediction.requests as f64);
@@ -172,7 +172,7 @@ fn verdict(one: &Measured, facts: &Facts<'_>) -> Verdict {
     let is_unique =
         !one.candidate.is_hierarchical() && one.distinct >= facts.items * 0.9 && facts.items > 100.0;
     if is_unique {
-        // Without a workload nothing shows that reads would not know such a key, so it must not win by default.
+        // Without a workload nothing shows whether reads specify such a key, so it must not win by default.
         penalty += if facts.has_workload { 0.02 } else { 0.25 };
     }
     if let Some(days) = one.days_until_full.filter(|days| *days < HORIZON_DAYS) {
@@ -203,7 +203,7 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
     if partitions > 1 && hot > 1.5 {
         let hottest = prediction.hottest_key_share;
         let why = if one.begins_with_time {
-            "all items written at a time have the same key".to_owned()
+            "all items written at the same time have the same key".to_owned()
         } else if hottest > 0.9 / partitions as f64 && hottest > DANGER {
             format!("one key has {} of the load", percent(hottest))
         } else if one.distinct < partitions as f64 * 10.0 {
@@ -235,7 +235,7 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
         bad.push(format!("{} of the items lack it and share one key.", percent(one.without_key)));
     }
     if one.partitions_empty * 4 > partitions && partitions > 1 {
-        bad.push(format!("{} of {partitions} partitions would hold nothing.", one.partitions_empty));
+        bad.push(format!("{} of {partitions} partitions would be empty.", one.partitions_empty));
     }
     if throttled > 0.005 {
         bad.push(format!(

@@ -1,10 +1,10 @@
-//! Ids that occur several times: under a key that gives two items of one id the same value, only one could exist.
+//! Ids that occur several times: two items with the same id and the same key would collide.
 //!
 //! All items of a share of the ids are compared. The share is halved whenever it becomes too many.
 
 use std::collections::HashMap;
 
-/// Ids that are followed at once.
+/// The maximum number of tracked ids.
 const IDS_MAX: usize = 8192;
 
 /// The items of some ids, under every candidate.
@@ -12,7 +12,7 @@ const IDS_MAX: usize = 8192;
 pub struct Repeats {
     /// The keys that an id was seen with, each with its number of items, by candidate.
     ids: HashMap<u64, Seen>,
-    /// Ids whose hash ends with this many zeros are followed.
+    /// Ids whose hash ends with this many zeros are tracked.
     zeros: u32,
 }
 
@@ -24,7 +24,7 @@ struct Seen {
 }
 
 impl Repeats {
-    /// Whether an id is one of those that are followed.
+    /// Whether an id is tracked.
     #[inline]
     pub fn follows(&self, id: u64) -> bool {
         id.trailing_zeros() >= self.zeros
@@ -42,7 +42,7 @@ impl Repeats {
         }
     }
 
-    /// The share of items that could not exist under a candidate, because another one has their id and key.
+    /// The share of items that would collide under a candidate with another one of the same id and key.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub fn share(&self, candidate: usize) -> f64 {
         let (mut items, mut repeated) = (0, 0);

@@ -1,8 +1,8 @@
 //! Turns a workload into requests: which item each refers to, and when it is sent.
 //!
-//! A recording is replayed as it was. Operations with rates are spread evenly over some seconds, each with an item of the
-//! sample. New items get the time of the replay, as real writes do, so that keys built from dates see a realistic load.
-//! The seconds are divided over the whole time of the data, so that the luck of one day does not decide.
+//! A recording is replayed as it was. Operations with rates are spread evenly over some seconds, each with an item of
+//! the sample. New items get the time of the replay, as real writes do, so that keys built from dates see a realistic
+//! load. The seconds are distributed over the whole time range of the data, so that one unusual day does not decide.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,10 +23,10 @@ pub const REQUESTS_MAX: usize = 60_000;
 const SECONDS: f64 = 60.0;
 /// Parameter sets per query.
 const INSTANCES_MAX: usize = 256;
-/// Moments of the data at which the replay goes on, each for some seconds: budgets are per second.
+/// Points in time of the data that are replayed, for several seconds each: budgets are per second.
 const SEGMENTS_MAX: usize = 8;
 const SEGMENT_SECONDS: f64 = 4.0;
-/// Items that are drawn to find one with all properties of a query's parameters.
+/// Attempts to find an item with all properties of a query's parameters.
 const DRAWS_MAX: usize = 64;
 /// Distinct queries with parameters of a recording that are tracked separately.
 const RECORDED_INSTANCES_MAX: usize = 4096;
@@ -39,7 +39,7 @@ pub struct Request {
     pub operation: usize,
     /// The item it refers to, as an index into [`Replay::items`].
     pub item: usize,
-    /// The time of the data at which it is sent, and an item of that time.
+    /// The point in time of the data at which it is sent, and an item of that time.
     pub data_ms: i64,
     pub moment: usize,
     /// The query with its parameters, as an index into [`Replay::instances`].
@@ -104,7 +104,7 @@ impl Replay {
         Moved { item, moment, paces: &self.paces, times: times.collect() }
     }
 
-    /// At how many moments of the data a replay of rates goes on.
+    /// The number of points in time that a replay of rates covers.
     pub fn segments(&self) -> usize {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
         let count = (self.seconds / SEGMENT_SECONDS) as usize;
@@ -130,7 +130,7 @@ impl Replay {
         self.seconds = (requests_max as f64 / total).clamp(2.0, SECONDS);
         let end_ms = analysis.time.map_or(0, |(_, last)| last);
         let start_ms = end_ms - (self.seconds * 1000.0) as i64;
-        // Where each part of the replay goes on in the data.
+        // The point in time of each part of the replay.
         let count = self.items.len();
         let parts = if analysis.time.is_some() { self.segments() } else { 1 };
         let places: Vec<usize> = (0..parts).map(|part| (2 * part + 1) * count / (2 * parts)).collect();
@@ -167,7 +167,7 @@ impl Replay {
                 } else {
                     random.index(count)
                 };
-                // A new item gets the times of its moment; an existing one keeps its own.
+                // A new item gets the current replay time; an existing one keeps its own.
                 let is_new = matches!(operation.kind, OperationKind::Create | OperationKind::Batch);
                 let part_ms = (self.seconds * 1000.0 * part as f64 / parts as f64) as i64;
                 let data_ms = self.items[places[part]].at_ms + at_ms - start_ms - part_ms;
@@ -204,7 +204,7 @@ impl Replay {
         let wanted = if is_fixed { 1 } else { wanted.min(range.len()) };
         let mut found = Vec::with_capacity(wanted);
         for _ in 0..wanted {
-            // Nobody asks for a value that an item does not have: such items are found by others' values or not at all.
+            // Parameters are never missing values: items without the property are found by other values or not at all.
             let drawn: Vec<usize> = (0..DRAWS_MAX).map(|_| range.start + random.index(range.len())).collect();
             let mut places = drawn.into_iter().chain(range.clone());
             let found_parameters = places
@@ -300,13 +300,13 @@ impl Replay {
     }
 }
 
-/// An item with the values that follow the clock of another time.
+/// An item with its time-based values replaced by those of another time.
 #[derive(Clone, Debug)]
 pub struct Moved<'a> {
     item: &'a [KeyPart],
     moment: &'a [KeyPart],
     paces: &'a [Pace],
-    /// Times as they are written at that time.
+    /// Formats the times of that point.
     times: Vec<(usize, KeyPart)>,
 }
 

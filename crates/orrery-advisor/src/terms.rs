@@ -1,6 +1,6 @@
 //! The index of the sampled items: for each property that queries filter or sort by, its values in order.
 //!
-//! It answers what the server's index would be asked, with sampled items in place of entries.
+//! It answers the same tests as the server's index, with sampled items in place of entries.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use orrery_query::filter::{Bound, Test, TypeTest};
 
 use crate::analysis::Sampled;
 
-/// A value as an index holds it: arrays and objects only by their type.
+/// A value as in the index: arrays and objects only by type.
 #[derive(Clone, Debug, PartialEq)]
 enum Entry {
     Null,
@@ -100,7 +100,7 @@ impl Terms {
         Some(Selected { items: entries.iter().map(|(_, at)| *at).collect(), ranges: 1 })
     }
 
-    /// The entries that a test selects; nothing if the index cannot tell.
+    /// The entries that a test selects; none if the index cannot answer it.
     pub fn select(&self, path: &IndexPath, test: &Test) -> Option<Selected> {
         let entries = self.by_path.get(path)?;
         let between = |from: usize, to: usize| entries[from..to.max(from)].iter().map(|(_, at)| *at);
@@ -180,7 +180,7 @@ fn bounds(entries: &[(Entry, u32)], low: Option<&Bound>, high: Option<&Bound>) -
     Some((from, to))
 }
 
-/// The values at a path; every element of an array stands for itself.
+/// The values at a path; array elements count individually.
 fn collect<'v>(value: &'v Value, steps: &[IndexStep], found: &mut impl FnMut(&'v Value)) {
     match (steps.split_first(), value) {
         (None, value) => found(value),

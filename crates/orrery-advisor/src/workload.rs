@@ -138,7 +138,7 @@ pub struct Condition {
 pub struct QueryInstance {
     /// The properties that the filter fixes.
     pub conditions: Vec<Condition>,
-    /// What an index is asked.
+    /// The condition for an index.
     pub condition: IndexCondition,
     pub has_filter: bool,
     pub program: Arc<Program>,
@@ -148,9 +148,9 @@ pub struct QueryInstance {
     pub unlimited: Arc<Program>,
     /// The only property that rows are sorted by.
     pub order: Option<(IndexPath, Direction)>,
-    /// Only the number of matches is wanted.
+    /// Only the number of matches is needed.
     pub counts: bool,
-    /// Only the least or greatest value of this property is wanted.
+    /// Only the minimum or maximum of this property is needed.
     pub extreme: Option<IndexPath>,
     /// Rows that OFFSET passes over.
     pub skipped: u64,
@@ -302,7 +302,7 @@ impl Workload {
         }
     }
 
-    /// What queries look at in documents, beside the paths that have slots.
+    /// The properties that queries read, apart from the paths with slots.
     pub fn documents(&self, paths: &Paths) -> Documents {
         let mut names: BTreeSet<String> = BTreeSet::new();
         let queries = self.operations.iter().filter_map(|operation| operation.query.as_ref());
@@ -413,7 +413,7 @@ impl QueryShape {
         Ok(Self { text: text.to_owned(), query, parameters: Vec::new(), rows: None })
     }
 
-    /// Values for all parameters, to see what the query looks at.
+    /// Placeholder values for all parameters, to determine what the query reads.
     pub fn placeholders(&self) -> Vec<(String, Value)> {
         let mut parameters: Vec<(String, Value)> = Vec::new();
         for (name, source) in &self.parameters {
@@ -497,7 +497,7 @@ impl QueryShape {
         }
     }
 
-    /// The property whose index has the order of the rows, if one can have it.
+    /// The property whose index provides the sort order, if any.
     fn order(&self) -> Option<(IndexPath, Direction)> {
         let query = &self.query;
         let sources = query.from.as_ref().map_or(0, |from| from.sources.len());
@@ -512,13 +512,13 @@ impl QueryShape {
         Some((named_path(&path)?, direction))
     }
 
-    /// Whether rows are ranked by their texts or vectors, which is not modelled.
+    /// Whether rows are ranked by full-text or vector scores, which is not modelled.
     pub fn is_ranked(&self) -> bool {
         self.query.order_by.as_ref().is_some_and(|order_by| order_by.rank)
     }
 }
 
-/// What an index is asked for a query.
+/// The condition that an index answers for a query.
 fn condition_of(program: &Program) -> IndexCondition {
     let (policies, random) = (Policies::default(), QueryRandom::new(1));
     index_condition(program, &Context::new(0, &random, &policies))

@@ -1,6 +1,6 @@
-//! The interface through which the database asks for the time, for randomness and for new ids.
+//! The interface through which the database gets the time, randomness and new ids.
 
-/// What the outside world gives to the database.
+/// The clock and RNG of the database.
 pub trait Env: Send + Sync + 'static {
     /// Milliseconds since the Unix epoch, on the controllable clock.
     fn now_ms(&self) -> i64;

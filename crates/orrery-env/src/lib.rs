@@ -1,8 +1,8 @@
 //! Time, randomness and tasks: everything a seed must be able to replay.
 //!
-//! No other crate asks the operating system for these; `clippy.toml` bans the direct calls and names the replacement.
+//! No other crate calls the operating system for these; `clippy.toml` bans direct calls and names the replacement.
 //!
-//! * [`Env`] is what the database is given: the calendar clock that drives lifetimes and budgets, and random bytes.
+//! * [`Env`] is injected into the database: the calendar clock that drives expiry and budgets, and random bytes.
 //!   [`SystemEnv`] is the real one, [`MovableClock`] a clock that an operator or a test moves, [`SeededEnv`] replays.
 //! * [`monotonic`] measures durations and deadlines.
 //! * [`task`] starts threads and tasks, each with a name.

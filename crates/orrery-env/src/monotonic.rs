@@ -1,6 +1,6 @@
-//! The clock that measures durations and deadlines. It never goes back.
+//! The monotonic clock for durations and deadlines.
 //!
-//! Normally it is the system's. A test may stop it and move it by hand: then the whole process sees only that time, so
+//! Normally it is the system's. A test may stop it and advance it manually: the whole process then uses that time, so
 //! that deadlines pass when the test says, not when the machine is slow.
 
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 static MOVED_NANOS: AtomicU64 = AtomicU64::new(0);
 static ORIGIN: OnceLock<Instant> = OnceLock::new();
 
-/// The present moment.
+/// The current time.
 pub fn now() -> Instant {
     if STOPPED.load(Ordering::Relaxed) {
         return *ORIGIN.get_or_init(Instant::now) + Duration::from_nanos(MOVED_NANOS.load(Ordering::Acquire));
@@ -19,7 +19,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// How long ago a moment was.
+/// The time elapsed since an instant.
 pub fn elapsed(since: Instant) -> Duration {
     now().saturating_duration_since(since)
 }
@@ -34,7 +34,7 @@ pub fn stop() {
     STOPPED.store(true, Ordering::Release);
 }
 
-/// Moves a stopped clock on.
+/// Advances a stopped clock.
 pub fn advance(time: Duration) {
     assert!(STOPPED.load(Ordering::Acquire), "only a stopped clock can be moved");
     MOVED_NANOS.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);

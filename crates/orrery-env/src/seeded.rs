@@ -1,4 +1,4 @@
-//! An environment that replays: the same seed gives the same bytes, and its clock moves only when told.
+//! A deterministic environment: the same seed gives the same bytes, and its clock moves only explicitly.
 
 use parking_lot::Mutex;
 
@@ -17,12 +17,12 @@ struct State {
 }
 
 impl SeededEnv {
-    /// `now_ms` is where its clock stands.
+    /// `now_ms` is its initial time.
     pub fn new(seed: u64, now_ms: i64) -> Self {
         Self { state: Mutex::new(State { now_ms, random: seed }) }
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub fn advance(&self, milliseconds: i64) {
         self.state.lock().now_ms += milliseconds;
     }

@@ -18,8 +18,8 @@ impl Env for SystemEnv {
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
-        // Every request needs some dozens of bytes, and asking the system costs more than all that is done with them:
-        // each thread asks for many at once. No byte is given out twice, and none that was given out is kept.
+        // Every request needs a few dozen bytes, and a system call costs more than everything done with them, so each
+        // thread fetches many at once. No byte is returned twice, and returned bytes are erased.
         if bytes.len() <= FROM_STOCK_MAX {
             STOCK.with_borrow_mut(|stock| stock.take(bytes));
         } else {
@@ -35,7 +35,7 @@ fn fill_from_system(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system gives randomness");
 }
 
-/// Random bytes in advance.
+/// Buffered random bytes.
 struct Stock {
     bytes: [u8; 512],
     used: usize,
@@ -58,8 +58,8 @@ thread_local! {
     static STOCK: RefCell<Stock> = const { RefCell::new(Stock { bytes: [0; 512], used: 512 }) };
 }
 
-/// The system's clock, moved by an offset or stopped. It drives lifetimes, budgets, autoscale, bursts and the
-/// expiry of tokens; the dates of signatures are still checked against the system's own.
+/// The system's clock, shifted by an offset or stopped. It drives expiry, budgets, autoscale, bursts and token
+/// lifetimes; signature dates are still checked against the system's clock.
 #[derive(Debug, Default)]
 pub struct MovableClock {
     state: Mutex<ClockState>,
@@ -71,11 +71,11 @@ struct ClockState {
     frozen_at_ms: Option<i64>,
 }
 
-/// What a movable clock shows.
+/// The state of a movable clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
     pub now_ms: i64,
-    /// How far it is from the system's.
+    /// Its offset from the system's clock.
     pub offset_ms: i64,
     pub frozen: bool,
 }
@@ -88,7 +88,7 @@ impl MovableClock {
         ClockReading { now_ms, offset_ms: now_ms - system_ms, frozen: state.frozen_at_ms.is_some() }
     }
 
-    /// Shows the system's time plus this.
+    /// Sets the offset from the system's clock.
     pub fn set_offset(&self, offset_ms: i64) {
         let mut state = self.state.lock();
         state.offset_ms = offset_ms;
@@ -97,7 +97,7 @@ impl MovableClock {
         }
     }
 
-    /// Stops the clock, or lets it go on from where it stands.
+    /// Stops the clock, or resumes it from its current time.
     pub fn freeze(&self, frozen: bool) {
         let now_ms = self.now_ms();
         let mut state = self.state.lock();
@@ -105,7 +105,7 @@ impl MovableClock {
         state.frozen_at_ms = frozen.then_some(now_ms);
     }
 
-    /// Moves the clock on, or back.
+    /// Moves the clock forwards or backwards.
     pub fn advance(&self, milliseconds: i64) {
         let mut state = self.state.lock();
         state.offset_ms = state.offset_ms.saturating_add(milliseconds);

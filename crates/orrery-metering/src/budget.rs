@@ -1,19 +1,19 @@
 //! The budget of one physical partition, in hundredths of a request unit.
 //!
-//! Time is cut into seconds. A request is admitted while the second's use is below its limit, and may then
-//! overshoot; the overshoot is owed to the following seconds, so that what is delivered over time is what was
-//! provisioned. What a second leaves unused goes into a bank of up to 300 seconds' worth, from which a partition
-//! with less than 3,000 units may burst up to that rate.
+//! Time is divided into seconds. A request is admitted while the second's usage is below its limit, and may then
+//! overshoot; the overshoot is a debt of the following seconds, so that the average rate is the provisioned one. Unused
+//! units go into a bank of up to 300 seconds' worth, from which a partition with less than 3,000 units may burst up to
+//! that rate.
 
 use orrery_model::Charge;
 use parking_lot::Mutex;
 
 /// The rate up to which a partition may burst.
 const BURST_PER_SECOND: u64 = 3_000 * 100;
-/// How many seconds of unused throughput are kept.
+/// How many seconds of unused throughput are banked.
 const BANK_SECONDS: u64 = 300;
 
-/// How important a request is. When a second's budget runs short, low priority waits first.
+/// The priority of a request. When a second's budget runs short, low priority is throttled first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
     #[default]
@@ -27,7 +27,7 @@ pub struct Throttled {
     pub retry_after_ms: u32,
 }
 
-/// What a partition may do in a second, and what it has done.
+/// The budget of a partition and its usage.
 #[derive(Debug, Default)]
 pub struct Budget {
     state: Mutex<State>,
@@ -37,16 +37,16 @@ pub struct Budget {
 struct State {
     /// Per second. 0 = there is no limit.
     rate: u64,
-    /// Seconds of unused throughput that are kept.
+    /// Seconds of unused throughput that are banked.
     bank_seconds: u64,
-    /// The second that is counted; none before the first request, from which on what is left is banked.
+    /// The current second; none before the first request, after which unused units are banked.
     second: Option<i64>,
-    /// Used in this second, what earlier seconds owe included.
+    /// Used in this second, including the debt of earlier seconds.
     used: u64,
     used_by_high: u64,
-    /// High priority had to wait in this second.
+    /// High priority was throttled in this second.
     high_refused: bool,
-    /// Kept free of low priority: what high priority used in the last second, or all if that was not enough.
+    /// Reserved for high priority: its usage in the last second, or everything if that was not enough.
     reserved: u64,
     bank: u64,
 }
@@ -60,7 +60,7 @@ impl Budget {
         state.bank = state.bank.min(state.rate.saturating_mul(BANK_SECONDS));
     }
 
-    /// As if nothing had been asked for a long time.
+    /// Fills the bank, as after a long idle time.
     pub fn fill_bank(&self) {
         let mut state = self.state.lock();
         state.bank = state.rate.saturating_mul(state.bank_seconds);
@@ -73,7 +73,7 @@ impl Budget {
         (state.bank_seconds, state.bank) = (0, 0);
     }
 
-    /// Lets a request pass, or tells when the next one would.
+    /// Admits a request, or returns when the next one would be admitted.
     pub fn admit(&self, now_ms: i64, priority: Priority) -> Result<(), Throttled> {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
@@ -89,7 +89,7 @@ impl Budget {
             return Ok(());
         }
         state.high_refused |= priority == Priority::High;
-        // The second must end, and whole seconds more for what it owes them.
+        // The rest of this second, plus whole seconds for the debt.
         let owed = state.used.saturating_sub(state.rate).saturating_sub(state.bank);
         let rest_ms = (now_ms.div_euclid(1000) + 1) * 1000 - now_ms;
         let more_ms = owed / state.rate * 1000;
@@ -97,14 +97,14 @@ impl Budget {
         Err(Throttled { retry_after_ms: u32::try_from(retry_after_ms).unwrap_or(u32::MAX) })
     }
 
-    /// Whether nobody can pass in this second.
+    /// Whether this second's budget is spent.
     pub fn is_spent(&self, now_ms: i64) -> bool {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
         state.rate > 0 && state.used >= state.limit()
     }
 
-    /// Counts what an admitted request has cost.
+    /// Adds the charge of an admitted request.
     pub fn settle(&self, now_ms: i64, charge: Charge, priority: Priority) {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
@@ -115,14 +115,14 @@ impl Budget {
         debug_assert!(state.used_by_high <= state.used, "high priority is a part of all use");
     }
 
-    /// What is in the bank.
+    /// The banked units.
     pub fn banked(&self) -> Charge {
         Charge::from_hundredths(self.state.lock().bank)
     }
 }
 
 impl State {
-    /// What this second may use: the rate, or more while there is something in the bank.
+    /// The limit of this second: the rate, or more while the bank is not empty.
     fn limit(&self) -> u64 {
         self.rate.max((self.rate + self.bank).min(BURST_PER_SECOND))
     }

@@ -12,7 +12,7 @@
 //! * Queries: at least 2.3, and 2 to 3 for each further physical partition, are published. The rest is fitted to
 //!   the three published charges whose items and bytes are published too: 3.19 for one item of 10 KB found by the
 //!   index, 2.98 for one of about 6.5 KB, and 4059.95 for a scan of 60,951 items with 400 MB.
-//! * A refused write, a metadata operation: as the service is seen to charge.
+//! * A rejected write, a metadata operation: as observed in the service.
 
 use orrery_model::Charge;
 
@@ -76,7 +76,7 @@ pub fn missing_item() -> Charge {
     Charge::from_hundredths(100)
 }
 
-/// Creating an item of this many bytes with so many index terms.
+/// Creating an item of this many bytes with this many index terms.
 pub fn create(bytes: usize, terms: usize) -> Charge {
     base_write(bytes) + per_term(terms)
 }
@@ -91,12 +91,12 @@ pub fn patch_operations(count: usize) -> Charge {
     Charge::from_hundredths(40 * count as u64)
 }
 
-/// Deleting an item with so many index terms.
+/// Deleting an item with this many index terms.
 pub fn delete(terms: usize) -> Charge {
     REMOVAL + per_term(terms)
 }
 
-/// A write that was refused after looking at an item of this size.
+/// A write that was rejected after reading an item of this size.
 pub fn refused_write(bytes: usize) -> Charge {
     Charge::from_hundredths(24) + point_read(bytes)
 }
@@ -112,7 +112,7 @@ const QUERY_OUTPUT_KB: u64 = 550;
 /// Looking into the index at all.
 const QUERY_INDEX_LOOKUP: u64 = 26;
 
-/// What a query page did.
+/// The work of a query page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueryWork {
     pub partitions: u64,
@@ -122,7 +122,7 @@ pub struct QueryWork {
     pub output_bytes: u64,
 }
 
-/// A part of a charge: how much of what.
+/// A component of a charge: an amount with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub what: &'static str,
@@ -135,21 +135,21 @@ pub fn query(work: &QueryWork) -> Charge {
     query_parts(work).iter().map(|part| part.charge).sum()
 }
 
-/// Steps of evaluation that every page may take, and that each byte of the items it reads allows besides. Queries that
-/// look at each property of each item a few times stay far below.
+/// Evaluation steps included for every page, plus those for each byte of the items it reads. Queries that read each
+/// property of each item a few times stay far below.
 const EVALUATION_STEPS_FREE: u64 = 100_000;
 const EVALUATION_STEPS_FREE_PER_BYTE: u64 = 8;
-/// Further steps for a hundredth of a unit. No figure is published; a step takes a few nanoseconds, so that a unit pays
-/// for about as much time of a processor as it does elsewhere.
+/// Further steps per hundredth of a unit. No figure is published; a step takes a few nanoseconds, so that a unit buys
+/// about as much CPU time as elsewhere.
 const EVALUATION_STEPS: u64 = 1_000;
 
-/// Evaluating a query, as far as it takes more than queries usually do for the items they read.
+/// The charge for evaluation beyond what is usual for the items read.
 pub fn evaluation(steps: u64, item_bytes: u64) -> Charge {
     let free = EVALUATION_STEPS_FREE + item_bytes.saturating_mul(EVALUATION_STEPS_FREE_PER_BYTE);
     Charge::from_hundredths(steps.saturating_sub(free) / EVALUATION_STEPS)
 }
 
-/// What a query page's charge is made of. Each part is rounded for itself, so that they add up.
+/// The components of a query page's charge. Each is rounded separately, so that they add up.
 pub fn query_parts(work: &QueryWork) -> [Part; 6] {
     let partitions = QUERY_PARTITION_FIRST + QUERY_PARTITION_MORE * work.partitions.saturating_sub(1);
     let lookups = u64::from(work.index_entries > 0);
@@ -177,8 +177,8 @@ pub fn query_parts(work: &QueryWork) -> [Part; 6] {
     ]
 }
 
-/// A page of the change feed with so many changes in so many bytes: one unit for looking, and items and bytes as a
-/// query's. No figure is published; a page of a hundred small items costs few units, or a reader with one unit a second
+/// A page of the change feed with this many changes and bytes: one unit for the lookup, plus items and bytes as for a
+/// query. No figure is published; a page of a hundred small items costs few units, or a reader with one unit a second
 /// could not read two of them in ten seconds (`readFeedDocumentsWithThroughputControl` of the Java SDK).
 pub fn changes(count: usize, bytes: usize) -> Charge {
     let work = QueryWork {
@@ -192,12 +192,12 @@ pub fn changes(count: usize, bytes: usize) -> Charge {
     missing_item() + reading
 }
 
-/// What a read of an item by its key is charged for.
+/// The components of a point read's charge.
 pub fn read_parts(bytes: usize) -> Vec<Part> {
     vec![Part { what: "bytesRead", quantity: bytes as u64, charge: point_read(bytes) }]
 }
 
-/// What a write is charged for: the new version, the removal of the old one, and index terms that come and go.
+/// The components of a write's charge: the new version, the removal of the old one, and changed index terms.
 pub fn write_parts(new_bytes: Option<usize>, removes: bool, terms: usize, patch_count: usize) -> Vec<Part> {
     let mut parts = Vec::new();
     if let Some(bytes) = new_bytes {
@@ -228,7 +228,7 @@ pub fn metadata_write() -> Charge {
     Charge::from_hundredths(495)
 }
 
-/// How many index terms cost so many hundredths.
+/// How many index terms cost this many hundredths.
 pub fn terms_for(hundredths: u64) -> usize {
     usize::try_from(hundredths / TERM).unwrap_or(usize::MAX)
 }

@@ -8,8 +8,8 @@ pub fn parse_json(text: &[u8]) -> Result<Value> {
     parse_escaped(text).map(|(value, _)| value)
 }
 
-/// Parses a text that must be JSON but for the tabs and line breaks in its strings, which may stand as they are. Answers
-/// the text in proper JSON too, if it was not.
+/// Parses JSON that may contain unescaped tabs and line breaks in strings. Also returns the text as valid JSON, if it
+/// was not.
 pub fn parse_escaped(text: &[u8]) -> Result<(Value, Option<Vec<u8>>)> {
     let error = match value::parse(text) {
         Ok(value) => return Ok((value, None)),
@@ -28,13 +28,13 @@ pub fn parse_object(text: &[u8]) -> Result<Value> {
     }
 }
 
-/// Parses some members of a text that was accepted as an item.
+/// Parses some members of a previously accepted item.
 pub fn parse_object_members(text: &[u8], is_plain: bool, names: &[Box<str>]) -> Result<Value> {
     let parse = if is_plain { value::parse_plain_members } else { value::parse_members };
     parse(text, names).map_err(malformed)
 }
 
-/// The error of a body that is JSON but no object.
+/// The error for a body that is JSON but not an object.
 pub fn not_an_object() -> Error {
     Error::bad_request("The input content is invalid because it is not a JSON object.")
 }

@@ -1,5 +1,5 @@
-//! Client encryption keys: data keys that clients made, wrapped by keys that the server never sees. The server
-//! checks their form, keeps them and gives them back.
+//! Client encryption keys: data keys created by clients, wrapped by keys that the server never sees. The server
+//! validates their format, stores and returns them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

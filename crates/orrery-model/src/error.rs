@@ -1,5 +1,5 @@
-//! The one error that leaves the database: a kind that tells the caller what to do, and a message
-//! for the client. Status codes and wire wording belong to the gateway.
+//! The error type of the database: a kind for the caller to act on, and a message for the client. Status codes and wire
+//! wording belong to the gateway.
 
 use std::fmt;
 
@@ -13,26 +13,26 @@ pub struct Error {
     pub message: String,
 }
 
-/// What went wrong, as far as a caller would act differently.
+/// The kinds of errors that callers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The request is malformed or asks for something invalid.
     BadRequest,
-    /// The partition key that the request names is not the one in the item.
+    /// The partition key in the request differs from the item's.
     PartitionKeyMismatch,
     /// The container was deleted and created again since the client cached it.
     ContainerRecreated,
-    /// The name stands for another container than the one that the client has cached: look it up again, then retry.
+    /// The name now refers to another container than the one cached by the client: refresh, then retry.
     NameCacheStale,
     /// The query needs a plan and a merge by the client.
     CrossPartitionQuery,
-    /// A query is wrong; the message is the JSON of its errors.
+    /// A query has errors; the message is their JSON.
     InvalidQuery,
     /// The credentials are missing, malformed or do not match.
     Unauthorized,
     /// The credentials are valid but do not allow this.
     Forbidden,
-    /// A quota of the account, database or container is used up.
+    /// A quota of the account, database or container is exhausted.
     QuotaExceeded,
     /// The logical partition has reached its size limit.
     LogicalPartitionFull,
@@ -46,7 +46,7 @@ pub enum ErrorKind {
     UnsupportedOperation,
     /// A resource with this id, or with this unique key, exists.
     Conflict,
-    /// Two keys that hash alike use the same item id.
+    /// Two keys with the same hash use the same item id.
     KeyHashCollision,
     /// The partition was split or moved: refresh the routing map, then retry.
     PartitionGone,
@@ -56,7 +56,7 @@ pub enum ErrorKind {
     PreconditionFailed,
     /// The request or the item is larger than allowed.
     TooLarge,
-    /// Another change of the same offer is under way.
+    /// Another change of the same offer is in progress.
     Locked,
     /// The budget for this second is spent. Retry after the delay.
     TooManyRequests { retry_after_ms: u32 },
@@ -64,15 +64,15 @@ pub enum ErrorKind {
     RetryWith,
     /// A script threw an error, with the number it gave (0 = none), or is not JavaScript (65535).
     Script { code: u16 },
-    /// A script took too long.
+    /// A script exceeded its time limit.
     Timeout,
-    /// Orrery does not do this. Never retried.
+    /// Not supported by Orrery. Never retried.
     NotImplemented,
     /// The store cannot answer right now.
     Unavailable,
-    /// The disk has no room for this write; deletions are still accepted.
+    /// The disk has no space for this write; deletions are still accepted.
     StorageFull,
-    /// A fault of ours.
+    /// An internal error.
     Internal,
 }
 

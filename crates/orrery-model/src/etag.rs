@@ -1,4 +1,4 @@
-//! Etags: quoted pseudo GUIDs that change with every write, in the form clients know.
+//! Etags: quoted pseudo GUIDs that change with every write, in the service's format.
 //!
 //! `"LLLLLLLL-MMMM-0200-HHHH-TTTTTTTTtttt"`: the low 32, middle 16 and high 16 bits of a number
 //! that is unique among the versions of a resource, then the modification time in seconds.
@@ -37,13 +37,13 @@ impl Etag {
         text
     }
 
-    /// Whether a client means this version. Some send the text without its quotes.
+    /// Whether a client's etag matches this version. Some clients omit the quotes.
     pub fn matches(self, text: &str) -> bool {
         same(&self.to_string(), text)
     }
 }
 
-/// Compares two etags, leaving one pair of quotes out of account on either side.
+/// Compares two etags, ignoring one pair of quotes on either side.
 pub fn same(first: &str, second: &str) -> bool {
     unquoted(first) == unquoted(second)
 }

@@ -1,4 +1,4 @@
-//! Ids that clients choose, checked once.
+//! Validates client-chosen ids.
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,8 +18,8 @@ pub struct ResourceName(Box<str>);
 
 /// The id of an item: 1 to 1023 bytes.
 ///
-/// Any character may be in it. The service documents `/`, `\`, `#` and `?` as not allowed and accepts them in items all
-/// the same: the Go client's suite creates `Disallowed/Chars`, `Disallowed\Chars` and others and gets 201 for each.
+/// Any character is allowed. The service documents `/`, `\`, `#` and `?` as not allowed but accepts them in items: the
+/// Go client's suite creates `Disallowed/Chars`, `Disallowed\Chars` and others and gets 201 for each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId(Box<str>);
 

@@ -1,23 +1,23 @@
-//! Which properties a definition may have. A name that nobody knows would be kept and have no effect, so a typo like
-//! `defaultTTL` would look like success: such names are refused, with the one that was probably meant.
+//! The known properties of definitions. An unknown name would be stored without effect, so a typo like `defaultTTL`
+//! would look like success: such names are rejected, with a suggestion.
 
 use crate::error::{Error, Result};
 use crate::value::{Object, Value};
 
-/// What may be at a place of a definition.
+/// What is allowed at a position of a definition.
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
-    /// Checked elsewhere, or of no fixed form.
+    /// Validated elsewhere, or of any form.
     Any,
-    /// An object with these members. What has another type is for others to refuse.
+    /// An object with these members. Other types are rejected elsewhere.
     Members(&'static [(&'static str, Shape)]),
     /// An array of these.
     Each(&'static Shape),
-    /// Known and not done: what Orrery says instead of ignoring it.
+    /// Known but unsupported: the error message.
     Undone(&'static str),
 }
 
-/// Refuses members that the shape does not have. Null says nothing and passes.
+/// Rejects members that are not in the shape. Null is always accepted.
 pub(crate) fn check(value: &Value, shape: Shape, owner: &str) -> Result<()> {
     match (shape, value) {
         (_, Value::Null) => Ok(()),
@@ -45,7 +45,7 @@ fn check_members(object: &Object, members: &[(&str, Shape)], owner: &str) -> Res
 fn unknown(name: &str, members: &[(&str, Shape)], owner: &str) -> Error {
     let candidates = members.iter().map(|(known, _)| (distance(name, known), *known));
     let meant = candidates.min().filter(|(distance, known)| *distance <= 1 + known.len() / 4);
-    // A name may be right and only stand one level too high.
+    // The name may be valid one level deeper.
     let below = members.iter().find(|(_, shape)| match shape {
         Shape::Members(inner) => inner.iter().any(|(known, _)| *known == name),
         Shape::Any | Shape::Each(_) | Shape::Undone(_) => false,
@@ -58,7 +58,7 @@ fn unknown(name: &str, members: &[(&str, Shape)], owner: &str) -> Error {
     ))
 }
 
-/// How many letters must change to turn one name into the other. Case does not count.
+/// The case-insensitive edit distance of two names.
 fn distance(one: &str, other: &str) -> usize {
     let lower = |text: &str| text.chars().map(|letter| letter.to_ascii_lowercase()).collect::<Vec<_>>();
     let (one, other) = (lower(one), lower(other));

@@ -1,5 +1,4 @@
-//! Provisioned throughput: what clients ask for, the smallest they may ask for, and the offer
-//! document that tells it.
+//! Provisioned throughput: requested values, the minimum, and the offer document.
 
 use crate::error::{Error, Result};
 use crate::known::Shape::{Any, Members, Undone};
@@ -7,20 +6,20 @@ use crate::known::{self, Shape};
 use crate::rid::OfferRid;
 use crate::value::{Object, Value};
 
-/// Request units per second of a container that asks for nothing.
+/// The default throughput of a container.
 pub const DEFAULT_THROUGHPUT: u32 = 400;
 /// What one physical partition can serve.
 pub const PARTITION_THROUGHPUT_MAX: u32 = 10_000;
-/// What each partition of a new container with more than that is counted for.
+/// The throughput per partition of a new container that needs several.
 const PARTITION_THROUGHPUT_INITIAL: u32 = 6_000;
-/// What can be had without asking the operator of the service.
+/// The maximum throughput without a support request.
 pub const THROUGHPUT_MAX: u32 = 1_000_000;
 
-/// Offers of the past were of a type (S1, S2, S3); today's are of none.
+/// The offer type of today's offers; earlier ones were S1, S2 and S3.
 const OFFER_TYPE: &str = "Invalid";
 const MANUAL_STEP: u32 = 100;
 const AUTOSCALE_STEP: u32 = 1000;
-/// Containers that a shared database carries at no extra minimum.
+/// The number of containers in a shared database that do not raise its minimum.
 const SHARED_CONTAINERS_FREE: u32 = 25;
 
 /// Request units per second.
@@ -34,18 +33,18 @@ pub enum Throughput {
     },
 }
 
-/// What the smallest allowed throughput depends on.
+/// The inputs of the minimum throughput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The most that was ever provisioned.
+    /// The highest throughput ever provisioned.
     pub highest_ever: u32,
-    /// The most that was ever stored.
+    /// The maximum storage ever used.
     pub storage_kb_max: u64,
     /// How many containers share the offer, if it belongs to a database.
     pub shared_containers: Option<u32>,
 }
 
-/// A switch between the two kinds, asked for by the replace request.
+/// A migration between the two kinds, requested by the replace request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migration {
     ToAutoscale,
@@ -102,7 +101,7 @@ impl Throughput {
         Self::autoscale(max, increment, usage)
     }
 
-    /// The most that may be consumed in a second.
+    /// The maximum throughput per second.
     pub const fn maximum(self) -> u32 {
         match self {
             Self::Manual(throughput) => throughput,
@@ -110,7 +109,7 @@ impl Throughput {
         }
     }
 
-    /// What is provisioned while nothing happens.
+    /// The throughput while idle.
     pub const fn idle(self) -> u32 {
         match self {
             Self::Manual(throughput) => throughput,
@@ -122,8 +121,8 @@ impl Throughput {
         matches!(self, Self::Autoscale { .. })
     }
 
-    /// How many physical partitions a new container gets. Beyond what one can carry the service leaves room
-    /// for growth and counts 6000 for each, as its guide to scaling says and the clients' tests expect.
+    /// How many physical partitions a new container gets. For more than one partition can carry, the service leaves
+    /// room for growth and counts 6000 for each, as documented in its scaling guide and expected by client tests.
     pub const fn partition_count(self) -> u32 {
         let maximum = self.maximum();
         if maximum <= PARTITION_THROUGHPUT_MAX { 1 } else { maximum.div_ceil(PARTITION_THROUGHPUT_INITIAL) }
@@ -162,14 +161,14 @@ impl Throughput {
 }
 
 impl Usage {
-    /// The least that may be provisioned manually.
+    /// The minimum manual throughput.
     pub fn manual_minimum(self) -> u32 {
         let own = DEFAULT_THROUGHPUT.max(self.highest_ever.div_ceil(100)).max(self.storage_gb());
         let shared = self.extra_containers().saturating_mul(100).saturating_add(DEFAULT_THROUGHPUT);
         round_up(own.max(shared), MANUAL_STEP)
     }
 
-    /// The least that an autoscale maximum may be.
+    /// The minimum of an autoscale maximum.
     pub fn autoscale_minimum(self) -> u32 {
         let own =
             AUTOSCALE_STEP.max(self.highest_ever.div_ceil(10)).max(self.storage_gb().saturating_mul(10));
@@ -216,7 +215,7 @@ impl Offer {
         Value::Object(offer)
     }
 
-    /// Reads back what [`to_value`](Self::to_value) wrote with the idle throughput.
+    /// Parses the output of [`to_value`](Self::to_value) with the idle throughput.
     pub fn from_stored(value: &Value) -> Result<Self> {
         Self::read(value).ok_or_else(|| Error::internal("a stored offer is damaged"))
     }
@@ -250,7 +249,7 @@ impl Offer {
         Usage { highest_ever: self.highest_ever, storage_kb_max: self.storage_kb_max, shared_containers }
     }
 
-    /// The lowest value that a replace may ask for.
+    /// The lowest throughput that a replace may request.
     pub fn minimum(&self, shared_containers: Option<u32>) -> u32 {
         let usage = self.usage(shared_containers);
         if self.throughput.is_autoscale() { usage.autoscale_minimum() } else { usage.manual_minimum() }
@@ -316,7 +315,7 @@ impl Offer {
         }
     }
 
-    /// Takes on a new throughput.
+    /// Sets a new throughput.
     pub fn set_throughput(&mut self, throughput: Throughput, now_seconds: i64) {
         self.throughput = throughput;
         self.highest_ever = self.highest_ever.max(throughput.maximum());
@@ -324,7 +323,7 @@ impl Offer {
     }
 }
 
-/// Refuses properties that Orrery does not know in the body of a replace request.
+/// Rejects unknown properties in the body of a replace request.
 pub fn check_known_properties(body: &Value) -> Result<()> {
     known::check(body, OFFER, "the offer")
 }
@@ -349,7 +348,7 @@ const CONTENT: Shape = Members(&[
         Members(&[
             ("maxThroughput", Any),
             ("autoUpgradePolicy", UPGRADE),
-            // What the service adds.
+            // Added by the service.
             ("tier", Any),
             ("maximumTierThroughput", Any),
             ("autoUpgrade", Any),

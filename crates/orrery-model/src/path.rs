@@ -1,9 +1,8 @@
 //! Paths as partition keys, unique keys and indexing policies write them: `/a/"b c"/[]/?`.
 //!
-//! Splitting follows the clients (`tests/data/path-parser.json`): unquoted segments are trimmed,
-//! quoted ones are taken as they stand, and a quote after a backslash does not end its segment.
-//! What a segment means (`*`, `?`, `[]` are special only without quotes) is decided by whoever
-//! asked for the path.
+//! Splitting follows the clients (`tests/data/path-parser.json`): unquoted segments are trimmed, quoted ones are taken
+//! as they stand, and a quote after a backslash does not end its segment. The caller interprets the segments (`*`, `?`,
+//! `[]` are special only without quotes).
 
 use std::fmt;
 
@@ -12,7 +11,7 @@ use crate::value::Value;
 /// Longest path text accepted anywhere.
 pub const PATH_BYTES_MAX: usize = 4096;
 
-/// A path that names one property by walking through objects: no wildcards.
+/// The path of one property through objects, without wildcards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyPath {
     text: Box<str>,
@@ -27,7 +26,7 @@ pub struct Segment {
     pub quoted: bool,
 }
 
-/// Where a path stopped making sense, as a byte position that error texts quote.
+/// The byte position at which parsing a path failed, for error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the path is malformed near position {position}")]
 pub struct InvalidPath {
@@ -138,7 +137,7 @@ impl KeyPath {
         &self.segments
     }
 
-    /// The value this path names in an item. Arrays are not entered.
+    /// The value at this path in an item. Arrays are not entered.
     pub fn value_in<'a>(&self, item: &'a Value) -> Option<&'a Value> {
         item.at_path(&self.segments)
     }

@@ -8,8 +8,8 @@
 //! | 4–7 | container if the top bit is set, user if it is clear, 0 for a client encryption key |
 //! | 8–15 | below a container: little-endian ordinal whose top nibble is the kind; below a user: the permission; a client encryption key: 4 bytes id, then little-endian 2 |
 //!
-//! Offers have 3 bytes of their own. Clients read the ordinal of an item as a little-endian number
-//! and order by it, so ordinals must grow.
+//! Offers have 3 separate bytes. Clients read the ordinal of an item as a little-endian number and order by it, so
+//! ordinals must increase.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ pub struct UserRid {
     user: u32,
 }
 
-/// What lives below a container, with the nibble that tells it.
+/// Resources below a container, with their type nibble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChildKind {
     Item,
@@ -91,7 +91,7 @@ pub struct ClientEncryptionKeyRid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OfferRid(u32);
 
-/// Any resource id, told apart by its length and marks.
+/// Any resource id, distinguished by length and marker bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rid {
     Database(DatabaseRid),
@@ -318,7 +318,7 @@ impl PermissionRid {
 }
 
 impl ClientEncryptionKeyRid {
-    /// The last word, which tells client encryption keys from other children of a database.
+    /// The last word, which distinguishes client encryption keys from other children of a database.
     const KIND: u32 = 2;
 
     pub const fn new(database: DatabaseRid, key: u32) -> Self {
@@ -414,7 +414,7 @@ fn encode(bytes: &[u8]) -> ([u8; TEXT_BYTES_MAX], usize) {
     (text, length)
 }
 
-/// The longest id is that of an attachment, which we do not have; longer text is no id.
+/// The longest id is that of an attachment, which is not supported; longer text is not an id.
 fn decode(text: &str) -> Option<Vec<u8>> {
     if text.len() > TEXT_BYTES_MAX || !text.len().is_multiple_of(4) {
         return None;

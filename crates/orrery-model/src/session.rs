@@ -1,4 +1,4 @@
-//! Session tokens: how far a client has seen each partition.
+//! Session tokens: the position that a client has seen of each partition.
 //!
 //! ```text
 //! token  = entry *( "," entry )
@@ -6,9 +6,8 @@
 //! value  = "-1#" lsn                                   simple
 //!        | version "#" lsn *( "#" region "=" lsn )     vector
 //! ```
-//! A bare number is accepted as a simple value: the oldest clients wrote it. Regions are read and
-//! dropped; Orrery writes vectors without them, always, because clients refuse to merge tokens
-//! whose region lists differ.
+//! A bare number is accepted as a simple value: the oldest clients wrote it. Regions are parsed and dropped; Orrery
+//! always writes vectors without them, because clients refuse to merge tokens whose region lists differ.
 
 use std::fmt;
 

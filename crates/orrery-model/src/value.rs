@@ -1,4 +1,4 @@
-//! JSON values as items hold them, and the one place where JSON text becomes a value.
+//! JSON values, and the one place where JSON text is parsed.
 //!
 //! Property order is preserved because clients see it again. Numbers keep the difference between
 //! a 64-bit integer and a double only for the functions that ask (`IS_INTEGER`, `INTADD`, …); they
@@ -15,7 +15,7 @@ use std::fmt;
 pub use breaks::escape_breaks;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Levels of arrays and objects that an item may nest. The service refuses what is deeper.
+/// The maximum nesting depth of an item, as in the service.
 pub const NESTING_MAX: usize = 128;
 
 /// A JSON value.
@@ -41,7 +41,7 @@ pub enum Number {
 #[derive(Clone, Debug, Default)]
 pub struct Object(Vec<(Box<str>, Value)>);
 
-/// Why a text is not an acceptable JSON value.
+/// Why a text is not a valid JSON value.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseError {
     #[error("{0}")]
@@ -56,7 +56,7 @@ pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
 }
 
 /// Parses a text that was an acceptable object when it was written, with only those of its members whose names are in
-/// the list. The others are passed over, which takes a fraction of the time.
+/// the list. The others are skipped, which takes a fraction of the time.
 pub fn parse_members<S: AsRef<str>>(text: &[u8], names: &[S]) -> Result<Value, ParseError> {
     parse_by(text, MembersSeed { names })
 }
@@ -294,8 +294,7 @@ impl Value {
         text
     }
 
-    /// Compact JSON text that reads back as this very value: minus zero, which is a partition key of its own,
-    /// keeps its sign.
+    /// Compact JSON text that round-trips exactly: minus zero, which is a separate partition key, keeps its sign.
     pub fn to_exact_json(&self) -> String {
         let mut text = String::with_capacity(128);
         self.write(&mut text, Number::write_exact_json);
@@ -402,7 +401,7 @@ impl PartialEq for Object {
         if self.len() <= SEARCHED_MAX {
             return self.iter().all(|(name, value)| other.get(name) == Some(value));
         }
-        // An item has room for a hundred thousand members: comparing each with each would take minutes.
+        // An item may have a hundred thousand members: comparing all pairs would take minutes.
         let members: HashMap<&str, &Value> = other.iter().collect();
         self.iter().all(|(name, value)| members.get(name).copied() == Some(value))
     }
@@ -609,7 +608,7 @@ mod tests {
         assert_eq!(round_trip(r#""\u0001é\u007f""#), "\"\\u0001é\u{7f}\"");
     }
 
-    /// Passing members over gives what looking at all of them gives.
+    /// Skipping members gives the same result as parsing all of them.
     #[test]
     fn some_members_are_those_of_the_whole_object() {
         let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));

@@ -112,7 +112,7 @@ fn reasons(one: &Measured) -> String {
     }
     text.push_str("</ul>\n");
     if let Some(alternative) = &one.verdict.alternative {
-        text.push_str(&format!("<p>Without that danger: {}.</p>\n", escape(alternative)));
+        text.push_str(&format!("<p>An alternative without this risk: {}.</p>\n", escape(alternative)));
     }
     text + &format!("<p>Rests on: {}.</p>\n", escape(&one.verdict.evidence.join("; ")))
 }

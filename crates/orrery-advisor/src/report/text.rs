@@ -42,7 +42,7 @@ pub fn text(report: &Report) -> String {
             wrap(&mut out, &format!("   - {reason}"), "     ");
         }
         if let Some(alternative) = &one.verdict.alternative {
-            wrap(&mut out, &format!("   Without that danger: {alternative}."), "     ");
+            wrap(&mut out, &format!("   An alternative without this risk: {alternative}."), "     ");
         }
         wrap(&mut out, &format!("   Rests on: {}.", one.verdict.evidence.join("; ")), "     ");
     }
@@ -96,7 +96,7 @@ pub(super) fn distance(report: &Report) -> String {
         ([], Some(next)) => {
             let more = next.verdict.score / best.verdict.score.max(1e-9) - 1.0;
             if next.verdict.unfit.is_some() {
-                "No other candidate can be used as it is.".to_owned()
+                "No other candidate is usable.".to_owned()
             } else {
                 format!("The next one, {}, costs {} more.", next.candidate.name, percent(more))
             }
@@ -165,7 +165,7 @@ fn table(report: &Report, out: &mut String) {
         line!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     line!(out, "HOT: load of the busiest partition over an even share. ONE PART.: reads that");
-    line!(out, "visit one partition. = ties with the first. ! cannot be used as it is.");
+    line!(out, "visit one partition. = ties with the first. ! unusable, see its reasons.");
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -189,7 +189,7 @@ fn row(at: usize, one: &Measured) -> Vec<String> {
     ]
 }
 
-/// A name as the table has room for it.
+/// A name truncated to the table's column.
 fn cut(name: &str) -> String {
     if name.chars().count() <= NAME_LETTERS {
         return name.to_owned();

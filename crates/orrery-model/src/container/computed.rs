@@ -1,5 +1,5 @@
-//! Computed properties: names for expressions over an item. The texts of the queries are kept
-//! here; compiling them is the query engine's work.
+//! Computed properties: named expressions over an item. Only the query texts are stored here; the query engine compiles
+//! them.
 
 use super::fields;
 use crate::error::{Error, Result};

@@ -1,5 +1,5 @@
-//! Conflict resolution. There is one write region, so no conflict ever arises; the policy is
-//! checked and given back as clients expect.
+//! Conflict resolution. There is one write region, so conflicts never arise; the policy is validated and returned as
+//! clients expect.
 
 use super::fields;
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::value::{Object, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConflictResolution {
-    /// The version with the greatest value at this top-level path stays.
+    /// The version with the greatest value at this top-level path wins.
     LastWriterWins { path: KeyPath },
     /// A stored procedure decides; without one, conflicts wait in the feed.
     Custom { procedure: Option<Box<str>> },
@@ -21,7 +21,7 @@ impl Default for ConflictResolution {
 }
 
 impl ConflictResolution {
-    /// The policy of a container, or `None` if it names none.
+    /// The policy of a container, or `None` if it has none.
     pub(super) fn parse(container: &Object) -> Result<Option<Self>> {
         let Some(policy) = fields::optional_object(container, "conflictResolutionPolicy")? else {
             return Ok(None);

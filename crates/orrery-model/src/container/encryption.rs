@@ -1,5 +1,5 @@
-//! The client encryption policy. Clients encrypt; the database keeps the policy, refuses changes,
-//! and lets the caller check that the keys exist.
+//! The client encryption policy. Clients encrypt; the database stores the policy, rejects changes, and lets the caller
+//! check that the keys exist.
 
 use super::fields;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Reading the fields of a definition with one wording for what is wrong.
+//! Reads the fields of a definition, with uniform error messages.
 
 use crate::error::{Error, Result};
 use crate::value::{Object, Value};
@@ -13,12 +13,12 @@ pub(super) fn object<'a>(value: &'a Value, name: &str) -> Result<&'a Object> {
     value.as_object().ok_or_else(|| wrong_type(name, "an object"))
 }
 
-/// The member as an object; absent and null are nothing.
+/// The member as an object; none if absent or null.
 pub(super) fn optional_object<'a>(owner: &'a Object, name: &str) -> Result<Option<&'a Object>> {
     present(owner, name).map(|value| object(value, name)).transpose()
 }
 
-/// The member as an array; absent and null are empty.
+/// The member as an array; empty if absent or null.
 pub(super) fn array<'a>(owner: &'a Object, name: &str) -> Result<&'a [Value]> {
     match present(owner, name) {
         None => Ok(&[]),
@@ -26,7 +26,7 @@ pub(super) fn array<'a>(owner: &'a Object, name: &str) -> Result<&'a [Value]> {
     }
 }
 
-/// The member as text; absent and null are nothing.
+/// The member as text; none if absent or null.
 pub(super) fn optional_str<'a>(owner: &'a Object, name: &str) -> Result<Option<&'a str>> {
     present(owner, name).map(|value| value.as_str().ok_or_else(|| wrong_type(name, "a string"))).transpose()
 }

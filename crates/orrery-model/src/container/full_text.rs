@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::path::KeyPath;
 use crate::value::{Object, Value};
 
-/// Languages that policies may name.
+/// Supported languages.
 pub const LANGUAGES: [&str; 7] = ["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT"];
 /// The same by their Windows codes, which some clients send.
 const CODES: [(&str, &str); 7] = [
@@ -43,7 +43,7 @@ pub(super) fn parse(container: &Object) -> Result<Option<FullTextPolicy>> {
     let mut paths: Vec<FullTextPath> = Vec::with_capacity(listed.len());
     for entry in listed {
         let entry = fields::object(entry, "fullTextPaths")?;
-        // The language is looked at before the path, as in the service.
+        // The language is checked before the path, as in the service.
         let own = fields::optional_str(entry, "language")?.map(language).transpose()?;
         let text = fields::required_str(entry, "path")?;
         let path = KeyPath::parse(text).map_err(|_| {

@@ -13,12 +13,12 @@ pub enum IndexStep {
     Element,
 }
 
-/// The path of a property inside items; every element of an array stands for itself.
+/// The path of a property inside items; array elements count individually.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IndexPath(pub Vec<IndexStep>);
 
 impl fmt::Display for IndexPath {
-    /// As indexing policies write it: `/a/[]/b`.
+    /// In the format of indexing policies: `/a/[]/b`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         for step in &self.0 {
@@ -32,12 +32,12 @@ impl fmt::Display for IndexPath {
     }
 }
 
-/// Which values below its steps a path means.
+/// Which values below its steps a path covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathEnd {
     /// Everything at and below: `/*`.
     Subtree,
-    /// The scalar at the place itself: `/?`.
+    /// The scalar at this position: `/?`.
     Scalar,
 }
 
@@ -107,8 +107,8 @@ impl PolicyPath {
         Ok(Self { text: text.into(), steps, end, tuple: Vec::new() })
     }
 
-    /// How exactly this path speaks of the value at `steps`, if it does: depth first, and a scalar
-    /// path before a subtree at the same depth. More precise paths win.
+    /// The precision with which this path matches the value at `steps`, if it does: by depth, then scalar paths before
+    /// subtrees. More precise paths win.
     pub fn precision(&self, steps: &[IndexStep]) -> Option<(usize, PathEnd)> {
         let applies = match self.end {
             PathEnd::Subtree => steps.starts_with(&self.steps),

@@ -86,7 +86,7 @@ impl CompositePath {
 }
 
 impl IndexingPolicy {
-    /// Checks a policy and fills in what the service fills in.
+    /// Validates a policy and adds the service's defaults.
     pub fn parse(policy: &Object, embeddings: &[VectorEmbedding]) -> Result<Self> {
         let mode = parse_mode(policy)?;
         let automatic = fields::optional_bool(policy, "automatic")?;
@@ -139,7 +139,7 @@ impl IndexingPolicy {
         Value::Object(self.document.clone())
     }
 
-    /// Whether scalars at this place are in the range index. `id` and `_ts` always are.
+    /// Whether scalars at this position are in the range index. `id` and `_ts` always are.
     pub fn indexes(&self, steps: &[IndexStep]) -> bool {
         if self.mode == IndexingMode::None {
             return false;
@@ -154,8 +154,8 @@ impl IndexingPolicy {
         included.is_some() && included >= best(&self.excluded)
     }
 
-    /// Whether anything below this place may be in the range index, so that a walk over an item
-    /// can skip what is wholly excluded.
+    /// Whether anything below this position may be in the range index, so that a walk over an item can skip fully
+    /// excluded parts.
     pub fn indexes_below(&self, steps: &[IndexStep]) -> bool {
         if self.mode == IndexingMode::None {
             return false;
@@ -173,8 +173,8 @@ impl IndexingPolicy {
             || included.is_some() && included >= covering(&self.excluded)
     }
 
-    /// The policy as clients see it: what was sent, with the parts we understand in the service's
-    /// order and form. The `indexes` of old clients are left out, as current versions do.
+    /// The policy for responses: what was sent, with the known parts in the service's order and format. The `indexes`
+    /// of old clients are omitted, as in current versions.
     fn normalised(&self) -> Object {
         let sent = &self.document;
         let mut out = Object::new();
@@ -216,7 +216,7 @@ impl IndexingPolicy {
 }
 
 impl SpatialIndex {
-    /// On a sphere the service indexes every kind of shape, and names all four whichever were asked for
+    /// For geography the service indexes every kind of shape, and lists all four whatever was requested
     /// (`ContainerSettingsTests` of the .NET client); on a plane it keeps what was sent.
     fn to_value(&self) -> Value {
         let mut types = self.types.clone();
@@ -249,7 +249,7 @@ fn is_etag(path: &PolicyPath) -> bool {
 fn parse_mode(policy: &Object) -> Result<IndexingMode> {
     let name = fields::optional_str(policy, "indexingMode")?.unwrap_or("consistent");
     match name.to_ascii_lowercase().as_str() {
-        // Lazy indexing is gone, and the service makes it consistent (asserted by the Java client's suite).
+        // Lazy indexing no longer exists; the service treats it as consistent (asserted by the Java client's suite).
         "consistent" | "lazy" => Ok(IndexingMode::Consistent),
         "none" => Ok(IndexingMode::None),
         _ => Err(Error::bad_request(format!(

@@ -6,7 +6,7 @@ use crate::known::Shape::{Any, Each, Members, Undone};
 use crate::known::{self, Shape};
 use crate::value::Value;
 
-/// Refuses properties that Orrery does not know, at any depth, and settings that it knows and does not do.
+/// Rejects unknown properties at any depth, and known but unsupported settings.
 pub fn check_known_properties(body: &Value) -> Result<()> {
     if body.get("analyticalStorageTtl").and_then(Value::as_i64).is_some_and(|seconds| seconds != 0) {
         return Err(crate::Error::not_implemented(
@@ -47,7 +47,7 @@ const CONTAINER: Shape = Members(&[
     // Extensions, checked where they are read.
     ("throughputBuckets", Any),
     (SYNTHETIC_KEY, Any),
-    // What the service sends and clients send back.
+    // Returned by the service and sent back by clients.
     ("_rid", Any),
     ("_self", Any),
     ("_etag", Any),

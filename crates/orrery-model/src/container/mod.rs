@@ -1,8 +1,7 @@
-//! The definition of a container: what clients send, checked once, and what they get back.
+//! The definition of a container: parsed and validated once, and returned to clients.
 //!
-//! A definition holds typed parts for the database next to the JSON object that clients see. The
-//! object is what was sent in the service's normal form, so fields that Orrery does not know come
-//! back as they went in.
+//! A definition has typed parts for the database next to the JSON object for clients. The object is what was sent, in
+//! the service's normal form, so unknown fields are returned unchanged.
 
 mod computed;
 mod conflict;
@@ -34,7 +33,7 @@ use crate::partition_key::PartitionKeyDefinition;
 use crate::path::KeyPath;
 use crate::value::{Object, Value};
 
-/// Properties that the database adds to a container; clients send them back and are not heard.
+/// System properties of a container; ignored if clients send them back.
 const SYSTEM_PROPERTIES: [&str; 11] = [
     "_rid",
     "_self",
@@ -49,13 +48,13 @@ const SYSTEM_PROPERTIES: [&str; 11] = [
     "statistics",
 ];
 
-/// How the container makes its partition keys: checked by the database, which knows such definitions.
+/// The synthetic key definition, validated by the database.
 pub const SYNTHETIC_KEY: &str = "orrerySyntheticKey";
 
-/// Bytes of a whole definition: unknown fields are kept, so they need a bound.
+/// The maximum size of a definition: unknown fields are kept, so they need a limit.
 const DEFINITION_BYTES_MAX: usize = 2 << 20;
 
-/// What a spatial value is measured on.
+/// The coordinate system of spatial values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Geospatial {
     /// A sphere.
@@ -73,12 +72,12 @@ pub struct ContainerDefinition {
     pub unique_keys: Vec<UniqueKey>,
     pub conflict_resolution: ConflictResolution,
     pub geospatial: Geospatial,
-    /// Seconds that items live, -1 for those that say so themselves, `None` if none expire.
+    /// The default time to live in seconds; -1 = only items with their own `ttl` expire, `None` = none expire.
     pub default_ttl: Option<i64>,
     /// A property to count the time to live from instead of `_ts`.
     pub ttl_property_path: Option<KeyPath>,
     pub analytical_ttl: Option<i64>,
-    /// How long all versions are kept for the change feed.
+    /// How long all versions are retained for the change feed.
     pub change_feed_retention_minutes: Option<u32>,
     pub computed_properties: Vec<ComputedProperty>,
     pub vector_embeddings: Vec<VectorEmbedding>,
@@ -89,7 +88,7 @@ pub struct ContainerDefinition {
 }
 
 impl ContainerDefinition {
-    /// Checks the body of a create request.
+    /// Validates the body of a create request.
     pub fn create(body: &Value) -> Result<Self> {
         let body = object(body)?;
         let id = ResourceName::from_body(body)?;
@@ -100,8 +99,7 @@ impl ContainerDefinition {
         Self::build(body, id, partition_key)
     }
 
-    /// Checks the body of a replace request. What is not mentioned goes back to its default,
-    /// except what cannot change.
+    /// Validates the body of a replace request. Absent properties revert to their defaults, except for immutable ones.
     pub fn replace(&self, body: &Value) -> Result<Self> {
         let body = object(body)?;
         let id = ResourceName::from_body(body)?;
@@ -115,7 +113,7 @@ impl ContainerDefinition {
             self.check_partition_key(definition)?;
         }
         let mut body = body.clone();
-        // Python sends none of these on a replace; dropping them silently would be a change.
+        // Python sends none of these on a replace; dropping them would silently change the container.
         for name in ["uniqueKeyPolicy", "conflictResolutionPolicy", "throughputBuckets"] {
             if fields::present(&body, name).is_none()
                 && let Some(kept) = self.document.get(name)
@@ -152,7 +150,7 @@ impl ContainerDefinition {
         Ok(new)
     }
 
-    /// Reads back what [`to_value`](Self::to_value) wrote.
+    /// Parses the output of [`to_value`](Self::to_value).
     pub fn from_stored(value: &Value) -> Result<Self> {
         Self::create(value).map_err(|error| {
             Error::new(ErrorKind::Internal, format!("a stored container definition is damaged: {error}"))
@@ -205,7 +203,7 @@ impl ContainerDefinition {
         Ok(definition)
     }
 
-    /// What clients see: our parts in the service's order, then whatever else was sent.
+    /// The object for clients: known parts in the service's order, then everything else that was sent.
     fn normalised(&self, sent: &Object) -> Object {
         let mut out = Object::new();
         out.set("id", Value::from(self.id.as_str()));
@@ -233,7 +231,7 @@ impl ContainerDefinition {
         out
     }
 
-    /// A definition without a version, which many clients send, stands for the one there is.
+    /// A definition without a version, which many clients send, means the existing one.
     fn check_partition_key(&self, definition: &Value) -> Result<()> {
         let mut definition = definition.clone();
         if let Some(object) = definition.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Throughput buckets: parts of a container's throughput that requests name by number.
+//! Throughput buckets: shares of a container's throughput that requests select by number.
 //!
 //! The service configures them outside of the data plane; here they are a property of the container, an extension.
 
@@ -6,7 +6,7 @@ use super::fields;
 use crate::error::{Error, Result};
 use crate::value::Object;
 
-/// One bucket: requests that name it may use at most this part of the throughput.
+/// One bucket: its requests may use at most this share of the throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThroughputBucket {
     /// From 1 to 5.
@@ -34,7 +34,7 @@ pub(super) fn parse(body: &Object) -> Result<Vec<ThroughputBucket>> {
             max_throughput_percentage: number("maxThroughputPercentage", 100)?,
         };
         if buckets.iter().any(|other| other.id == bucket.id) {
-            return Err(Error::bad_request(format!("The throughput bucket {} is there twice.", bucket.id)));
+            return Err(Error::bad_request(format!("The throughput bucket {} is listed twice.", bucket.id)));
         }
         buckets.push(bucket);
     }

@@ -49,7 +49,7 @@ fn parse_key(entry: &Value) -> Result<UniqueKey> {
     Ok(paths)
 }
 
-/// Whether two policies ask for the same, however they are quoted and ordered.
+/// Whether two policies are equivalent, regardless of quoting and order.
 pub(super) fn same(first: &[UniqueKey], second: &[UniqueKey]) -> bool {
     let canonical = |keys: &[UniqueKey]| {
         let mut keys: Vec<Vec<_>> =

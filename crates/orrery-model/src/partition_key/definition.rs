@@ -1,5 +1,4 @@
-//! The partition key definition of a container: its paths, how they are hashed, and everything
-//! that follows from them for a value.
+//! The partition key definition of a container: its paths, how they are hashed, and the keys of values under it.
 
 use super::encode;
 use super::{EffectiveKey, EpkRange, KeyPart, PartitionKey};
@@ -14,7 +13,7 @@ pub const VALUE_BYTES_MAX: usize = 2048;
 /// Most paths of a hierarchical key.
 const PATHS_MAX: usize = 3;
 
-/// Properties of ours that cannot be a partition key.
+/// System properties, which cannot be a partition key.
 const SYSTEM_PATHS: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
 const MISMATCH: &str = "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document.";
@@ -23,7 +22,7 @@ const MISMATCH: &str = "Partition key provided either doesn't correspond to defi
 pub enum KeyKind {
     /// One path.
     Hash,
-    /// Up to three paths, each hashed on its own, so that prefixes are ranges.
+    /// Up to three paths, each hashed separately, so that prefixes are ranges.
     MultiHash,
 }
 
@@ -33,13 +32,13 @@ pub enum KeyVersion {
     V2,
 }
 
-/// How a container's items are spread.
+/// How a container's items are partitioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionKeyDefinition {
     paths: Vec<KeyPath>,
     kind: KeyKind,
     version: KeyVersion,
-    /// Whether the client named the version, which it then gets back.
+    /// Whether the client specified the version, which is then returned.
     version_named: bool,
     system_key: bool,
 }
@@ -71,7 +70,7 @@ impl PartitionKeyDefinition {
             }
         };
         let version = match definition.get("version") {
-            // Every client that hashes takes a missing version for 1.
+            // Every client that hashes treats a missing version as 1.
             None | Some(Value::Null) => KeyVersion::V1,
             Some(version) => match (version.as_i64(), version.as_str()) {
                 // The Java client writes the name of its constant.
@@ -197,7 +196,7 @@ impl PartitionKeyDefinition {
         Ok(())
     }
 
-    /// Where a checked key lies. The empty key is the minimum.
+    /// The effective key of a validated key. The empty key is the minimum.
     pub fn effective_key(&self, key: &PartitionKey) -> EffectiveKey {
         let bytes = match (self.kind, self.version) {
             (KeyKind::MultiHash, _) => encode::effective_key_multi(&key.0),
@@ -216,12 +215,12 @@ impl PartitionKeyDefinition {
             && key.0.iter().any(|part| matches!(part, KeyPart::String(text) if is_full(text)))
     }
 
-    /// Everything that a full or partial key can name.
+    /// The range of a full or partial key.
     pub fn prefix_range(&self, key: &PartitionKey) -> EpkRange {
         EpkRange::point(self.effective_key(key))
     }
 
-    /// A key in the middle of a range, where nothing is known about how keys are spread in it.
+    /// A key in the middle of a range, assuming an even spread of keys.
     pub fn middle(&self, range: &EpkRange) -> Option<EffectiveKey> {
         const HASH_END: u128 = 1 << 126;
         let number = |key: &EffectiveKey| {
@@ -262,8 +261,8 @@ impl PartitionKeyDefinition {
     }
 }
 
-/// So many of `count` equal parts of the 32-bit hashes. What the division leaves belongs to the last range, as in the
-/// service.
+/// The boundary after this many of `count` equal parts of the 32-bit hashes. The remainder belongs to the last range,
+/// as in the service.
 fn boundary_v1(index: u32, count: u32) -> EffectiveKey {
     EffectiveKey::from_bytes(encode::boundary_v1(u32::MAX / count * index))
 }
@@ -273,7 +272,7 @@ fn boundary_v2(index: u32, count: u32) -> EffectiveKey {
     const LAST: u128 = (1 << 126) - 1;
     let (index, count) = (u128::from(index), u128::from(count));
     let mut hash = LAST / count * index;
-    // Some clients take keys that differ in trailing zero bytes for equal: never end in one.
+    // Some clients treat keys that differ only in trailing zero bytes as equal: never end in one.
     if hash.trailing_zeros() >= 8 {
         hash += 1;
     }

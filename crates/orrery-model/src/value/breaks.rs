@@ -1,8 +1,8 @@
-//! Tabs and line breaks inside strings. JSON wants them escaped; the service accepts them as they are (the .NET client's
+//! Tabs and line breaks inside strings. JSON requires escapes; the service accepts them unescaped (the .NET client's
 //! suite creates items whose ids hold them, `CosmosItemIdEncodingTestsBase`).
 
-/// The text with the tabs and line breaks inside its strings escaped, or nothing if there are none: then the text is
-/// wrong for another reason.
+/// The text with the tabs and line breaks inside its strings escaped, or none if there are none: the text is then
+/// invalid for another reason.
 pub fn escape_breaks(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() + 8);
     let (mut in_string, mut is_escaped) = (false, false);
@@ -40,7 +40,7 @@ mod tests {
         check("{\n\t\"id\": \"a\"\r\n}", None);
         check("{\"id\":\"a\tb\rc\nd\"}", Some(r#"{"id":"a\tb\rc\nd"}"#));
         check("{\n\"a\tb\":\"\\\"\n\"}", Some("{\n\"a\\tb\":\"\\\"\\n\"}"));
-        // A break after a backslash is no escape sequence: the text stays wrong.
+        // A break after a backslash is not an escape sequence: the text stays invalid.
         check("{\"id\":\"\\\n\"}", None);
     }
 }

@@ -1,14 +1,14 @@
-//! Single members of a text in the form in which values are printed: no spaces, every name once.
+//! Extracts single members from canonical JSON text: no spaces, no duplicate names.
 //!
-//! Such a text need not be read to its end, and what stands before a wanted member is passed over by looking for
-//! quotes and brackets alone.
+//! Such a text need not be read to its end, and everything before a requested member is skipped by looking only for
+//! quotes and brackets.
 
 use memchr::memchr2;
 
 use super::{Value, parse};
 
-/// The members with these names, as far as the text has them. `None` if the text has another form: this is no check of
-/// it, only what this reader cannot go through.
+/// The members with these names, as far as the text has them. `None` if this reader cannot process the text, which is
+/// not a validation.
 pub(super) fn members<S: AsRef<str>>(text: &[u8], names: &[S]) -> Option<Vec<(Box<str>, Value)>> {
     let mut members = Vec::with_capacity(names.len());
     if *text.first()? != b'{' {
@@ -25,7 +25,7 @@ pub(super) fn members<S: AsRef<str>>(text: &[u8], names: &[S]) -> Option<Vec<(Bo
             return None;
         }
         let (start, end) = (name_end + 1, value_end(text, name_end + 1)?);
-        // A name in another spelling than the wanted one may be the same name.
+        // An escaped name may equal the requested one.
         if name.contains(&b'\\') {
             return None;
         }
@@ -51,7 +51,7 @@ fn value(text: &[u8]) -> Option<Value> {
     }
 }
 
-/// Where the value that begins here ends.
+/// The end of the value that starts here.
 fn value_end(text: &[u8], start: usize) -> Option<usize> {
     match *text.get(start)? {
         b'"' => string_end(text, start),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is found by passing over the rest is what is found by parsing everything.
+        /// Skipping finds the same members as parsing everything.
         #[test]
         fn members_are_those_of_the_whole(
             members in prop::collection::vec((any_name(), any_value()), 0..6),
@@ -136,7 +136,7 @@ mod tests {
             }
         }
 
-        /// Whatever the bytes are, reading them ends.
+        /// Reading arbitrary bytes terminates.
         #[test]
         fn other_texts_are_no_harm(text in r#"[{}\[\]",:\\a1]{0,24}"#) {
             super::members(text.as_bytes(), &["a", "1"]);
