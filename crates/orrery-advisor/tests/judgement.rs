@@ -174,7 +174,9 @@ fn queries_that_cannot_be_estimated_are_left_out() {
     let operations = &report.measured[0].prediction.operations;
     let estimated: Vec<bool> = operations.iter().map(|operation| operation.is_estimated).collect();
     assert_eq!(estimated, [true, false, true]);
-    assert!(report.notes.iter().any(|note| note.contains("udf.near") && note.contains("cannot be estimated")));
+    assert!(
+        report.notes.iter().any(|note| note.contains("udf.near") && note.contains("cannot be estimated"))
+    );
 }
 
 #[test]
