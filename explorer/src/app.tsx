@@ -1,4 +1,4 @@
-// The frame: bar, tree, and the page that the address names.
+// The frame: bar, tree, and the current page.
 import { signal } from '@preact/signals';
 import { Suspense, lazy } from './ui/lazy';
 import { useEffect } from 'preact/hooks';

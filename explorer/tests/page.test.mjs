@@ -161,7 +161,7 @@ describe('signing in', () => {
         const field = page.getByLabel('Account key or resource token');
         await field.fill(Buffer.alloc(64, 'other').toString('base64'));
         await page.getByRole('button', { name: 'Sign in' }).click();
-        await page.getByText('does not know this key').waitFor();
+        await page.getByText('does not accept this key').waitFor();
         await findNoViolation(page, 'sign in');
         await shot(page, 'sign-in');
         await field.fill(key);
@@ -217,7 +217,7 @@ describe('items', () => {
       assert.equal((await request(server, 'PUT', '/dbs/shop/colls/things/docs/lamp', theirs, { 'x-ms-documentdb-partitionkey': '["light"]' })).status, 200);
       await editor.fill('{"id": "lamp", "kind": "light", "price": 30}');
       await page.getByRole('button', { name: 'Save', exact: true }).click();
-      await page.getByRole('heading', { name: 'Somebody else has changed this item' }).waitFor();
+      await page.getByRole('heading', { name: 'Someone else has changed this item' }).waitFor();
       await page.getByLabel('Your text against theirs').getByText('red').waitFor();
       await findNoViolation(page, 'conflict');
       await shot(page, 'conflict');
@@ -230,10 +230,10 @@ describe('items', () => {
       // A text that is no JSON is not sent; the key of an item is not changed.
       await editor.fill('{"id": "lamp", ');
       await page.getByRole('button', { name: 'Save', exact: true }).click();
-      await page.getByText('This is not JSON yet').waitFor();
+      await page.getByText('This is not valid JSON').waitFor();
       await editor.fill('{"id": "lamp", "kind": "dark"}');
       await page.getByRole('button', { name: 'Save', exact: true }).click();
-      await page.getByText('The id and the partition key of an item stay').waitFor();
+      await page.getByText('The id and partition key of an item cannot be changed').waitFor();
 
       await page.getByRole('button', { name: 'Delete', exact: true }).click();
       await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
@@ -573,7 +573,7 @@ describe('the other pages', () => {
       await page.getByText('1 h 0 min ahead').waitFor();
       await page.getByRole('button', { name: 'Set it right' }).click();
       await page.getByText('1 h 0 min ahead').waitFor({ state: 'detached' });
-      await page.getByText('The clock is right again.').waitFor({ state: 'detached' });
+      await page.getByText('The clock was reset.').waitFor({ state: 'detached' });
       await findNoViolation(page, 'server');
       await shot(page, 'server');
     });

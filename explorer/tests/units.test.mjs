@@ -72,7 +72,7 @@ test('ranges of the hash are laid out by their width', async () => {
   assert.equal(levelOf(10, 0, 10), 4);
 });
 
-test('keys become filters, and refusals advice', async () => {
+test('keys become filters, and throttling becomes advice', async () => {
   const { filterForKey } = await load('partitions/keys.ts');
   assert.equal(filterForKey(['/a/b', '/c'], '["x\\"y",1]'), 'c["a"]["b"] = "x\\"y" AND c["c"] = 1');
   assert.equal(filterForKey(['/a'], '[{}]'), 'NOT IS_DEFINED(c["a"])');

@@ -150,7 +150,7 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
       {progress && <RepartitionProgress progress={progress} onAbort={() => void post('/_orrery/repartition/abort', names).then(() => say('It was given up; nothing has changed.'), (failure: Error) => say(failure.message, 'error'))} />}
       <section class="card stack">
         <h2>Which key would be best?</h2>
-        <p class="muted">The advisor maps real items, and the requests of a workload, onto the partitions that a throughput implies, under every key that looks sensible, and ranks the keys with reasons.</p>
+        <p class="muted">The advisor maps items and the requests of a workload onto the partitions that the throughput implies, for every plausible key, and ranks the keys with reasons.</p>
         <div class="form-grid">
           <Field label="Items" hint={file ? file.name : `From the container, ${format.plural(usage.items, 'item')} in all.`}>
             {(id, hint) => (
@@ -177,7 +177,7 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
           <Field label={`What if it had ${format.count(throughput)} RU/s?`} hint={`${format.plural(Math.ceil(throughput / 10_000), 'partition')} at least.`}>
             {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={1000} max={200_000} step={1000} value={throughput} onInput={(event) => setThroughput(Number(event.currentTarget.value))} />}
           </Field>
-          <Field label="Keys to measure too" hint="One per line: a path, several separated by commas for levels, or a definition in JSON.">
+          <Field label="Additional keys to measure" hint="One per line: a path, several separated by commas for levels, or a definition in JSON.">
             {(id, hint) => <textarea id={id} aria-describedby={hint} class="code" rows={2} value={extra} placeholder="/tenantId,/userId" onInput={(event) => setExtra(event.currentTarget.value)} />}
           </Field>
           <div class="field">
@@ -204,7 +204,7 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
                 </label>
               )}
             </div>
-            <p class="hint">Without one, writes at 70 % of the throughput are assumed. Recordings hold the shape of requests, never items.</p>
+            <p class="hint">Without one, writes at 70 % of the throughput are assumed. Recordings contain requests, never item bodies.</p>
           </div>
         </div>
         {error && <Notice kind="error">{error}</Notice>}
@@ -274,7 +274,7 @@ function CandidateCard({ candidate, current, open, onToggle, onTake }: { candida
       <ul class="facts">
         <li>{format.plural(candidate.distinctValues, 'value')}</li>
         <li>busiest partition {candidate.hotFactor.toFixed(1)} × the average</li>
-        <li class={candidate.throttled.share > 0.01 ? 'bad-text' : ''}>{format.percent(candidate.throttled.share)} refused</li>
+        <li class={candidate.throttled.share > 0.01 ? 'bad-text' : ''}>{format.percent(candidate.throttled.share)} throttled</li>
         <li>needs {format.count(candidate.neededThroughput.now)} RU/s</li>
       </ul>
       {open && (
@@ -317,21 +317,21 @@ function TakeKey({ place, candidate, onClose }: { place: ContainerProps['place']
       text={
         <div class="stack">
           <p>
-            All items are copied into a new container with the key <code>{candidate.name}</code>, changes are followed, both sides are compared, and then the new one takes the name.
+            All items are copied into a new container with the key <code>{candidate.name}</code>, changes are followed, both sides are compared, and then the new container takes over the name.
           </p>
           <ul class="bullets">
-            <li>Clients that name the old partition key get errors from the moment it takes over: deploy them first.</li>
+            <li>Clients that use the old partition key get errors after the cut-over: update them first.</li>
             <li>The copy uses throughput and, while it lasts, twice the space.</li>
             <li>
-              What was there before stays as <code>{keep}</code> until you delete it.
+              The original stays as <code>{keep}</code> until you delete it.
             </li>
-            <li>Continuation tokens and change feed positions of the old container end.</li>
+            <li>Continuation tokens and change feed positions of the old container become invalid.</li>
           </ul>
         </div>
       }
       onConfirm={async () => {
         await post('/_orrery/repartition', { ...place, partitionKey: candidate.partitionKey, ...(candidate.definition ? { syntheticKey: candidate.definition } : {}), keepAs: keep });
-        say('The repartitioning has begun.');
+        say('The repartitioning has started.');
       }}
     />
   );
@@ -345,7 +345,7 @@ function RepartitionProgress({ progress, onAbort }: { progress: Repartition; onA
     <section class="card stack" aria-label="Repartitioning">
       <div class="section-head">
         <h2>Repartitioning: {progress.phase}</h2>
-        {!over && <Button onClick={() => setAsking(true)}>Give it up…</Button>}
+        {!over && <Button onClick={() => setAsking(true)}>Abort…</Button>}
       </div>
       <progress aria-label="Repartitioning" max={1} value={Math.min(1, progress.phase === 'done' ? 1 : share)} />
       <p class="muted">
@@ -354,11 +354,11 @@ function RepartitionProgress({ progress, onAbort }: { progress: Repartition; onA
       </p>
       {asking && (
         <Dialog
-          title="Give the repartitioning up?"
+          title="Abort the repartitioning?"
           onClose={() => setAsking(false)}
           footer={
             <>
-              <Button onClick={() => setAsking(false)}>Go on</Button>
+              <Button onClick={() => setAsking(false)}>Continue</Button>
               <Button
                 kind="danger"
                 onClick={() => {
@@ -366,12 +366,12 @@ function RepartitionProgress({ progress, onAbort }: { progress: Repartition; onA
                   onAbort();
                 }}
               >
-                Give it up
+                Abort
               </Button>
             </>
           }
         >
-          <p>The copy is thrown away; the container stays as it is.</p>
+          <p>The copy is discarded; the container is unchanged.</p>
         </Dialog>
       )}
     </section>

@@ -1,4 +1,4 @@
-// What the page asks for, by name.
+// The requests of the page.
 import { type Answer, call, get, path, post } from './client';
 import type { ContainerView, Explained, ExplainedCharge, Heat, ServerInfo, Throttle } from './shapes';
 
@@ -64,7 +64,7 @@ export interface Usage {
   bytes: number;
 }
 
-/** What the header about a container's use says. */
+/** Parses the container usage header. */
 export function usageOf(headers: Headers): Usage {
   const parts = Object.fromEntries((headers.get('x-ms-resource-usage') ?? '').split(';').map((pair) => pair.split('=')));
   return { items: Number(parts.documentsCount ?? 0), bytes: Number(parts.collectionSize ?? parts.documentsSize ?? 0) * 1024 };
@@ -151,7 +151,7 @@ function decodeIndexMetrics(header: string | null): unknown {
   }
 }
 
-/** Headers are Latin-1: what is beyond is escaped, as clients do. */
+/** Headers are Latin-1: other characters are escaped, as clients do. */
 export const headerJson = (value: unknown): string =>
   JSON.stringify(value).replace(/[\u007f-\uffff]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
@@ -171,7 +171,7 @@ export const deleteItem = (place: Place, id: string, key: Key) => call<null>('DE
 export const deleteByKey = (place: Place, key: Key) =>
   call<null>('POST', container(place, 'operations', 'partitionkeydelete'), { headers: keyHeader(key) });
 
-/** The key of an item under a definition; `{}` where a property is absent, as the wire wants it. */
+/** The key of an item under a definition; `{}` for an absent property, as on the wire. */
 export function keyOf(definition: ContainerDefinition, item: Record<string, unknown>): Key {
   return definition.partitionKey.paths.map((at) => {
     let value: unknown = item;

@@ -1,4 +1,4 @@
-// One function that every request goes through: it signs, sends, waits when told to, and turns refusals into errors.
+// The function that sends every request: it signs, sends, waits when throttled, and turns failures into errors.
 import { type Credential, authorization } from './sign';
 
 export interface Answer<T> {
@@ -8,11 +8,11 @@ export interface Answer<T> {
   /** Request units. */
   charge: number;
   ms: number;
-  /** How often the server said 429 before it answered. */
+  /** How often the request was throttled. */
   throttled: number;
 }
 
-/** A fault in the text of a query, by offsets. */
+/** An error in a query text, by offsets. */
 export interface QueryFault {
   message: string;
   code?: string;
@@ -40,7 +40,7 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** How often a throttled request is repeated. */
   retries?: number;
-  /** Answers the text as it is, without parsing it. */
+  /** Return the text without parsing it. */
   asText?: boolean;
 }
 
@@ -84,7 +84,7 @@ async function once<T>(method: string, path: string, options: CallOptions, throt
     response = await fetch(path, { method, headers, body, signal: options.signal, cache: 'no-store', credentials: 'omit', redirect: 'error' });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, 0, 'Unreachable', 'The server does not answer. Is it still running?', 0, '', []);
+    throw new ApiError(0, 0, 'Unreachable', 'The server is not responding. Is it still running?', 0, '', []);
   }
   const text = await response.text();
   const ms = performance.now() - started;

@@ -1,9 +1,9 @@
-// Requests are signed here as every client signs them: HMAC-SHA-256 over method, resource type, link and date.
+// Signs requests like every client: HMAC-SHA-256 over method, resource type, link and date.
 
 /** What a user signs in with. */
 export type Credential = { kind: 'key'; key: string } | { kind: 'token'; token: string };
 
-/** The key that emulators share: a server on loopback takes it. */
+/** The well-known key of emulators, accepted by servers on loopback. */
 export const WELL_KNOWN_KEY = 'C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==';
 
 /** The second and third line of the signed text, for a path whose segments are decoded. */
@@ -30,10 +30,10 @@ function importKey(key: string): Promise<CryptoKey> {
   return known;
 }
 
-/** Browsers sign only on pages that came over TLS or from this machine. */
+/** Browsers can sign only on pages from TLS or loopback. */
 export const canSign = (): boolean => typeof crypto !== 'undefined' && crypto.subtle !== undefined;
 
-/** Whether a text can be an account key at all. */
+/** Whether a text may be an account key. */
 export function isKey(text: string): boolean {
   try {
     return atob(text.trim()).length > 0;

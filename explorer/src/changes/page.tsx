@@ -1,4 +1,4 @@
-// The change feed as it runs: the latest version of every item that is written.
+// The live change feed: the latest version of every written item.
 import { useRef, useState } from 'preact/hooks';
 import { type Item, containerPath, keyOf } from '../api/calls';
 import { ApiError, get } from '../api/client';
@@ -23,7 +23,7 @@ export function ChangesPage({ place, definition, shown }: ContainerProps & { sho
   const [count, setCount] = useState(0);
   const [error, setError] = useState<string | null>(null);
   const [open, setOpen] = useState<Change | null>(null);
-  /** How far each range is read; none before the first turn. */
+  /** The position in each range; none before the first read. */
   const positions = useRef<Map<string, string | null> | null>(null);
 
   const readRanges = async (): Promise<{ id: string; parents?: string[] }[]> =>
@@ -45,7 +45,7 @@ export function ChangesPage({ place, definition, shown }: ContainerProps & { sho
             for (const item of page.body?.Documents ?? []) found.push({ item, range, seen: Date.now() });
           } catch (failure) {
             if (!(failure instanceof ApiError && failure.status === 410)) throw failure;
-            // The partition was split or merged: its successors go on where it was read to.
+            // The partition was split or merged: its successors continue from its position.
             positions.current.delete(range);
             for (const next of await readRanges()) if (next.parents?.includes(range) && !positions.current.has(next.id)) positions.current.set(next.id, position);
           }
@@ -86,7 +86,7 @@ export function ChangesPage({ place, definition, shown }: ContainerProps & { sho
           </Button>
         )}
         <span class="muted" role="status">
-          {mode === 'stopped' ? 'The feed has the latest version of every item, in the order of writes; deletes are not in it.' : `${format.plural(count, 'change')} so far`}
+          {mode === 'stopped' ? 'The feed has the latest version of every item, in write order; it does not include deletes.' : `${format.plural(count, 'change')} so far`}
         </span>
       </div>
       {error && (
@@ -95,7 +95,7 @@ export function ChangesPage({ place, definition, shown }: ContainerProps & { sho
         </div>
       )}
       {changes.length === 0 ? (
-        <Empty title={mode === 'stopped' ? 'Watch what is written, as it is written.' : 'Waiting for changes…'} />
+        <Empty title={mode === 'stopped' ? 'Watch changes as they are written.' : 'Waiting for changes…'} />
       ) : (
         <Grid
           label="Changes, newest first"

@@ -1,11 +1,11 @@
-// An editor as a part of a page.
+// The editor component.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { EditorHandle, EditorOptions } from './setup';
 import { Spinner } from '../ui/parts';
 
 export interface EditorProps extends EditorOptions {
   faults?: { start: number; end: number; message: string }[];
-  /** Another document: everything begins anew, its history too. */
+  /** Identifies the document: another one resets the editor, including its history. */
   document?: string;
   class?: string;
   autofocus?: boolean;

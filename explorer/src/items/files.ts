@@ -1,6 +1,6 @@
 // Files of items: JSON lines, a JSON array, or CSV with a header.
 
-/** What a file holds, by its name and first letters. */
+/** The format of a file, by its name and first characters. */
 export type FileKind = 'lines' | 'array' | 'csv';
 
 export function kindOf(name: string, head: string): FileKind {
@@ -14,7 +14,7 @@ export async function* itemsOf(file: File, onRead: (bytes: number) => void): Asy
   if (kind === 'array') {
     const all = JSON.parse(await file.text()) as unknown;
     onRead(file.size);
-    if (!Array.isArray(all)) throw new Error('The file is no array of items.');
+    if (!Array.isArray(all)) throw new Error('The file is not an array of items.');
     for (const item of all) yield asItem(item, 0);
     return;
   }

@@ -1,4 +1,4 @@
-// Writes many items: bulk requests of a hundred, a few at a time, repeated where the server says 429.
+// Writes many items: bulk requests of a hundred, a few concurrently, retried when throttled.
 import { type ContainerDefinition, type Place, containerPath, keyOf } from '../api/calls';
 import { post, sleep } from '../api/client';
 
@@ -7,7 +7,7 @@ export interface LoadProgress {
   failed: number;
   throttled: number;
   charge: number;
-  /** The first failures, as people read them. */
+  /** The first failures, as messages. */
   failures: string[];
 }
 

@@ -13,7 +13,7 @@ import { ItemPanel } from './panel';
 import { Upload } from './upload';
 import { Icon } from '../ui/icons';
 
-/** The first page is quickly there; later ones are large, for those who scroll far. */
+/** The first page is small to load fast; later ones are large, for long scrolls. */
 const PAGE = 200;
 const PAGE_LATER = 1000;
 const COLUMNS_FIRST = 9;
@@ -104,7 +104,7 @@ export function ItemsPage({ place, definition, usage, reload, shown }: Container
       head: (
         <input
           type="checkbox"
-          aria-label="Choose all loaded items"
+          aria-label="Select all loaded items"
           checked={checked.size > 0 && checked.size === loaded.rows.length}
           onChange={(event) => setChecked(event.currentTarget.checked ? new Set(loaded.rows) : new Set())}
         />
@@ -185,7 +185,7 @@ export function ItemsPage({ place, definition, usage, reload, shown }: Container
           <Button icon="columns" kind="quiet" label="Columns" onClick={() => setDialog('columns')} />
           <Button icon="refresh" kind="quiet" label="Refresh" onClick={refresh} />
           <Button icon="upload" kind="quiet" label="Upload a file" onClick={() => setDialog('upload')} />
-          <Menu label="More about items">
+          <Menu label="More item actions">
             <MenuItem icon="download" onClick={() => setDialog('download')}>
               Download…
             </MenuItem>
@@ -355,9 +355,9 @@ function DeleteByKey({ place, paths, onClose, onDone }: { place: ContainerProps[
       }}
       text={
         <div class="stack">
-          <p>All items with this partition key go, in the background, with a tenth of the partition’s throughput. They are invisible at once.</p>
+          <p>Deletes all items with this partition key. They become invisible at once and are removed in the background, using a tenth of the partition’s throughput.</p>
           {paths.map((path, at) => (
-            <Field key={path} label={path} hint={at === 0 ? 'A text as it is; numbers, true, false and null as in JSON.' : undefined}>
+            <Field key={path} label={path} hint={at === 0 ? 'Text without quotes; numbers, true, false and null as in JSON.' : undefined}>
               {(id, hint) => <input id={id} aria-describedby={hint} class="code" value={parts[at]} onInput={(event) => setParts(parts.map((part, index) => (index === at ? event.currentTarget.value : part)))} />}
             </Field>
           ))}
@@ -384,7 +384,7 @@ function Download({ place, filter, total, onClose }: { place: ContainerProps['pl
   return (
     <Dialog title="Download items" onClose={onClose}>
       <div class="stack">
-        <p>{filter ? 'The items that the filter lets through.' : `All ${format.plural(total, 'item')}.`} System properties are left out. For very large containers, <code>orrery export</code> is quicker and can be resumed.</p>
+        <p>{filter ? 'The items that match the filter.' : `All ${format.plural(total, 'item')}.`} System properties are omitted. For very large containers, <code>orrery export</code> is faster and can be resumed.</p>
         {count === null ? (
           <div class="row">
             <Button icon="download" kind="primary" onClick={() => void begin('jsonl')}>

@@ -8,13 +8,13 @@ import { isAdmin } from '../state/session';
 import * as format from '../ui/format';
 import { Button, Confirm, Dialog, Notice, say } from '../ui/parts';
 
-/** The item as its owner wrote it. */
+/** The item without system properties. */
 function plain(item: Item): string {
   const own = Object.fromEntries(Object.entries(item).filter(([name]) => !SYSTEM_PROPERTIES.includes(name)));
   return JSON.stringify(own, null, 2);
 }
 
-/** A text as the other side of a comparison is printed, so that only what differs stands out. */
+/** Formats a text like the other side of a comparison, so that only differences stand out. */
 function printed(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
@@ -39,7 +39,7 @@ function template(definition: ContainerDefinition): string {
 interface PanelProps {
   place: Place;
   definition: ContainerDefinition;
-  /** None: a new one. */
+  /** None for a new item. */
   item: Item | null;
   copy?: Item;
   onClose: () => void;
@@ -68,7 +68,7 @@ export function ItemPanel({ place, definition, item, copy, onClose, onCopy, onSa
       if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('An item is an object.');
       return value as Item;
     } catch (failure) {
-      setError(`This is not JSON yet: ${(failure as Error).message}`);
+      setError(`This is not valid JSON: ${(failure as Error).message}`);
       return null;
     }
   };
@@ -87,7 +87,7 @@ export function ItemPanel({ place, definition, item, copy, onClose, onCopy, onSa
       }
       const moved = wanted.id !== base.id || JSON.stringify(keyOf(definition, wanted)) !== JSON.stringify(keyOf(definition, base));
       if (moved) {
-        setError('The id and the partition key of an item stay as they are. Duplicate the item to store it under others, then delete this one.');
+        setError('The id and partition key of an item cannot be changed. Duplicate the item under the new ones, then delete this one.');
         setBusy(false);
         return;
       }
@@ -167,7 +167,7 @@ export function ItemPanel({ place, definition, item, copy, onClose, onCopy, onSa
             <span>{format.bytes(new TextEncoder().encode(JSON.stringify(base)).length)}</span>
           </>
         ) : (
-          <span>An id is needed, and the partition key.</span>
+          <span>An id and the partition key are required.</span>
         )}
         {saved && <span class="good-text">saved, {format.units(saved.charge)} RU</span>}
         {isAdmin() && (
@@ -180,16 +180,16 @@ export function ItemPanel({ place, definition, item, copy, onClose, onCopy, onSa
       {deleting && <Confirm title={`Delete ${base!.id}?`} text={<p>The item is gone for good.</p>} action="Delete" onConfirm={remove} onClose={() => setDeleting(false)} />}
       {conflict && (
         <Dialog
-          title="Somebody else has changed this item"
+          title="Someone else has changed this item"
           wide
           onClose={() => setConflict(null)}
           footer={
             conflict === 'deleted' ? (
-              <Button onClick={() => setConflict(null)}>Go on editing</Button>
+              <Button onClick={() => setConflict(null)}>Keep editing</Button>
             ) : (
               <>
-                <Button onClick={() => setConflict(null)}>Go on editing</Button>
-                <Button onClick={() => adopt(conflict)}>Take theirs</Button>
+                <Button onClick={() => setConflict(null)}>Keep editing</Button>
+                <Button onClick={() => adopt(conflict)}>Use theirs</Button>
                 <Button kind="danger" onClick={() => void save(conflict._etag)}>
                   Overwrite with mine
                 </Button>
@@ -199,11 +199,11 @@ export function ItemPanel({ place, definition, item, copy, onClose, onCopy, onSa
         >
           <div class="stack">
             {conflict === 'deleted' ? (
-              <p>It was deleted since you opened it. To keep your text, duplicate it as a new item.</p>
+              <p>It was deleted after you opened it. To keep your text, duplicate it as a new item.</p>
             ) : (
               <>
                 <p>
-                  Its etag is no longer the one you opened, so saving would undo a change that you have not seen. Below is your text against what is stored now: <span class="mark-good">green</span> is only in yours,{' '}
+                  Its etag has changed since you opened it, so saving would overwrite a change that you have not seen. Below is your text compared with the stored one: <span class="mark-good">green</span> is only in yours,{' '}
                   <span class="mark-bad">red</span> only in theirs.
                 </p>
                 <div class="diff-box">

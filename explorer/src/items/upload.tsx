@@ -43,7 +43,7 @@ export function Upload({ place, definition, onClose, onDone }: { place: Place; d
     >
       <div class="stack">
         {state === 'choosing' && (
-          <Field label="File" hint="JSON lines, a JSON array, or CSV with a header. Items with an id that exists are replaced; those without one get one.">
+          <Field label="File" hint="JSON lines, a JSON array, or CSV with a header. Items with an existing id are replaced; items without an id get one.">
             {(id, hint) => <input id={id} aria-describedby={hint} type="file" accept=".json,.jsonl,.ndjson,.csv,.tsv" onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} />}
           </Field>
         )}
@@ -56,7 +56,7 @@ export function Upload({ place, definition, onClose, onDone }: { place: Place; d
             <dd>{format.units(progress.charge)} RU</dd>
             {progress.throttled > 0 && (
               <>
-                <dt>Had to wait</dt>
+                <dt>Throttled</dt>
                 <dd>{format.count(progress.throttled)} times (429): the container’s throughput sets the pace</dd>
               </>
             )}

@@ -1,7 +1,7 @@
 // Partition keys as filters.
 import { pathSegments } from '../api/calls';
 
-/** A filter that lets the items of a key through; the key as JSON, `["a",1]`. */
+/** A filter for the items of a key, which is JSON: `["a",1]`. */
 export function filterForKey(paths: string[], key: string): string {
   let parts: unknown[];
   try {

@@ -1,4 +1,4 @@
-// Where ranges of the hash lie between 0 and 1, and how hot they are.
+// Positions of hash ranges between 0 and 1, and their heat.
 
 /** The first 48 bits of a bound; hashes of current keys have their two top bits clear, so the space ends at 40. */
 function position(bound: string): number | null {

@@ -1,4 +1,4 @@
-// The partitions of a container as they work: ranges, heat, refusals, keys, splits.
+// The live view of a container's partitions: ranges, heat, throttling, keys, splits.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { locateKey, mergePartitions, readHeat, readPartitions, readThrottles, splitPartition } from '../api/calls';
 import type { ContainerView, Heat, LivePartition, Throttle } from '../api/shapes';
@@ -14,7 +14,7 @@ import { ROWS, type Row, Waterfall, rowOf } from './waterfall';
 import { Throttles } from './throttles';
 
 const HISTORY = 299;
-/** With more, the strip has no room for texts. */
+/** With more partitions, the strip has no space for labels. */
 const DENSE = 60;
 
 interface Live {
@@ -103,7 +103,7 @@ export function PartitionsPage({ place, definition, reload }: ContainerProps) {
       <div class="stat-row">
         <Stat title="Partitions" value={format.count(live.heat.partitions.length)} note={live.heat.partitionsChanging ? 'a split or merge is running' : undefined} busy={live.heat.partitionsChanging} />
         <Stat title="Used now" value={`${format.short(now)} RU/s`} note={share(live.heat) > 0 ? `of ${format.count(share(live.heat))} provisioned` : 'no limit'} />
-        <Stat title="Refused (429), last 10 s" value={format.count(refusedNow)} bad={refusedNow > 0} />
+        <Stat title="Throttled (429), last 10 s" value={format.count(refusedNow)} bad={refusedNow > 0} />
         <Stat title="Stored" value={view ? format.bytes(view.partitions.reduce((sum, one) => sum + one.bytes, 0)) : '…'} note={view ? format.plural(view.partitions.reduce((sum, one) => sum + one.logicalPartitions, 0), 'key') : undefined} />
         <Button class="live-button" kind="quiet" icon={paused ? 'play' : 'stop'} aria-pressed={paused} onClick={() => setPaused(!paused)}>
           {paused ? 'Paused' : 'Live'}
@@ -351,11 +351,11 @@ function Details({ id, live, size, ids, changing, onSplit, onMerge, onKey, onClo
           </dd>
         </div>
         <div>
-          <dt>Saved for bursts</dt>
+          <dt>Burst credit</dt>
           <dd>{format.short(live.banked)} RU</dd>
         </div>
         <div>
-          <dt>Refused since start</dt>
+          <dt>Throttled since start</dt>
           <dd>{format.count(live.throttled)}</dd>
         </div>
         {size && (
@@ -382,7 +382,7 @@ function Details({ id, live, size, ids, changing, onSplit, onMerge, onKey, onClo
         )}
         {live.parents.length > 0 && (
           <div>
-            <dt>Came from</dt>
+            <dt>Parents</dt>
             <dd>{live.parents.join(', ')}</dd>
           </div>
         )}

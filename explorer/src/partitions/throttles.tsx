@@ -1,9 +1,9 @@
-// Why requests were refused: the last ones with their causes, and what would help.
+// Why requests were throttled: the latest ones with their causes, and what would help.
 import type { Throttle } from '../api/shapes';
 import * as format from '../ui/format';
 import { Notice } from '../ui/parts';
 
-/** What the last refusals have in common, and what to do about it. */
+/** What the latest throttled requests have in common, and what to do about it. */
 export function explainThrottles(events: Throttle[], partitions: number, total: number): string | null {
   if (events.length === 0) return null;
   const hot = events.filter((event) => event.keySharePercent >= 50);
@@ -11,14 +11,14 @@ export function explainThrottles(events: Throttle[], partitions: number, total: 
     const key = hot[0].partitionKey;
     const partition = hot[0].partition;
     if (partitions > 1) {
-      return `Most of the load of partition ${partition} is one key, ${key}. Throughput is divided evenly: this partition gets ${format.count(hot[0].budgetPerSecond)} of ${format.count(total)} RU/s, however idle the others are. More throughput helps this key little, and a split not at all; a key that spreads its items does. The advisor measures some.`;
+      return `Most of the load of partition ${partition} is one key, ${key}. Throughput is divided evenly: this partition gets ${format.count(hot[0].budgetPerSecond)} of ${format.count(total)} RU/s, however idle the others are. More throughput helps little and a split not at all; choose a partition key that spreads these items. The advisor measures candidates.`;
     }
-    return `Most of the load is one key, ${key}. The container has one partition with ${format.count(hot[0].budgetPerSecond)} RU/s: more throughput helps until it needs more partitions, then a key that spreads these items is needed. The advisor measures some.`;
+    return `Most of the load is one key, ${key}. The container has one partition with ${format.count(hot[0].budgetPerSecond)} RU/s: more throughput helps until it needs more partitions; beyond that, choose a partition key that spreads these items. The advisor measures candidates.`;
   }
   const bucket = events.filter((event) => event.cause.includes('bucket')).length;
-  if (bucket * 2 >= events.length) return 'The requests name a throughput bucket, and its part of the throughput was spent. Give the bucket a larger part in the settings, or let these requests wait.';
+  if (bucket * 2 >= events.length) return 'The requests use a throughput bucket whose share was spent. Increase its share in the settings, or let these requests wait.';
   const priority = events.filter((event) => event.cause.includes('priority')).length;
-  if (priority * 2 >= events.length) return 'Requests of low priority had to wait for those of high priority, as they asked to.';
+  if (priority * 2 >= events.length) return 'Low-priority requests were throttled in favour of high-priority ones, as intended.';
   const places = new Set(events.map((event) => event.partition));
   if (places.size === 1 && partitions > 1) return `All were in partition ${events[0]!.partition}, over several keys. A split divides its keys, and its load, over two partitions.`;
   return `The load is spread over ${format.plural(places.size, 'partition')} and many keys, and together they need more than the ${format.count(total)} RU/s of the container. More throughput helps.`;
@@ -30,7 +30,7 @@ export function Throttles({ events, partitions, total }: { events: Throttle[]; p
     <section class="card stack">
       <h2>Why was I throttled?</h2>
       {verdict === null ? (
-        <p class="muted">No request to this container was refused lately.</p>
+        <p class="muted">No request to this container was throttled recently.</p>
       ) : (
         <>
           <Notice kind="warning">{verdict}</Notice>
@@ -44,7 +44,7 @@ export function Throttles({ events, partitions, total }: { events: Throttle[]; p
                   <th class="numeric">Its share of the load</th>
                   <th>Cause</th>
                   <th class="numeric">Budget</th>
-                  <th class="numeric">Told to wait</th>
+                  <th class="numeric">Retry after</th>
                 </tr>
               </thead>
               <tbody>

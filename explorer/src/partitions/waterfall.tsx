@@ -4,7 +4,7 @@ import { isDark } from '../state/theme';
 
 export const COLUMNS = 720;
 export const ROWS = 120;
-/** A row: the level of each column; 5 = requests had to wait, 6 = the border of a partition. */
+/** A row: the level of each column; 5 = throttled, 6 = the border of a partition. */
 export type Row = Uint8Array;
 
 export function rowOf(cells: { from: number; to: number; level: number; throttled: boolean }[]): Row {

@@ -1,4 +1,4 @@
-// Whether rows make a chart, and which.
+// Whether rows can be charted, and how.
 import { isRow } from '../ui/values';
 
 export interface Chartable {
@@ -26,13 +26,13 @@ export function chartable(rows: unknown[]): Chartable | null {
 export const isTime = (name: string, rows: unknown[]): boolean =>
   rows.every((row) => isRow(row) && typeof row[name] === 'string' && DATE.test(row[name]) && !Number.isNaN(Date.parse(row[name])));
 
-/** Whether a chart says more than the table: a few rows with a category or time, and numbers. */
+/** Whether a chart is more useful than the table: a few rows with a category or time, and numbers. */
 export function suggestsChart(rows: unknown[]): boolean {
   const found = chartable(rows);
   if (!found || rows.length < 2 || rows.length > 2000) return false;
   const names = Object.keys(rows[0] as object).filter((name) => !name.startsWith('_'));
   const first = found.across[0]!;
-  // Whole items are for reading.
+  // Whole items are better read as a table.
   if ('_rid' in (rows[0] as object) || names.includes('id')) return false;
   return !found.up.includes(first) && first !== '#' && names.length <= 5 && new Set(rows.map((row) => (row as Record<string, unknown>)[first])).size === rows.length;
 }

@@ -1,4 +1,4 @@
-// Queries that were run and those that were kept, in this browser only.
+// Query history and saved queries, stored in this browser only.
 
 export interface Remembered {
   text: string;

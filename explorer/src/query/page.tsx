@@ -1,4 +1,4 @@
-// Queries: an editor above, what came back below.
+// Queries: the editor above, results below.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { type QueryPage as Page, type QueryText, explain, explainCharge, pathSegments, queryItems } from '../api/calls';
 import { ApiError } from '../api/client';
@@ -50,7 +50,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
   const [widths, setWidths] = useState<Record<string, number>>({});
   const [samples, setSamples] = useState<unknown[]>([]);
   const abort = useRef<AbortController | null>(null);
-  /** What the rows below come from. */
+  /** The query that produced the rows below. */
   const ran = useRef<{ query: QueryText; key: unknown[] | null }>({ query: { query: '' }, key: null });
 
   useEffect(() => {
@@ -223,7 +223,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
         <div class="toolbar-actions">
           <Button icon="history" kind="quiet" label="History and saved queries" onClick={() => setDialog('history')} />
           <Button icon="star" kind="quiet" label="Save this query" onClick={() => setDialog('save')} />
-          <Menu label="More about results" icon="download">
+          <Menu label="More result actions" icon="download">
             <MenuItem icon="download" onClick={() => saveFile('rows.json', 'application/json', [JSON.stringify(rows, null, 2)])}>
               Rows as JSON
             </MenuItem>
@@ -296,7 +296,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
           </>
         )}
         {!result && !error && !running && (
-          <Empty title="Ask something.">
+          <Empty title="Run a query.">
             <div class="examples">
               {examples(samples, keyPath).map((example) => (
                 <button
@@ -349,7 +349,7 @@ function join(before: Result, page: Page, ms: number): Result {
   };
 }
 
-/** A few questions that these items can answer. */
+/** Example queries for these items. */
 function examples(samples: unknown[], keyPath: string[]): string[] {
   const found = ['SELECT VALUE COUNT(1) FROM c'];
   const item = samples.find(isRow);
@@ -424,7 +424,7 @@ function SaveDialog({ text, place, onClose }: { text: string; place: string; onC
           onClose();
         }}
       >
-        <Field label="Name" hint="It is kept in this browser only.">
+        <Field label="Name" hint="Stored in this browser only.">
           {(id, hint) => <input id={id} aria-describedby={hint} required autofocus value={name} onInput={(event) => setName(event.currentTarget.value)} />}
         </Field>
         <div class="row end">

@@ -6,5 +6,5 @@ const PARTS: Record<string, string> = {
   bytesLoaded: 'Bytes loaded',
   bytesReturned: 'Bytes returned',
 };
-/** What the server calls a part, as people read it. */
+/** The display name of a charge component. */
 export const partName = (what: string): string => PARTS[what] ?? what.replace(/([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`).replace(/^./, (letter) => letter.toUpperCase());

@@ -1,4 +1,4 @@
-// How a query was run, as a picture: partitions, the way to the items, what was read against what was returned.
+// A picture of how a query was executed: partitions, access path, items read and rows returned.
 import type { Explained, ExplainedCharge } from '../api/shapes';
 import * as format from '../ui/format';
 import { Notice } from '../ui/parts';
@@ -6,9 +6,9 @@ import { isRow } from '../ui/values';
 import { partName } from './part-name';
 
 const ROUTED: Record<string, string> = {
-  partitionKey: 'The partition key tells where to look.',
-  syntheticKey: 'The synthetic key’s source properties tell where to look.',
-  everywhere: 'No partition key in the filter: every partition has to be asked.',
+  partitionKey: 'Routed by the partition key.',
+  syntheticKey: 'Routed by the synthetic key’s source properties.',
+  everywhere: 'No partition key in the filter: every partition must be queried.',
 };
 
 export function Plan({ explained }: { explained: Explained }) {
@@ -46,7 +46,7 @@ export function Plan({ explained }: { explained: Explained }) {
         <ul class="plan-ways">
           {(explained.considered.length > 0 ? explained.considered : [{ access: explained.access, chosen: true }]).map((way) => (
             <li key={way.access} class={way.chosen ? 'chosen' : ''}>
-              <span class="plan-mark">{way.chosen ? 'taken' : 'not taken'}</span>
+              <span class="plan-mark">{way.chosen ? 'chosen' : 'not chosen'}</span>
               <code>{way.access}</code>
               {way.estimatedRows !== undefined && (
                 <span class="muted">
@@ -73,7 +73,7 @@ export function Plan({ explained }: { explained: Explained }) {
             </div>
           ))}
         </div>
-        {scanned && <Notice kind="warning">{format.count(rows.itemsRead)} items were read to return {format.count(rows.returned)}. A filter that the index answers, or an index on these paths, would read fewer.</Notice>}
+        {scanned && <Notice kind="warning">{format.count(rows.itemsRead)} items were read to return {format.count(rows.returned)}. A filter on indexed paths, or an index on these paths, would read fewer.</Notice>}
       </section>
       <section class="plan-step">
         <h2>4 · How long</h2>
@@ -93,7 +93,7 @@ export function Plan({ explained }: { explained: Explained }) {
       <Indexes metrics={explained.indexes} />
       {explained.advice.length > 0 && (
         <section class="plan-step">
-          <h2>Advice of the language</h2>
+          <h2>Query advice</h2>
           <ul class="bullets">
             {explained.advice.map((advice) => (
               <li key={advice.id + advice.function}>
@@ -152,7 +152,7 @@ function Indexes({ metrics }: { metrics: unknown }) {
 
 const SHADES = ['--accent', '--hot', '--good', '--brass', '--code-keyword', '--code-constant'];
 
-/** How a charge is made up. */
+/** The components of a charge. */
 export function ChargeParts({ explained }: { explained: ExplainedCharge }) {
   const parts = explained.parts.filter((part) => part.charge > 0);
   const sum = parts.reduce((total, part) => total + part.charge, 0) || 1;

@@ -1,4 +1,4 @@
-// A container: its name, what it holds, and the tabs.
+// A container: its name, summary and tabs.
 import { useState } from 'preact/hooks';
 import { type ContainerDefinition, type Usage, readOffer } from '../api/calls';
 import { ItemsPage } from '../items/page';
@@ -31,7 +31,7 @@ export function ContainerPage({ database, container, tab }: { database: string; 
   const [place] = useState({ database, container });
   const { value, error, reload } = useLoaded(() => lookAt(place), []);
   const offer = useLoaded(async () => (value && isAdmin() ? await readOffer(value.definition._rid) : null), [value?.definition._rid]);
-  // Tabs that were opened stay as they were left.
+  // Opened tabs keep their state.
   const [opened, setOpened] = useState<Tab[]>([tab]);
   if (!opened.includes(tab)) setOpened([...opened, tab]);
   if (error && !value) {

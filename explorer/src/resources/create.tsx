@@ -27,7 +27,7 @@ export function NewDatabase({ onClose }: { onClose: () => void }) {
     <Dialog title="New database" onClose={onClose}>
       <form class="stack" onSubmit={create}>
         <Field label="Name">{(field) => <input id={field} value={id} required autofocus autocomplete="off" onInput={(event) => setId(event.currentTarget.value)} />}</Field>
-        <ThroughputField value={throughput} onChange={setThroughput} none="Each container its own" />
+        <ThroughputField value={throughput} onChange={setThroughput} none="Per container" />
         {throughput.mode !== 'none' && <p class="hint">Its containers share these units, unless they bring their own.</p>}
         {error && <Notice kind="error">{error}</Notice>}
         <div class="row end">
@@ -82,7 +82,7 @@ export function NewContainer({ database, onClose }: { database: string | null; o
   return (
     <Dialog title="New container" onClose={onClose}>
       <form class="stack" onSubmit={create}>
-        <Field label="Database" hint="One that does not exist yet is created.">
+        <Field label="Database" hint="Created if it does not exist.">
           {(field, hint) => (
             <>
               <input id={field} aria-describedby={hint} list="known-databases" value={within} required onInput={(event) => setWithin(event.currentTarget.value)} />
@@ -96,7 +96,7 @@ export function NewContainer({ database, onClose }: { database: string | null; o
         </Field>
         <Field label="Container name">{(field) => <input id={field} value={id} required autofocus autocomplete="off" onInput={(event) => setId(event.currentTarget.value)} />}</Field>
         {paths.map((path, at) => (
-          <Field key={at} label={paths.length > 1 ? `Partition key, level ${at + 1}` : 'Partition key'} hint={at === 0 ? 'A property with many values, that most queries name: /customerId. It cannot be changed in place later.' : undefined}>
+          <Field key={at} label={paths.length > 1 ? `Partition key, level ${at + 1}` : 'Partition key'} hint={at === 0 ? 'A property with many values that most queries filter by: /customerId. Changing it later requires repartitioning.' : undefined}>
             {(field, hint) => (
               <input id={field} aria-describedby={hint} class="code" placeholder="/customerId" value={path} required={at === 0} autocomplete="off" onInput={(event) => setPaths(paths.map((other, index) => (index === at ? event.currentTarget.value : other)))} />
             )}
@@ -113,7 +113,7 @@ export function NewContainer({ database, onClose }: { database: string | null; o
         <details>
           <summary>More</summary>
           <div class="stack">
-            <Field label="Time to live, in seconds" hint="Empty: items stay. -1: only those with a ttl of their own go.">
+            <Field label="Time to live, in seconds" hint="Empty: items never expire. -1: only items with their own ttl expire.">
               {(field, hint) => <input id={field} aria-describedby={hint} inputMode="numeric" value={ttl} onInput={(event) => setTtl(event.currentTarget.value)} />}
             </Field>
             <Field label="Unique keys" hint="One set of paths per line, separated by commas. They cannot be changed later.">

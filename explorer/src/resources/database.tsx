@@ -85,7 +85,7 @@ export function DatabasePage({ database }: { database: string }) {
       {deleting && (
         <Confirm
           title={`Delete ${database}?`}
-          text={<p>{format.plural(node.containers.length, 'container')} and all of their items go with it. There is no way back.</p>}
+          text={<p>{format.plural(node.containers.length, 'container')} and all of their items will be deleted. This cannot be undone.</p>}
           typed={database}
           action="Delete the database"
           onClose={() => setDeleting(false)}
@@ -147,7 +147,7 @@ function Users({ database, containers }: { database: string; containers: Contain
   return (
     <section class="card stack">
       <h2>Users and permissions</h2>
-      <p class="muted">A permission of a user gives a resource token: what to hand to applications that must not have the key.</p>
+      <p class="muted">Each permission yields a resource token, for applications that must not have the account key.</p>
       {users && users.length > 0 && (
         <ul class="plain-list">
           {users.map((user) => (
@@ -229,7 +229,7 @@ function Permissions({ database, user, containers, onClose }: { database: string
                   <td class="code">{permission.resource}</td>
                   <td>{permission.permissionMode === 'All' ? 'read and write' : 'read'}</td>
                   <td>
-                    <Button icon="copy" class="small" onClick={() => void navigator.clipboard.writeText(permission._token).then(() => say('The token was copied. It lasts an hour.'))}>
+                    <Button icon="copy" class="small" onClick={() => void navigator.clipboard.writeText(permission._token).then(() => say('The token was copied. It is valid for an hour.'))}>
                       Copy
                     </Button>
                   </td>

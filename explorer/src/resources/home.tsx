@@ -1,4 +1,4 @@
-// The first page: what is here, or how to begin.
+// The home page: what is here, or how to start.
 import { useState } from 'preact/hooks';
 import { WELL_KNOWN_KEY } from '../api/sign';
 import { databases, openDatabase, refreshDatabases, refreshContainers } from '../state/resources';
@@ -123,7 +123,7 @@ export function Home() {
   );
 }
 
-/** Whoever has a resource token may use a container, but not list them. */
+/** A resource token gives access to a container, but cannot list containers. */
 function OpenByName() {
   const [database, setDatabase] = useState('');
   const [container, setContainer] = useState('');
@@ -131,7 +131,7 @@ function OpenByName() {
     <div class="page home">
       <div class="home-inner">
         <h1>Open a container</h1>
-        <p class="lead">A resource token gives access to one container; it does not say which there are.</p>
+        <p class="lead">A resource token gives access to one container, but cannot list containers.</p>
         <form
           class="card stack narrow-form"
           onSubmit={(event) => {

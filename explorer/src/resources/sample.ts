@@ -1,4 +1,4 @@
-// A shop to look at: orders of half a year, made the same way every time.
+// Sample data: half a year of shop orders, generated deterministically.
 import { createContainer, createDatabase } from '../api/calls';
 import { ApiError } from '../api/client';
 import { type LoadProgress, loadItems } from '../items/load';
@@ -12,7 +12,7 @@ const PRODUCTS = [
 ] as const;
 const STATES = ['paid', 'packed', 'shipped', 'delivered', 'delivered', 'delivered', 'returned'];
 
-/** A generator of numbers from 0 to 1 with a fixed beginning. */
+/** A seeded generator of numbers from 0 to 1. */
 function numbers(): () => number {
   let state = 20261118;
   return () => {
@@ -25,7 +25,7 @@ function* orders(): Generator<Record<string, unknown>> {
   const next = numbers();
   const pick = <T>(list: readonly T[]): T => list[Math.floor(next() * list.length)]!;
   for (let number = 1; number <= ORDERS; number++) {
-    // A few customers buy much.
+    // A few customers have most of the orders.
     const customer = `c-${String(1 + Math.floor(next() ** 2 * 180)).padStart(3, '0')}`;
     const placed = Date.UTC(2026, 0, 1) + Math.floor((number / ORDERS) * 181) * 86_400_000 + Math.floor(next() * 86_400_000);
     const lines = Array.from({ length: 1 + Math.floor(next() * 3) }, () => {

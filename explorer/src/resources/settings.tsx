@@ -1,4 +1,4 @@
-// What a container is set to: throughput, policies, its synthetic key; and its end.
+// Container settings: throughput, policies, synthetic key; and deletion.
 import { useEffect, useState } from 'preact/hooks';
 import { SYSTEM_PROPERTIES, deleteContainer, readOffer, replaceContainer, replaceOffer } from '../api/calls';
 import { ApiError, get, post } from '../api/client';
@@ -37,7 +37,7 @@ export function SettingsPage({ place, definition, reload }: ContainerProps) {
       <Policies place={place} definition={definition} reload={reload} />
       {isAdmin() && <Synthetic place={place} />}
       <section class="card stack">
-        <h2>Facts that stay</h2>
+        <h2>Immutable settings</h2>
         <dl class="pairs">
           <dt>Partition key</dt>
           <dd class="code">{definition.partitionKey.paths.join(', ')}</dd>
@@ -55,7 +55,7 @@ export function SettingsPage({ place, definition, reload }: ContainerProps) {
       </section>
       <section class="card stack danger-zone">
         <h2>Delete the container</h2>
-        <p class="muted">All of its items, scripts and settings go with it.</p>
+        <p class="muted">Deletes all of its items, scripts and settings.</p>
         <div>
           <Button kind="danger" icon="trash" onClick={() => setDeleting(true)}>
             Delete {place.container}…
@@ -65,7 +65,7 @@ export function SettingsPage({ place, definition, reload }: ContainerProps) {
       {deleting && (
         <Confirm
           title={`Delete ${place.container}?`}
-          text={<p>There is no way back.</p>}
+          text={<p>This cannot be undone.</p>}
           typed={place.container}
           action="Delete the container"
           onClose={() => setDeleting(false)}
@@ -150,7 +150,7 @@ function Lifetime({ place, definition, reload }: Pick<ContainerProps, 'place' | 
         <legend class="visually-hidden">Which items expire</legend>
         <div class="segments">
           {[
-            ['off', 'Items stay'],
+            ['off', 'Never expire'],
             ['own', 'Only those with a ttl'],
             ['all', 'All, after a while'],
           ].map(([id, title]) => (
@@ -162,7 +162,7 @@ function Lifetime({ place, definition, reload }: Pick<ContainerProps, 'place' | 
         </div>
       </fieldset>
       {mode === 'all' && (
-        <Field label="Seconds" hint={`That is ${format.duration(Number(seconds) * 1000)}. An item’s own ttl goes before it.`}>
+        <Field label="Seconds" hint={`That is ${format.duration(Number(seconds) * 1000)}. An item’s own ttl takes precedence.`}>
           {(id, hint) => <input id={id} aria-describedby={hint} type="number" min={1} value={seconds} onInput={(event) => setSeconds(event.currentTarget.value)} />}
         </Field>
       )}
@@ -197,7 +197,7 @@ function Policies({ place, definition, reload }: Pick<ContainerProps, 'place' | 
       say('The definition was changed.');
       reload();
     } catch (failure) {
-      setError(failure instanceof ApiError ? failure.message : `This is not JSON yet: ${(failure as Error).message}`);
+      setError(failure instanceof ApiError ? failure.message : `This is not valid JSON: ${(failure as Error).message}`);
     }
     setBusy(false);
   };
@@ -209,7 +209,7 @@ function Policies({ place, definition, reload }: Pick<ContainerProps, 'place' | 
       <p class="muted">{chosen.hint}</p>
       {part === 'indexingPolicy' && (
         <div class="row">
-          <span class="muted">Begin with</span>
+          <span class="muted">Start from</span>
           {TEMPLATES.map((template) => (
             <Button key={template.title} class="small" onClick={() => setText(JSON.stringify(template.policy, null, 2))}>
               {template.title}
@@ -247,7 +247,7 @@ function Synthetic({ place }: { place: ContainerProps['place'] }) {
   const save = async (definition: unknown) => {
     try {
       await post('/_orrery/synthetic', { ...place, definition });
-      say(definition === null ? 'The synthetic key was taken away.' : 'The synthetic key was set.');
+      say(definition === null ? 'The synthetic key was removed.' : 'The synthetic key was set.');
       setText(null);
       setError(null);
       reload();
@@ -259,13 +259,13 @@ function Synthetic({ place }: { place: ContainerProps['place'] }) {
     try {
       void save(JSON.parse(text!));
     } catch (failure) {
-      setError(`This is not JSON yet: ${(failure as Error).message}`);
+      setError(`This is not valid JSON: ${(failure as Error).message}`);
     }
   };
   return (
     <section class="card stack">
       <h2>Synthetic key</h2>
-      <p class="muted">A definition from which the server fills in the partition key of new items, and finds it for queries that name the source properties.</p>
+      <p class="muted">A definition from which the server builds the partition key of new items, and by which it routes queries that filter by the source properties.</p>
       {value && (
         <Notice kind={value.routesQueries ? 'good' : 'info'}>
           Set for <code>{value.keyPaths.join(', ')}</code>. {value.routesQueries ? 'Queries are routed by it.' : 'Queries are routed by it once all items are checked.'}
@@ -276,7 +276,7 @@ function Synthetic({ place }: { place: ContainerProps['place'] }) {
           <Button onClick={() => setText(JSON.stringify(value?.definition ?? EXAMPLE_KEY, null, 2))}>{value ? 'Change' : 'Define one'}</Button>
           {value && (
             <Button kind="danger" onClick={() => void save(null)}>
-              Take it away
+              Remove
             </Button>
           )}
         </div>

@@ -1,4 +1,4 @@
-// Asks for an account key or a resource token where the well-known key does not open the door.
+// Asks for an account key or a resource token if the well-known key is not accepted.
 import { useState } from 'preact/hooks';
 import { isKey } from '../api/sign';
 import { signIn } from '../state/session';
@@ -17,7 +17,7 @@ export function SignIn({ reason }: { reason: string | null }) {
           <Logo size={44} />
           <h1>Orrery</h1>
           <Notice kind="warning">
-            Browsers sign requests only on pages that came over HTTPS. Open <a href={secure}>{secure}</a> instead; the same port answers both.
+            Browsers can sign requests only on pages served over HTTPS. Open <a href={secure}>{secure}</a> instead; the same port serves both.
           </Notice>
         </div>
       </main>
@@ -45,7 +45,7 @@ export function SignIn({ reason }: { reason: string | null }) {
           Sign in
         </Button>
         <p class="hint">
-          The server wrote its key to the file that it named when it started; <code>--key</code> sets one.
+          The key is in the file that the server printed at start-up; <code>--key</code> sets one.
         </p>
       </form>
     </main>

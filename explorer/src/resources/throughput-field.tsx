@@ -1,4 +1,4 @@
-// How much throughput a database or container gets: none of its own, manual, or autoscale.
+// The throughput of a database or container: none, manual, or autoscale.
 import { Field } from '../ui/parts';
 
 export interface Throughput {

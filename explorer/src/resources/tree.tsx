@@ -1,4 +1,4 @@
-// Databases and containers, on the left. Only the rows in sight are drawn, so a thousand containers are no burden.
+// Databases and containers, on the left. Only visible rows are rendered, so a thousand containers are no problem.
 import { signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { closeDatabase, databases, openDatabase, refreshDatabases, resourcesError } from '../state/resources';
@@ -154,7 +154,7 @@ export function Tree({ open, onClose }: { open: boolean; onClose: () => void }) 
         {databases.value?.length === 0 && !resourcesError.value && isAdmin() && (
           <p class="tree-empty">
             No databases yet.{' '}
-            <a href={hrefOf({ page: 'home' })}>Begin here</a>.
+            <a href={hrefOf({ page: 'home' })}>Start here</a>.
           </p>
         )}
       </nav>

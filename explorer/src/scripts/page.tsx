@@ -163,7 +163,7 @@ function ScriptEditor({ place, paths, open, onSaved, onDeleted }: { place: Conta
       {deleting && (
         <Confirm
           title={`Delete ${id}?`}
-          text={<p>The {kind.one} is gone for good.</p>}
+          text={<p>The {kind.one} will be deleted permanently.</p>}
           action="Delete"
           onClose={() => setDeleting(false)}
           onConfirm={async () => {

@@ -1,4 +1,4 @@
-// The server: what runs, how it fares, what it is asked, and the controls for tests where they are on.
+// The server: version, health, requests, and test controls if enabled.
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { readMetrics, readServer } from '../api/calls';
 import { call, get, post } from '../api/client';
@@ -183,25 +183,25 @@ function TestControls() {
             ['1 hour', 3_600_000],
             ['1 day', 86_400_000],
           ].map(([title, ms]) => (
-            <Button key={title} class="small" onClick={() => void act(() => post('/_orrery/clock', { advanceMs: ms }), `The clock went on by ${title}.`)}>
+            <Button key={title} class="small" onClick={() => void act(() => post('/_orrery/clock', { advanceMs: ms }), `The clock was advanced by ${title}.`)}>
               + {title}
             </Button>
           ))}
-          <Button class="small" onClick={() => void act(() => post('/_orrery/clock', { freeze: !clock.value!.frozen }), clock.value!.frozen ? 'The clock goes on.' : 'The clock stands still.')}>
+          <Button class="small" onClick={() => void act(() => post('/_orrery/clock', { freeze: !clock.value!.frozen }), clock.value!.frozen ? 'The clock is running again.' : 'The clock is stopped.')}>
             {clock.value.frozen ? 'Let it go on' : 'Stop it'}
           </Button>
-          <Button class="small" onClick={() => void act(() => post('/_orrery/clock', { offsetMs: 0, freeze: false }), 'The clock is right again.')}>
+          <Button class="small" onClick={() => void act(() => post('/_orrery/clock', { offsetMs: 0, freeze: false }), 'The clock was reset.')}>
             Set it right
           </Button>
         </div>
       )}
-      <h3>Rules that make requests fail</h3>
+      <h3>Fault injection rules</h3>
       {faults.value?.length === 0 && <p class="muted">None.</p>}
       <ul class="plain-list">
         {faults.value?.map((one) => (
           <li key={String(one.id)} class="row">
             <code>{JSON.stringify(one)}</code>
-            <Button icon="trash" kind="quiet" label={`Remove the rule ${String(one.id)}`} onClick={() => void act(() => call('DELETE', `/_orrery/faults/${encodeURIComponent(String(one.id))}`), 'The rule is gone.')} />
+            <Button icon="trash" kind="quiet" label={`Remove the rule ${String(one.id)}`} onClick={() => void act(() => call('DELETE', `/_orrery/faults/${encodeURIComponent(String(one.id))}`), 'The rule was removed.')} />
           </li>
         ))}
       </ul>
@@ -210,7 +210,7 @@ function TestControls() {
       </div>
       {error && <Notice kind="error">{error}</Notice>}
       <div>
-        <Button icon="plus" onClick={() => void act(async () => post('/_orrery/faults', JSON.parse(rule)), 'The rule is in force.')}>
+        <Button icon="plus" onClick={() => void act(async () => post('/_orrery/faults', JSON.parse(rule)), 'The rule is active.')}>
           Add the rule
         </Button>
       </div>

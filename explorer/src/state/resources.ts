@@ -1,11 +1,11 @@
-// The databases and containers that are known to the page.
+// The databases and containers that have been loaded.
 import { signal } from '@preact/signals';
 import { type ContainerDefinition, type Place, type Resource, type Usage, listContainers, listDatabases, readContainer, usageOf } from '../api/calls';
 import { isAdmin } from './session';
 
 export interface DatabaseNode {
   resource: Resource;
-  /** Null until somebody looks. */
+  /** Null until loaded. */
   containers: ContainerDefinition[] | null;
   open: boolean;
 }
@@ -25,7 +25,7 @@ export async function refreshDatabases(): Promise<void> {
     listed.sort((a, b) => a.id.localeCompare(b.id));
     databases.value = listed.map((resource) => known.get(resource.id) ?? { resource, containers: null, open: false });
     resourcesError.value = null;
-    // A few databases are opened at once, so that what is there is seen.
+    // With few databases, expand all of them.
     if (known.size === 0 && listed.length <= 8) await Promise.all(listed.map((database) => openDatabase(database.id)));
     else await Promise.all([...known.values()].filter((node) => node.containers).map((node) => refreshContainers(node.resource.id)));
   } catch (error) {
@@ -54,7 +54,7 @@ export const closeDatabase = (database: string): void => change(database, { open
 
 /** The definition and use of a container, read anew. */
 export async function lookAt(place: Place): Promise<{ definition: ContainerDefinition; usage: Usage | null; progress: number | null }> {
-  // Resource tokens may not ask how much there is.
+  // Resource tokens cannot read usage.
   const answer = await readContainer(place, isAdmin());
   const progress = answer.headers.get('x-ms-documentdb-collection-index-transformation-progress');
   return { definition: answer.body, usage: isAdmin() ? usageOf(answer.headers) : null, progress: progress === null ? null : Number(progress) };

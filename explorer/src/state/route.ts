@@ -1,4 +1,4 @@
-// Where the user is. The address after `#` says it, so that pages can be linked and the back button works.
+// The current route. It is in the URL fragment, so that pages can be linked and the back button works.
 import { computed, signal } from '@preact/signals';
 
 export const TABS = ['items', 'query', 'partitions', 'scripts', 'changes', 'advisor', 'settings'] as const;
@@ -44,5 +44,5 @@ export function go(to: Route): void {
 /** The container that is shown. */
 export const place = computed(() => (route.value.page === 'container' ? { database: route.value.database, container: route.value.container } : null));
 
-/** What a tab hands to another: a query to run, a filter to set. Taken once. */
+/** What one tab passes to another: a query to run, a filter to set. Consumed once. */
 export const handover = signal<{ filter?: string; query?: string; key?: unknown[] } | null>(null);

@@ -10,7 +10,7 @@ export type Session =
   | { state: 'out'; reason: string | null }
   | {
       state: 'in';
-      /** Whether `/_orrery` answers: resource tokens may not ask it. */
+      /** Whether `/_orrery` is accessible; it is not with resource tokens. */
       admin: boolean;
       server: ServerInfo | null;
       wellKnown: boolean;
@@ -31,7 +31,7 @@ export async function start(): Promise<void> {
   if (reason !== null) session.value = { state: 'out', reason: null };
 }
 
-/** Answers why not, or null. */
+/** Returns the reason for a failure, or null. */
 export async function signIn(credential: Credential): Promise<string | null> {
   const reason = await tryWith(credential);
   if (reason === null) sessionStorage.setItem(STORED, JSON.stringify(credential));
@@ -54,7 +54,7 @@ async function tryWith(credential: Credential): Promise<string | null> {
     return null;
   } catch (error) {
     setCredential(null);
-    if (error instanceof ApiError) return error.status === 401 ? 'The server does not know this key or token.' : error.message;
+    if (error instanceof ApiError) return error.status === 401 ? 'The server does not accept this key or token.' : error.message;
     return String(error);
   }
 }

@@ -1,4 +1,4 @@
-// Light or dark: what the system says, unless the user has chosen.
+// Light or dark: the system's setting, unless the user has chosen.
 import { effect, signal } from '@preact/signals';
 
 export type Theme = 'system' | 'light' | 'dark';

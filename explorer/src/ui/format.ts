@@ -1,4 +1,4 @@
-// Figures as people read them.
+// Formats figures.
 
 const whole = new Intl.NumberFormat('en');
 const decimals = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });

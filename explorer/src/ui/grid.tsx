@@ -1,4 +1,4 @@
-// A grid that draws only the rows in sight: hundreds of thousands of rows scroll like ten.
+// A virtualised grid: hundreds of thousands of rows scroll like ten.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 

@@ -1,4 +1,4 @@
-// Line icons on a 16 grid. They never stand alone: a label or an aria-label says the same.
+// Line icons on a 16 grid. They always have a label or an aria-label.
 const PATHS = {
   database: 'M3 4c0-1.1 2.2-2 5-2s5 .9 5 2-2.2 2-5 2-5-.9-5-2Zm0 0v8c0 1.1 2.2 2 5 2s5-.9 5-2V4M3 8c0 1.1 2.2 2 5 2s5-.9 5-2',
   container: 'M2.5 5 8 2l5.5 3v6L8 14l-5.5-3V5Zm0 0L8 8m0 0 5.5-3M8 8v6',

@@ -1,4 +1,4 @@
-// Parts that are loaded when they are first wanted.
+// Lazily loaded components.
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Notice, Spinner } from './parts';

@@ -1,4 +1,4 @@
-// The few parts that every page is made of.
+// Components shared by all pages.
 import type { ButtonHTMLAttributes, ComponentChildren } from 'preact';
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
@@ -72,7 +72,7 @@ export function Dialog({ title, onClose, children, wide, footer }: { title: stri
   );
 }
 
-/** Asks before something is lost. With `typed`, the name has to be typed. */
+/** A confirmation dialog. With `typed`, the name has to be typed. */
 export function Confirm({ title, text, action, typed, onConfirm, onClose }: { title: string; text: ComponentChildren; action: string; typed?: string; onConfirm: () => Promise<void> | void; onClose: () => void }) {
   const [name, setName] = useState('');
   const [busy, setBusy] = useState(false);
@@ -173,7 +173,7 @@ interface Toast {
 const toasts = signal<Toast[]>([]);
 let toastNumber = 0;
 
-/** Says what was done, for a few seconds. */
+/** Shows a toast for a few seconds. */
 export function say(text: string, kind: Toast['kind'] = 'good'): void {
   const toast = { id: ++toastNumber, text, kind };
   toasts.value = [...toasts.value, toast];
@@ -193,7 +193,7 @@ export function Toasts() {
   );
 }
 
-/** Something loaded once and again when its inputs change. */
+/** Loads something, and reloads it when its inputs change. */
 export function useLoaded<T>(load: () => Promise<T>, inputs: unknown[]): { value: T | null; error: string | null; reload: () => void } {
   const [state, setState] = useState<{ value: T | null; error: string | null }>({ value: null, error: null });
   const [turn, setTurn] = useState(0);
@@ -210,7 +210,7 @@ export function useLoaded<T>(load: () => Promise<T>, inputs: unknown[]): { value
   return { ...state, reload: () => setTurn((before) => before + 1) };
 }
 
-/** Runs while the page is seen, one call after the other. */
+/** Runs periodically while the page is visible, without overlapping calls. */
 export function useEvery(ms: number, work: () => Promise<void>, inputs: unknown[]): void {
   useEffect(() => {
     let stopped = false;
