@@ -54,7 +54,7 @@ const FLIGHTS: &str = r#"{"throughput":48000,"operations":[
     {"operation":"query","perSecond":20,"query":"SELECT * FROM c WHERE c.origin = @origin AND c.state = @state AND c.day = @day","parameters":{"@origin":"/origin","@state":"/state","@day":"/day"}}]}"#;
 
 #[test]
-fn missing_values_change_nothing_but_themselves() {
+fn missing_values_affect_only_their_own_items() {
     let whole = advise(flights(6000, u64::MAX), Some(FLIGHTS), Config::default());
     let lacking = advise(flights(6000, 133), Some(FLIGHTS), Config::default());
     assert_eq!(whole.measured[0].candidate.name, lacking.measured[0].candidate.name);
@@ -66,7 +66,7 @@ fn missing_values_change_nothing_but_themselves() {
 }
 
 #[test]
-fn keys_that_follow_the_clock_are_hot_whatever_their_type() {
+fn time_based_keys_are_hot_whatever_their_type() {
     let config = Config {
         candidates: ["/day", "/hour", "/date", "/time_hour", "/tailnum"].map(str::to_owned).to_vec(),
         only_given: true,
@@ -101,7 +101,7 @@ fn few_values_and_nulls_rank_below_the_id() {
 }
 
 #[test]
-fn items_that_could_not_exist_are_counted() {
+fn colliding_items_are_counted() {
     // The id is only unique within a tenant; a region has several tenants.
     let items = (0..4000).map(|number| {
         let (tenant, id) = (number % 40, number / 40);
@@ -136,7 +136,7 @@ fn a_large_tenant_is_shown_with_its_danger_and_an_alternative() {
 }
 
 #[test]
-fn what_is_missing_is_said_instead_of_a_recommendation() {
+fn missing_data_is_reported_instead_of_a_recommendation() {
     let says = |report: &Report, text: &str| {
         assert!(report.missing.iter().any(|missing| missing.contains(text)), "{text}: {:?}", report.missing);
         assert!(report::text(report).contains("No recommendation"), "{text}");
@@ -165,7 +165,7 @@ fn what_is_missing_is_said_instead_of_a_recommendation() {
 }
 
 #[test]
-fn queries_that_cannot_be_estimated_are_left_out() {
+fn queries_that_cannot_be_estimated_are_excluded() {
     let workload = r#"{"throughput":48000,"operations":[
         {"operation":"create","perSecond":1000},
         {"operation":"query","perSecond":5,"query":"SELECT * FROM c WHERE udf.near(c.origin)"},
@@ -190,7 +190,7 @@ fn a_candidate_that_no_item_has_is_an_error() {
 }
 
 #[test]
-fn reports_fit_a_terminal_and_their_sentences_the_tables() {
+fn reports_fit_a_terminal_and_sentences_match_the_tables() {
     for set in DataSet::ALL {
         let report = advise(set.items(3000, 7), Some(&set.workload()), Config::default());
         let text = report::text(&report);

@@ -129,7 +129,7 @@ fn tar(arguments: &[&str], directory: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn directories_of_earlier_versions_open() {
+async fn directories_of_earlier_versions_can_be_opened() {
     if let Ok(name) = std::env::var("ORRERY_WRITE_STORES") {
         for kind in ["closed", "killed"] {
             let directory = tempfile::tempdir().unwrap();

@@ -177,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[-0-9a:#=,]{0,40}") {
+        fn any_text_is_parsed_or_rejected(text in "[-0-9a:#=,]{0,40}") {
             if let Ok(token) = SessionToken::parse(&text) {
                 prop_assert_eq!(SessionToken::parse(&token.to_string()).unwrap(), token);
             }

@@ -80,7 +80,7 @@ fn policies_are_normalised() {
 }
 
 #[test]
-fn what_was_sent_comes_back() {
+fn definitions_are_returned_as_sent() {
     let members = concat!(
         r#""defaultTtl":60,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/b/c"]}]},"#,
         r#""computedProperties":[{"name":"cp_lower","query":"SELECT VALUE LOWER(c.name) FROM c"}],"#,
@@ -150,7 +150,7 @@ fn the_most_precise_path_decides() {
 }
 
 #[test]
-fn bad_bodies_are_refused() {
+fn invalid_bodies_are_rejected() {
     for (text, fragment) in [
         ("[]", "not a JSON object"),
         (r#"{"partitionKey":{"paths":["/a"]}}"#, "required properties - 'id; ' - are missing"),
@@ -427,7 +427,7 @@ fn full_text_policies_are_checked() {
 }
 
 #[test]
-fn encryption_policies_are_checked_and_kept() {
+fn encryption_policies_are_validated_and_stored() {
     let policy = |path: &str, kind: &str, version: u8| {
         format!(
             r#""clientEncryptionPolicy":{{"includedPaths":[{{"path":"{path}","clientEncryptionKeyId":"dekId","encryptionType":"{kind}","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256"}}],"policyFormatVersion":{version}}}"#
@@ -454,7 +454,7 @@ fn encryption_policies_are_checked_and_kept() {
 }
 
 #[test]
-fn replace_changes_what_may_change() {
+fn replace_changes_only_mutable_properties() {
     let container = create(
         r#""defaultTtl":10,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/b"]}]},"indexingPolicy":{"excludedPaths":[{"path":"/*"}]}"#,
     );

@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text: String) {
+    fn any_text_is_parsed_or_rejected(text: String) {
         let _read_or_refused = value::parse(text.as_bytes());
     }
 }

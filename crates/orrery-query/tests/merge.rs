@@ -54,7 +54,7 @@ fn strip_rids(rows: Vec<Value>) -> Vec<Value> {
 }
 
 #[test]
-fn cases_hold_across_partitions() {
+fn cases_pass_across_partitions() {
     let datasets = read("cases/datasets.json");
     let (mut compared, mut refused, mut udf, mut errors) = (0, 0, 0, 0);
     let mut failures = Vec::new();
@@ -171,7 +171,7 @@ fn recorded_groups_hold() {
 
 /// Ranking inside the server and ranking by a client agree.
 #[test]
-fn fused_ranking_is_the_same_on_both_sides() {
+fn fused_ranking_is_the_same_on_client_and_server() {
     let texts = [
         "a red bicycle on a mountain road",
         "swimming and running",

@@ -177,7 +177,7 @@ fn values_are_bounded() {
 }
 
 #[test]
-fn resume_filters_are_understood() {
+fn resume_filters_are_applied() {
     let documents = documents();
     let ordinal = |rid: &str| rid.parse().ok();
     let after = |query: &str, filter: &str| {
@@ -351,7 +351,7 @@ fn slow_queries_can_be_interrupted() {
 
 /// Look-around and back references in texts that are tried place by place.
 #[test]
-fn long_texts_are_matched_as_short_ones() {
+fn long_texts_match_like_short_ones() {
     let setup = no_setup();
     let random = Random::new(1);
     let (much, more) = ("ab ".repeat(2000), "é".repeat(3000));
@@ -494,7 +494,7 @@ fn deepest_expressions_evaluate() {
 }
 
 #[test]
-fn conditions_hold_or_not() {
+fn conditions_are_evaluated() {
     let random = Random::new(1);
     let policies = Policies::default();
     let context = Context::new(NOW_MS, &random, &policies);
@@ -519,7 +519,7 @@ fn conditions_hold_or_not() {
 }
 
 #[test]
-fn hashes_are_those_of_clients() {
+fn hashes_match_those_of_clients() {
     let cases = cases("data/distinct-hash.json");
     assert_eq!(cases.len(), 36);
     let mut compared = 0;

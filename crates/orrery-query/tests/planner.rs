@@ -146,13 +146,13 @@ fn unusual_queries_are_planned_as_by_the_service() {
 /// Constant conditions, contradictions between parts of a value, sources of one row, distances, and the functions of
 /// the service's interface for MongoDB.
 #[test]
-fn what_the_service_folds_is_folded() {
+fn constants_are_folded_like_the_service() {
     agrees(include_str!("data/planner-folding.jsonl"), 480);
 }
 
 /// What the planner now accepts is also answered.
 #[test]
-fn what_is_planned_is_answered() {
+fn planned_queries_can_be_executed() {
     let documents: Vec<Value> = (0..8)
         .map(|n| {
             let text = format!(r#"{{"id":"{n}","a":{},"b":{n},"tags":[{n},{}]}}"#, n % 4, n + 1);

@@ -195,7 +195,7 @@ fn ranges_are_as_recorded() {
 }
 
 #[test]
-fn refusals_are_as_recorded() {
+fn errors_are_as_recorded() {
     let mut compositions = 0;
     for case in &cases("data/query-plan-errors.json") {
         let expected = &case.get("errors").and_then(Value::as_array).unwrap()[0];
@@ -261,7 +261,7 @@ fn hierarchical_prefixes_are_ranges() {
 }
 
 #[test]
-fn clients_get_only_what_they_can_do() {
+fn clients_get_only_supported_plans() {
     let python = "Aggregate, CompositeAggregate, Distinct, MultipleOrderBy, OffsetAndLimit, OrderBy, Top, NonStreamingOrderBy, HybridSearch, CountIf, WeightedRankFusion";
     let rust = "Distinct,MultipleOrderBy,NonStreamingOrderBy,OffsetAndLimit,OrderBy,Top";
     let accepts = |list: &str, query: &str| plan_keyed(query, &["/pk"], Features::parse(list)).is_ok();

@@ -61,7 +61,7 @@ fn printing_is_stable() {
 
 /// Each operator in front of an operand is printed in parentheses, which must not make the text too deep to be read.
 #[test]
-fn what_is_printed_of_deep_trees_can_be_read() {
+fn printed_deep_trees_can_be_parsed() {
     for operator in ["+", "~", "- ", "NOT ", "-+", "NOT ~"] {
         for count in [1, 60, 113, 126] {
             let text = format!("SELECT VALUE {}c.s FROM c", operator.repeat(count));
@@ -97,7 +97,7 @@ fn first_error(query: &str) -> (Code, u32, u32) {
 }
 
 #[test]
-fn errors_have_codes_and_places() {
+fn errors_have_codes_and_locations() {
     assert_eq!(first_error("selectttt * from c"), (Code::Sc(1001), 0, 9));
     assert_eq!(first_error("SELECT VALUE"), (Code::Sc(1002), 12, 12));
     assert_eq!(first_error("SELECT /* x */ 1"), (Code::Sc(1001), 7, 8));
@@ -133,7 +133,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn deep_texts_are_refused_not_fatal() {
+fn deep_texts_are_rejected_without_a_crash() {
     let nested = |open: &str, close: &str, count: usize| {
         format!("SELECT VALUE {}1{}", open.repeat(count), close.repeat(count))
     };
@@ -165,7 +165,7 @@ fn deep_texts_are_refused_not_fatal() {
 }
 
 #[test]
-fn the_planner_errors_have_codes_and_places() {
+fn planner_errors_have_codes_and_locations() {
     let cases = cases("data/query-plan-errors.json");
     assert_eq!(cases.len(), 20);
     let mut compared = 0;

@@ -197,7 +197,7 @@ async fn restores_to_any_second_between_two_backups() {
 }
 
 #[tokio::test]
-async fn a_restored_store_starts_a_history_of_its_own() {
+async fn a_restored_store_starts_its_own_history() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     put(&store, 0..1000).await;

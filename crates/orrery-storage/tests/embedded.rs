@@ -162,7 +162,7 @@ async fn thousands_of_partitions_are_cheap() {
 /// With small sizes tables pile up within a few thousand writes, as they do with the default sizes after dropping three
 /// containers of 250,000 items.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_go_on_while_destroyed_partitions_are_swept() {
+async fn writes_continue_while_destroyed_partitions_are_swept() {
     let sizes = EmbeddedOptions { memtable_bytes: 32 << 10, ..EmbeddedOptions::default() };
     let (directory, store) = open(sizes.clone(), 4).await;
     let entry = |key: u32| Entry { key: key.to_be_bytes().to_vec(), value: vec![7; 20].into() };
@@ -213,7 +213,7 @@ fn bytes_on_disk(path: &std::path::Path) -> u64 {
 
 /// The space of destroyed partitions comes back although nothing else is written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn space_comes_back_in_an_idle_store() {
+async fn space_is_reclaimed_in_an_idle_store() {
     let sizes =
         EmbeddedOptions { memtable_bytes: 128 << 10, table_bytes: 128 << 10, ..EmbeddedOptions::default() };
     let (directory, store) = open(sizes, 4).await;

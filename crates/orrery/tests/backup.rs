@@ -133,7 +133,7 @@ fn a_server_that_keeps_its_log_can_be_restored_to_a_second() {
 }
 
 #[test]
-fn a_store_in_memory_says_that_it_has_no_backups() {
+fn an_in_memory_store_reports_that_it_has_no_backups() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(&["--in-memory"]);
     let url = server.url();

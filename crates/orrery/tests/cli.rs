@@ -425,7 +425,7 @@ fn listed_containers_exist_at_the_start_and_stay() {
 }
 
 #[test]
-fn profiles_set_options_and_say_which() {
+fn profiles_set_options_and_report_them() {
     let server = start(&["--in-memory", "--profile", "emulator"]);
     let note =
         "emulator: no-throttle=true, allow-well-known-key=true, no-clock-check=true, durability=relaxed:100";
@@ -452,7 +452,7 @@ fn profiles_set_options_and_say_which() {
 }
 
 #[test]
-fn the_status_page_says_what_runs() {
+fn the_status_page_reports_the_version() {
     let server = start(&["--in-memory"]);
     let (status, answer) = server.raw("GET /status HTTP/1.1\r\nhost: localhost\r\n");
     let body: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();

@@ -292,7 +292,7 @@ fn dropping_containers_does_not_block_writes() {
 
 /// Where the store cannot go on writing, reads do, health says why, and the exit code is not 0.
 #[test]
-fn a_store_that_failed_says_so() {
+fn a_failed_store_reports_it() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let mut server = Server::start(&["--no-throttle", "--data", path_text(&data)]);

@@ -79,7 +79,7 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
         let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
         assert_eq!(client.send("POST", DOCS, &headers, body.as_bytes()).unwrap().status, 201);
     }
-    seen_within_a_second(second.port);
+    visible_within_a_second(second.port);
     let mut from_here = Vec::new();
     assert!(
         windows::read(&mut client, windows::from_now(), &windows::ALL_VERSIONS, &mut from_here).is_empty()
@@ -155,7 +155,7 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
 }
 
 /// A container created on one server is soon visible on the other.
-fn seen_within_a_second(port: u16) {
+fn visible_within_a_second(port: u16) {
     let mut client = Client::new(port);
     let began = Instant::now();
     while client.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status != 200 {

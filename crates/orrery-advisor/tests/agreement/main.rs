@@ -177,7 +177,7 @@ const DAY_BY_TAIL: &str = r#"{"format":1,"kind":"precalculatedSuffix","parts":["
 const DAY_AT_RANDOM: &str = r#"{"format":1,"kind":"randomSuffix","parts":["/day"],"suffix":{"count":8}}"#;
 
 #[tokio::test]
-async fn flights_cost_what_is_predicted() {
+async fn flight_costs_match_the_prediction() {
     let set = Set {
         name: "flights",
         bodies: data::flights(2000),
@@ -219,7 +219,7 @@ const STATION_AND_DAY: &str =
     r#"{"format":1,"kind":"concatenate","parts":["/station",{"path":"/at","date":"day","epoch":"seconds"}]}"#;
 
 #[tokio::test]
-async fn sensors_cost_what_is_predicted() {
+async fn sensor_costs_match_the_prediction() {
     let set = Set {
         name: "sensors",
         bodies: data::sensors(2000),
@@ -260,7 +260,7 @@ const PLACE_WORKLOADS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn places_cost_what_is_predicted() {
+async fn place_costs_match_the_prediction() {
     let set = Set {
         name: "places",
         bodies: data::places(2000),
@@ -276,7 +276,7 @@ async fn places_cost_what_is_predicted() {
 
 /// The same from a sample of a quarter of the items.
 #[tokio::test]
-async fn samples_stand_for_all_items() {
+async fn samples_represent_all_items() {
     let set = Set {
         name: "places, sampled",
         bodies: data::places(6000),
@@ -290,7 +290,7 @@ async fn samples_stand_for_all_items() {
 
 /// The advisor's own examples.
 #[tokio::test]
-async fn examples_cost_what_is_predicted() {
+async fn example_costs_match_the_prediction() {
     const DATE_BY_VIN: &str =
         r#"{"format":1,"kind":"precalculatedSuffix","parts":["/date"],"suffix":{"of":["/VIN"],"count":16}}"#;
     let keys: [(DataSet, &'static [&'static str]); 2] = [

@@ -289,12 +289,12 @@ async fn check_seeds(seeds: impl Iterator<Item = u64>, engine: Engine) {
 }
 
 #[tokio::test]
-async fn queries_hold_while_everything_changes() {
+async fn queries_are_correct_while_everything_changes() {
     let rounds = std::env::var("ORRERY_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
     check_seeds(2000..2000 + rounds, Engine::Memory).await;
 }
 
 #[tokio::test]
-async fn queries_hold_while_everything_changes_on_disk() {
+async fn queries_are_correct_while_everything_changes_on_disk() {
     check_seeds(3000..3002, Engine::Embedded).await;
 }

@@ -397,7 +397,7 @@ async fn check_seed(seed: u64, queries: u64, engine: Engine, failures: &mut Vec<
 }
 
 #[tokio::test]
-async fn the_index_gives_what_a_scan_gives() {
+async fn the_index_returns_the_same_rows_as_a_scan() {
     let rounds = std::env::var("ORRERY_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(25);
     let mut failures = Vec::new();
     for seed in 0..rounds {
@@ -412,7 +412,7 @@ async fn the_index_gives_what_a_scan_gives() {
 }
 
 #[tokio::test]
-async fn the_index_gives_what_a_scan_gives_on_disk() {
+async fn the_index_returns_the_same_rows_as_a_scan_on_disk() {
     let mut failures = Vec::new();
     for seed in 1000..1003 {
         check_seed(seed, 20, Engine::Embedded, &mut failures).await;

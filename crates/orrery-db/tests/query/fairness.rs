@@ -21,7 +21,7 @@ async fn world() -> World {
 
 /// As many threads serve requests as runaway queries are there: if those kept them, no read would come through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_reads_go_on_beside_runaway_joins() {
+async fn point_reads_are_served_during_runaway_joins() {
     let world = world().await;
     let is_over = Arc::new(AtomicBool::new(false));
     let heavy: Vec<_> = (0..4)
@@ -56,7 +56,7 @@ async fn point_reads_go_on_beside_runaway_joins() {
 }
 
 #[tokio::test]
-async fn a_join_without_end_is_refused() {
+async fn an_unbounded_join_is_rejected() {
     let world = world().await;
     let text = "SELECT VALUE COUNT(1) FROM c JOIN a IN c.list JOIN b IN c.list JOIN d IN c.list JOIN e IN c.list JOIN f IN c.list";
     let options = QueryOptions { cross_partition: true, ..QueryOptions::default() };

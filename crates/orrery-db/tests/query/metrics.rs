@@ -47,7 +47,7 @@ async fn index_metrics_are_those_of_the_service() {
 }
 
 #[tokio::test]
-async fn missing_and_composite_indexes_are_named() {
+async fn missing_and_composite_indexes_are_suggested() {
     let policy = r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/age/?"}],"compositeIndexes":[[{"path":"/name"},{"path":"/rare","order":"descending"}]]}"#;
     let world = World::memory().await;
     world.create_container(&format!("{BY_PK},{policy}")).await;
@@ -72,7 +72,7 @@ async fn missing_and_composite_indexes_are_named() {
 
 /// Items read by one page: what the index cannot spare.
 #[tokio::test]
-async fn cost_follows_the_result() {
+async fn cost_is_proportional_to_the_result() {
     let world = filled(BY_PK).await;
     for (text, read_max) in [
         ("SELECT * FROM c WHERE c.rare = 1", 1),

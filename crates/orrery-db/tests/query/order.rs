@@ -98,7 +98,7 @@ async fn changes_are_seen_at_once() {
 }
 
 #[tokio::test]
-async fn many_items_without_the_property_are_looked_for_each_time() {
+async fn many_items_without_the_property_are_searched_each_time() {
     let world = filled(3200).await;
     let (ids, metrics) = first(&world, "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.x").await;
     assert!(ids.iter().all(|id| id.starts_with('l')) && metrics.access == "/x in order", "{ids:?}");
@@ -107,7 +107,7 @@ async fn many_items_without_the_property_are_looked_for_each_time() {
 }
 
 #[tokio::test]
-async fn every_item_has_an_id_and_a_time() {
+async fn every_item_has_an_id_and_a_timestamp() {
     let world = filled(4).await;
     for text in
         ["SELECT TOP 2 VALUE c.id FROM c ORDER BY c.id", "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.id DESC"]

@@ -139,7 +139,7 @@ async fn ids_that_are_keys_and_keys_of_several_levels_name_items() {
 
 /// The older hash sees only the beginning of long strings: the filter tells the keys apart.
 #[tokio::test]
-async fn keys_that_share_a_place_are_told_apart() {
+async fn keys_with_the_same_hash_are_distinguished() {
     let world = World::memory().await;
     world.create_container(r#""partitionKey":{"paths":["/pk"],"kind":"Hash","version":1}"#).await;
     let long = "x".repeat(120);
@@ -150,7 +150,7 @@ async fn keys_that_share_a_place_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_is_expired_or_outside_is_not_found() {
+async fn expired_items_and_items_out_of_scope_are_not_found() {
     let world = World::with_partitions(Engine::Memory, 2).await;
     world.create_container(&format!("{BY_PK},\"defaultTtl\":-1")).await;
     world.create(r#"{"id":"1","pk":"k1","ttl":10}"#).await;
@@ -176,7 +176,7 @@ async fn what_is_expired_or_outside_is_not_found() {
 }
 
 #[tokio::test]
-async fn explanations_show_it_and_the_charge_follows_the_items() {
+async fn explanations_show_point_reads_and_charges_depend_on_the_items() {
     let world = filled(BY_PK, 400).await;
     let options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
     let explain = async |text: &str| {

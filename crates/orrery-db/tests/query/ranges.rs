@@ -36,7 +36,7 @@ async fn page(world: &World, text: &str, key: Option<&str>, rows: i64) -> QueryP
 }
 
 #[tokio::test]
-async fn two_bounds_make_one_range() {
+async fn two_bounds_form_one_range() {
     let world = filled("").await;
     let between = page(&world, "SELECT * FROM c WHERE c.at BETWEEN 700 AND 710", None, -1).await;
     assert_eq!((between.count, between.metrics.items_read), (11, 11));

@@ -28,7 +28,7 @@ async fn check_refused(world: &World, text: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn orders_need_their_index() {
+async fn sorting_requires_an_index() {
     let policy = r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/a/?"},{"path":"/b/*"}],"compositeIndexes":[[{"path":"/x"},{"path":"/y"}]]}"#;
     let world = world(policy).await;
     for text in [
@@ -61,7 +61,7 @@ async fn orders_need_their_index() {
 }
 
 #[tokio::test]
-async fn without_an_index_only_orders_are_refused() {
+async fn without_an_index_only_sorting_is_rejected() {
     let world = world(r#""indexingPolicy":{"indexingMode":"none","automatic":false}"#).await;
     check_refused(&world, "SELECT * FROM c ORDER BY c.id", EXCLUDED).await;
     for text in
@@ -72,7 +72,7 @@ async fn without_an_index_only_orders_are_refused() {
 }
 
 #[tokio::test]
-async fn computed_properties_sort_only_if_the_policy_names_them() {
+async fn computed_properties_sort_only_if_the_policy_lists_them() {
     let property = r#""computedProperties":[{"name":"cp","query":"SELECT VALUE c.a * 2 FROM c"}]"#;
     let unnamed = world(property).await;
     check_refused(&unnamed, "SELECT * FROM c ORDER BY c.cp", EXCLUDED).await;
@@ -82,7 +82,7 @@ async fn computed_properties_sort_only_if_the_policy_names_them() {
 }
 
 #[tokio::test]
-async fn computed_properties_are_checked_when_the_container_is_made() {
+async fn computed_properties_are_validated_on_container_creation() {
     let world = world("").await;
     for (name, query) in [
         ("cp", "SELECT c.a FROM c"),
@@ -102,7 +102,7 @@ async fn computed_properties_are_checked_when_the_container_is_made() {
 
 /// As in the SDKs' own tests: the index makes it faster, not possible.
 #[tokio::test]
-async fn full_text_scores_need_no_text_index() {
+async fn full_text_scores_need_no_full_text_index() {
     let policy = r#""fullTextPolicy":{"defaultLanguage":"en-US","fullTextPaths":[{"path":"/text","language":"en-US"}]}"#;
     let index = r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"fullTextIndexes":[{"path":"/text"}]}"#;
     let text = "SELECT TOP 5 * FROM c ORDER BY RANK FullTextScore(c.text, 'red')";
@@ -128,7 +128,7 @@ async fn user_functions_must_exist() {
 }
 
 #[tokio::test]
-async fn what_grows_without_bound_is_refused() {
+async fn unbounded_growth_is_rejected() {
     let world = world("").await;
     let repeated = |text: &str, count: usize, between: &str| vec![text; count].join(between);
     for text in [

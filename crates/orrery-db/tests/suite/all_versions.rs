@@ -83,7 +83,7 @@ pub(crate) async fn kept(engine: Engine, members: &str) -> World {
 }
 
 #[tokio::test]
-async fn every_version_and_every_delete_is_there_in_order() {
+async fn every_version_and_delete_is_returned_in_order() {
     for engine in ENGINES {
         let world = kept(engine, "").await;
         write(&world, "a", "0", 1).await;
@@ -137,7 +137,7 @@ async fn every_version_and_every_delete_is_there_in_order() {
 }
 
 #[tokio::test]
-async fn a_batch_is_kept_step_by_step_and_comes_whole() {
+async fn a_batch_is_recorded_step_by_step_and_returned_as_a_whole() {
     let world = kept(Engine::Memory, "").await;
     let start = now(&world).await;
     let operation = |kind, id: &str, body: Option<&str>| BatchOperation {
@@ -170,7 +170,7 @@ async fn a_batch_is_kept_step_by_step_and_comes_whole() {
 }
 
 #[tokio::test]
-async fn lifetimes_and_purges_end_as_deletes() {
+async fn expiry_and_purges_appear_as_deletes() {
     let world = kept(Engine::Memory, r#","defaultTtl":-1"#).await;
     let start = now(&world).await;
     for id in ["1", "2"] {
@@ -215,7 +215,7 @@ async fn lifetimes_and_purges_end_as_deletes() {
 }
 
 #[tokio::test]
-async fn versions_go_when_their_time_is_over() {
+async fn versions_are_trimmed_after_the_retention_time() {
     for engine in ENGINES {
         let world = kept(engine, "").await;
         let start = now(&world).await;
@@ -249,7 +249,7 @@ async fn versions_go_when_their_time_is_over() {
 }
 
 #[tokio::test]
-async fn readers_need_a_policy_and_a_place_to_begin() {
+async fn readers_need_a_policy_and_a_start_position() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     write(&world, "a", "1", 1).await;
@@ -291,7 +291,7 @@ async fn readers_need_a_policy_and_a_place_to_begin() {
 }
 
 #[tokio::test]
-async fn the_server_may_keep_versions_of_every_container() {
+async fn the_server_can_retain_versions_of_every_container() {
     let options = orrery_db::Options { partitions_at_creation: Some(1), ..quiet_options() };
     let world = World::open(Engine::Embedded, options).await;
     world.create_container(BY_PK).await;
@@ -307,7 +307,7 @@ async fn the_server_may_keep_versions_of_every_container() {
 }
 
 #[tokio::test]
-async fn versions_follow_splits_and_merges() {
+async fn versions_survive_splits_and_merges() {
     let world = World::with_partitions(Engine::Memory, 2).await;
     world.create_container(&format!("{BY_PK},{KEPT}")).await;
     let container = || world.database.catalog().container(DATABASE, "items").unwrap().clone();
@@ -365,7 +365,7 @@ async fn versions_follow_splits_and_merges() {
 }
 
 #[tokio::test]
-async fn containers_that_keep_versions_behave_as_others() {
+async fn containers_with_history_behave_like_others() {
     let steps = r#"
         create ["a"] {"id":"1","pk":"a"}                   => created
         upsert ["a"] {"id":"1","pk":"a","n":1}             => replaced

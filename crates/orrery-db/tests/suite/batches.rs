@@ -7,7 +7,7 @@ use orrery_model::{Charge, ErrorKind, Value};
 use crate::common::{BY_PK, ENGINES, Engine, PLACE, World, check, everything, key, parse, with_key};
 
 #[tokio::test]
-async fn a_batch_lands_whole_or_not_at_all() {
+async fn a_batch_is_atomic() {
     let steps = r#"
         batch ["a"] [{"operationType":"Create","resourceBody":{"id":"1","pk":"a"}},{"operationType":"Upsert","resourceBody":{"id":"2","pk":"a"}},{"operationType":"Upsert","resourceBody":{"id":"1","pk":"a","n":1}},{"operationType":"Read","id":"1"},{"operationType":"Replace","id":"2","resourceBody":{"id":"2","pk":"a","n":2}},{"operationType":"Patch","id":"2","resourceBody":{"operations":[{"op":"incr","path":"/n","value":5}]}},{"operationType":"Delete","id":"1"}] => 201 201 200 200 200 200 204
         read ["a"] 2                           => read {"id":"2","pk":"a","n":7}
@@ -80,7 +80,7 @@ async fn a_batch_has_one_key_and_a_bounded_length() {
 }
 
 #[tokio::test]
-async fn bulk_operations_stand_for_themselves() {
+async fn bulk_operations_are_independent() {
     let steps = r#"
         create ["a"] {"id":"1","pk":"a"} => created
         bulk - [{"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},{"operationType":"Create","partitionKey":"[\"b\"]","resourceBody":{"id":"1","pk":"b"}},{"operationType":"Create","partitionKey":"[\"b\"]","resourceBody":{"id":"1","pk":"c"}},{"operationType":"Read","partitionKey":"[\"a\"]","id":"1"},{"operationType":"Delete","partitionKey":"[{}]","id":"1"},{"operationType":"Upsert","resourceBody":{"id":"2","pk":"a"}},{"operationType":"Create","partitionKey":"[\"a\",\"b\"]","resourceBody":{"id":"3","pk":"a"}},{"operationType":"Patch","partitionKey":"[\"a\"]","id":"1","resourceBody":{"operations":[{"op":"set","path":"/n","value":1}]}}] => Conflict 201 PartitionKeyMismatch 200 NotFound BadRequest PartitionKeyMismatch 200
@@ -94,7 +94,7 @@ async fn bulk_operations_stand_for_themselves() {
 }
 
 #[tokio::test]
-async fn results_tell_what_each_operation_did_and_cost() {
+async fn results_report_the_effect_and_charge_of_each_operation() {
     let world = World::memory().await;
     world.create_container(BY_PK).await;
     let operation = |kind, id: &str, body: Option<&str>| BatchOperation {
@@ -166,7 +166,7 @@ async fn bulk_reaches_all_partitions() {
 }
 
 #[tokio::test]
-async fn bulk_may_stop_at_the_first_failure() {
+async fn bulk_can_stop_at_the_first_failure() {
     let world = World::memory().await;
     world.create_container(BY_PK).await;
     world.create(r#"{"id":"1","pk":1}"#).await;
@@ -186,7 +186,7 @@ async fn bulk_may_stop_at_the_first_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_batches_keep_their_sums() {
+async fn concurrent_batches_preserve_sums() {
     // Money moves between accounts of one key; each batch takes and gives, and the sum never changes.
     for engine in [Engine::Memory, Engine::Embedded] {
         let world = World::open(engine, crate::common::quiet_options()).await;
@@ -226,7 +226,7 @@ async fn concurrent_batches_keep_their_sums() {
 
 /// Ten reads of a megabyte, as the Java client's tests send them.
 #[tokio::test]
-async fn a_batch_that_would_answer_too_much_fails_as_a_whole() {
+async fn a_batch_with_a_too_large_response_fails_as_a_whole() {
     let world = World::memory().await;
     world.create_container(BY_PK).await;
     let text = "x".repeat(1 << 20);

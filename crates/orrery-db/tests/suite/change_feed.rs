@@ -55,7 +55,7 @@ fn versions(page: &ChangePage) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_item_stands_at_its_last_change() {
+async fn each_item_appears_at_its_last_change() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     for (pk, id, version) in [("a", "1", 1), ("b", "2", 1), ("a", "3", 1), ("a", "1", 2), ("b", "4", 1)] {
@@ -75,7 +75,7 @@ async fn each_item_stands_at_its_last_change() {
 
 /// As in the service, whether versions are kept or not: clients that read up to a number count on it.
 #[tokio::test]
-async fn the_first_write_of_a_container_is_number_two() {
+async fn the_first_write_of_a_container_has_lsn_2() {
     for engine in ENGINES {
         let plain = World::with_partitions(engine, 1).await;
         plain.create_container(BY_PK).await;
@@ -117,7 +117,7 @@ async fn pages_of_any_size_see_every_change_once() {
 }
 
 #[tokio::test]
-async fn a_batch_comes_whole() {
+async fn a_batch_is_returned_as_a_whole() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     let operation = |id: u32| BatchOperation {
@@ -140,7 +140,7 @@ async fn a_batch_comes_whole() {
 }
 
 #[tokio::test]
-async fn readers_begin_now_or_at_a_time_and_see_their_scope() {
+async fn readers_start_now_or_at_a_time_and_see_their_scope() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     write(&world, "a", "1", 1).await;

@@ -63,7 +63,7 @@ async fn the_published_tables_are_reproduced() {
 /// Worked examples of the documentation: what is done, with how many bytes, and the charge it gives. Those whose
 /// data is not published in enough detail to repeat them are left out.
 #[tokio::test]
-async fn the_worked_examples_are_near() {
+async fn the_worked_examples_are_matched_approximately() {
     let world = World::memory().await;
     world.create_container(&format!("{BY_PK},{UNINDEXED}")).await;
     world.create_named("users", BY_ID, None).await.unwrap();
@@ -132,7 +132,7 @@ async fn the_worked_examples_are_near() {
 }
 
 #[tokio::test]
-async fn index_terms_are_paid_for_as_they_come_and_go() {
+async fn index_terms_are_charged_when_they_change() {
     let world = World::memory().await;
     let policy = r#""indexingPolicy":{"includedPaths":[{"path":"/a/?"},{"path":"/b/?"}],"excludedPaths":[{"path":"/*"}]}"#;
     world.create_container(&format!("{BY_PK},{policy}")).await;

@@ -68,7 +68,7 @@ async fn databases_are_created_read_listed_and_deleted() {
 type List<'a> = &'a dyn Fn(&PageRequest) -> Result<MetadataPage>;
 
 #[tokio::test]
-async fn metadata_feeds_come_in_pages() {
+async fn metadata_feeds_are_paged() {
     let world = World::memory().await;
     for n in 0..11 {
         create_database(&world, &format!("d{n:02}")).await.unwrap();
@@ -240,7 +240,7 @@ async fn ranges_cover_the_key_space() {
 }
 
 #[tokio::test]
-async fn ranges_are_told_once() {
+async fn ranges_are_reported_once() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 3).await;
         world.create_container(BY_PK).await;
@@ -276,7 +276,7 @@ async fn ranges_are_told_once() {
 }
 
 #[tokio::test]
-async fn throughput_decides_how_many_partitions_there_are() {
+async fn throughput_determines_the_number_of_partitions() {
     let world = World::memory().await;
     world.create_container(BY_PK).await;
     for (throughput, count) in [(400, 1), (10_000, 1), (10_100, 2), (50_000, 9), (100_100, 17)] {
@@ -311,7 +311,7 @@ async fn the_account_has_limits() {
 }
 
 #[tokio::test]
-async fn deleting_gives_the_partitions_back() {
+async fn deleting_removes_the_partitions() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 3).await;
         world.create_container(BY_PK).await;
@@ -343,7 +343,7 @@ async fn wait_for_partitions(world: &World, count: usize) {
 }
 
 #[tokio::test]
-async fn a_stop_while_making_a_container_leaves_nothing_behind() {
+async fn a_stop_during_container_creation_leaves_nothing_behind() {
     // The steps of making a container of three partitions: numbers, partitions, the container itself.
     for (commits, creates) in [(0, 3), (1, 0), (1, 1), (1, 2), (1, 3)] {
         let memory: Arc<dyn PartitionStore> = Arc::new(Memory::new());
@@ -368,7 +368,7 @@ async fn a_stop_while_making_a_container_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_missing_partition_is_said_at_the_start() {
+async fn a_missing_partition_is_reported_at_start_up() {
     let memory: Arc<dyn PartitionStore> = Arc::new(Memory::new());
     let world = World::on(Arc::clone(&memory), quiet_options()).await;
     world.create_container(BY_PK).await;

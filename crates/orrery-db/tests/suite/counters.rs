@@ -77,7 +77,7 @@ async fn counters_are_kept_per_partition() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_writers_lose_no_count() {
+async fn concurrent_writers_keep_counters_exact() {
     for engine in ENGINES {
         let world = World::open(engine, quiet_options()).await;
         world.create_container(BY_PK).await;

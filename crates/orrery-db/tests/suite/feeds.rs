@@ -24,7 +24,7 @@ async fn filled(engine: Engine, partitions: u32, count: usize) -> World {
 }
 
 #[tokio::test]
-async fn every_page_size_sees_every_item_once() {
+async fn every_page_size_returns_every_item_once() {
     for engine in ENGINES {
         for partitions in [1, 4] {
             let world = filled(engine, partitions, 25).await;
@@ -60,7 +60,7 @@ async fn every_page_size_sees_every_item_once() {
 }
 
 #[tokio::test]
-async fn scopes_narrow_each_other() {
+async fn scopes_can_be_combined() {
     let world = filled(Engine::Memory, 4, 25).await;
     let catalog = world.database.catalog();
     let container = catalog.container(DATABASE, CONTAINER).unwrap();
@@ -119,7 +119,7 @@ async fn continuations_survive_a_restart_and_changes() {
 }
 
 #[tokio::test]
-async fn foreign_and_damaged_continuations_are_refused() {
+async fn foreign_and_damaged_continuations_are_rejected() {
     let world = filled(Engine::Memory, 1, 10).await;
     let (_, token) = world.feed_page(&everything(), 3, None).await.unwrap();
     let token = token.unwrap();

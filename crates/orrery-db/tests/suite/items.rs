@@ -66,7 +66,7 @@ async fn a_replacement_with_another_id_renames_the_item() {
 }
 
 #[tokio::test]
-async fn etags_guard_writes_and_spare_reads() {
+async fn etags_guard_writes_and_save_reads() {
     let steps = r#"
         create ["a"] {"id":"1","pk":"a"} if-match="x" if-none-match=*    => created as first
         create ["a"] {"id":"1","pk":"a"} if-none-match=*                 => Conflict
@@ -97,7 +97,7 @@ async fn etags_guard_writes_and_spare_reads() {
 }
 
 #[tokio::test]
-async fn every_kind_of_key_is_its_own_place() {
+async fn every_kind_of_key_value_is_distinct() {
     // 0 and -0 hash apart, as the clients' baselines have it; 1, 1.0 and 1e0 are one number.
     let steps = r#"
         create [{}] {"id":"1"}                 => created
@@ -196,7 +196,7 @@ async fn hierarchical_keys_are_full_for_items_and_partial_for_feeds() {
 }
 
 #[tokio::test]
-async fn long_keys_of_the_old_hash_share_places_but_not_items() {
+async fn long_version_1_keys_share_hashes_but_not_items() {
     // Version 1 hashes 100 UTF-16 units: these three keys lie in one place.
     let members = r#""partitionKey":{"paths":["/pk"],"kind":"Hash","version":1}"#;
     let (base, first, second) = ("x".repeat(100), "x".repeat(100) + "1", "x".repeat(100) + "2");
@@ -298,7 +298,7 @@ async fn limits_are_kept() {
 }
 
 #[tokio::test]
-async fn a_logical_partition_has_a_largest_size() {
+async fn a_logical_partition_has_a_size_limit() {
     let options = orrery_db::Options { logical_partition_bytes_max: 100, ..quiet_options() };
     let filler = "x".repeat(40);
     let steps = format!(
@@ -355,7 +355,7 @@ async fn patches_change_parts_of_items() {
 }
 
 #[tokio::test]
-async fn items_come_back_as_they_were_written() {
+async fn items_are_returned_as_written() {
     let world = World::memory().await;
     let container = world.create_container(BY_PK).await;
     let rid = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap().to_owned();
@@ -468,7 +468,7 @@ async fn items_are_found_by_rid() {
 }
 
 #[tokio::test]
-async fn a_container_that_was_made_again_is_noticed() {
+async fn a_recreated_container_is_detected() {
     let world = World::memory().await;
     let old = world.create_container(BY_PK).await;
     let mut receipt = Receipt::default();

@@ -5,7 +5,7 @@ use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, World, check, everythin
 
 /// The container's default, the item's own, and whether it is gone after so many seconds.
 #[tokio::test]
-async fn items_vanish_when_their_time_is_over() {
+async fn items_expire_when_their_time_is_up() {
     let off = "";
     let forever = r#","defaultTtl":-1"#;
     let ten = r#","defaultTtl":10"#;
@@ -62,7 +62,7 @@ async fn items_vanish_when_their_time_is_over() {
 }
 
 #[tokio::test]
-async fn any_write_starts_the_time_anew() {
+async fn any_write_restarts_the_time_to_live() {
     let steps = r#"
         create ["a"] {"id":"1","pk":"a"}                       => created
         clock 9
@@ -96,7 +96,7 @@ async fn any_write_starts_the_time_anew() {
 }
 
 #[tokio::test]
-async fn values_that_are_no_lifetime_are_refused() {
+async fn invalid_ttl_values_are_rejected() {
     let step = |ttl: &str| {
         format!(r#"create ["a"] {{"id":"1","pk":"a","ttl":{ttl}}} => BadRequest "The input ttl""#)
     };
@@ -108,7 +108,7 @@ async fn values_that_are_no_lifetime_are_refused() {
 }
 
 #[tokio::test]
-async fn a_changed_default_holds_for_items_that_are_there() {
+async fn a_changed_default_applies_to_existing_items() {
     let steps = format!(
         r#"
         create ["a"] {{"id":"1","pk":"a"}}            => created
@@ -149,7 +149,7 @@ async fn a_changed_default_holds_for_items_that_are_there() {
 }
 
 #[tokio::test]
-async fn the_sweeper_removes_everything_of_many_items() {
+async fn the_sweeper_removes_all_traces_of_many_items() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 2).await;
         world.create_container(&format!(r#"{BY_PK},"defaultTtl":100"#)).await;
@@ -210,7 +210,7 @@ async fn a_batch_with_different_lifetimes_is_swept_item_by_item() {
 }
 
 #[tokio::test]
-async fn merged_partitions_are_swept_to_the_last_item() {
+async fn merged_partitions_are_swept_completely() {
     // Both partitions have counted from one: their first items have the same number and different ages.
     let world = World::with_partitions(crate::common::Engine::Memory, 2).await;
     world.create_container(&format!(r#"{BY_PK},"defaultTtl":10"#)).await;

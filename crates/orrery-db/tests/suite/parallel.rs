@@ -65,7 +65,7 @@ async fn check(world: &World, store: &Faulty, text: &str, together: i64) {
 }
 
 #[tokio::test]
-async fn partitions_are_read_at_the_same_time() {
+async fn partitions_are_read_concurrently() {
     let (world, store) = world(&format!(
         r#"{BY_PK},"indexingPolicy":{{"includedPaths":[{{"path":"/*"}},{{"path":"/n/?"}}],"excludedPaths":[{{"path":"/plain/*"}}]}}"#
     ))
@@ -92,7 +92,7 @@ async fn partitions_are_read_at_the_same_time() {
 const RANDOM: &str = r#""partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2},"orrerySyntheticKey":{"format":1,"kind":"randomSuffix","parts":["/date"],"suffix":{"count":40}}"#;
 
 #[tokio::test]
-async fn the_possible_keys_of_a_random_suffix_are_read_at_the_same_time() {
+async fn the_possible_keys_of_a_random_suffix_are_read_concurrently() {
     let (world, store) = world(RANDOM).await;
     for number in 0..300 {
         write(
@@ -134,7 +134,7 @@ async fn the_possible_keys_of_a_random_suffix_are_read_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_page_that_ends_early_reads_little_ahead_and_pays_for_none_of_it() {
+async fn a_page_that_ends_early_reads_little_ahead_and_is_not_charged_for_it() {
     let (world, store) = world(BY_PK).await;
     for number in 0..800 {
         write(&world, &format!(r#"{{"id":"{number}","pk":"k{}"}}"#, number % 200)).await;
@@ -148,7 +148,7 @@ async fn a_page_that_ends_early_reads_little_ahead_and_pays_for_none_of_it() {
 }
 
 #[tokio::test]
-async fn a_partition_that_must_rest_stops_only_pages_that_need_it() {
+async fn a_throttled_partition_stops_only_pages_that_need_it() {
     let store = Arc::new(Faulty::new(Arc::new(Memory::new())));
     let options = Options { partitions_at_creation: Some(2), throttle: true, ..quiet_options() };
     let world = World::on(store, options).await;

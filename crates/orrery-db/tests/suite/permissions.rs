@@ -185,7 +185,7 @@ async fn tokens_expire_and_cannot_be_changed() {
 type Case<'a> = (&'a str, &'a [&'a Access<'a>], &'a [&'a Access<'a>]);
 
 #[tokio::test]
-async fn grants_cover_what_they_name_and_no_more() {
+async fn grants_cover_exactly_what_they_name() {
     let world = with_user().await;
     let mut receipt = Receipt::default();
     let container = world.database.read_container(&mut receipt, DATABASE, CONTAINER).unwrap().value;
@@ -306,7 +306,7 @@ async fn allows(world: &World, token: &str, writes: bool, partition_key: &str) -
 }
 
 #[tokio::test]
-async fn tokens_end_with_what_they_were_issued_for_and_do_not_revive() {
+async fn tokens_become_invalid_with_their_resource_and_stay_invalid() {
     let mut receipt = Receipt::default();
     for end in ["permission", "user", "container", "database"] {
         let world = with_user().await;
@@ -388,7 +388,7 @@ async fn replacing_a_permission_narrows_the_tokens_it_has_issued() {
 
 /// A name that looks like the RID of another item is not that item, whichever way the path is written.
 #[tokio::test]
-async fn a_token_for_an_item_cannot_be_bent_to_another_by_its_rid() {
+async fn a_token_for_an_item_cannot_be_used_for_another_by_its_rid() {
     let world = with_user().await;
     let mut receipt = Receipt::default();
     let container = world.database.read_container(&mut receipt, DATABASE, CONTAINER).unwrap().value;

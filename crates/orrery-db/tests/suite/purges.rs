@@ -14,7 +14,7 @@ use crate::common::{
 };
 
 #[tokio::test]
-async fn items_of_the_key_are_gone_at_once() {
+async fn items_of_a_purged_key_are_invisible_at_once() {
     let steps = r#"
         create ["a"] {"id":"1","pk":"a"}                   => created as first
         create ["a"] {"id":"2","pk":"a"}                   => created
@@ -58,7 +58,7 @@ async fn items_of_the_key_are_gone_at_once() {
 }
 
 #[tokio::test]
-async fn full_hierarchical_keys_only() {
+async fn purging_requires_a_full_hierarchical_key() {
     let members = r#""partitionKey":{"paths":["/t","/u"],"kind":"MultiHash","version":2}"#;
     let steps = r#"
         create ["a","b"] {"id":"1","t":"a","u":"b"} => created
@@ -100,7 +100,7 @@ async fn many_items_are_removed_in_the_background() {
 
 /// A container gets 400 units a second, of which removing may use 40: six or seven items.
 #[tokio::test]
-async fn removing_uses_a_tenth_of_the_throughput() {
+async fn removal_uses_a_tenth_of_the_throughput() {
     let options = orrery_db::Options { throttle: true, partitions_at_creation: Some(1), ..quiet_options() };
     let world = World::open(Engine::Memory, options).await;
     world.create_container(BY_PK).await;
@@ -154,7 +154,7 @@ async fn removing_uses_a_tenth_of_the_throughput() {
 }
 
 #[tokio::test]
-async fn a_stop_in_the_middle_changes_nothing_that_is_seen() {
+async fn a_stop_during_a_purge_is_invisible_to_readers() {
     // The store dies after so many commits of the removal; whoever opens it next goes on.
     for commits in 1..8 {
         let memory: Arc<dyn PartitionStore> = Arc::new(Memory::new());
@@ -188,7 +188,7 @@ async fn a_stop_in_the_middle_changes_nothing_that_is_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writers_and_purges_may_meet() {
+async fn writes_may_run_concurrently_with_purges() {
     for engine in ENGINES {
         let world = World::open(engine, quiet_options()).await;
         world.create_container(BY_PK).await;
@@ -221,7 +221,7 @@ async fn writers_and_purges_may_meet() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_purged_is_never_seen_again() {
+async fn purged_items_are_never_visible_again() {
     // The background removes the items while they are being read: a reader that has taken them out of the
     // store just before must not show them.
     for engine in ENGINES {

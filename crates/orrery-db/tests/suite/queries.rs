@@ -112,7 +112,7 @@ const SORTED: [&str; 13] = [
 /// A row that is a whole item is sent as the item is stored only where it would be printed just so: clients see
 /// numbers and texts in one form, whoever wrote the item.
 #[tokio::test]
-async fn whole_items_print_as_their_values_do() {
+async fn whole_items_print_like_their_values() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 1).await;
         world.create_container(BY_PK).await;
@@ -153,7 +153,7 @@ async fn whole_items_are_sorted_among_many() {
 /// The items of a key lie together: a filter that only says which key it is needs no index to find them, but costs as
 /// much as if it did. Another condition is still looked up.
 #[tokio::test]
-async fn the_items_of_one_key_are_read_in_one_go() {
+async fn the_items_of_one_key_are_read_in_one_scan() {
     for engine in ENGINES {
         let world = filled(engine, 2).await;
         let by_key = page(&world, &everywhere(), &request("SELECT * FROM c WHERE c.pk = '2'")).await.unwrap();
@@ -186,7 +186,7 @@ const COLLECTED: [&str; 12] = [
 ];
 
 #[tokio::test]
-async fn every_page_size_gives_the_same_rows() {
+async fn every_page_size_returns_the_same_rows() {
     for partitions in [1, 4] {
         let world = filled(Engine::Memory, partitions).await;
         for text in STREAMS.iter().chain(&SORTED).chain(&COLLECTED) {
@@ -212,7 +212,7 @@ fn sorted(mut rows: Vec<Value>) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_index_changes_no_rows_and_neither_does_the_number_of_partitions() {
+async fn rows_do_not_depend_on_the_index_or_the_number_of_partitions() {
     let reference = filled(Engine::Memory, 1).await;
     for (engine, partitions) in [(Engine::Memory, 1), (Engine::Memory, 4), (Engine::Embedded, 3)] {
         let world = filled(engine, partitions).await;
@@ -385,7 +385,7 @@ async fn rows_are_neither_lost_nor_repeated_when_items_change_between_pages() {
 }
 
 #[tokio::test]
-async fn a_changed_indexing_policy_does_not_disturb_a_query_under_way() {
+async fn a_changed_indexing_policy_does_not_disturb_a_running_query() {
     let policies = [
         POLICY,
         r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/mixed/*"}]}"#,
@@ -454,7 +454,7 @@ async fn a_changed_indexing_policy_does_not_disturb_a_query_under_way() {
 }
 
 #[tokio::test]
-async fn parameters_are_the_clients_to_repeat() {
+async fn parameters_must_be_repeated_by_the_client() {
     let world = filled(Engine::Memory, 2).await;
     let with = |values: &[(&str, Value)]| QueryRequest {
         text: "SELECT VALUE c.id FROM c WHERE c.n >= @least AND ARRAY_CONTAINS(@kinds, c.kind)".to_owned(),
@@ -486,7 +486,7 @@ async fn parameters_are_the_clients_to_repeat() {
 }
 
 #[tokio::test]
-async fn wrong_queries_are_refused() {
+async fn invalid_queries_are_rejected() {
     let world = filled(Engine::Memory, 1).await;
     for text in [
         "",
@@ -578,7 +578,7 @@ async fn queries_see_writes_of_all_kinds() {
 }
 
 #[tokio::test]
-async fn items_with_very_many_terms_can_be_written_and_indexed_anew() {
+async fn items_with_very_many_terms_can_be_written_and_reindexed() {
     let world = World::open(Engine::Memory, quiet_options()).await;
     let little = r#""indexingPolicy":{"includedPaths":[{"path":"/n/?"}],"excludedPaths":[{"path":"/*"}]}"#;
     world.create_container(&format!("{BY_PK},{little}")).await;

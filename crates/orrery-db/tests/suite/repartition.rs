@@ -114,7 +114,7 @@ async fn write_until_replaced(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_container_gets_another_key_while_it_is_written_to() {
+async fn a_container_is_repartitioned_under_write_load() {
     for (engine, policy) in
         [(Engine::Memory, PRECALCULATED), (Engine::Memory, RANDOM), (Engine::Embedded, RANDOM)]
     {
@@ -153,7 +153,7 @@ async fn a_container_gets_another_key_while_it_is_written_to() {
 }
 
 #[tokio::test]
-async fn it_goes_on_after_a_restart_and_keeps_times() {
+async fn repartitioning_resumes_after_a_restart_and_keeps_timestamps() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 3).await;
         world.create_container(BY_DATE).await;
@@ -183,7 +183,7 @@ async fn it_goes_on_after_a_restart_and_keeps_times() {
 
 /// Two servers write; the one that was asked does the work, or is stopped over it and the other one goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_share_the_work() {
+async fn another_server_takes_over_repartitioning() {
     for is_stopped in [false, true] {
         let url = orrery_testing::fresh_store_url();
         let options = Options { partitions_at_creation: Some(2), ..quiet_options() };
@@ -230,7 +230,7 @@ async fn servers_share_the_work() {
 }
 
 #[tokio::test]
-async fn clients_that_know_the_former_key_are_told_to_look_again() {
+async fn clients_with_the_old_key_get_a_retryable_error() {
     let world = World::with_partitions(Engine::Memory, 2).await;
     world.create_container(BY_DATE).await;
     upsert(&world.database, 1, 0).await.unwrap();
@@ -248,7 +248,7 @@ async fn clients_that_know_the_former_key_are_told_to_look_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_copied_fails_and_can_be_given_up() {
+async fn a_failed_repartitioning_can_be_aborted() {
     let world = World::with_partitions(Engine::Memory, 2).await;
     world.create_container(BY_DATE).await;
     for date in ["2018-08-01", "2018-08-02"] {

@@ -121,7 +121,7 @@ async fn change(database: &Arc<Database>, what: What) -> orrery_model::Result<()
 /// The store stops taking changes after each possible number of them; the database is opened again on what it
 /// has. Nothing may be missing, and a new attempt must succeed.
 #[tokio::test]
-async fn a_stop_at_any_moment_loses_nothing() {
+async fn a_stop_at_any_point_loses_nothing() {
     for what in [What::Split, What::Merge] {
         for limit in 0.. {
             let inner: Arc<dyn PartitionStore> = Arc::new(Memory::new());
@@ -162,7 +162,7 @@ async fn a_stop_at_any_moment_loses_nothing() {
 
 /// The same, but the server lives on: it heals itself when the store works again.
 #[tokio::test]
-async fn a_failure_at_any_moment_heals() {
+async fn a_failure_at_any_point_is_recovered() {
     for what in [What::Split, What::Merge] {
         for limit in 0.. {
             let faulty = Arc::new(Faulty::new(Arc::new(Memory::new())));
@@ -194,7 +194,7 @@ async fn a_failure_at_any_moment_heals() {
 
 /// Somebody who asks for a split and goes away must not leave the partition between two states.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_has_to_wait_for_a_split() {
+async fn a_split_completes_without_its_requester() {
     let world = World::with_partitions(Engine::Embedded, 1).await;
     world.create_container(BY_PK).await;
     let contents = fill(&world.database, 100).await;
@@ -213,7 +213,7 @@ async fn nobody_has_to_wait_for_a_split() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn splits_and_merges_meet_other_changes() {
+async fn splits_and_merges_run_concurrently_with_other_changes() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 2).await;
         let ttl = r#""defaultTtl":-1"#;

@@ -69,7 +69,7 @@ fn hostile_scripts() -> Vec<(String, String, String)> {
 
 /// Every hostile script writes an item first. It must hit its limit, leave nothing behind and hurt nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_scripts_hit_their_limits_and_leave_nothing() {
+async fn hostile_scripts_hit_their_limits_and_leave_nothing_behind() {
     // Those that must run out of something else have more time than a busy machine needs for that.
     let hasty = Arc::new(hostile_world(Duration::from_millis(700)).await);
     let patient = Arc::new(hostile_world(Duration::from_mins(1)).await);
@@ -127,7 +127,7 @@ async fn hostile(world: &World, name: &str, limit: &str, body: &str) -> Result<(
 const INCREMENT: &str = "function (id, by) { var link = __.getAltLink() + '/docs/' + id; __.readDocument(link, function (e, d) { if (e) throw e; d.n += by; __.replaceDocument(link, d, function (e, r) { if (e) throw e; __.response.setBody(r.n); }); }); }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_procedures_and_writes_lose_no_update() {
+async fn concurrent_procedures_and_writes_lose_no_updates() {
     for engine in ENGINES {
         let world = Arc::new(World::open(engine, quiet_options()).await);
         world.create_container(BY_PK).await;
@@ -167,7 +167,7 @@ async fn concurrent_procedures_and_writes_lose_no_update() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_procedure_comes_through_against_endless_writers() {
+async fn a_slow_procedure_commits_despite_endless_writers() {
     let world = Arc::new(World::memory().await);
     world.create_container(BY_PK).await;
     procedure(
@@ -198,7 +198,7 @@ async fn a_slow_procedure_comes_through_against_endless_writers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn procedures_go_on_through_splits() {
+async fn procedures_continue_across_splits() {
     let world = Arc::new(World::memory().await);
     world.create_container(BY_PK).await;
     procedure(&world, "increment", INCREMENT).await;
@@ -355,7 +355,7 @@ async fn each_write_of_a_script_is_in_the_feed_of_all_versions_once() {
 
 /// A procedure that comes when its partition's budget is spent is told to wait and does nothing.
 #[tokio::test]
-async fn a_throttled_procedure_waits_and_leaves_nothing() {
+async fn a_throttled_procedure_leaves_nothing_behind() {
     let options = Options { throttle: true, partitions_at_creation: Some(1), ..quiet_options() };
     let world = World::open(Engine::Memory, options).await;
     world.create_container(BY_PK).await;
@@ -385,7 +385,7 @@ async fn a_throttled_procedure_waits_and_leaves_nothing() {
 
 /// Calls that are stopped time and again leave places to others, which come in between although they asked later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_of_hostile_calls_does_not_keep_others_waiting() {
+async fn many_hostile_calls_do_not_block_others() {
     let world = Arc::new(hostile_world(Duration::from_millis(400)).await);
     let json = "[0".to_owned() + &",{}".repeat(1000) + "]";
     for (name, body) in [

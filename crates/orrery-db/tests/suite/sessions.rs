@@ -45,7 +45,7 @@ async fn assert_refused(world: &World, session: &SessionToken) {
 }
 
 #[tokio::test]
-async fn a_token_from_the_future_is_not_served() {
+async fn a_session_token_from_the_future_is_not_served() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 1).await;
         world.create_container(BY_PK).await;
@@ -80,7 +80,7 @@ async fn a_token_from_the_future_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_container_made_again_is_never_behind() {
+async fn a_recreated_container_is_never_behind() {
     let world = World::memory().await;
     world.create_container(BY_PK).await;
     let mut receipt = Receipt::default();
@@ -97,7 +97,7 @@ async fn a_container_made_again_is_never_behind() {
 }
 
 #[tokio::test]
-async fn every_answer_tells_the_position() {
+async fn every_response_reports_the_position() {
     let world = World::with_partitions(Engine::Memory, 3).await;
     world.create_container(BY_PK).await;
     let lsn = |receipt: &Receipt| {
@@ -135,7 +135,7 @@ async fn every_answer_tells_the_position() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_waits_a_moment_for_the_write_it_knows_of() {
+async fn a_read_waits_briefly_for_its_session() {
     for engine in ENGINES {
         let world = World::open(engine, crate::common::quiet_options()).await;
         world.create_container(BY_PK).await;

@@ -48,7 +48,7 @@ async fn page(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_ends_with_its_time_and_the_next_one_goes_on() {
+async fn a_page_ends_when_its_time_is_up_and_the_next_one_continues() {
     let world = world().await;
     for (id, numbers) in [("1", 3), ("2", 30), ("3", 200_000), ("4", 3)] {
         put(&world, CONTAINER, id, numbers).await;
@@ -78,7 +78,7 @@ async fn a_page_ends_with_its_time_and_the_next_one_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_query_ends_when_its_client_leaves() {
+async fn a_query_is_cancelled_when_its_client_disconnects() {
     let world = world().await;
     put(&world, CONTAINER, "1", 200_000).await;
     let text = "a".repeat(1_500_000);
@@ -106,7 +106,7 @@ async fn a_query_ends_when_its_client_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn slow_queries_of_one_container_leave_room_for_another() {
+async fn slow_queries_of_one_container_do_not_starve_another() {
     let world = std::sync::Arc::new(world().await);
     put(&world, CONTAINER, "1", 200_000).await;
     for number in 0..20 {

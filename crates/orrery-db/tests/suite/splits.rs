@@ -115,7 +115,7 @@ async fn nothing_is_lost_while_partitions_split_under_load() {
 }
 
 #[tokio::test]
-async fn a_query_goes_on_through_splits() {
+async fn a_query_continues_across_splits() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     for id in 0..60 {
@@ -177,7 +177,7 @@ async fn ranges_sessions_and_ids_follow_their_parents() {
 }
 
 #[tokio::test]
-async fn the_halves_hold_about_as_much() {
+async fn the_halves_of_a_split_have_similar_sizes() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     for id in 0..400 {

@@ -67,7 +67,7 @@ fn rows(page: &QueryPage) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn an_item_without_its_key_gets_it_and_is_found_by_one_point_read() {
+async fn an_item_without_its_key_gets_it_and_can_be_point_read() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 4).await;
         world.create_container(&with_policy(PRECALCULATED)).await;
@@ -95,7 +95,7 @@ async fn an_item_without_its_key_gets_it_and_is_found_by_one_point_read() {
 }
 
 #[tokio::test]
-async fn what_contradicts_is_refused_whatever_writes_it() {
+async fn contradicting_items_are_rejected_whatever_writes_them() {
     let world = World::with_partitions(Engine::Memory, 4).await;
     world.create_container(&with_policy(PRECALCULATED)).await;
     let good = format!(r#"{{"id":"1","date":"2018-08-09","VIN":"{VIN}"}}"#);
@@ -127,7 +127,7 @@ async fn what_contradicts_is_refused_whatever_writes_it() {
 }
 
 #[tokio::test]
-async fn replacing_and_batches_find_the_key_that_the_item_gives() {
+async fn replaces_and_batches_use_the_key_derived_from_the_item() {
     let world = World::with_partitions(Engine::Memory, 4).await;
     world.create_container(&with_policy(PRECALCULATED)).await;
     let item = format!(r#"{{"id":"1","date":"2018-08-09","VIN":"{VIN}"}}"#);
@@ -185,7 +185,7 @@ async fn replacing_and_batches_find_the_key_that_the_item_gives() {
 }
 
 #[tokio::test]
-async fn random_keys_come_from_the_database_s_randomness() {
+async fn random_keys_come_from_the_injected_randomness() {
     let mut drawn = Vec::new();
     for _ in 0..2 {
         let world = World::with_partitions(Engine::Memory, 4).await;
@@ -223,7 +223,7 @@ async fn fleet(world: &World) {
 }
 
 #[tokio::test]
-async fn queries_go_where_the_filter_s_properties_lead() {
+async fn queries_are_routed_by_the_properties_in_the_filter() {
     for (policy, by_vehicle, by_date) in [(PRECALCULATED.to_owned(), 1, 400), (random(16), 16, 16)] {
         let world = World::with_partitions(Engine::Memory, 8).await;
         world.create_container(&with_policy(&policy)).await;
@@ -303,7 +303,7 @@ async fn plans_and_explanations_show_the_keys() {
 }
 
 #[tokio::test]
-async fn hierarchical_keys_and_versions_are_followed_too() {
+async fn hierarchical_keys_and_versions_are_routed_too() {
     let world = World::with_partitions(Engine::Memory, 4).await;
     let policy = r#"{"format":1,"kind":"hierarchical","levels":[{"kind":"property","path":"/tenant"},
         {"property":"/day","kind":"precalculatedSuffix","parts":[{"path":"/at","date":"day"}],"suffix":{"of":["/device"],"count":8}}]}"#;
@@ -334,7 +334,7 @@ async fn hierarchical_keys_and_versions_are_followed_too() {
 }
 
 #[tokio::test]
-async fn a_policy_on_a_filled_container_is_verified_first() {
+async fn a_policy_on_a_container_with_items_is_verified_first() {
     for engine in ENGINES {
         let world = World::with_partitions(engine, 2).await;
         world.create_container(PLAIN).await;
@@ -405,7 +405,7 @@ async fn a_policy_on_a_filled_container_is_verified_first() {
 }
 
 #[tokio::test]
-async fn a_policy_that_does_not_fit_is_refused() {
+async fn an_invalid_policy_is_rejected() {
     let world = World::memory().await;
     world.create_container(PLAIN).await;
     for policy in [
@@ -479,7 +479,7 @@ async fn day_of_writes(policy: Option<&str>) -> (World, f64, usize) {
 }
 
 #[tokio::test]
-async fn suffixes_use_the_whole_container_where_a_date_uses_one_partition() {
+async fn suffixes_use_all_partitions_where_a_date_uses_one() {
     let (_, plain, served) = day_of_writes(None).await;
     let share = 1.0 / f64::from(PARTITIONS);
     assert!(plain <= share * 1.05 && plain >= share * 0.9, "{plain}");

@@ -112,7 +112,7 @@ async fn from_400_suffixes_to_800_of_a_renamed_property() {
 }
 
 #[tokio::test]
-async fn from_16_drawn_suffixes_to_32_and_then_to_calculated_ones() {
+async fn from_16_random_suffixes_to_32_and_then_to_calculated_ones() {
     let random = |version: u32, count: u32| {
         format!(
             r#"{{"version":{version},"kind":"randomSuffix","parts":["/date"],"suffix":{{"count":{count}}}}}"#

@@ -148,7 +148,7 @@ async fn more_throughput_takes_effect_and_splits_when_a_share_grows_too_large() 
 
 /// A stop in the middle of growing: the next start goes on at once, though the background would look much later.
 #[tokio::test]
-async fn an_interrupted_growth_goes_on_at_the_next_start() {
+async fn interrupted_growth_resumes_at_the_next_start() {
     let inner: std::sync::Arc<dyn orrery_storage::PartitionStore> =
         std::sync::Arc::new(orrery_storage::Memory::new());
     let faulty = std::sync::Arc::new(crate::common::faulty::Faulty::new(inner.clone()));
@@ -170,7 +170,7 @@ async fn an_interrupted_growth_goes_on_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn buckets_have_their_part_and_no_more() {
+async fn buckets_are_limited_to_their_share() {
     let world = world(1).await;
     let body = format!(r#"{{"id":"{DATABASE}"}}"#);
     world.database.create_database(&mut Receipt::default(), body.as_bytes(), None).await.unwrap();
@@ -214,7 +214,7 @@ async fn buckets_have_their_part_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_autoscale_offer_shows_what_it_is_scaled_to() {
+async fn an_autoscale_offer_reports_its_current_throughput() {
     let world = world(1).await;
     let autoscale = Throughput::Autoscale { max: 4000, increment_percent: None };
     container(&world, "items", Some(autoscale)).await;
@@ -237,7 +237,7 @@ async fn an_autoscale_offer_shows_what_it_is_scaled_to() {
 }
 
 #[tokio::test]
-async fn what_is_stored_raises_the_minimum() {
+async fn stored_data_raises_the_minimum() {
     let faulty = std::sync::Arc::new(crate::common::faulty::Faulty::new(std::sync::Arc::new(
         orrery_storage::Memory::new(),
     )));
@@ -262,7 +262,7 @@ async fn what_is_stored_raises_the_minimum() {
 
 /// A query is charged to the partitions it has read from, each for its part.
 #[tokio::test]
-async fn a_query_is_charged_where_it_read() {
+async fn a_query_is_charged_to_the_partitions_it_read() {
     let world = world(4).await;
     container(&world, "items", Some(Throughput::Manual(40_000))).await;
     for id in 0..100 {
@@ -293,7 +293,7 @@ async fn a_query_is_charged_where_it_read() {
 /// Metadata has a budget of its own, 240 units a second for the whole account: an overload of it gets that over a
 /// minute, once what was kept for a burst is spent, and items do not notice.
 #[tokio::test]
-async fn metadata_has_a_budget_of_its_own() {
+async fn metadata_has_its_own_budget() {
     let world = world(1).await;
     container(&world, "items", Some(Throughput::Manual(400))).await;
     let overload = async |seconds: i64| {

@@ -73,7 +73,7 @@ async fn missing_values_count_as_null_and_numbers_by_value() {
 }
 
 #[tokio::test]
-async fn an_expired_item_gives_its_tuple_free() {
+async fn an_expired_item_releases_its_tuple() {
     let members = format!(r#"{BY_EMAIL},"defaultTtl":-1"#);
     let steps = r#"
         create ["a"] {"id":"1","pk":"a","email":"x","ttl":10}  => created
@@ -101,7 +101,7 @@ async fn an_expired_item_gives_its_tuple_free() {
 }
 
 #[tokio::test]
-async fn a_purged_item_gives_its_tuple_free() {
+async fn a_purged_item_releases_its_tuple() {
     let steps = r#"
         create ["a"] {"id":"1","pk":"a","email":"x"}  => created
         create ["a"] {"id":"2","pk":"a","email":"y"}  => created

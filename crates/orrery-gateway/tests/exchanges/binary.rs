@@ -28,7 +28,7 @@ async fn with_container() -> TestServer {
 }
 
 #[tokio::test]
-async fn items_may_come_in_binary() {
+async fn items_can_be_sent_in_binary() {
     let server = with_container().await;
     let item = r#"{"id":"a","pk":"x","n":1.5,"list":[1,-2,true,null],"text":"é"}"#;
     let value = orrery_model::value::parse(item.as_bytes()).unwrap();
@@ -46,7 +46,7 @@ async fn items_may_come_in_binary() {
 }
 
 #[tokio::test]
-async fn answers_are_binary_where_clients_understand_that() {
+async fn responses_are_binary_if_clients_support_it() {
     let server = with_container().await;
     let item = br#"{"id":"a","pk":"x","n":1.5,"list":[1,-2,true,null]}"#.to_vec();
     let accepts = ("x-ms-cosmos-supported-serialization-formats", "JsonText, CosmosBinary");
@@ -87,7 +87,7 @@ fn bytes_of(hex: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn batches_may_come_as_rows() {
+async fn batches_can_be_sent_as_hybrid_rows() {
     let batch = [
         ("x-ms-cosmos-is-batch-request", "True"),
         ("x-ms-cosmos-batch-atomic", "True"),
@@ -129,7 +129,7 @@ async fn batches_may_come_as_rows() {
 }
 
 #[tokio::test]
-async fn large_bodies_are_refused_in_words() {
+async fn large_bodies_are_rejected_with_a_message() {
     let server = with_container().await;
     let sized = |bytes: usize| {
         let empty = r#"{"id":"big","pk":"x","t":""}"#;

@@ -86,7 +86,7 @@ async fn garbage_ends_the_connection_that_sent_it() {
 }
 
 #[tokio::test]
-async fn nothing_is_served_before_the_context() {
+async fn nothing_is_served_before_the_context_request() {
     let server = prepared().await;
     let mut client = DirectClient { stream: connect_tls(&server.direct).await };
     client.send(&read_frame(&server).bytes()).await;
@@ -94,7 +94,7 @@ async fn nothing_is_served_before_the_context() {
 }
 
 #[tokio::test]
-async fn a_context_may_be_asked_for_again() {
+async fn the_context_request_can_be_repeated() {
     let server = prepared().await;
     let mut client = DirectClient::connect(&server.direct).await;
     client.send(&context_request()).await;
@@ -107,7 +107,7 @@ async fn a_context_may_be_asked_for_again() {
 }
 
 #[tokio::test]
-async fn half_a_frame_waits_for_its_other_half() {
+async fn a_partial_frame_waits_for_the_rest() {
     let server = prepared().await;
     let mut slow = DirectClient::connect(&server.direct).await;
     let mut good = DirectClient::connect(&server.direct).await;
@@ -120,7 +120,7 @@ async fn half_a_frame_waits_for_its_other_half() {
 }
 
 #[tokio::test]
-async fn oversized_payloads_are_refused_and_the_connection_goes_on() {
+async fn oversized_payloads_are_rejected_and_the_connection_continues() {
     let server = prepared().await;
     let mut client = DirectClient::connect(&server.direct).await;
     let mut frame = frame_of(&request(&server, "POST", "/dbs/db/colls/c/docs", b"{}")).unwrap();
@@ -157,7 +157,7 @@ async fn every_request_is_authenticated() {
 }
 
 #[tokio::test]
-async fn idle_strangers_make_room_for_clients() {
+async fn idle_unauthenticated_connections_are_evicted() {
     let server = prepared().await;
     let mut good = DirectClient::connect(&server.direct).await;
     assert_eq!(reads(&mut good, &server).await, 200);
@@ -176,7 +176,7 @@ async fn idle_strangers_make_room_for_clients() {
 }
 
 #[tokio::test]
-async fn a_thousand_requests_at_once_are_answered() {
+async fn a_thousand_concurrent_requests_are_answered() {
     let server = prepared().await;
     let mut client = DirectClient::connect(&server.direct).await;
     let frame = read_frame(&server).bytes();

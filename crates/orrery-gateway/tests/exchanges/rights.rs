@@ -358,18 +358,18 @@ async fn check(by_rid: bool) {
 }
 
 #[tokio::test]
-async fn tokens_may_do_what_the_table_says_by_name() {
+async fn tokens_grant_what_the_table_says_by_name() {
     check(false).await;
 }
 
 #[tokio::test]
-async fn tokens_may_do_what_the_table_says_by_rid() {
+async fn tokens_grant_what_the_table_says_by_rid() {
     check(true).await;
 }
 
 /// Tokens end with what they were issued for, over the wire too.
 #[tokio::test]
-async fn tokens_end_at_once() {
+async fn tokens_are_revoked_at_once() {
     for (method, path, body, still_reads) in [
         ("DELETE", "/dbs/db/users/u/permissions/W", "", false),
         ("DELETE", "/dbs/db/users/u", "", false),
