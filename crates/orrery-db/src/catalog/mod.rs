@@ -90,7 +90,7 @@ pub struct Container {
     pub index: IndexState,
     /// Splits and merges in progress.
     pub reshaping: Option<Reshaping>,
-    /// Retired partitions, latest last, up to [`RETIRED_RANGES_MAX`]: some clients keep using their ids.
+    /// Retired partitions, latest last, up to `RETIRED_RANGES_MAX`: some clients keep using their ids.
     pub former: Vec<RetiredRange>,
     /// The synthetic key policy, if any.
     pub synthetic: Option<Arc<SyntheticPolicy>>,

@@ -9,7 +9,7 @@
 //! permission, user, database or container, and does not become valid again when another one gets the name. A replaced
 //! permission allows what both the token and the replacement allow.
 //!
-//! What a request needs is a [`Wish`], determined from method, path and headers; [`Database::check_grant`] is the
+//! What a request needs is a [`Wish`], determined from method, path and headers; `check_grant` is the
 //! complete table of which grants cover which wishes. Everything else is denied.
 
 use base64::Engine;

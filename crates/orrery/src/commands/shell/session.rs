@@ -461,7 +461,7 @@ enum More {
 
 fn ask_for_more() -> More {
     let terminal = console::Term::stdout();
-    write!(std::io::stdout(), "-- any key: next page, a: all, q: quit --").ok();
+    write!(std::io::stdout(), "-- more (any key: next page, a: all, q: quit) --").ok();
     std::io::stdout().flush().ok();
     let key = terminal.read_key();
     terminal.clear_line().ok();
