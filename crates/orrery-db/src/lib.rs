@@ -53,14 +53,15 @@ pub use orrery_env::{ClockReading, MovableClock, SystemEnv};
 pub use orrery_metering::{Budget, Priority, Throttled, cost};
 pub use orrery_query::context::Memory as QueryMemory;
 pub use orrery_query::limits as query_limits;
+pub use orrery_query::plan::Features;
 pub use orrery_storage::{Checkpoint, Health};
 pub use partition::{
     HeatSecond, HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause,
     ThrottleEvent,
 };
 pub use query::{
-    Cancellation, ClientMerge, Considered, MetadataPage, QueryMetrics, QueryOptions, QueryPage, QueryRequest,
-    Routing, StateMemory,
+    Cancellation, ClientMerge, Considered, IndexMetrics, MetadataPage, QueryMetrics, QueryOptions, QueryPage,
+    QueryRequest, Routing, StateMemory,
 };
 pub use resources::{
     Access, Grant, MetadataReply, OfferReply, PermissionReply, RECORDED_REQUESTS_MAX, RangesPage, Recordings,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orrery_db::{ClientMerge, Database, MovableClock, SystemEnv};
+use orrery_db::{ClientMerge, Database, Features, MovableClock, SystemEnv};
 use orrery_env::Env;
 
 use crate::auth::{AccountKeys, AuthOptions};
@@ -68,26 +68,46 @@ fn port_of(host: &str) -> Option<&str> {
 pub enum CrossPartitionQueries {
     /// Always the server.
     Merge,
-    /// The server, except for clients known to plan on demand, where their merge is certain to be correct.
+    /// Each client that can; the server for the others.
     #[default]
     Auto,
     /// The client, always, as with the service.
     Plan,
 }
 
-impl CrossPartitionQueries {
-    /// Whether a client is known to plan and merge correctly after 1004. The Python client is: its tests expect it to
-    /// have fetched the ranges by then.
-    pub(crate) fn follows(self, user_agent: Option<&str>) -> bool {
-        self == Self::Auto && user_agent.is_some_and(|agent| agent.starts_with("azsdk-python-cosmos"))
-    }
+/// What the clients can merge that send a query first and ask for a plan when they are told to (400, sub-status 1004),
+/// by what they call themselves. They say so themselves only when they ask for the plan. The other official clients
+/// either plan first, and name ranges from then on, or cannot merge.
+const MERGING_CLIENTS: &[(&str, &str)] = &[
+    (
+        "azsdk-python-cosmos",
+        "Aggregate,CompositeAggregate,Distinct,MultipleOrderBy,OffsetAndLimit,OrderBy,Top,NonStreamingOrderBy,HybridSearch,CountIf,WeightedRankFusion",
+    ),
+    (
+        "azure-cosmos-js/",
+        "NonValueAggregate,Aggregate,Distinct,MultipleOrderBy,OffsetAndLimit,OrderBy,Top,CompositeAggregate,GroupBy,MultipleAggregates,NonStreamingOrderBy,ListAndSetAggregate,CountIf,HybridSearch,WeightedRankFusion",
+    ),
+];
 
-    pub(crate) fn client_merge(self, follows: bool) -> ClientMerge {
+impl CrossPartitionQueries {
+    /// Which queries the client with this name is asked to merge; a client may also say what it can merge.
+    pub(crate) fn client_merge(self, user_agent: Option<&str>, features: Option<&str>) -> ClientMerge {
+        let known = || {
+            let agent = user_agent?;
+            MERGING_CLIENTS.iter().find(|(name, _)| agent.contains(name)).map(|(_, features)| *features)
+        };
         match self {
             Self::Plan => ClientMerge::Always,
-            Self::Auto if follows => ClientMerge::WhereSure,
-            Self::Auto | Self::Merge => ClientMerge::Never,
+            Self::Merge => ClientMerge::Never,
+            Self::Auto => features
+                .or_else(known)
+                .map_or(ClientMerge::Never, |features| ClientMerge::With(Features::parse(features))),
         }
+    }
+
+    /// Whether to answer for ranges that are gone: this client would ask the ones it knows again, and repeat rows.
+    pub(crate) fn serves_gone_ranges(self, user_agent: Option<&str>) -> bool {
+        self == Self::Auto && user_agent.is_some_and(|agent| agent.starts_with("azsdk-python-cosmos"))
     }
 }
 

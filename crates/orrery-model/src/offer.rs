@@ -12,7 +12,9 @@ pub const DEFAULT_THROUGHPUT: u32 = 400;
 pub const PARTITION_THROUGHPUT_MAX: u32 = 10_000;
 /// The throughput per partition of a new container that needs several.
 const PARTITION_THROUGHPUT_INITIAL: u32 = 6_000;
-/// The maximum throughput without a support request.
+/// A new container has no more partitions than this, however little one of them may carry. It splits from there.
+const PARTITIONS_MAX: u32 = 1_000;
+/// What can be had without asking the operator of the service.
 pub const THROUGHPUT_MAX: u32 = 1_000_000;
 
 /// The offer type of today's offers; earlier ones were S1, S2 and S3.
@@ -121,11 +123,22 @@ impl Throughput {
         matches!(self, Self::Autoscale { .. })
     }
 
-    /// How many physical partitions a new container gets. For more than one partition can carry, the service leaves
-    /// room for growth and counts 6000 for each, as documented in its scaling guide and expected by client tests.
-    pub const fn partition_count(self) -> u32 {
-        let maximum = self.maximum();
-        if maximum <= PARTITION_THROUGHPUT_MAX { 1 } else { maximum.div_ceil(PARTITION_THROUGHPUT_INITIAL) }
+    /// How many physical partitions a new container gets. Beyond what one can carry the service leaves room
+    /// for growth and counts 6000 for each, as its guide to scaling says and the clients' tests expect.
+    pub fn partition_count(self) -> u32 {
+        self.partition_count_of(PARTITION_THROUGHPUT_MAX)
+    }
+
+    /// The same where a partition carries another throughput: the room for growth stays in proportion.
+    pub fn partition_count_of(self, partition_max: u32) -> u32 {
+        let maximum = u64::from(self.maximum());
+        let carried = u64::from(partition_max.max(1));
+        if maximum <= carried {
+            return 1;
+        }
+        let (initial, all) = (u64::from(PARTITION_THROUGHPUT_INITIAL), u64::from(PARTITION_THROUGHPUT_MAX));
+        let count = (maximum * all).div_ceil(carried * initial);
+        u32::try_from(count).map_or(PARTITIONS_MAX, |count| count.min(PARTITIONS_MAX))
     }
 
     /// The throughput that a switch of kind starts with.
@@ -431,6 +444,9 @@ mod tests {
             [(400, 1), (10_000, 1), (10_100, 2), (12_000, 2), (25_100, 5), (30_000, 5), (1_000_000, 167)]
         {
             assert_eq!(Throughput::Manual(throughput).partition_count(), partitions);
+            // Whatever a partition carries, the same share of it gives the same number.
+            let tenth = Throughput::Manual(throughput / 10);
+            assert_eq!(tenth.partition_count_of(PARTITION_THROUGHPUT_MAX / 10), partitions);
         }
         assert_eq!(Throughput::Autoscale { max: 20_000, increment_percent: None }.partition_count(), 4);
     }

@@ -229,10 +229,19 @@ fn advice_is_given_on_filters() {
         orrery_query::advice::advice(&query)
     };
     assert!(advice("c.a = 1").is_empty());
-    assert_eq!(advice("CONTAINS(c.a, 'x') AND UPPER(c.b) = 'X'"), ["QA1002", "QA1006"]);
-    assert_eq!(advice("STARTSWITH(c.a, 'x', true)"), ["QA1003"]);
+    assert_eq!(
+        advice("CONTAINS(c.a, 'x') AND UPPER(c.b) = 'X'"),
+        [("QA1002", "CONTAINS"), ("QA1006", "UPPER")]
+    );
+    assert_eq!(advice("LOWER(c.b) = 'x' OR UPPER(c.b) = 'X'"), [("QA1006", "LOWER")]);
+    assert_eq!(advice("STARTSWITH(c.a, 'x', true)"), [("QA1003", "STARTSWITH")]);
+    assert_eq!(advice("stringequals(c.a, 'x', true)"), [("QA1003", "StringEquals")]);
+    assert_eq!(advice("c.ticks < GetCurrentTicks()"), [("QA1008", "GetCurrentTicks")]);
     assert!(advice("STARTSWITH(c.a, 'x')").is_empty());
-    assert_eq!(advice("EXISTS(SELECT VALUE t FROM t IN c.a WHERE ENDSWITH(t, 'x'))"), ["QA1004"]);
+    assert_eq!(
+        advice("EXISTS(SELECT VALUE t FROM t IN c.a WHERE ENDSWITH(t, 'x'))"),
+        [("QA1004", "ENDSWITH")]
+    );
 }
 
 #[test]

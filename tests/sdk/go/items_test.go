@@ -345,7 +345,7 @@ func TestIndexingDirective(t *testing.T) {
 	t.Parallel()
 	ctx, container := deadline(t), newItems(t)
 	exclude := azcosmos.IndexingDirectiveExclude
-	of(container.CreateItem(ctx, key("a"), encode(t, item("1", "a")), &azcosmos.ItemOptions{IndexingDirective: &exclude})).fails(t, 501, "")
+	of(container.CreateItem(ctx, key("a"), encode(t, item("1", "a")), &azcosmos.ItemOptions{IndexingDirective: &exclude})).must(t)
 	include := azcosmos.IndexingDirectiveInclude
-	of(container.CreateItem(ctx, key("a"), encode(t, item("1", "a")), &azcosmos.ItemOptions{IndexingDirective: &include})).must(t)
+	of(container.CreateItem(ctx, key("a"), encode(t, item("2", "a")), &azcosmos.ItemOptions{IndexingDirective: &include})).must(t)
 }

@@ -20,7 +20,9 @@ SYSTEM_PROPERTIES = {"_rid", "_self", "_etag", "_attachments", "_ts"}
 
 @pytest.fixture(scope="module")
 def cases_database():
-    server = orrery_server.start(["--in-memory", "--partitions-at-creation", "4"])
+    # The server's own merge is tested: the client's refuses what the service refuses.
+    merge = ["--cross-partition-queries", "merge"]
+    server = orrery_server.start(["--in-memory", "--partitions-at-creation", "4", *merge])
     with CosmosClient(server.endpoint, EMULATOR_KEY) as client:
         yield client.create_database_if_not_exists("cases")
     server.stop()

@@ -28,7 +28,9 @@ pub(crate) struct PolicyPlace {
 
 impl PolicyTree {
     pub(crate) fn new(policy: &IndexingPolicy) -> Self {
-        let enabled = policy.mode == IndexingMode::Consistent;
+        // Without automatic indexing an item would be indexed if its write says so. Queries find the others too, by
+        // going through all items; then there is no use for entries of some of them.
+        let enabled = policy.mode == IndexingMode::Consistent && policy.automatic;
         let mut tree = Self { nodes: vec![Node::default()], enabled };
         // If both lists contain the same path, the included one wins, so it is written last.
         for path in &policy.excluded {

@@ -4,9 +4,9 @@
 //! ordinal u64 (the item's part of its RID); ttl i32; with bit 1 of the flags the version u64 from which its etag
 //! derives; then the body, the UTF-8 text of a JSON object without system properties. Integers are big-endian.
 //!
-//! The body is stored as the client sent it. A point read appends the system properties and parses nothing. Bit 2 of
-//! the flags says that queries would print the body identically: a row that is the whole item is then built in the same
-//! way.
+//! The body is what the item's value prints as. A point read splices the system properties onto its end and
+//! parses nothing. Bit 2 of the flags tells that queries would print the body just so: then a row that is the whole
+//! item is made like that too. It is clear only for minus zero, and for items of versions that kept the client's text.
 
 use bytes::Bytes;
 use orrery_model::etag::Etag;

@@ -6,6 +6,7 @@ use orrery_model::{ErrorKind, Result};
 use orrery_storage::StoreError;
 
 use super::Lifecycle;
+use super::split::Cause;
 use crate::catalog::{Container, Offer, OfferOwner};
 use crate::failure::store_failure;
 
@@ -112,10 +113,14 @@ impl Lifecycle {
             if !too_fast && !too_large {
                 return Ok(());
             }
-            // For throughput, split the widest range; for data, the largest partition.
-            let range_id = if too_large { range_id } else { widest(current).unwrap_or(range_id) };
+            // Where throughput asks for more, the widest range is halved; where data does, the fullest.
+            let (range_id, cause) = if too_large {
+                (range_id, Cause::Full { bytes })
+            } else {
+                (widest(current).unwrap_or(range_id), Cause::Wish)
+            };
             tracing::info!(container = %rid, range_id, throughput, bytes, "splitting a partition");
-            match self.split_partition(rid, range_id).await {
+            match self.split_because(rid, range_id, cause).await {
                 Ok(_) => {}
                 // A single key cannot be split; it is bounded by the limit of logical partitions.
                 Err(error) if error.kind == ErrorKind::BadRequest => return Ok(()),

@@ -1,4 +1,8 @@
-//! Splits a physical partition in two at the median of its stored bytes.
+//! Splitting a physical partition in two, in the middle of its range of hashes.
+//!
+//! Keys are hashed, so that halves of the range expect halves of the keys, the load and the data, and the boundaries are
+//! those that clients of the service see. Only where data forces the split, and the middle would leave one child as full
+//! as its parent, is the partition cut where its stored bytes are halved (docs/design/0015-split-points.md).
 
 use std::sync::Arc;
 
@@ -16,7 +20,16 @@ use crate::partition::ReshapingLock;
 
 const SCAN_ENTRIES: usize = 1000;
 
-/// The result of a split.
+/// Why a partition is split.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cause {
+    /// Somebody wants it, or the throughput does.
+    Wish,
+    /// The store holds more bytes of it than a partition may have.
+    Full { bytes: u64 },
+}
+
+/// What a split did.
 #[derive(Clone, Debug)]
 pub struct SplitReport {
     pub parent: u32,
@@ -26,15 +39,29 @@ pub struct SplitReport {
 }
 
 impl Lifecycle {
-    /// Splits a partition at the median of its stored bytes.
+    /// Splits a partition in the middle of its range.
     pub async fn split_partition(self: &Arc<Self>, rid: ContainerRid, range_id: u32) -> Result<SplitReport> {
-        let database = Arc::clone(self);
-        self.in_own_task(async move { database.split_now(rid, range_id).await }).await
+        self.split_because(rid, range_id, Cause::Wish).await
     }
 
-    async fn split_now(self: &Arc<Self>, rid: ContainerRid, range_id: u32) -> Result<SplitReport> {
+    pub(super) async fn split_because(
+        self: &Arc<Self>,
+        rid: ContainerRid,
+        range_id: u32,
+        cause: Cause,
+    ) -> Result<SplitReport> {
+        let database = Arc::clone(self);
+        self.in_own_task(async move { database.split_now(rid, range_id, cause).await }).await
+    }
+
+    async fn split_now(
+        self: &Arc<Self>,
+        rid: ContainerRid,
+        range_id: u32,
+        cause: Cause,
+    ) -> Result<SplitReport> {
         let lock = self.lock_reshaping().await?;
-        let done = self.split_locked(rid, range_id, &lock).await;
+        let done = self.split_locked(rid, range_id, cause, &lock).await;
         lock.release().await;
         done
     }
@@ -43,12 +70,13 @@ impl Lifecycle {
         self: &Arc<Self>,
         rid: ContainerRid,
         range_id: u32,
+        cause: Cause,
         lock: &ReshapingLock<'_>,
     ) -> Result<SplitReport> {
         let catalog = self.catalog.snapshot();
         let container = Arc::clone(existing(&catalog, rid)?);
         let parent = container.partition(range_id)?.clone();
-        let at = self.split_point(&container, &parent).await?;
+        let at = self.split_point(&container, &parent, cause).await?;
         let (left, right) = parent
             .range
             .split_at(&at)
@@ -77,33 +105,64 @@ impl Lifecycle {
         Ok(SplitReport { parent: range_id, children: [children[0].range_id, children[1].range_id], at })
     }
 
-    /// The key at which the second half of the stored bytes begins.
-    async fn split_point(&self, container: &Container, parent: &Partition) -> Result<EffectiveKey> {
+    /// The first key of the second child.
+    async fn split_point(
+        &self,
+        container: &Container,
+        parent: &Partition,
+        cause: Cause,
+    ) -> Result<EffectiveKey> {
+        let middle = container.definition.partition_key.middle(&parent.range);
+        let at = match (middle, cause) {
+            (Some(middle), Cause::Wish) => Some(middle),
+            (Some(middle), Cause::Full { bytes }) => {
+                if self.relieves(parent, &middle, bytes).await? {
+                    Some(middle)
+                } else {
+                    self.halfway(parent).await?
+                }
+            }
+            // A range inside one value of a hierarchical key's first property has no middle among its hashes.
+            (None, _) => self.halfway(parent).await?,
+        };
+        at.filter(|at| *at > parent.range.min && *at < parent.range.max).ok_or_else(|| {
+            let range_id = parent.range_id;
+            Error::bad_request(format!("The partition {range_id} holds a single key and cannot be split."))
+        })
+    }
+
+    /// Whether neither side of a key is still larger than a partition may be.
+    async fn relieves(&self, parent: &Partition, at: &EffectiveKey, bytes: u64) -> Result<bool> {
+        let (mut before, mut total) = (0, 0);
+        self.weigh(parent, |effective, weight| {
+            total += weight;
+            before += if effective < *at { weight } else { 0 };
+            true
+        })
+        .await?;
+        // What the store holds besides the items is divided as they are.
+        let fuller = u128::from(before.max(total - before)) * u128::from(bytes);
+        Ok(fuller <= u128::from(total) * u128::from(self.options.partition_bytes_max))
+    }
+
+    /// The key at which the second half of the stored bytes begins, if there is one.
+    async fn halfway(&self, parent: &Partition) -> Result<Option<EffectiveKey>> {
         let mut total = 0;
         self.weigh(parent, |_, weight| {
             total += weight;
             true
         })
         .await?;
-        let (mut before, mut by_weight) = (0, None);
+        let (mut before, mut found) = (0, None);
         self.weigh(parent, |effective, weight| {
             if before > 0 && before * 2 >= total {
-                by_weight = Some(effective);
+                found = Some(effective);
             }
             before += weight;
-            by_weight.is_none()
+            found.is_none()
         })
         .await?;
-        // With too few keys to weigh, use the middle of the range.
-        let middle = || container.definition.partition_key.middle(&parent.range);
-        by_weight.or_else(middle).filter(|at| *at > parent.range.min && *at < parent.range.max).ok_or_else(
-            || {
-                Error::bad_request(format!(
-                    "The partition {} holds a single key and cannot be split.",
-                    parent.range_id
-                ))
-            },
-        )
+        Ok(found)
     }
 
     /// Visits each logical partition and its weight until `visit` stops it.

@@ -12,7 +12,6 @@ use orrery_query::check::indexes::{self, CompositePath};
 use orrery_query::computed::{self, ComputedProperty};
 
 use super::errors::invalid_query;
-use crate::catalog::PolicyTree;
 
 /// Rejects a query that the container cannot serve.
 pub(crate) fn check(query: &Query, definition: &ContainerDefinition) -> Result<()> {
@@ -67,10 +66,5 @@ fn is_sortable(path: &str, definition: &ContainerDefinition) -> bool {
         // A computed property is indexed only if it is listed explicitly; `/*` does not include it.
         return policy.included.iter().any(|included| included.steps.first() == first);
     }
-    let tree = PolicyTree::new(policy);
-    let place = path.steps.iter().fold(tree.root(), |place, step| match step {
-        IndexStep::Property(name) => tree.property(place, name),
-        IndexStep::Element => tree.element(place),
-    });
-    tree.indexes(place)
+    policy.indexes(&path.steps)
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use orrery_env::monotonic;
 use orrery_metering::cost;
-use orrery_model::{Error, ErrorKind, Result, Value};
-use orrery_query::context::{Context, Random};
+use orrery_model::{Error, ErrorKind, Result};
+use orrery_query::ast::{Direction, OrderItem, Query};
+use orrery_query::context::Random;
 use orrery_query::filter::{IndexCondition, index_condition};
-use orrery_query::plan::Features;
-use orrery_query::{QueryRequest, advice};
+use orrery_query::{QueryRequest, advice, printer};
 
 use super::Queries;
 use super::fetch::reader::{Reader, Timing};
@@ -21,7 +21,7 @@ use super::page::udf::QueryFunctions;
 use super::plan::access::{AccessPaths, access_paths};
 use super::plan::client_merge;
 use super::plan::client_plan::plan_in;
-use super::plan::index_metrics::index_metrics;
+use super::plan::index_metrics::IndexMetrics;
 use super::plan::points::Points;
 use super::plan::windows::Windows;
 use super::prepare::Prepared;
@@ -52,9 +52,9 @@ pub struct QueryPage {
     /// Whether rows are sorted, with ties in the order of their RIDs.
     pub is_sorted: bool,
     pub metrics: QueryMetrics,
-    /// Index metrics, if requested.
-    pub index_metrics: Option<Value>,
-    /// Query advice, if requested: ids, each with the function concerned.
+    /// Which indexes the query uses and which would help it, if that was asked.
+    pub index_metrics: Option<IndexMetrics>,
+    /// The ids of advice, if that was asked, with the function that each is about.
     pub advice: Vec<(&'static str, &'static str)>,
 }
 
@@ -100,8 +100,8 @@ impl Queries {
         let prepared = Prepared::of(request, &container.definition)?;
         let windows = Windows::find(container, options, &prepared.program)?;
         self.check_index_view(container, &windows.ranges).await?;
-        self.refuse_what_clients_merge(container, options, request, &prepared, &windows)?;
-        let token = PageToken::of(self, container, request);
+        Self::refuse_what_clients_merge(container, options, request, &prepared, &windows)?;
+        let token = PageToken::of(self, container, request, &prepared.query);
         let from = token.open(options)?;
         let (random, timing) = (Random::new(self.env.random_u64()), Timing::default());
         let now_ms = self.env.now_ms();
@@ -169,10 +169,10 @@ impl Queries {
         metrics.total_time = monotonic::elapsed(started);
         charge_page(receipt, &metrics);
         let serving = &container.index.serving;
-        let index_metrics = options
-            .index_metrics
-            .then(|| index_metrics(&prepared.query, &condition, serving, &container.definition));
-        let advice = if options.advice { advice::advice(&prepared.query) } else { Vec::new() };
+        let names_key = options.scope.partition_key.is_some();
+        let index_metrics = options.index_metrics.then(|| {
+            IndexMetrics::of(&prepared.query, &condition, serving, &container.definition, names_key)
+        });
         Ok(QueryPage {
             routing: Routing {
                 keys: windows.are_points.then_some(windows.ranges.len()),
@@ -184,13 +184,12 @@ impl Queries {
             continuation: next.map(|position| token.seal(&position)),
             metrics,
             index_metrics,
-            advice: advice.into_iter().map(|id| (id, advice::function(id))).collect(),
+            advice: if options.advice { advice::advice(&prepared.query) } else { Vec::new() },
         })
     }
 
     /// Rejects a query over several keys that its client has to merge.
     fn refuse_what_clients_merge(
-        &self,
         container: &Container,
         options: &QueryOptions,
         request: &QueryRequest,
@@ -201,11 +200,8 @@ impl Queries {
         if options.client_merge == ClientMerge::Never || !may_cross {
             return Ok(());
         }
-        let plan = || plan_in(container, &prepared.query, request, Features::ALL);
-        let random = Random::new(0);
-        let context = Context::new(self.env.now_ms(), &random, &prepared.policies);
-        let condition = || index_condition(&prepared.program, &context);
-        if client_merge::is_asked(options, &prepared.query, plan, condition)? {
+        let plan = |features| plan_in(container, &prepared.query, request, features);
+        if client_merge::is_asked(options, prepared.program.collects_over_container(), plan)? {
             return Err(Error::new(ErrorKind::CrossPartitionQuery, NOT_SERVED));
         }
         Ok(())
@@ -215,24 +211,44 @@ impl Queries {
 /// How the continuations of one query are sealed.
 struct PageToken {
     secret: [u8; 32],
-    /// A token belongs to one query text on one container; the client must repeat the parameters.
-    scope: String,
+    /// A token belongs to one query text on one container; its parameters are the client's to repeat.
+    text: String,
+    /// A place in sort order belongs to the order alone: clients that resume a merge put a filter of their own in
+    /// place of the one that the token was made with.
+    order: Option<String>,
 }
 
 impl PageToken {
-    fn of(queries: &Queries, container: &Container, request: &QueryRequest) -> Self {
-        let scope = format!("query/{}/{}", container.rid, request.text);
-        Self { secret: queries.catalog.snapshot().secret, scope }
+    fn of(queries: &Queries, container: &Container, request: &QueryRequest, query: &Query) -> Self {
+        let rid = container.rid;
+        let order = query.order_by.as_ref().map(|order| {
+            let item = |item: &OrderItem| {
+                let is_descending = item.direction == Some(Direction::Descending);
+                format!("{} {is_descending}", printer::expression(&item.expr))
+            };
+            format!("order/{rid}/{:?}", order.items.iter().map(item).collect::<Vec<_>>())
+        });
+        let text = format!("query/{rid}/{}", request.text);
+        Self { secret: queries.catalog.snapshot().secret, text, order }
     }
 
     /// Where the client wants to continue.
     fn open(&self, options: &QueryOptions) -> Result<Option<Position>> {
         let Some(token) = &options.page.continuation else { return Ok(None) };
-        Position::decode(&continuation::open(&self.secret, &self.scope, token)?).map(Some)
+        let in_order = self.order.as_ref().map(|scope| continuation::open(&self.secret, scope, token));
+        let payload = match in_order {
+            Some(Ok(payload)) => payload,
+            _ => continuation::open(&self.secret, &self.text, token)?,
+        };
+        Position::decode(&payload).map(Some)
     }
 
     fn seal(&self, position: &Position) -> String {
-        continuation::seal(&self.secret, &self.scope, &position.encode())
+        let scope = match (position, &self.order) {
+            (Position::Sorted { .. }, Some(order)) => order,
+            _ => &self.text,
+        };
+        continuation::seal(&self.secret, scope, &position.encode())
     }
 }
 

@@ -8,6 +8,7 @@ use orrery_query::QueryRequest;
 use super::Queries;
 use super::execute::{QueryPage, Routing};
 use super::options::QueryOptions;
+use super::plan::index_metrics::IndexMetrics;
 use crate::partition::Receipt;
 
 impl Queries {
@@ -44,7 +45,7 @@ impl Queries {
         object.set("charge", receipt.charge.as_f64().into());
         object.set("isComplete", page.continuation.is_none().into());
         object.set("timesMs", times(&page));
-        object.set("indexes", page.index_metrics.clone().unwrap_or_default());
+        object.set("indexes", page.index_metrics.as_ref().map(IndexMetrics::to_value).unwrap_or_default());
         let advice = page.advice.iter().map(|(id, function)| {
             let mut entry = Object::new();
             entry.set("id", (*id).into());

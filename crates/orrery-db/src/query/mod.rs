@@ -30,6 +30,7 @@ pub use execute::{QueryPage, Routing};
 pub use metrics::{Considered, QueryMetrics};
 pub use options::{Cancellation, ClientMerge, QueryOptions, StateMemory};
 pub use orrery_query::QueryRequest;
+pub use plan::index_metrics::IndexMetrics;
 
 /// Bytes of rows in one page.
 const PAGE_BYTES_MAX: usize = 4 << 20;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use orrery_model::session::SessionToken;
+use orrery_query::plan::Features;
 use tokio::sync::Notify;
 
 use crate::items::feed::FeedScope;
@@ -52,8 +53,8 @@ impl std::fmt::Debug for StateMemory {
 pub enum ClientMerge {
     #[default]
     Never,
-    /// Those that every client merges correctly.
-    WhereSure,
+    /// Those that need no more than these features. The server merges the others.
+    With(Features),
     /// All that the service leaves to clients.
     Always,
 }

@@ -82,7 +82,9 @@ impl Resources {
         let shares = throughput.is_none() && catalog.offer_of(OfferOwner::Database(owner.rid)).is_some();
         let own_throughput = throughput.or((!shares).then_some(DEFAULT_THROUGHPUT));
         let count = self.options.partitions_at_creation;
-        let count = count.unwrap_or_else(|| own_throughput.unwrap_or(DEFAULT_THROUGHPUT).partition_count());
+        let count = count.unwrap_or_else(|| {
+            own_throughput.unwrap_or(DEFAULT_THROUGHPUT).partition_count_of(self.partition_throughput_max())
+        });
         let ranges = definition.partition_key.even_ranges(count);
         // Partitions are created before the container becomes visible; a stop in between leaves orphans that the next
         // start removes.

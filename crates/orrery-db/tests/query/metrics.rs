@@ -39,11 +39,38 @@ async fn index_metrics_are_those_of_the_service() {
     let cases = file.get("cases").and_then(Value::as_array).unwrap();
     for case in cases {
         let text = case.get("query").and_then(Value::as_str).unwrap();
-        let found = page(&world, text).await.index_metrics.unwrap();
+        let found = page(&world, text).await.index_metrics.unwrap().to_value();
         let expected = case.get("indexMetrics").unwrap();
         assert_eq!(canonical(&found), canonical(expected), "{text}");
     }
     assert_eq!(cases.len(), 27);
+}
+
+/// An index that leads to all values of a property, or all but one, saves little.
+#[tokio::test]
+async fn an_index_has_the_impact_of_what_it_leads_to() {
+    let world = World::memory().await;
+    let policy = r#""indexingPolicy":{"includedPaths":[{"path":"/pk/?"}],"excludedPaths":[{"path":"/*"}]}"#;
+    world.create_container(&format!("{BY_PK},{policy}")).await;
+    for (filter, impact) in [
+        ("c.a = 1", "High"),
+        ("c.a > 1", "High"),
+        ("c.a IN (1, 2)", "High"),
+        ("STARTSWITH(c.a, 'x')", "High"),
+        ("c.a != 1", "Low"),
+        ("CONTAINS(c.a, 'x')", "Low"),
+        ("IS_NUMBER(c.a)", "Low"),
+    ] {
+        let text = format!("SELECT * FROM c WHERE {filter}");
+        let metrics = page(&world, &text).await.index_metrics.unwrap();
+        let expected = format!(r#"[{{"IndexSpec":"/a/?","IndexImpactScore":"{impact}"}}]"#);
+        let missing =
+            metrics.to_value().get("PotentialIndexes").unwrap().get("SingleIndexes").unwrap().to_json();
+        assert_eq!(missing, expected, "{filter}");
+        let older = metrics.to_older_value();
+        let older = &older.get("PotentialSingleIndexes").and_then(Value::as_array).unwrap()[0];
+        assert_eq!(older.get("IndexImpactScore").and_then(Value::as_str), Some(impact), "{filter}");
+    }
 }
 
 #[tokio::test]
@@ -51,7 +78,7 @@ async fn missing_and_composite_indexes_are_suggested() {
     let policy = r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/age/?"}],"compositeIndexes":[[{"path":"/name"},{"path":"/rare","order":"descending"}]]}"#;
     let world = World::memory().await;
     world.create_container(&format!("{BY_PK},{policy}")).await;
-    let metrics = async |text: &str| page(&world, text).await.index_metrics.unwrap().to_json();
+    let metrics = async |text: &str| page(&world, text).await.index_metrics.unwrap().to_value().to_json();
     assert_eq!(
         metrics("SELECT * FROM c WHERE c.age = 5").await,
         r#"{"UtilizedIndexes":{"SingleIndexes":[],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[{"IndexSpec":"/age/?","IndexImpactScore":"High"}],"CompositeIndexes":[]}}"#

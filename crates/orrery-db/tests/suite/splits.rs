@@ -176,18 +176,86 @@ async fn ranges_sessions_and_ids_follow_their_parents() {
     assert_eq!(gone.kind, ErrorKind::PartitionGone);
 }
 
+/// The boundaries of all partitions but the first.
+fn boundaries(world: &World) -> Vec<String> {
+    container(world).partitions.iter().skip(1).map(|partition| partition.range.min.to_string()).collect()
+}
+
+/// Effective keys of `k0`, `k1`…: whether they lie in the first half of the hashes.
+fn in_first_half(world: &World, key: u64) -> bool {
+    let key = crate::common::key(&format!(r#"["k{key}"]"#));
+    container(world).definition.partition_key.effective_key(&key).to_string().as_str() < "1FFF"
+}
+
+async fn items_by_partition(world: &World) -> Vec<u64> {
+    let usage = world.database.container_usage(PLACE.0, PLACE.1).await.unwrap();
+    usage.iter().map(|(_, usage)| usage.items).collect()
+}
+
 #[tokio::test]
-async fn the_halves_of_a_split_have_similar_sizes() {
+async fn a_split_halves_the_hashes_wherever_the_data_is() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
-    for id in 0..400 {
-        write(&world.database, id, id, 1).await;
+    let left: Vec<u64> = (0..100).filter(|key| in_first_half(&world, *key)).collect();
+    for key in &left {
+        write(&world.database, *key, *key, 1).await;
     }
     split_all(&world).await;
-    let usage = world.database.container_usage(PLACE.0, PLACE.1).await.unwrap();
-    let items: Vec<u64> = usage.iter().map(|(_, usage)| usage.items).collect();
-    assert_eq!(items.iter().sum::<u64>(), 400);
-    assert!(items.iter().all(|count| (180..=220).contains(count)), "{items:?}");
+    assert_eq!(boundaries(&world), ["1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"]);
+    assert_eq!(items_by_partition(&world).await, [left.len() as u64, 0]);
+    split_all(&world).await;
+    let quarters = [
+        "0FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+        "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+        "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+    ];
+    assert_eq!(boundaries(&world), quarters);
+}
+
+/// Where data forces the split, a child that would still be too large is not left as it is.
+#[tokio::test]
+async fn a_full_partition_is_cut_at_its_median_where_the_middle_would_not_help() {
+    for skewed in [false, true] {
+        let options = orrery_db::Options {
+            partitions_at_creation: Some(1),
+            partition_bytes_max: 60_000,
+            ..crate::common::quiet_options()
+        };
+        let world = World::open(Engine::Memory, options).await;
+        let policy = r#""indexingPolicy":{"indexingMode":"none","automatic":false}"#;
+        world.create_container(&format!("{BY_PK},{policy}")).await;
+        let keys = (0..1000).filter(|key| !skewed || in_first_half(&world, *key)).take(100);
+        for key in keys {
+            let body = format!(r#"{{"id":"{key}","pk":"k{key}","text":"{}"}}"#, "x".repeat(600));
+            let options = with_key(&format!(r#"["k{key}"]"#));
+            let body = Bytes::from(body);
+            world.database.upsert_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
+        }
+        world.database.maintain().await.unwrap();
+        let (found, items) = (boundaries(&world), items_by_partition(&world).await);
+        assert_eq!(items.iter().sum::<u64>(), 100);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0] == "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF", !skewed, "{found:?} {items:?}");
+        assert!(items.iter().all(|count| (35..=65).contains(count)), "{items:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_container_has_all_ranges_at_once() {
+    let options =
+        orrery_db::Options { partition_throughput_max: Some(1000), ..crate::common::quiet_options() };
+    let world = World::open(Engine::Memory, options).await;
+    world.create_container(BY_PK).await;
+    world.database.delete_container(&mut Receipt::default(), PLACE, None).await.unwrap();
+    let throughput = Some(orrery_model::offer::Throughput::Manual(2510));
+    world.create_named("items", BY_PK, throughput).await.unwrap();
+    let at_creation = boundaries(&world);
+    // A fifth of all hashes, rounded down, and its multiples.
+    let fifth = ((1u128 << 126) - 1) / 5;
+    let expected: Vec<String> = (1..5).map(|index| format!("{:032X}", fifth * index)).collect();
+    assert_eq!(at_creation, expected);
+    world.database.maintain().await.unwrap();
+    assert_eq!(boundaries(&world), at_creation);
 }
 
 /// Keys of any kind spread evenly: 100,000 of them over eight partitions.

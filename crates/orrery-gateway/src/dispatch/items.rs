@@ -24,6 +24,7 @@ use crate::path::ContainerPath;
 use crate::reply::Reply;
 use crate::wire::batch_json::{self, ParsedOperation};
 use crate::wire::binary_json;
+use crate::wire::continuation;
 use crate::wire::hybrid_row::{self, ResultRow, RowOperation};
 use crate::wire::query_metrics;
 use crate::wire::status::wire_status;
@@ -239,16 +240,22 @@ impl Call<'_> {
     async fn query_items(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         let headers = &self.parts.headers;
         let token_kb = token_limit_kb(headers)?;
-        let page = self.page()?;
-        let follows = self.cross_partition_queries.follows(self.header("user-agent"));
+        let mut page = self.page()?;
+        // Browsers do not let a page choose its user agent.
+        let client = self.header("x-ms-useragent").or_else(|| self.header("user-agent"));
         let mut scope = self.scope()?;
-        scope.gone_ranges = match (follows, &page.continuation) {
-            (false, _) => GoneRanges::Refused,
-            (true, None) => GoneRanges::RefusedIfLast,
-            (true, Some(_)) => GoneRanges::Served,
-        };
+        page.continuation = page.continuation.and_then(|sent| continuation::read(sent, &scope));
+        scope.gone_ranges =
+            match (self.cross_partition_queries.serves_gone_ranges(client), &page.continuation) {
+                (false, _) => GoneRanges::Refused,
+                (true, None) => GoneRanges::RefusedIfLast,
+                (true, Some(_)) => GoneRanges::Served,
+            };
+        let named = scope.clone();
         let options = QueryOptions {
-            client_merge: self.cross_partition_queries.client_merge(follows),
+            client_merge: self
+                .cross_partition_queries
+                .client_merge(client, self.header(headers::QUERY_FEATURES)),
             intended_rid: headers::owned(headers, headers::INTENDED_RID),
             session: self.session()?,
             scope,
@@ -269,8 +276,8 @@ impl Call<'_> {
             page => page?,
         };
         let rid = receipt.container.as_ref().map(|container| container.rid.to_string()).unwrap_or_default();
-        let reply = Reply::rows(&rid, "Documents", &page.rows, page.count, page.continuation.as_deref());
-        let mut reply = reply;
+        let token = page.continuation.as_deref().map(|token| continuation::write(token, &named));
+        let mut reply = Reply::rows(&rid, "Documents", &page.rows, page.count, token.as_deref());
         if headers::flag(headers, headers::POPULATE_QUERY_METRICS) {
             reply = reply.with("x-ms-documentdb-query-metrics", query_metrics::to_header(&page.metrics));
         }
@@ -294,10 +301,12 @@ impl Call<'_> {
         let reply = match &page.index_metrics {
             None => reply,
             Some(metrics) => {
-                let text = metrics.to_json();
-                // The newer header takes precedence if a client sends both.
-                let is_newer = headers::flag(&self.parts.headers, headers::POPULATE_INDEX_METRICS_V2);
-                let coded = if is_newer { escape(&text) } else { STANDARD.encode(text) };
+                // The newer header wins where a client sends both.
+                let coded = if headers::flag(&self.parts.headers, headers::POPULATE_INDEX_METRICS_V2) {
+                    escape(&metrics.to_value().to_json())
+                } else {
+                    STANDARD.encode(metrics.to_older_value().to_json())
+                };
                 reply.with("x-ms-cosmos-index-utilization", coded)
             }
         };

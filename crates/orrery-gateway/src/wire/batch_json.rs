@@ -53,15 +53,11 @@ pub fn parse(body: &Bytes) -> Result<Vec<ParsedOperation>> {
     operations.into_iter().map(|operation| convert(body, operation)).collect()
 }
 
-/// Items are indexed by their container's policy. Excluding a single item is not implemented, so it is rejected.
+/// A directive is checked and changes nothing, as in the service: a query finds an item that was to be left out by its
+/// properties (`ValidateIndexingDirectives` of the .NET client's suite).
 pub fn check_directive(directive: &str) -> Result<()> {
-    if directive.eq_ignore_ascii_case("Include") || directive.eq_ignore_ascii_case("Default") {
+    if ["Include", "Default", "Exclude"].iter().any(|known| directive.eq_ignore_ascii_case(known)) {
         return Ok(());
-    }
-    if directive.eq_ignore_ascii_case("Exclude") {
-        return Err(Error::not_implemented(
-            "Single items cannot be excluded from the index. Exclude their paths in the container's indexing policy.",
-        ));
     }
     let shown: String = directive.chars().take(128).collect();
     Err(Error::bad_request(format!(

@@ -4,6 +4,7 @@
 
 pub mod batch_json;
 pub mod binary_json;
+pub(crate) mod continuation;
 pub mod hybrid_row;
 pub mod query_metrics;
 pub mod status;

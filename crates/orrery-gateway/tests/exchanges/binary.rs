@@ -104,12 +104,6 @@ async fn batches_can_be_sent_as_hybrid_rows() {
         }
         let body = bytes_of(case["bytes"].as_str().unwrap());
         let response = post(&server, DOCS, &batch, body).await;
-        // Leaving items out of the index is not done, and not accepted.
-        let excludes = |row: &serde_json::Value| row["indexingDirective"] == "Exclude";
-        if case["rows"].as_array().unwrap().iter().any(excludes) {
-            assert_eq!(response.status, 501, "{case}: {}", response.text());
-            continue;
-        }
         assert!(matches!(response.status, 200 | 207), "{case}: {}", response.text());
         assert!(hybrid_row::is_hybrid_row(&response.body), "rows are answered with rows");
         assert_eq!(response.header("content-type"), Some("application/octet-stream"));

@@ -222,7 +222,6 @@ impl PartitionKeyDefinition {
 
     /// A key in the middle of a range, assuming an even spread of keys.
     pub fn middle(&self, range: &EpkRange) -> Option<EffectiveKey> {
-        const HASH_END: u128 = 1 << 126;
         let number = |key: &EffectiveKey| {
             let mut bytes = [0; 16];
             let taken = key.as_bytes().len().min(16);
@@ -235,7 +234,7 @@ impl PartitionKeyDefinition {
                 (number(&range.min).max(end(0)), number(&range.max).min(end(u32::MAX)))
             }
             // Hashes end at 3F…; the range of the last partition goes on to FF.
-            KeyVersion::V2 => (number(&range.min), number(&range.max).min(HASH_END)),
+            KeyVersion::V2 => (number(&range.min), number(&range.max).min(LAST_HASH_V2)),
         };
         let middle = low + high.checked_sub(low)? / 2;
         let middle = EffectiveKey::from_bytes(middle.to_be_bytes().to_vec());
@@ -261,18 +260,20 @@ impl PartitionKeyDefinition {
     }
 }
 
-/// The boundary after this many of `count` equal parts of the 32-bit hashes. The remainder belongs to the last range,
-/// as in the service.
+/// The two highest bits of a version 2 hash are clear.
+const LAST_HASH_V2: u128 = (1 << 126) - 1;
+
+/// So many of `count` equal parts of the 32-bit hashes. What the division leaves belongs to the last range, as in the
+/// service.
 fn boundary_v1(index: u32, count: u32) -> EffectiveKey {
     EffectiveKey::from_bytes(encode::boundary_v1(u32::MAX / count * index))
 }
 
 /// The same of the 126-bit hashes, in all 32 digits.
 fn boundary_v2(index: u32, count: u32) -> EffectiveKey {
-    const LAST: u128 = (1 << 126) - 1;
     let (index, count) = (u128::from(index), u128::from(count));
-    let mut hash = LAST / count * index;
-    // Some clients treat keys that differ only in trailing zero bytes as equal: never end in one.
+    let mut hash = LAST_HASH_V2 / count * index;
+    // Some clients take keys that differ in trailing zero bytes for equal: never end in one.
     if hash.trailing_zeros() >= 8 {
         hash += 1;
     }

@@ -215,9 +215,8 @@ pub(crate) struct ServeOptions {
     pub(crate) partitions_at_creation: Option<u32>,
 
     /// Who merges cross-partition queries that sort, group, aggregate or limit their rows: `merge` the server; `plan`
-    /// the client, as with the service (400 with sub-status 1004, then a plan); `auto` the server, except for sorted
-    /// queries of the Python client whose filter fixes the type of the sort property, which that client merges.
-    /// [default: auto]
+    /// the client, as with the service (400 with sub-status 1004, then a plan); `auto` each client that can merge the
+    /// query, the server for all others. [default: auto]
     #[arg(long, value_enum, value_name = "WHO")]
     pub(crate) cross_partition_queries: Option<CrossPartition>,
 

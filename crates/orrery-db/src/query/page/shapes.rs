@@ -31,6 +31,9 @@ const LOOK_AHEAD_ITEMS: usize = 64;
 /// A page and the start of the next one.
 pub(crate) type Page = (Rows, Option<Position>);
 
+/// What a token has around a position: a checksum, and the range where a client gets it as JSON.
+const TOKEN_FRAME_BYTES: usize = 96;
+
 impl Run<'_> {
     pub(crate) async fn page(
         &mut self,
@@ -223,7 +226,9 @@ impl Run<'_> {
             });
             // Long sort values would make the token too large for the client: count rows instead.
             let token_max = self.options.token_bytes_max.unwrap_or(4096);
-            sorted.filter(|position| position.encode().len() * 4 / 3 + 32 <= token_max).unwrap_or(counted)
+            sorted
+                .filter(|position| position.encode().len() * 4 / 3 + TOKEN_FRAME_BYTES <= token_max)
+                .unwrap_or(counted)
         });
         Ok((rows, next))
     }

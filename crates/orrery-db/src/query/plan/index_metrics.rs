@@ -5,10 +5,11 @@
 //! Projected functions use the index of their property too.
 
 use orrery_model::container::{CompositePath, ContainerDefinition, IndexPath, IndexStep, PolicyPath};
+use orrery_model::path::KeyPath;
 use orrery_model::{Object, Value};
 use orrery_query::ast::{ExprKind, Query, Selection};
 use orrery_query::check::indexes;
-use orrery_query::filter::{IndexCondition, Test, TypeTest};
+use orrery_query::filter::{Bound, IndexCondition, Test, TypeTest};
 
 use super::access::is_indexed;
 use crate::catalog::Generation;
@@ -17,38 +18,219 @@ use crate::catalog::Generation;
 const LOOKED_UP: [&str; 6] =
     ["STARTSWITH", "STRINGEQUALS", "CONTAINS", "ENDSWITH", "REGEXMATCH", "ARRAY_CONTAINS"];
 
-/// The metrics document for clients.
-pub(crate) fn index_metrics(
-    query: &Query,
-    condition: &IndexCondition,
-    generation: &Generation,
-    definition: &ContainerDefinition,
-) -> Value {
-    let mut filtered = Vec::new();
-    collect(condition, &mut filtered);
-    let sorted: Vec<IndexPath> = indexes::order_paths(query)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|(text, _)| parse_path(text))
-        .collect();
-    let mut singles = Singles::default();
-    for Filtered { path, kind } in filtered.iter().rev() {
-        let follows_the_order = *kind == Kind::Range && sorted.contains(path);
-        if !follows_the_order {
-            singles.add(path, generation);
+/// Which indexes a query uses and which would help it.
+#[derive(Clone, Debug, Default)]
+pub struct IndexMetrics {
+    used: Indexes,
+    missing: Indexes,
+    /// The key that the request names, which is looked up too. Only the older form of the answer lists it.
+    keys: Vec<SingleIndex>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Indexes {
+    singles: Vec<SingleIndex>,
+    composites: Vec<CompositeIndex>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct SingleIndex {
+    spec: String,
+    /// The part of the filter that it serves; empty where the filter's text says nothing about it.
+    filter: String,
+    /// Whether the index alone answers that part.
+    is_exact: bool,
+    impact: Impact,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct CompositeIndex {
+    specs: Vec<String>,
+    impact: Impact,
+}
+
+/// What an index saves: much where it leads to the values that are wanted, little where all values of the property (or
+/// all but one) have to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Impact {
+    High,
+    Low,
+}
+
+impl Impact {
+    fn of(test: &Test) -> Self {
+        match test {
+            Test::Equal(_) | Test::In(_) | Test::Range { .. } | Test::Prefix(_) => Self::High,
+            Test::NotEqual(_) | Test::StringScan | Test::Type(_) => Self::Low,
         }
     }
-    for path in projected(query) {
-        singles.add(&path, generation);
+
+    fn to_value(self) -> Value {
+        match self {
+            Self::High => "High".into(),
+            Self::Low => "Low".into(),
+        }
     }
-    let composites = Composites::of(query, &filtered, &sorted, definition);
-    let section = |singles: Vec<Value>, composites: Vec<Value>| {
-        object([("SingleIndexes", singles.into()), ("CompositeIndexes", composites.into())])
-    };
-    object([
-        ("UtilizedIndexes", section(singles.used, composites.used)),
-        ("PotentialIndexes", section(singles.missing, composites.missing)),
-    ])
+}
+
+impl IndexMetrics {
+    pub(crate) fn of(
+        query: &Query,
+        condition: &IndexCondition,
+        generation: &Generation,
+        definition: &ContainerDefinition,
+        names_key: bool,
+    ) -> Self {
+        let mut filtered = Vec::new();
+        collect(condition, &mut filtered);
+        let sorted: Vec<IndexPath> = indexes::order_paths(query)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|(text, _)| parse_path(text))
+            .collect();
+        let mut metrics = Self::default();
+        for filter in filtered.iter().rev() {
+            let follows_the_order = filter.kind == Kind::Range && sorted.contains(&filter.path);
+            if !follows_the_order {
+                metrics.add_single(&filter.path, filter, generation);
+            }
+        }
+        for path in projected(query) {
+            let looked_up = Filtered::looked_up(path);
+            metrics.add_single(&looked_up.path, &looked_up, generation);
+        }
+        metrics.add_composites(query, &filtered, &sorted, definition);
+        if names_key {
+            metrics.keys = definition.partition_key.paths().iter().map(key_index).collect();
+        }
+        metrics
+    }
+
+    fn add_single(&mut self, path: &IndexPath, filter: &Filtered, generation: &Generation) {
+        let index = SingleIndex {
+            spec: format!("{}/?", shown(path)),
+            filter: filter.text.clone(),
+            is_exact: filter.is_exact,
+            impact: filter.impact,
+        };
+        let is_there = is_indexed(generation, path) && generation.tree.is_enabled();
+        let list = if is_there { &mut self.used.singles } else { &mut self.missing.singles };
+        if list.iter().all(|known| known.spec != index.spec) {
+            list.push(index);
+        }
+    }
+
+    fn add_composites(
+        &mut self,
+        query: &Query,
+        filtered: &[Filtered],
+        sorted: &[IndexPath],
+        definition: &ContainerDefinition,
+    ) {
+        let of_kind =
+            |kind| filtered.iter().filter(move |filter| filter.kind == kind).map(|filter| &filter.path);
+        let equal: Vec<&IndexPath> = of_kind(Kind::Equality).collect();
+        let mut wanted: Vec<Vec<&IndexPath>> = Vec::new();
+        if !equal.is_empty() {
+            wanted.extend(of_kind(Kind::Range).map(|range| equal.iter().copied().chain([range]).collect()));
+        }
+        let grouped: Vec<IndexPath> = grouped(query);
+        if wanted.is_empty() && grouped.len() > 1 && grouped.iter().all(|path| equal.contains(&path)) {
+            wanted.push(equal);
+        }
+        for paths in wanted {
+            if let Some(known) = find_composite(&paths, definition) {
+                self.used.composites.push(CompositeIndex { specs: specs(known), impact: Impact::High });
+                continue;
+            }
+            let specs = paths.iter().map(|path| format!("{} ASC", shown(path))).collect();
+            self.missing.composites.push(CompositeIndex { specs, impact: Impact::High });
+        }
+        if sorted.len() > 1
+            && let Some(known) = find_composite(&sorted.iter().collect::<Vec<_>>(), definition)
+        {
+            let index = CompositeIndex { specs: specs(known), impact: Impact::High };
+            if !self.used.composites.contains(&index) {
+                self.used.composites.push(index);
+            }
+        }
+    }
+
+    /// The document that newer clients expect.
+    pub fn to_value(&self) -> Value {
+        let single = |index: &SingleIndex, is_missing: bool| {
+            let mut object = object([("IndexSpec", index.spec.as_str().into())]);
+            if is_missing && let Value::Object(object) = &mut object {
+                object.set("IndexImpactScore", index.impact.to_value());
+            }
+            object
+        };
+        let composite = |index: &CompositeIndex, is_missing: bool| {
+            let mut object = object([("IndexSpecs", index.specs_value())]);
+            if is_missing && let Value::Object(object) = &mut object {
+                object.set("IndexImpactScore", index.impact.to_value());
+            }
+            object
+        };
+        let section = |indexes: &Indexes, is_missing: bool| {
+            let singles = indexes.singles.iter().map(|index| single(index, is_missing));
+            let composites = indexes.composites.iter().map(|index| composite(index, is_missing));
+            object([
+                ("SingleIndexes", singles.collect::<Vec<_>>().into()),
+                ("CompositeIndexes", composites.collect::<Vec<_>>().into()),
+            ])
+        };
+        object([
+            ("UtilizedIndexes", section(&self.used, false)),
+            ("PotentialIndexes", section(&self.missing, true)),
+        ])
+    }
+
+    /// The document that the older header asks for, with the Python client.
+    pub fn to_older_value(&self) -> Value {
+        let single = |index: &SingleIndex| {
+            object([
+                ("FilterExpression", index.filter.as_str().into()),
+                ("IndexSpec", index.spec.as_str().into()),
+                ("FilterPreciseSet", Value::Bool(index.is_exact)),
+                ("IndexPreciseSet", Value::Bool(index.is_exact)),
+                ("IndexImpactScore", index.impact.to_value()),
+            ])
+        };
+        let composite = |index: &CompositeIndex| {
+            object([
+                ("IndexSpecs", index.specs_value()),
+                ("IndexPreciseSet", Value::Bool(true)),
+                ("IndexImpactScore", index.impact.to_value()),
+            ])
+        };
+        let singles = |indexes: &[SingleIndex]| indexes.iter().map(single).collect::<Vec<_>>();
+        let composites =
+            |indexes: &[CompositeIndex]| Value::from(indexes.iter().map(composite).collect::<Vec<_>>());
+        let used = [singles(&self.keys), singles(&self.used.singles)].concat();
+        object([
+            ("UtilizedSingleIndexes", used.into()),
+            ("PotentialSingleIndexes", singles(&self.missing.singles).into()),
+            ("UtilizedCompositeIndexes", composites(&self.used.composites)),
+            ("PotentialCompositeIndexes", composites(&self.missing.composites)),
+        ])
+    }
+}
+
+impl CompositeIndex {
+    fn specs_value(&self) -> Value {
+        self.specs.iter().map(|spec| spec.as_str().into()).collect::<Vec<Value>>().into()
+    }
+}
+
+fn key_index(path: &KeyPath) -> SingleIndex {
+    let steps = path.segments().iter().map(|name| IndexStep::Property(name.clone()));
+    SingleIndex {
+        spec: format!("{}/?", shown(&IndexPath(steps.collect()))),
+        filter: String::new(),
+        is_exact: true,
+        impact: Impact::High,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,6 +243,16 @@ enum Kind {
 struct Filtered {
     path: IndexPath,
     kind: Kind,
+    text: String,
+    is_exact: bool,
+    impact: Impact,
+}
+
+impl Filtered {
+    /// A property that a projected function looks up.
+    fn looked_up(path: IndexPath) -> Self {
+        Self { path, kind: Kind::Other, text: String::new(), is_exact: false, impact: Impact::Low }
+    }
 }
 
 /// The terms of the filter, in order, without duplicate paths.
@@ -80,78 +272,49 @@ fn collect(condition: &IndexCondition, found: &mut Vec<Filtered>) {
                 _ => Kind::Other,
             };
             if found.iter().all(|known| known.path != *path) {
-                found.push(Filtered { path: path.clone(), kind });
+                let (text, impact) = (test_text(path, test), Impact::of(test));
+                found.push(Filtered { path: path.clone(), kind, text, is_exact: *exact, impact });
             }
         }
         IndexCondition::All | IndexCondition::None => {}
     }
 }
 
-#[derive(Default)]
-struct Singles {
-    used: Vec<Value>,
-    missing: Vec<Value>,
-}
-
-impl Singles {
-    fn add(&mut self, path: &IndexPath, generation: &Generation) {
-        let spec = ("IndexSpec", format!("{}/?", shown(path)).into());
-        let (list, entry) = if is_indexed(generation, path) && generation.tree.is_enabled() {
-            (&mut self.used, object([spec]))
-        } else {
-            (&mut self.missing, object([spec, ("IndexImpactScore", "High".into())]))
-        };
-        if !list.contains(&entry) {
-            list.push(entry);
+/// A comparison as these answers write it: `(ROOT.age > 12)`. Empty for what is not one.
+fn test_text(path: &IndexPath, test: &Test) -> String {
+    let mut name = String::from("ROOT");
+    for step in &path.0 {
+        match step {
+            IndexStep::Element => return String::new(),
+            IndexStep::Property(step) if step.chars().all(|c| c.is_alphanumeric() || c == '_') => {
+                name.push('.');
+                name.push_str(step);
+            }
+            IndexStep::Property(step) => {
+                name.push('[');
+                name.push_str(&Value::from(step.as_ref()).to_json());
+                name.push(']');
+            }
         }
     }
-}
-
-#[derive(Default)]
-struct Composites {
-    used: Vec<Value>,
-    missing: Vec<Value>,
-}
-
-impl Composites {
-    fn of(
-        query: &Query,
-        filtered: &[Filtered],
-        sorted: &[IndexPath],
-        definition: &ContainerDefinition,
-    ) -> Self {
-        let mut composites = Self::default();
-        let of_kind =
-            |kind| filtered.iter().filter(move |filter| filter.kind == kind).map(|filter| &filter.path);
-        let equal: Vec<&IndexPath> = of_kind(Kind::Equality).collect();
-        let mut wanted: Vec<Vec<&IndexPath>> = Vec::new();
-        if !equal.is_empty() {
-            wanted.extend(of_kind(Kind::Range).map(|range| equal.iter().copied().chain([range]).collect()));
+    let compared = |operator: &str, value: &Value| format!("({name} {operator} {})", value.to_json());
+    let bound = |bound: &Bound, sign: &str| {
+        compared(&if bound.inclusive { format!("{sign}=") } else { sign.to_owned() }, &bound.value)
+    };
+    match test {
+        Test::Equal(value) => compared("=", value),
+        Test::NotEqual(value) => compared("!=", value),
+        Test::In(values) => {
+            let values: Vec<String> = values.iter().map(Value::to_json).collect();
+            format!("({name} IN ({}))", values.join(", "))
         }
-        let grouped: Vec<IndexPath> = grouped(query);
-        if wanted.is_empty() && grouped.len() > 1 && grouped.iter().all(|path| equal.contains(&path)) {
-            wanted.push(equal);
+        Test::Range { low: Some(low), high: Some(high) } => {
+            format!("({} AND {})", bound(low, ">"), bound(high, "<"))
         }
-        for paths in wanted {
-            if let Some(known) = find_composite(&paths, definition) {
-                composites.used.push(specs(known));
-                continue;
-            }
-            let names = paths.iter().map(|path| format!("{} ASC", shown(path)).into());
-            composites.missing.push(object([
-                ("IndexSpecs", names.collect::<Vec<Value>>().into()),
-                ("IndexImpactScore", "High".into()),
-            ]));
-        }
-        if sorted.len() > 1
-            && let Some(known) = find_composite(&sorted.iter().collect::<Vec<_>>(), definition)
-        {
-            let specs = specs(known);
-            if !composites.used.contains(&specs) {
-                composites.used.push(specs);
-            }
-        }
-        composites
+        Test::Range { low: Some(low), .. } => bound(low, ">"),
+        Test::Range { high: Some(high), .. } => bound(high, "<"),
+        Test::Prefix(prefix) => format!("STARTSWITH({name}, {})", Value::from(prefix.as_ref()).to_json()),
+        Test::Range { .. } | Test::StringScan | Test::Type(_) => String::new(),
     }
 }
 
@@ -166,12 +329,12 @@ fn find_composite<'d>(
     definition.indexing.composite.iter().find(fits).map(Vec::as_slice)
 }
 
-fn specs(index: &[CompositePath]) -> Value {
+fn specs(index: &[CompositePath]) -> Vec<String> {
     let spec = |path: &CompositePath| {
         let order = if path.descending { "DESC" } else { "ASC" };
-        Value::from(format!("{} {order}", path.as_str().trim_end_matches("/?")))
+        format!("{} {order}", path.as_str().trim_end_matches("/?"))
     };
-    object([("IndexSpecs", index.iter().map(spec).collect::<Vec<_>>().into())])
+    index.iter().map(spec).collect()
 }
 
 /// The properties of directly projected functions.
