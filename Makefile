@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup explorer build run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
+.PHONY: help setup explorer build dist image test-dist run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -22,6 +22,17 @@ explorer: ## Builds the web page that the server embeds; without npm the server 
 
 build: setup explorer ## Builds the server, with its explorer
 	$(CARGO) build --release --locked -p orrery
+
+dist: ## Builds static binaries for Linux on x64 and ARM64 and packs them in dist/: archives, Debian packages, wheel, npm package, SBOM, checksums
+	@scripts/setup.sh dist
+	scripts/dist/build.sh $(TARGETS)
+
+image: ## Writes container images in dist/ from the binaries of `make dist`, without a container engine
+	scripts/dist/images.sh
+
+test-dist: ## Installs and starts everything in dist/
+	@scripts/setup.sh dist
+	scripts/dist/test.sh
 
 run: build ## Builds and starts the server on its embedded store
 	$(TARGET_DIR)/release/orrery serve

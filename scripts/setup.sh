@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing prerequisites: `setup.sh build|postgres|browser|python|javascript|go|java|rust`.
+# Installs missing prerequisites: `setup.sh build|postgres|browser|python|javascript|go|java|rust|dist`.
 # Uses the system's packages; where it cannot install, it says what is needed.
 set -euo pipefail
 
@@ -45,6 +45,13 @@ case $part in
         install npm npm
         ;;
     go) install go golang-go ;;
+    dist)
+        install npm npm
+        python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
+        install dpkg-deb dpkg
+        install readelf binutils
+        install qemu-aarch64-static qemu-user-static
+        ;;
     java)
         install javac default-jdk-headless
         install mvn maven

@@ -367,6 +367,8 @@ fn a_terminal_session_completes_pages_remembers_and_survives_ctrl_c() {
     terminal.enter(".charge on\r", "shop.orders> ");
     terminal.enter("SELECT c.id, c.total FROM c WHERE c.id = '9'\r", " RU, ");
     terminal.enter("SELECT * FORM c\r", "error: ");
+    // What is typed or pasted ahead is not lost.
+    terminal.enter(".charge off\rSELECT VALUE 1 + 1\r", "│     2 │");
 
     // Ctrl-C stops the query that is under way, and the shell goes on.
     let slow = ["faults", "add", "--latency-ms", "600000", "--operation", "query", "--id", "slow"];

@@ -226,3 +226,26 @@ fn hosts_and_origins_can_be_allowed_by_flag_variable_and_file() {
         assert_eq!(server.raw(&get("localhost", "origin: http://evil.test\r\n")).0, 403);
     }
 }
+
+/// What systemd hears from a service of `Type=notify` with a watchdog.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_service_manager_is_told_what_happens() {
+    use std::os::unix::net::UnixDatagram;
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(common::TIME_MAX)).unwrap();
+    let next = || {
+        let mut buffer = [0; 200];
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let mut command = Server::command(&["--in-memory"]);
+    let server = Server::spawn(command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "20000"));
+    assert_eq!(next(), "READY=1\nSTATUS=Serving");
+    assert_eq!((next(), next()), ("WATCHDOG=1".to_owned(), "WATCHDOG=1".to_owned()));
+    server.stop();
+    while next() != "STOPPING=1" {}
+}

@@ -116,11 +116,17 @@ pub(crate) fn table(rows: &[Value], width: Option<usize>) -> String {
         return String::new();
     }
     let fits = width.map_or(usize::MAX, |width| (width.saturating_sub(1) / COLUMN_WIDTH_MIN).max(1));
-    let shown = grid.columns.len().min(fits);
+    // The server's own properties, which come last, are the first to make room.
+    let own = grid.columns.iter().filter(|name| !is_system(name)).count();
+    let lengths = grid.columns.iter().map(|name| longest(rows, name) + 3);
+    let is_wide = width.is_some_and(|width| lengths.sum::<usize>() + 1 > width);
+    let shown = if is_wide && own > 0 { own.min(fits) } else { grid.columns.len().min(fits) };
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
     lay_out(&mut table, width);
-    table.set_header(grid.columns.iter().take(shown).map(Cell::new));
+    let mut header = Row::from(grid.columns.iter().take(shown).map(Cell::new));
+    header.max_height(1);
+    table.set_header(header);
     for row in rows {
         let mut cells = Row::new();
         cells.max_height(1);
@@ -133,9 +139,7 @@ pub(crate) fn table(rows: &[Value], width: Option<usize>) -> String {
     }
     // A short column is never the one to shrink.
     for (at, name) in grid.columns.iter().take(shown).enumerate() {
-        let longest = rows.iter().map(|row| cell(row, name).chars().count()).max().unwrap_or(0);
-        let longest = longest.max(name.chars().count());
-        if longest + 3 <= COLUMN_WIDTH_MIN
+        if longest(rows, name) + 3 <= COLUMN_WIDTH_MIN
             && let Some(column) = table.column_mut(at)
         {
             column.set_constraint(ColumnConstraint::ContentWidth);
@@ -144,9 +148,16 @@ pub(crate) fn table(rows: &[Value], width: Option<usize>) -> String {
     let mut text = table.trim_fmt() + "\n";
     if shown < grid.columns.len() {
         let hidden = grid.columns[shown..].join(", ");
-        text.extend([&(grid.columns.len() - shown).to_string(), " more columns: ", &hidden, "\n"]);
+        let noun = if grid.columns.len() - shown == 1 { " more column: " } else { " more columns: " };
+        text.extend([&(grid.columns.len() - shown).to_string(), noun, &hidden, "\n"]);
     }
     text
+}
+
+/// The characters of a column's longest cell, its name included.
+fn longest(rows: &[Value], column: &str) -> usize {
+    let cells = rows.iter().map(|row| cell(row, column).chars().count());
+    cells.max().unwrap_or(0).max(column.chars().count())
 }
 
 /// A table without borders: property and value of one object.
@@ -305,7 +316,7 @@ mod tests {
             let text = table(&rows, Some(width));
             assert!(
                 text.lines()
-                    .filter(|line| !line.contains("more columns"))
+                    .filter(|line| !line.contains("more column"))
                     .all(|line| line.chars().count() <= width),
                 "{width}\n{text}"
             );
@@ -316,6 +327,12 @@ mod tests {
         let text = table(&long, Some(60));
         assert!(text.contains('…') && text.lines().count() == 5, "{text}");
         assert_eq!(table(&[], None), "");
+        let item = vec![value::parse(br#"{"id":"a","_rid":"xxxxxxxxxxxxxxxxxxxxxxxxx","_ts":5}"#).unwrap()];
+        assert!(
+            table(&item, Some(30)).ends_with("2 more columns: _rid, _ts\n"),
+            "{}",
+            table(&item, Some(30))
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod assembly;
 mod banner;
 mod keys;
+mod notify;
 mod options;
 mod seed;
 mod settings;
@@ -29,6 +30,7 @@ use tracing_subscriber::EnvFilter;
 
 use assembly::{open_certificate, open_database, open_store};
 use banner::{Banner, CertificateOrigin};
+use notify::Notifier;
 pub(crate) use options::{OptionSources, ServeOptions};
 use settings::{DirectSettings, Settings, TlsSettings};
 
@@ -177,14 +179,21 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         Output::Json => banner.json(),
     });
 
-    let stop = stop.map(|_| ()).shared();
+    let notifier = Notifier::from_environment();
+    notifier.ready();
+    let stopping = notifier.clone();
+    let stop = stop.map(move |_| stopping.stopping()).shared();
     let serving_direct = async {
         match direct_server {
             Some((listener, server)) => server.run(listener, stop.clone()).await.cut,
             None => 0,
         }
     };
-    let (drained, cut_direct) = tokio::join!(server.run(listener, stop.clone()), serving_direct);
+    let serving = async { tokio::join!(server.run(listener, stop.clone()), serving_direct) };
+    let (drained, cut_direct) = tokio::select! {
+        served = serving => served,
+        () = notifier.keep_alive() => unreachable!("it reports for as long as the server runs"),
+    };
     let cut = drained.cut + cut_direct;
     if cut > 0 {
         tracing::warn!(connections = cut, "closed connections whose requests did not finish in time");
