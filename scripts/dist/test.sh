@@ -135,7 +135,20 @@ python3 -m venv "$work/venv"
 [[ $("$work/venv/bin/orrery" --version) == "orrery $version" ]] || fail "the wheel"
 "$work/venv/bin/python" -c 'import orrery_bin, subprocess; subprocess.run([orrery_bin.binary(), "--version"], check=True)' >/dev/null
 "$work/venv/bin/python" -c 'import synthetic_key'
-pass "the wheels install"
+"$work/venv/bin/pip" install --quiet pytest
+mkdir "$work/suite"
+printf '[pytest]\norrery_containers = shop/orders:/customer\n' >"$work/suite/pytest.ini"
+cat >"$work/suite/test_orders.py" <<'PYTHON'
+import subprocess
+import orrery_bin
+
+
+def test_a_container_is_there(orrery_server):
+    command = [orrery_bin.binary(), "containers", "list", "--output", "csv", "--connection", orrery_server.connection_string]
+    assert b"shop,orders,/customer" in subprocess.run(command, check=True, capture_output=True).stdout
+PYTHON
+"$work/venv/bin/python" -m pytest --quiet "$work/suite" >"$work/log" || { cat "$work/log" >&2; fail "the pytest fixture"; }
+pass "the wheels install, and the pytest fixture has a server"
 mkdir "$work/npm"
 (cd "$work/npm" && npm init --yes >/dev/null && npm install --silent --offline "$out/orrery-$version.tgz" "$out"/synthetic-key-*.tgz)
 [[ $(cd "$work/npm" && npx --no-install orrery --version) == "orrery $version" ]] || fail "the npm package"

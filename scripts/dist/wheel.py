@@ -16,21 +16,6 @@ PLATFORMS = {
     "x86_64-unknown-linux-musl": "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64",
     "aarch64-unknown-linux-musl": "manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64",
 }
-MODULE = '''"""Where the orrery binary of this package is."""
-
-import sysconfig
-from pathlib import Path
-
-
-def binary() -> str:
-    """The path of the binary, to start it from tests."""
-    for scheme in (None, "posix_user"):
-        scripts = sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts")
-        found = Path(scripts) / "orrery"
-        if found.is_file():
-            return str(found)
-    raise FileNotFoundError("the orrery binary is not where pip puts scripts")
-'''
 
 
 def main(version, out, target_dir, targets):
@@ -42,13 +27,15 @@ def main(version, out, target_dir, targets):
         tags = "".join(f"Tag: py3-none-{part}\n" for part in platform.split("."))
         files = {
             f"orrery_bin-{version}.data/scripts/orrery": (Path(target_dir) / target / "release/orrery").read_bytes(),
-            "orrery_bin/__init__.py": MODULE.encode(),
+            **{f"orrery_bin/{file.name}": file.read_bytes()
+               for file in sorted((root / "packaging/python/orrery_bin").glob("*.py"))},
             f"{info}/METADATA": (
                 f"Metadata-Version: 2.1\nName: orrery-bin\nVersion: {version}\n"
                 "Summary: The orrery binary: a document database that speaks the protocol of Azure Cosmos DB\n"
-                "License: Apache-2.0 OR MIT\nRequires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n"
+                "License: Apache-2.0 OR MIT\nRequires-Python: >=3.10\nDescription-Content-Type: text/markdown\n\n"
                 + (root / "packaging/python/README.md").read_text()).encode(),
             f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: orrery\nRoot-Is-Purelib: false\n{tags}".encode(),
+            f"{info}/entry_points.txt": b"[pytest11]\norrery = orrery_bin.pytest_plugin\n",
             f"{info}/licenses/LICENSE-APACHE": (root / "LICENSE-APACHE").read_bytes(),
             f"{info}/licenses/LICENSE-MIT": (root / "LICENSE-MIT").read_bytes(),
         }
