@@ -118,7 +118,7 @@ for layer in manifest["layers"]:
     tarfile.open(fileobj=io.BytesIO(blob(layer["digest"]))).extractall(sys.argv[2], numeric_owner=True)
 PYTHON
         try_server "$(basename "$image") as a user without rights" "$native" \
-            env -i ORRERY_DATA=/data chroot --userspec=65532:65532 "$work/image" /usr/bin/orrery
+            env -i PATH="$PATH" ORRERY_DATA=/data chroot --userspec=65532:65532 "$work/image" /usr/bin/orrery
     done
 else
     echo "skipped: the Debian package and the image need root"
