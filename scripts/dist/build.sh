@@ -27,6 +27,7 @@ export PATH=$tools/bin:$PATH CARGO_ZIGBUILD_PYTHON_PATH=$tools/bin/python3
 rustup target add --toolchain "$(rustup show active-toolchain | cut -d' ' -f1)" "${targets[@]}" 2>/dev/null
 
 mkdir -p "$out"
+out=$(realpath "$out")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -71,7 +72,7 @@ scripts/dist/npm.sh "$version" "$out" "$target_dir" "${targets[@]}"
 # Copies: building leaves files beside the sources.
 cp -r clients/python "$work/synthetic-key"
 python3 -m pip wheel --quiet --no-deps --wheel-dir "$out" "$work/synthetic-key"
-(cd clients/javascript && npm pack --silent --pack-destination "$OLDPWD/$out") >/dev/null
+(cd clients/javascript && npm pack --silent --pack-destination "$out") >/dev/null
 
 (cd "$out" && sha256sum -- *.tar.gz *.deb *.whl *.tgz *.cdx.json >SHA256SUMS)
 ls -l "$out"
