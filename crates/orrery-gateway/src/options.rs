@@ -5,7 +5,7 @@ use std::sync::Arc;
 use orrery_db::{ClientMerge, Database, Features, MovableClock, SystemEnv};
 use orrery_env::Env;
 
-use crate::auth::{AccountKeys, AuthOptions};
+use crate::auth::{AuthOptions, KeyRing};
 use crate::consistency::AccountConsistency;
 use crate::hosts::HostPolicy;
 use crate::memory::MemoryBudget;
@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 
 /// Settings and services of the gateway, apart from the database.
 pub struct GatewayOptions {
-    pub keys: AccountKeys,
+    pub keys: Arc<KeyRing>,
     pub auth: AuthOptions,
     pub metrics: Arc<Metrics>,
     /// The server's certificate, for download.

@@ -20,7 +20,8 @@ pub(crate) async fn authorize(
 ) -> Result<(), Refusal> {
     let now = options.signing_seconds(database);
     let signed = SignedRequest::of(parts);
-    match authenticate(&signed, &options.keys, options.auth, now)? {
+    let principal = authenticate(&signed, &options.keys.current(), options.auth, now)?;
+    match principal {
         Principal::ReadOnly if verb.writes() || has_tokens(path) => Err(AuthFailure::ReadOnlyKey.into()),
         Principal::Aad if verb.writes() && !is_data(verb, path) => Err(AuthFailure::AadOperation.into()),
         Principal::Master | Principal::ReadOnly | Principal::Aad => Ok(()),

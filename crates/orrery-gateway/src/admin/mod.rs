@@ -8,6 +8,7 @@ mod checkpoints;
 mod controls;
 mod explain;
 mod health;
+mod keys;
 mod live;
 mod partition_metrics;
 mod recordings;
@@ -81,6 +82,14 @@ where
 /// POST requests that change nothing.
 const READS: [&str; 3] = ["/_orrery/explain", "/_orrery/explain-charge", "/_orrery/advise"];
 
+/// The keys of the account, which read-only ones have no part in.
+const KEYS: &str = "/_orrery/keys";
+
+/// Whether a request is one for read-only keys too.
+fn is_read(method: &Method, path: &str) -> bool {
+    READS.contains(&path) || method == Method::GET && !path.starts_with(KEYS)
+}
+
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Requests that need an account key.
@@ -99,10 +108,10 @@ where
     let activity_id = database.env().guid();
     let outcome = async {
         let now = options.signing_seconds(database);
-        let principal = authenticate(&SignedRequest::of(parts), &options.keys, options.auth, now)?;
+        let principal = authenticate(&SignedRequest::of(parts), &options.keys.current(), options.auth, now)?;
         match principal {
             Principal::Master => {}
-            Principal::ReadOnly if parts.method == Method::GET || READS.contains(&path) => {}
+            Principal::ReadOnly if is_read(&parts.method, path) => {}
             Principal::ReadOnly => return Err(AuthFailure::ReadOnlyKey.into()),
             Principal::Aad | Principal::ResourceToken(_) => {
                 return Err(AuthFailure::ResourceTokenRights.into());
@@ -114,6 +123,10 @@ where
             let is_allowed = options.clock.is_some();
             return controls::faults(database, &state.faults, is_allowed, &parts.method, path, &body)
                 .map_err(Refusal::from);
+        }
+        if let Some(rest) = path.strip_prefix(KEYS) {
+            let routed = keys::route(database, &options.keys, &parts.method, rest, &body).await;
+            return routed.map_err(Refusal::from);
         }
         if let Some(rest) = path.strip_prefix("/_orrery/checkpoints") {
             let routed = state.checkpoints.route(database, &parts.method, rest, query).await;

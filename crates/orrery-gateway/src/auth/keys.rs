@@ -5,6 +5,7 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
+use orrery_env::Env;
 use sha2::Sha256;
 
 use super::Principal;
@@ -48,6 +49,13 @@ impl MasterKey {
     pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Self {
         let mac = Hmac::new_from_slice(bytes).expect("an HMAC takes keys of any length");
         Self { text: STANDARD.encode(bytes), mac }
+    }
+
+    /// A new random key.
+    pub fn generate(env: &dyn Env) -> Self {
+        let mut bytes = [0; KEY_BYTES];
+        env.fill_random(&mut bytes);
+        Self::from_bytes(&bytes)
     }
 
     pub fn well_known() -> Self {

@@ -1,8 +1,8 @@
 //! Authentication: checks the authorization header against the keys of the account.
 //!
-//! Everything here is a pure function of the request, the keys and the time. What a principal *may do* is decided where
-//! operations are known: read-only keys, Entra tokens and resource tokens are only identified here. The contents of
-//! resource tokens are not checked.
+//! Checking is a pure function of the request, the keys and the time; `ring` holds the keys and replaces them. What a
+//! principal *may do* is decided where operations are known: read-only keys, Entra tokens and resource tokens are only
+//! identified here. The contents of resource tokens are not checked.
 
 mod date;
 mod entra;
@@ -10,12 +10,14 @@ mod failure;
 mod header;
 mod keys;
 mod link;
+mod ring;
 
 pub use date::{DateWindow, parse_date, print_date};
 pub use failure::AuthFailure;
 pub use header::{Family, Token};
 pub use keys::{AccountKeys, InvalidKey, MasterKey, WELL_KNOWN_KEY};
 pub use link::{ResourceLink, is_database_rid};
+pub use ring::{KeyHome, KeyKind, KeyRing, KeySource, RotationError, store_key};
 
 /// The principal of a valid authorization header.
 #[derive(Clone, Debug, PartialEq, Eq)]

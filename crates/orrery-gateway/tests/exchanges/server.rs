@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use orrery_db::{Database, MovableClock, Options, SystemEnv};
 use orrery_env::Env;
-use orrery_gateway::auth::{AccountKeys, AuthOptions, MasterKey};
+use orrery_gateway::auth::{AccountKeys, AuthOptions, KeyHome, KeyRing, KeySource, MasterKey};
 use orrery_gateway::direct::DirectServer;
 use orrery_gateway::memory::MemoryBudget;
 use orrery_gateway::metrics::Metrics;
@@ -85,13 +85,14 @@ impl TestServer {
         // The clients of these tests check the certificate against the system's clock.
         let certificate = certificate::create(&["localhost".to_owned()], SystemEnv.now_seconds()).unwrap();
         let metrics = Arc::new(Metrics::new("test", start_ms));
+        let keys = AccountKeys {
+            primary: primary.clone(),
+            secondary: Some(secondary.clone()),
+            read_only: vec![read_only.clone()],
+        };
         let options = GatewayOptions {
             memory: MemoryBudget::new(256 << 20),
-            keys: AccountKeys {
-                primary: primary.clone(),
-                secondary: Some(secondary.clone()),
-                read_only: vec![read_only.clone()],
-            },
+            keys: Arc::new(KeyRing::new(keys, KeySource::WellKnown, KeyHome::Process)),
             auth: AuthOptions::default(),
             metrics: Arc::clone(&metrics),
             certificate_pem: None,

@@ -15,6 +15,7 @@ mod health;
 mod import;
 mod items;
 mod key;
+mod keys;
 mod partitions;
 mod query;
 mod record;
@@ -109,6 +110,12 @@ enum Command {
     Key {
         #[command(subcommand)]
         command: key::KeyCommand,
+    },
+    /// List and replace the account's keys.
+    #[command(arg_required_else_help = true)]
+    Keys {
+        #[command(subcommand)]
+        command: keys::KeysCommand,
     },
     /// List, show, create and delete databases.
     #[command(visible_alias = "db", arg_required_else_help = true)]
@@ -205,6 +212,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         Command::Record { command } => record::run(&command, stdout),
         Command::Simulate(arguments) => simulate::run(&arguments, stdout),
         Command::Key { command } => key::run(&command, stdout),
+        Command::Keys { command } => keys::run(&command, stdout),
         Command::Databases { command } => databases::run(&command, stdout),
         Command::Items { command } => items::run(&command, stdout),
         Command::Containers { command } => containers::run(&command, stdout),

@@ -2,25 +2,22 @@
 //!
 //! On loopback the emulator's well-known key is the default: only this machine can reach the port, and SDKs connect
 //! without setup. On any other address that key would open the data to everyone, so a random one is generated and
-//! stored beside the data.
+//! stored beside the data. The keys that `orrery keys rotate` makes are stored there too.
 
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use orrery_env::Env;
-use orrery_gateway::auth::{AccountKeys, MasterKey};
-use orrery_gateway::durable_file::{self, Access};
+use orrery_gateway::auth::{AccountKeys, KeyHome, KeyKind, KeyRing, KeySource, MasterKey, store_key};
 
 use super::settings::{KeySettings, StorageSettings, WellKnownKey};
 use crate::failure::Failure;
 
-/// The file in the data directory that stores a generated key.
-const FILE_NAME: &str = "account-key";
-
 /// The keys, and where the primary one came from.
 pub(super) struct ChosenKeys {
-    pub(super) keys: AccountKeys,
+    pub(super) keys: Arc<KeyRing>,
     pub(super) origin: KeyOrigin,
 }
 
@@ -79,49 +76,75 @@ fn well_known_allowed(settings: &KeySettings, address: IpAddr) -> bool {
     }
 }
 
-/// Chooses the account's keys. A generated key is stored in `directory`.
+/// Chooses the account's keys. Those that the server makes are stored with its data.
 pub(super) fn choose(
     settings: KeySettings,
     address: IpAddr,
-    directory: Option<&Path>,
+    home: KeyHome,
     env: &dyn Env,
 ) -> Result<ChosenKeys, Failure> {
     check(&settings, address)?;
+    let directory = match &home {
+        KeyHome::Directory(path) => Some(path.as_path()),
+        KeyHome::Process | KeyHome::Shared => None,
+    };
     let well_known_allowed = well_known_allowed(&settings, address);
     let (primary, origin) = match (settings.primary, directory) {
         (Some(key), _) if key.is_well_known() => (key, KeyOrigin::WellKnown),
         (Some(key), _) => (key, KeyOrigin::Given),
         (None, _) if well_known_allowed => (MasterKey::well_known(), KeyOrigin::WellKnown),
-        (None, Some(directory)) => read_or_generate(&directory.join(FILE_NAME), env)?,
-        (None, None) => (generate(env), KeyOrigin::GeneratedForThisRun),
+        (None, Some(directory)) => read_or_generate(&KeyKind::Primary.file_in(directory), env)?,
+        (None, None) => (MasterKey::generate(env), KeyOrigin::GeneratedForThisRun),
     };
-    let keys = AccountKeys { primary, secondary: settings.secondary, read_only: settings.read_only };
-    Ok(ChosenKeys { keys, origin })
+    let source = match origin {
+        KeyOrigin::WellKnown => KeySource::WellKnown,
+        KeyOrigin::Given => KeySource::Options,
+        KeyOrigin::Stored(_) | KeyOrigin::Generated(_) | KeyOrigin::GeneratedForThisRun => KeySource::Own,
+    };
+    let mut stored = Vec::new();
+    for kind in [KeyKind::Secondary, KeyKind::PrimaryReadOnly, KeyKind::SecondaryReadOnly] {
+        let key = directory.map_or(Ok(None), |directory| read(&kind.file_in(directory)))?;
+        stored.extend(key.map(|key| (kind, key)));
+    }
+    let given = AccountKeys { primary, secondary: settings.secondary, read_only: settings.read_only };
+    let keys = KeyRing::new(given, source, home);
+    for (kind, key) in stored {
+        keys.add_stored(kind, key);
+    }
+    Ok(ChosenKeys { keys: Arc::new(keys), origin })
 }
 
-fn generate(env: &dyn Env) -> MasterKey {
-    let mut bytes = [0; 64];
-    env.fill_random(&mut bytes);
-    MasterKey::from_bytes(&bytes)
+/// Where a server on this storage keeps the keys that it makes.
+pub(super) fn home(storage: &StorageSettings) -> KeyHome {
+    match storage {
+        StorageSettings::Memory => KeyHome::Process,
+        StorageSettings::Directory { path, .. } => KeyHome::Directory(path.clone()),
+        StorageSettings::Postgres(_) => KeyHome::Shared,
+    }
 }
 
 fn read_or_generate(path: &Path, env: &dyn Env) -> Result<(MasterKey, KeyOrigin), Failure> {
-    match fs::read_to_string(path) {
-        Ok(text) => {
-            let key = MasterKey::parse(&text)
-                .map_err(|error| Failure::refused(format!("the key file {}: {error}", path.display())))?;
-            return Ok((key, KeyOrigin::Stored(path.to_owned())));
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => {
-            return Err(Failure::refused(format!("the key file {} cannot be read: {error}", path.display())));
-        }
+    if let Some(key) = read(path)? {
+        return Ok((key, KeyOrigin::Stored(path.to_owned())));
     }
-    let key = generate(env);
-    durable_file::write(path, format!("{}\n", key.reveal()).as_bytes(), Access::Owner).map_err(|error| {
+    let key = MasterKey::generate(env);
+    store_key(path, &key).map_err(|error| {
         Failure::refused(format!("the key file {} cannot be written: {error}", path.display()))
     })?;
     Ok((key, KeyOrigin::Generated(path.to_owned())))
+}
+
+/// The key in a file, if there is one.
+fn read(path: &Path) -> Result<Option<MasterKey>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => MasterKey::parse(&text)
+            .map(Some)
+            .map_err(|error| Failure::refused(format!("the key file {}: {error}", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            Err(Failure::refused(format!("the key file {} cannot be read: {error}", path.display())))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -146,9 +169,9 @@ mod tests {
     #[test]
     fn loopback_defaults_to_the_well_known_key() {
         for text in ["127.0.0.1", "127.8.8.8", "::1"] {
-            let chosen = choose(settings(), address(text), None, &SystemEnv).ok().unwrap();
+            let chosen = choose(settings(), address(text), KeyHome::Process, &SystemEnv).ok().unwrap();
             assert_eq!(chosen.origin, KeyOrigin::WellKnown);
-            assert!(chosen.keys.primary.is_well_known());
+            assert!(chosen.keys.current().primary.is_well_known());
         }
     }
 
@@ -156,13 +179,16 @@ mod tests {
     fn other_addresses_generate_and_store_a_key() {
         let directory = tempfile::tempdir().unwrap();
         for text in ["0.0.0.0", "::", "192.0.2.1"] {
-            let choose =
-                || choose(settings(), address(text), Some(directory.path()), &SystemEnv).ok().unwrap();
+            let choose = || {
+                choose(settings(), address(text), KeyHome::Directory(directory.path().to_owned()), &SystemEnv)
+                    .ok()
+                    .unwrap()
+            };
             let (first, second) = (choose(), choose());
             assert!(matches!(first.origin, KeyOrigin::Generated(_) | KeyOrigin::Stored(_)));
             assert_eq!(second.origin, KeyOrigin::Stored(directory.path().join("account-key")));
-            assert_eq!(first.keys.primary.reveal(), second.keys.primary.reveal());
-            assert!(!first.keys.primary.is_well_known());
+            assert_eq!(first.keys.current().primary.reveal(), second.keys.current().primary.reveal());
+            assert!(!first.keys.current().primary.is_well_known());
         }
         #[cfg(unix)]
         {
@@ -171,29 +197,44 @@ mod tests {
             assert_eq!(mode & 0o777, 0o600);
         }
         fs::write(directory.path().join("account-key"), "nonsense").unwrap();
-        assert!(choose(settings(), address("0.0.0.0"), Some(directory.path()), &SystemEnv).is_err());
+        assert!(
+            choose(
+                settings(),
+                address("0.0.0.0"),
+                KeyHome::Directory(directory.path().to_owned()),
+                &SystemEnv
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn without_a_directory_each_run_has_a_new_key() {
-        let choose = || choose(settings(), address("0.0.0.0"), None, &SystemEnv).ok().unwrap();
+        let choose = || choose(settings(), address("0.0.0.0"), KeyHome::Process, &SystemEnv).ok().unwrap();
         let (first, second) = (choose(), choose());
         assert_eq!(first.origin, KeyOrigin::GeneratedForThisRun);
-        assert_ne!(first.keys.primary.reveal(), second.keys.primary.reveal());
+        assert_ne!(first.keys.current().primary.reveal(), second.keys.current().primary.reveal());
     }
 
     #[test]
     fn the_well_known_key_must_be_allowed_beyond_loopback() {
         let given =
             |well_known| KeySettings { primary: Some(MasterKey::well_known()), well_known, ..settings() };
-        assert!(choose(given(WellKnownKey::OnLoopback), address("0.0.0.0"), None, &SystemEnv).is_err());
-        assert!(choose(given(WellKnownKey::Everywhere), address("0.0.0.0"), None, &SystemEnv).is_ok());
-        assert!(choose(given(WellKnownKey::OnLoopback), address("::1"), None, &SystemEnv).is_ok());
-        assert!(choose(given(WellKnownKey::Nowhere), address("::1"), None, &SystemEnv).is_err());
+        assert!(
+            choose(given(WellKnownKey::OnLoopback), address("0.0.0.0"), KeyHome::Process, &SystemEnv)
+                .is_err()
+        );
+        assert!(
+            choose(given(WellKnownKey::Everywhere), address("0.0.0.0"), KeyHome::Process, &SystemEnv).is_ok()
+        );
+        assert!(
+            choose(given(WellKnownKey::OnLoopback), address("::1"), KeyHome::Process, &SystemEnv).is_ok()
+        );
+        assert!(choose(given(WellKnownKey::Nowhere), address("::1"), KeyHome::Process, &SystemEnv).is_err());
         let read_only = KeySettings { read_only: vec![MasterKey::well_known()], ..settings() };
-        assert!(choose(read_only, address("0.0.0.0"), None, &SystemEnv).is_err());
+        assert!(choose(read_only, address("0.0.0.0"), KeyHome::Process, &SystemEnv).is_err());
         let allowed = KeySettings { well_known: WellKnownKey::Everywhere, ..settings() };
-        let chosen = choose(allowed, address("0.0.0.0"), None, &SystemEnv).ok().unwrap();
+        let chosen = choose(allowed, address("0.0.0.0"), KeyHome::Process, &SystemEnv).ok().unwrap();
         assert_eq!(chosen.origin, KeyOrigin::WellKnown);
     }
 }

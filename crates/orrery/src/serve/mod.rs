@@ -113,7 +113,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         .map_err(|error| Failure::usage(error.to_string()))?;
     let store = open_store(&settings.storage).await?;
     let directory = settings.storage.directory();
-    let chosen = keys::choose(settings.keys, address.ip(), directory, &*env)?;
+    let chosen = keys::choose(settings.keys, address.ip(), keys::home(&settings.storage), &*env)?;
     let certificate = open_certificate(&settings.tls, address, directory, env.now_seconds())?;
     let database = open_database(store, Arc::clone(&env), settings.limits).await?;
     seed::create_listed(&database, &settings.containers).await?;
@@ -127,7 +127,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         _ if certificate.is_new => CertificateOrigin::Generated,
         _ => CertificateOrigin::Stored,
     });
-    let key = chosen.keys.primary.clone();
+    let key = chosen.keys.current().primary.clone();
     let gateway = Gateway::new(
         Arc::clone(&database),
         GatewayOptions {

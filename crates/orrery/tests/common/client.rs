@@ -44,6 +44,11 @@ impl Client {
         Self { port, key: MasterKey::well_known(), stream: None }
     }
 
+    /// A client that signs with this key.
+    pub fn with_key(port: u16, key: &str) -> Self {
+        Self { key: MasterKey::parse(key).unwrap(), ..Self::new(port) }
+    }
+
     /// Sends a request and waits for the response. An error means that its fate is unknown.
     pub fn send(
         &mut self,
