@@ -23,7 +23,7 @@ explorer: ## Builds the web page that the server embeds; without npm the server 
 build: setup explorer ## Builds the server, with its explorer
 	$(CARGO) build --release --locked -p orrery
 
-dist: ## Builds static binaries for Linux on x64 and ARM64 and packs them in dist/: archives, Debian packages, wheel, npm package, SBOM, checksums
+dist: explorer ## Builds static binaries for Linux on x64 and ARM64 and packs them in dist/: archives, Debian and RPM packages, wheels, npm packages, SBOM, checksums
 	@scripts/setup.sh dist
 	scripts/dist/build.sh $(TARGETS)
 

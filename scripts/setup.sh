@@ -49,6 +49,7 @@ case $part in
         install npm npm
         python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
         install dpkg-deb dpkg
+        install rpmbuild rpm
         install readelf binutils
         install qemu-aarch64-static qemu-user-static
         ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the static binaries of `make dist` and packs them: dist/ then holds archives, Debian packages, a Python wheel, an
-# npm package, an SBOM, licences and checksums.
+# Builds the static binaries of `make dist` and packs them: dist/ then holds archives, Debian and RPM packages, Python
+# wheels, npm packages, an SBOM and checksums.
 #
 #   build.sh [TARGET...]    [default: x86_64-unknown-linux-musl aarch64-unknown-linux-musl]
 #
@@ -65,6 +65,7 @@ for target in "${targets[@]}"; do
         "$work/completions" packaging/systemd "$stage/"
     archive "$work" "$name" "$out/$name.tar.gz"
     scripts/dist/deb.sh "$binary" "$target" "$version" "$work" "$out"
+    scripts/dist/rpm.sh "$target" "$version" "$work" "$out"
 done
 
 python3 scripts/dist/wheel.py "$version" "$out" "$target_dir" "${targets[@]}"
@@ -74,5 +75,5 @@ cp -r clients/python "$work/synthetic-key"
 python3 -m pip wheel --quiet --no-deps --wheel-dir "$out" "$work/synthetic-key"
 (cd clients/javascript && npm pack --silent --pack-destination "$out") >/dev/null
 
-(cd "$out" && sha256sum -- *.tar.gz *.deb *.whl *.tgz *.cdx.json >SHA256SUMS)
+(cd "$out" && sha256sum -- *.tar.gz *.deb *.rpm *.whl *.tgz *.cdx.json >SHA256SUMS)
 ls -l "$out"

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""What the binary is made of, from `cargo metadata`: an SBOM in CycloneDX form and the licences of all dependencies.
+"""What the binary is made of, from `cargo metadata` and the lock file of the explorer: an SBOM in CycloneDX form and the licences of all dependencies.
 
     components.py sbom OUTPUT.json
     components.py licences OUTPUT.txt
 """
 
+import base64
 import hashlib
 import json
 import subprocess
 import sys
+import urllib.parse
 import uuid
 from pathlib import Path
 
@@ -45,6 +47,22 @@ def components(data):
     edges = {package: sorted(dependency["pkg"] for dependency in nodes[package]["deps"] if dependency["pkg"] in seen)
              for package in seen}
     return root, chosen, edges
+
+
+def page_packages():
+    """The packages that are part of the explorer, which the binary serves, if it was built."""
+    explorer = ROOT / "explorer"
+    if not (explorer / "embed/index.html").exists():
+        return []
+    locked = json.loads((explorer / "package-lock.json").read_text())["packages"]
+    # "integrity" is an algorithm and the digest in base64.
+    return [{"name": place.removeprefix("node_modules/"), "version": entry["version"], "licence": entry["license"],
+             "sha512": base64.b64decode(entry["integrity"].removeprefix("sha512-")).hex(), "folder": explorer / place}
+            for place, entry in sorted(locked.items()) if place and not entry.get("dev")]
+
+
+def page_reference(package):
+    return f"pkg:npm/{urllib.parse.quote(package['name'], safe='/')}@{package['version']}"
 
 
 def reference(package):
@@ -92,6 +110,12 @@ def sbom(output):
         if package.get("repository"):
             entry["externalReferences"] = [{"type": "vcs", "url": package["repository"]}]
         listed.append(entry)
+    pages = page_packages()
+    for package in pages:
+        listed.append({"type": "library", "bom-ref": page_reference(package), "name": package["name"],
+                       "version": package["version"], "purl": page_reference(package),
+                       "licenses": [{"expression": package["licence"]}],
+                       "hashes": [{"alg": "SHA-512", "content": package["sha512"]}]})
     top = by_id[root]
     content = {
         "bomFormat": "CycloneDX",
@@ -104,6 +128,8 @@ def sbom(output):
         "dependencies": [{"ref": reference(package), "dependsOn": [reference(by_id[edge]) for edge in edges[package["id"]]]}
                          for package in chosen],
     }
+    own = next(entry for entry in content["dependencies"] if entry["ref"] == reference(top))
+    own["dependsOn"] += [page_reference(package) for package in pages]
     # The same dependencies give the same number, so that a build can be repeated.
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
     content["serialNumber"] = f"urn:uuid:{uuid.UUID(bytes=digest[:16], version=4)}"
@@ -113,21 +139,21 @@ def sbom(output):
 
 def licences(output):
     root, chosen, _ = components(metadata())
-    refused = [package for package in chosen if not is_permissive(licence(package))]
+    # Our own crates are under the licences that are beside this file.
+    parts = [(package["name"], package["version"], licence(package), Path(package["manifest_path"]).parent)
+             for package in chosen if package["source"] is not None]
+    parts += [(package["name"], package["version"], package["licence"], package["folder"]) for package in page_packages()]
+    refused = [part for part in parts if not is_permissive(part[2])]
     if refused:
-        for package in refused:
-            print(f"{package['name']} {package['version']} is not permissive: {package['license']}", file=sys.stderr)
+        for name, version, expression, _ in refused:
+            print(f"{name} {version} is not permissive: {expression}", file=sys.stderr)
         sys.exit(1)
     texts = {}
-    for package in chosen:
-        # Our own crates are under the licences that are beside this file.
-        if package["source"] is None:
-            continue
-        folder = Path(package["manifest_path"]).parent
+    for name, version, expression, folder in parts:
         files = sorted(file for file in folder.iterdir() if file.is_file() and file.name.lower().startswith(LICENCE_FILES))
         text = "\n".join(file.read_text(errors="replace").strip() for file in files)
-        text = text or f"This package ships no licence text. Its manifest says: {licence(package)}"
-        texts.setdefault(text, []).append(f"{package['name']} {package['version']} ({licence(package)})")
+        text = text or f"This package ships no licence text. Its manifest says: {expression}"
+        texts.setdefault(text, []).append(f"{name} {version} ({expression})")
     with open(output, "w") as file:
         file.write("Orrery contains the following packages.\n")
         for text, names in sorted(texts.items(), key=lambda pair: pair[1]):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes a container image without a container engine: an OCI layout with one layer, as an archive.
 
-    image.py VERSION BINARY ARCHITECTURE OUTPUT.tar
+    image.py VERSION ROOT ARCHITECTURE OUTPUT.tar
 
-It holds what the Dockerfile makes: the static binary, an empty data directory that belongs to a user without rights, and
-nothing else. `docker load`, `podman load` and `skopeo copy oci-archive:OUTPUT.tar …` read it.
+ROOT is the tree of its files, which the Dockerfile copies too; its `data` belongs to the user without rights that the
+server runs as. `docker load`, `podman load` and `skopeo copy oci-archive:OUTPUT.tar …` read it.
 """
 
 import gzip
@@ -32,20 +32,17 @@ def add(archive, name, data=None, mode=0o644, owner=0):
         archive.addfile(entry, io.BytesIO(data))
 
 
-def layer(binary):
+def layer(root):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for folder in ("etc", "usr", "usr/bin"):
-            add(archive, folder, mode=0o755)
-        add(archive, "etc/passwd", f"root:x:0:0:root:/:/\nnonroot:x:{USER}:{USER}:nonroot:/data:/\n".encode())
-        add(archive, "etc/group", f"root:x:0:\nnonroot:x:{USER}:\n".encode())
-        add(archive, "usr/bin/orrery", Path(binary).read_bytes(), mode=0o755)
-        add(archive, "data", mode=0o700, owner=USER)
-        add(archive, "tmp", mode=0o1777)
+        for path in sorted(Path(root).rglob("*")):
+            name = path.relative_to(root).as_posix()
+            data = path.read_bytes() if path.is_file() else None
+            add(archive, name, data, mode=path.stat().st_mode & 0o7777, owner=USER if name == "data" else 0)
     return buffer.getvalue()
 
 
-def main(version, binary, architecture, output):
+def main(version, root, architecture, output):
     blobs = {}
 
     def blob(data, media_type):
@@ -53,7 +50,7 @@ def main(version, binary, architecture, output):
         blobs[digest] = data
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
 
-    plain = layer(binary)
+    plain = layer(root)
     packed = blob(gzip.compress(plain, 9, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip")
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(EPOCH))
     labels = {
