@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup explorer build dist image test-dist run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
+.PHONY: help setup explorer build dist image test-dist check-targets run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -34,6 +34,9 @@ test-dist: ## Installs and starts everything in dist/
 	@scripts/setup.sh dist
 	scripts/dist/test.sh
 
+check-targets: ## Compiles for macOS and Windows, where no test runs
+	scripts/check-targets.sh $(TARGETS)
+
 run: build ## Builds and starts the server on its embedded store
 	$(TARGET_DIR)/release/orrery serve
 
@@ -53,11 +56,21 @@ test-fuzz: setup ## Mutates inputs of every parser of untrusted bytes for a minu
 	ORRERY_FUZZ_SECONDS=6 $(CARGO) test --workspace --locked --lib -- fuzz_ --test-threads 1
 	ORRERY_FUZZ_SECONDS=6 $(CARGO) test --workspace --locked --test fuzz -- --test-threads 1
 
-test-clients: ## Runs the tests of the Python and JavaScript key libraries
+test-clients: test-fixtures ## Runs the tests of the key libraries, the pytest fixture and the JUnit extension
 	@scripts/setup.sh python
 	@scripts/setup.sh javascript
 	python3 -B -m unittest discover --start-directory clients/python/tests
 	cd clients/javascript && node --test tests/
+
+# Servers for test suites: the pytest fixture and the JUnit extension, with the built server.
+.PHONY: test-fixtures
+test-fixtures: export ORRERY_BIN = $(abspath $(TARGET_DIR)/debug/orrery)
+test-fixtures: test-binary
+	@scripts/setup.sh python
+	@scripts/setup.sh java
+	[ -x $(ORRERY_CACHE_DIR)/fixtures/bin/pytest ] || { python3 -m venv $(ORRERY_CACHE_DIR)/fixtures && $(ORRERY_CACHE_DIR)/fixtures/bin/pip install --quiet --disable-pip-version-check pytest; }
+	cd packaging/python/tests && PYTHONPATH=.. PYTHONDONTWRITEBYTECODE=1 $(ORRERY_CACHE_DIR)/fixtures/bin/python -m pytest -q -p orrery_bin.pytest_plugin -p no:cacheprovider
+	mvn -B -ntp -f clients/junit -Dorrery.build=$(ORRERY_CACHE_DIR)/junit test
 
 test-explorer: test-binary ## Runs the tests of the explorer in Chromium against the built server
 	@scripts/setup.sh javascript

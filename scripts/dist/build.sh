@@ -7,27 +7,16 @@
 # Zig is the C compiler and linker for both, from the Python package index; nothing else is needed to cross-build.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# shellcheck source=scripts/dist/common.sh
+source scripts/dist/common.sh
 
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
-out=${ORRERY_DIST_DIR:-dist}
-cache=${ORRERY_CACHE_DIR:-$HOME/.cache/orrery}
 target_dir=${CARGO_TARGET_DIR:-target}
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-# The time of the commit, so that the same commit gives the same archives.
-epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-export SOURCE_DATE_EPOCH=$epoch
-
-tools=$cache/dist-tools
-if [[ ! -x $tools/bin/cargo-zigbuild ]]; then
-    python3 -m venv "$tools"
-    "$tools/bin/pip" install --quiet ziglang cargo-zigbuild
-fi
+tools=$(environment dist-tools ziglang cargo-zigbuild)
 export PATH=$tools/bin:$PATH CARGO_ZIGBUILD_PYTHON_PATH=$tools/bin/python3
 rustup target add --toolchain "$(rustup show active-toolchain | cut -d' ' -f1)" "${targets[@]}" 2>/dev/null
 
-mkdir -p "$out"
-out=$(realpath "$out")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -52,7 +41,7 @@ mkdir "$work/completions"
 "$native" completions powershell >"$work/completions/_orrery.ps1"
 
 archive() { # directory to pack, its name inside, output
-    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$epoch" -C "$1" -cf - "$2" | gzip -9n >"$3"
+    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$1" -cf - "$2" | gzip -9n >"$3"
 }
 
 for target in "${targets[@]}"; do

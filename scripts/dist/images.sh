@@ -3,10 +3,9 @@
 # dist`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# shellcheck source=scripts/dist/common.sh
+source scripts/dist/common.sh
 
-out=${ORRERY_DIST_DIR:-dist}
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for pair in x86_64:amd64 aarch64:arm64; do

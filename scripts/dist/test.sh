@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs and starts everything that `make dist` and `make image` have written: archives, Debian packages, the image, the
-# wheel and the npm package. Needs root for the package and the image, which run in a namespace and a chroot of their own;
-# the ARM binary runs under qemu-aarch64-static.
+# Installs and starts everything that `make dist` and `make image` have written: archives, Debian and RPM packages, the
+# image, the wheels, the npm packages, the action. Needs root for the packages and the image, which run in a namespace and a
+# chroot of their own; the ARM binary runs under qemu-aarch64-static. lint.sh checks manifests, engine.sh runs containers.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# shellcheck source=scripts/dist/common.sh
+source scripts/dist/common.sh
 
-out=$(realpath "${ORRERY_DIST_DIR:-dist}")
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 work=$(mktemp -d)
 servers=()
 finish() {
@@ -15,9 +15,6 @@ finish() {
     rm -rf "$work"
 }
 trap finish EXIT
-
-pass() { echo "ok: $*"; }
-fail() { echo "FAILED: $*" >&2; exit 1; }
 
 # Starts a server command on a free port, waits until it is ready, and asks it for its health.
 try_server() { # name, client binary, command...
@@ -37,15 +34,22 @@ try_server() { # name, client binary, command...
 }
 
 (cd "$out" && sha256sum --quiet -c SHA256SUMS) && pass "checksums"
-python3 - "$out/orrery-$version.cdx.json" <<'PYTHON'
+tools=$(environment dist-sbom 'cyclonedx-python-lib[json-validation]')
+"$tools/bin/python" - "$out/orrery-$version.cdx.json" <<'PYTHON'
 import json, sys
-bom = json.load(open(sys.argv[1]))
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+text = open(sys.argv[1]).read()
+error = JsonStrictValidator(SchemaVersion.V1_5).validate_str(text)
+assert error is None, error
+bom = json.loads(text)
 references = {component["bom-ref"] for component in bom["components"]} | {bom["metadata"]["component"]["bom-ref"]}
-assert bom["bomFormat"] == "CycloneDX" and len(references) > 100
+assert len(references) > 100 and any(reference.startswith("pkg:npm/preact@") for reference in references)
 assert all(set(entry["dependsOn"]) <= references for entry in bom["dependencies"])
 PYTHON
-pass "SBOM"
+pass "the SBOM is CycloneDX 1.5 and complete"
 
+data=$work/data
 for archive in "$out"/orrery-"$version"-*-musl.tar.gz; do
     tar -xzf "$archive" -C "$work"
     folder=$work/$(basename "$archive" .tar.gz)
@@ -59,33 +63,32 @@ for archive in "$out"/orrery-"$version"-*-musl.tar.gz; do
     esac
     readelf -l "$folder/orrery" | grep -q INTERP && fail "$archive holds a dynamic binary"
     [[ $("${run[@]}" "$folder/orrery" --version) == "orrery $version" ]] || fail "$archive holds another version"
-    pass "$(basename "$archive") is complete and static"
+    pass "$(basename "$archive") is complete and static, $(stat -c %s "$folder/orrery") bytes"
+    try_server "$(basename "$folder")${run:+ under ${run[0]}}" "$native" env ORRERY_DATA="$data" "${run[@]}" "$folder/orrery"
 done
-for folder in "$work"/orrery-"$version"-*-musl; do
-    case $folder in
-        *-"$(uname -m)"-*) try_server "$(basename "$folder")" "$native" "$folder/orrery" ;;
-        *) try_server "$(basename "$folder") under qemu" "$native" qemu-aarch64-static "$folder/orrery" ;;
-    esac
-done 2>&1 | sed "s/^/  /"
 
 if [[ $(id -u) == 0 ]]; then
-    # The Debian package, installed by dpkg on a copy of this system that nobody else sees.
-    package=$out/orrery_${version}_$(dpkg --print-architecture).deb
-    mkdir -p "$work/upper" "$work/scratch" "$work/root"
-    unshare --mount bash -euo pipefail -s "$work" "$package" "$version" <<'SCRIPT'
-work=$1 package=$2 version=$3
+    # A package, installed on a copy of this system that nobody else sees, started as its unit does, and removed.
+    mkdir -p "$work/root"
+    try_package() { # package, commands that install and remove it
+        rm -rf "$work/upper" "$work/scratch"
+        mkdir -p "$work/upper" "$work/scratch"
+        unshare --mount bash -euo pipefail -s "$work" "$version" "$@" <<'SCRIPT'
+work=$1 version=$2 package=$3 install=$4 remove=$5
 mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/scratch" "$work/root"
 mkdir -p "$work/root/run" "$work/root/packages"
 mount -t tmpfs tmpfs "$work/root/run"
 mount --bind "$(dirname "$package")" "$work/root/packages"
 inside() { chroot "$work/root" "$@"; }
-inside dpkg -i "/packages/$(basename "$package")" >/dev/null
+inside $install "/packages/$(basename "$package")" >/dev/null
 [[ $(inside orrery --version) == "orrery $version" ]]
-inside systemd-analyze verify /usr/lib/systemd/system/orrery.service
-exposure=$(inside systemd-analyze security --no-pager --offline=true /usr/lib/systemd/system/orrery.service | tail -1)
+unit=/usr/lib/systemd/system/orrery.service
+inside systemd-analyze verify $unit
+exposure=$(inside systemd-analyze security --no-pager --offline=true $unit | tail -1)
 echo "  unit: $exposure"
 [[ $exposure == *OK* ]]
-# As the unit starts it: another user, the production profile, its own key.
+inside test -s /usr/share/man/man1/orrery.1.gz
+# As the unit starts it: another user, the production profile, its own key, and told to systemd.
 install -d -o 65534 -g 65534 "$work/root/run/state"
 mkfifo "$work/root/run/ready"
 chroot --userspec=65534:65534 "$work/root" env -i PATH=/usr/bin ORRERY_DATA=/run/state ORRERY_PROFILE=production \
@@ -93,14 +96,24 @@ chroot --userspec=65534:65534 "$work/root" env -i PATH=/usr/bin ORRERY_DATA=/run
 server=$!
 read -r line <"$work/root/run/ready" || { cat "$work/log" >&2; exit 1; }
 endpoint=http://127.0.0.1:$(sed 's/.*"port":\([0-9]*\).*/\1/' <<<"$line")
-inside orrery databases create db --endpoint "$endpoint" --key "$(cat "$work/root/run/state/account-key")" 2>/dev/null
+key=$(cat "$work/root/run/state/account-key")
+inside orrery databases create db --endpoint "$endpoint" --key "$key" >/dev/null 2>&1
 ! inside orrery databases create other --endpoint "$endpoint" 2>/dev/null
+inside orrery containers create -d db -c c --partition-key /pk --endpoint "$endpoint" --key "$key" >/dev/null 2>&1
+[[ $(inside orrery query run "SELECT VALUE COUNT(1) FROM c" -d db -c c --output jsonl --endpoint "$endpoint" --key "$key") == 0 ]]
+new=$(inside orrery keys rotate primary --endpoint "$endpoint" --key "$key" 2>/dev/null)
+[[ $(cat "$work/root/run/state/account-key") == "$new" ]]
 kill "$server"
 wait "$server"
-inside dpkg --purge orrery >/dev/null
+inside $remove orrery >/dev/null 2>&1
 ! inside test -e /usr/bin/orrery
 SCRIPT
-    pass "$(basename "$package") installs, starts, has a sound unit, and is removed"
+        pass "$(basename "$1") installs, starts, answers a query, has a sound unit, and is removed"
+    }
+    try_package "$out/orrery_${version}_$(dpkg --print-architecture).deb" "dpkg -i" "dpkg --purge"
+    # Debian's rpm knows no package of the system, so that dependencies are not looked at.
+    rpm -K --nosignature "$out/orrery-$version-1.$(uname -m).rpm" >/dev/null || fail "the RPM package"
+    try_package "$out/orrery-$version-1.$(uname -m).rpm" "rpm --dbpath /run/rpm -i --nodeps" "rpm --dbpath /run/rpm -e"
 
     for image in "$out"/orrery-"$version"-image-*.tar; do
         [[ -e $image ]] || continue
@@ -121,35 +134,42 @@ PYTHON
             env -i PATH="$PATH" ORRERY_DATA=/data chroot --userspec=65532:65532 "$work/image" /usr/bin/orrery
     done
 else
-    echo "skipped: the Debian package and the image need root"
+    echo "skipped: the Debian and RPM packages and the image need root"
 fi
 
-python3 -m venv "$work/lint"
-"$work/lint/bin/pip" install --quiet kubernetes-validate pyyaml
-"$work/lint/bin/kubernetes-validate" --strict packaging/kubernetes/*.yaml >"$work/log" || { cat "$work/log" >&2; fail "the manifests"; }
-"$work/lint/bin/python" -c 'import yaml; yaml.safe_load(open("compose.yaml"))["services"]["orrery"]["image"]'
-pass "the manifests for Kubernetes fit its schemas"
-
+# A project of its own with what pip installs.
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --no-index --find-links "$out" orrery-bin synthetic-key
 [[ $("$work/venv/bin/orrery" --version) == "orrery $version" ]] || fail "the wheel"
 "$work/venv/bin/python" -c 'import orrery_bin, subprocess; subprocess.run([orrery_bin.binary(), "--version"], check=True)' >/dev/null
 "$work/venv/bin/python" -c 'import synthetic_key'
 "$work/venv/bin/pip" install --quiet pytest
-mkdir "$work/suite"
-printf '[pytest]\norrery_containers = shop/orders:/customer\n' >"$work/suite/pytest.ini"
-cat >"$work/suite/test_orders.py" <<'PYTHON'
-import subprocess
-import orrery_bin
-
-
-def test_a_container_is_there(orrery_server):
-    command = [orrery_bin.binary(), "containers", "list", "--output", "csv", "--connection", orrery_server.connection_string]
-    assert b"shop,orders,/customer" in subprocess.run(command, check=True, capture_output=True).stdout
-PYTHON
-"$work/venv/bin/python" -m pytest --quiet "$work/suite" >"$work/log" || { cat "$work/log" >&2; fail "the pytest fixture"; }
+cp -r packaging/python/tests "$work/suite"
+(unset ORRERY_BIN; "$work/venv/bin/python" -m pytest --quiet "$work/suite") >"$work/log" || { cat "$work/log" >&2; fail "the pytest fixture"; }
 pass "the wheels install, and the pytest fixture has a server"
+tools=$(environment dist-pipx pipx)
+wheel=$(ls "$out"/orrery_bin-"$version"-py3-none-*"$(uname -m)".whl)
+[[ $(PIPX_HOME=$work/pipx "$tools/bin/pipx" run --spec "$wheel" orrery --version 2>"$work/log") == "orrery $version" ]] || { cat "$work/log" >&2; fail "pipx run"; }
+pass "pipx run starts the binary"
+
 mkdir "$work/npm"
-(cd "$work/npm" && npm init --yes >/dev/null && npm install --silent --offline "$out/orrery-$version.tgz" "$out"/synthetic-key-*.tgz)
+(cd "$work/npm" && npm init --yes >/dev/null && npm install --silent --offline "$out/orrery-$version.tgz" "$out/synthetic-key-$version.tgz")
 [[ $(cd "$work/npm" && npx --no-install orrery --version) == "orrery $version" ]] || fail "the npm package"
+(cd "$work/npm" && node --input-type=module -e 'import { Definition } from "synthetic-key"; if (!Definition) process.exit(1)')
+try_server "npx orrery" "$native" "$work/npm/node_modules/.bin/orrery"
 pass "the npm packages install"
+
+# The action, as a job runs it.
+mkdir "$work/runner"
+for file in GITHUB_PATH GITHUB_ENV GITHUB_OUTPUT; do : >"$work/runner/$file"; done
+started=$(RUNNER_TEMP=$work/runner GITHUB_PATH=$work/runner/GITHUB_PATH GITHUB_ENV=$work/runner/GITHUB_ENV \
+    GITHUB_OUTPUT=$work/runner/GITHUB_OUTPUT INPUT_VERSION=$version INPUT_CONTAINERS=shop/orders:/customer \
+    INPUT_ARCHIVE=$out/orrery-$version-$(uname -m)-unknown-linux-musl.tar.gz packaging/action/start.sh)
+servers+=("$(sed 's/.*process \([0-9]*\).*/\1/' <<<"$started")")
+listed=$(env PATH="$(cat "$work/runner/GITHUB_PATH"):$PATH" "$(grep ^ORRERY_CONNECTION= "$work/runner/GITHUB_ENV")" \
+    orrery containers list --output csv)
+[[ $listed == *shop,orders,/customer* ]] || fail "the action: $listed"
+pass "the GitHub action starts a server and tells where it is"
+
+scripts/dist/lint.sh
+scripts/dist/engine.sh

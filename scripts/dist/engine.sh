@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Runs the image in a container engine: the Dockerfile is built, the container is healthy with a read-only root, and the
+# recipes for Testcontainers pass. Uses Podman with a store of its own, and says so if there is none.
+#
+#   engine.sh [RECIPE...]    [default: python node go java]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# shellcheck source=scripts/dist/common.sh
+source scripts/dist/common.sh
+
+recipes=("$@")
+[[ ${#recipes[@]} -gt 0 ]] || recipes=(python node go java)
+if [[ $(id -u) != 0 ]] || ! command -v podman >/dev/null || ! command -v runc >/dev/null; then
+    echo "skipped: containers need root, podman and runc"
+    exit 0
+fi
+
+work=$(mktemp -d)
+# Limits of the machine, not of a daemon that is not there.
+cat >"$work/containers.conf" <<TEXT
+[containers]
+default_ulimits = ["nofile=$(ulimit -Hn):$(ulimit -Hn)", "nproc=$(ulimit -Hu):$(ulimit -Hu)"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+TEXT
+export CONTAINERS_CONF=$work/containers.conf
+podman() { command podman --root "$work/store" --runroot "$work/run" --storage-driver vfs "$@"; }
+service=
+finish() {
+    podman rm --force --all --time 1 >/dev/null 2>&1 || true
+    [[ -z $service ]] || { kill "$service" 2>/dev/null && wait "$service" 2>/dev/null || true; }
+    podman system reset --force >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap finish EXIT
+
+architecture=$(dpkg --print-architecture)
+podman load --quiet --input "$out/orrery-$version-image-$architecture.tar" >/dev/null
+pass "the engine loads $(podman images --format '{{.Repository}}:{{.Tag}}, {{.Size}}' | head -1)"
+loaded=$(podman images --format '{{.Id}}' | head -1)
+podman build --quiet --format docker --tag docker.io/library/orrery:built . >/dev/null
+podman tag "$loaded" "docker.io/library/orrery:$version"
+
+for tag in built "$version"; do
+    options=(--read-only --cap-drop ALL --security-opt no-new-privileges --publish 127.0.0.1::8081 --volume /data)
+    container=$(podman run --detach "${options[@]}" "docker.io/library/orrery:$tag" serve --profile emulator)
+    port=$(podman port "$container" 8081/tcp | sed 's/.*://')
+    until answer=$(curl -fsS "http://127.0.0.1:$port/ready" 2>/dev/null); do
+        [[ $(podman inspect --format '{{.State.Running}}' "$container") == true ]] || { podman logs "$container" >&2; fail "the container of orrery:$tag"; }
+        sleep 0.1
+    done
+    podman exec "$container" /usr/bin/orrery health >/dev/null || fail "orrery health in orrery:$tag"
+    [[ $(podman inspect --format '{{.Config.User}}' "$container") == 65532:65532 ]] || fail "the user of orrery:$tag"
+    podman exec "$container" /usr/bin/orrery databases create db >/dev/null 2>&1 || fail "a write in orrery:$tag"
+    podman stop --time 20 "$container" >/dev/null
+    [[ $(podman inspect --format '{{.State.ExitCode}}' "$container") == 0 ]] || fail "the container of orrery:$tag does not stop cleanly"
+    pass "a container of orrery:$tag with a read-only root is ready ($answer), writes, and stops"
+done
+
+podman system service --time 0 "unix://$work/docker.sock" 2>"$work/service.log" &
+service=$!
+until [[ -S $work/docker.sock ]]; do kill -0 "$service" || { cat "$work/service.log" >&2; fail "the engine's service"; }; sleep 0.05; done
+# The reaper is an image from a registry; this script removes what is left.
+export DOCKER_HOST=unix://$work/docker.sock TESTCONTAINERS_RYUK_DISABLED=true ORRERY_IMAGE=docker.io/library/orrery:$version
+
+for recipe in "${recipes[@]}"; do
+    cp -r "clients/testcontainers/$recipe" "$work/$recipe"
+    (
+        cd "$work/$recipe"
+        case $recipe in
+            python)
+                tools=$(environment dist-testcontainers -r requirements.txt)
+                "$tools/bin/python" -m pytest --quiet -p no:cacheprovider
+                ;;
+            node) npm install --silent --no-audit --no-fund && npm test ;;
+            go) go test ./... ;;
+            java) mvn -B -ntp -q test ;;
+            *) fail "there is no recipe $recipe" ;;
+        esac
+    ) >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "the Testcontainers recipe for $recipe"; }
+    pass "the Testcontainers recipe for $recipe"
+done
