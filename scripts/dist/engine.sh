@@ -59,6 +59,21 @@ for tag in built "$version"; do
     pass "a container of orrery:$tag with a read-only root is ready ($answer), writes, and stops"
 done
 
+# Compose, as the file stands.
+tools=$(environment dist-compose podman-compose)
+printf '#!/bin/sh\nexec podman --root %s --runroot %s --storage-driver vfs "$@"\n' "$work/store" "$work/run" >"$work/podman"
+chmod +x "$work/podman"
+compose() { "$tools/bin/podman-compose" --podman-path "$work/podman" --project-name orrery-test "$@"; }
+ORRERY_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export ORRERY_PORT
+compose up --detach --no-build >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "compose up"; }
+for _ in $(seq 100); do ! curl -fsS "http://127.0.0.1:$ORRERY_PORT/ready" >/dev/null 2>&1 || break; sleep 0.1; done
+key=$(sed -n 's/.*AccountKey=\([^;]*\);.*/\1/p' compose.yaml)
+listed=$("$out/image/$architecture/usr/bin/orrery" containers list --output csv --endpoint "http://127.0.0.1:$ORRERY_PORT" --key "$key")
+[[ $listed == *shop,orders,/customer* ]] || fail "the container of the Compose file: $listed"
+compose down >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "compose down"; }
+pass "the Compose file starts a server with its container"
+
 podman system service --time 0 "unix://$work/docker.sock" 2>"$work/service.log" &
 service=$!
 until [[ -S $work/docker.sock ]]; do kill -0 "$service" || { cat "$work/service.log" >&2; fail "the engine's service"; }; sleep 0.05; done
