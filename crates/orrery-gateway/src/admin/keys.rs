@@ -49,7 +49,9 @@ async fn rotate(database: &Arc<Database>, ring: &Arc<KeyRing>, body: &[u8]) -> R
     let key = MasterKey::generate(database.env());
     let (changed, new) = (Arc::clone(ring), key.clone());
     let rotated = orrery_env::task::run_blocking("key rotation", move || changed.rotate(kind, &new)).await;
-    rotated.map_err(|_| Error::internal("The rotation of the key failed."))?.map_err(|error| refusal(&error))?;
+    rotated
+        .map_err(|_| Error::internal("The rotation of the key failed."))?
+        .map_err(|error| refusal(&error))?;
     tracing::info!(%kind, "an account key was replaced");
 
     let mut object = Object::new();
