@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup explorer build dist image test-dist check-targets run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide footprint clean
+.PHONY: help setup explorer build dist image test-dist check-targets run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide docs footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -46,6 +46,7 @@ lint: setup ## Checks formatting and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	scripts/dependencies.py
+	scripts/links.py
 
 test-rust: setup ## Runs the tests of the workspace
 	@scripts/setup.sh postgres
@@ -144,6 +145,11 @@ fuzz: ## Fuzzes each parser for a minute with libFuzzer, which needs a nightly c
 
 guide: setup ## Measures the partition key strategies and writes the tables of the guide
 	$(CARGO) run --locked -p orrery-db --example partition_keys -- docs/partition-keys.md
+
+docs: ## Builds the documentation as a book in target/book, and checks its links
+	@scripts/setup.sh docs
+	scripts/links.py
+	mdbook build
 
 footprint: setup ## Prints binary size, start-up time and idle memory, and fails beyond their limits
 	scripts/footprint.sh

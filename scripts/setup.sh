@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing prerequisites: `setup.sh build|postgres|browser|python|javascript|go|java|rust|dist`.
+# Installs missing prerequisites: `setup.sh build|postgres|browser|python|javascript|go|java|rust|dist|docs`.
 # Uses the system's packages; where it cannot install, it says what is needed.
 set -euo pipefail
 
@@ -56,6 +56,12 @@ case $part in
     java)
         install javac default-jdk-headless
         install mvn maven
+        ;;
+    docs)
+        if ! command -v mdbook >/dev/null; then
+            echo "setup: building mdbook"
+            cargo install --quiet --locked mdbook
+        fi
         ;;
     *)
         echo "setup: unknown part '$part'" >&2

@@ -114,7 +114,7 @@ fn reasons(one: &Measured) -> String {
     if let Some(alternative) = &one.verdict.alternative {
         text.push_str(&format!("<p>An alternative without this risk: {}.</p>\n", escape(alternative)));
     }
-    text + &format!("<p>Rests on: {}.</p>\n", escape(&one.verdict.evidence.join("; ")))
+    text + &format!("<p>Evidence: {}.</p>\n", escape(&one.verdict.evidence.join("; ")))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]

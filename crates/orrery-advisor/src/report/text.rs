@@ -44,7 +44,7 @@ pub fn text(report: &Report) -> String {
         if let Some(alternative) = &one.verdict.alternative {
             wrap(&mut out, &format!("   An alternative without this risk: {alternative}."), "     ");
         }
-        wrap(&mut out, &format!("   Rests on: {}.", one.verdict.evidence.join("; ")), "     ");
+        wrap(&mut out, &format!("   Evidence: {}.", one.verdict.evidence.join("; ")), "     ");
     }
     for plan in &report.plans {
         line!(out);

@@ -55,7 +55,7 @@ pub(super) fn store_series(database: &Database) -> String {
     };
     let waited = database.oldest_write_wait().as_secs_f64();
     format!(
-        "# HELP orrery_store_health 0 = ready, 1 = impaired: writes are refused or do not get through, 2 = failed\n\
+        "# HELP orrery_store_health 0 = ready, 1 = impaired (writes are rejected or stalled), 2 = failed\n\
          # TYPE orrery_store_health gauge\n\
          orrery_store_health {state}\n\
          # HELP orrery_store_oldest_write_wait_seconds How long the oldest write has been waiting\n\
