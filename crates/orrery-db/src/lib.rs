@@ -46,8 +46,8 @@ pub use items::point::{ItemOptions, ItemReply, Triggers};
 pub use items::transaction::Effect;
 pub use layout::page_request::PageRequest;
 pub use lifecycle::{
-    ContainerView, LargeKey, LivePartition, LiveView, MergeReport, PartitionLoad, PartitionView,
-    RepartitionRequest, RepartitionStatus, SplitReport,
+    BackgroundTask, ContainerView, LargeKey, LivePartition, LiveView, MergeReport, PartitionKeys,
+    PartitionLoad, PartitionView, RepartitionRequest, RepartitionStatus, SplitReport, store_nodes_value,
 };
 pub use orrery_env::{ClockReading, MovableClock, SystemEnv};
 pub use orrery_metering::{Budget, Priority, Throttled, cost};

@@ -17,9 +17,9 @@ mod transaction;
 
 pub use contract::{
     BoxFuture, Checkpoint, CheckpointFile, CommitError, Committed, Coordination, Decision, Direction, Duty,
-    Entry, ErasedDecision, ErasedOp, Health, Key, KeyRange, Limits, Lsn, Op, PartitionId, PartitionInfo,
-    PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StoreError, View, Want, WriteSet,
-    commit,
+    Entry, ErasedDecision, ErasedOp, Health, Key, KeyRange, Limits, Lsn, NodeStatus, Op, PartitionId,
+    PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot, StandbyStatus,
+    StoreError, View, Want, WriteSet, commit,
 };
 pub use embedded::{
     BackupError, BackupRepository, BackupSummary, Durability, Embedded, EmbeddedOptions, FileReceiver,
@@ -27,6 +27,4 @@ pub use embedded::{
 };
 pub use memory::Memory;
 pub use packed::{KeyPacker, PackedKeys};
-pub use postgres::{
-    InvalidStoreUrl, NodeStatus, Postgres, PostgresError, PostgresOptions, StandbyStatus, StoreStatus,
-};
+pub use postgres::{InvalidStoreUrl, Postgres, PostgresError, PostgresOptions, StoreStatus};

@@ -1,66 +1,34 @@
 // The advisor: keys measured on the container's own items, or a file's; a recorded workload; and the way to another key.
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { SYSTEM_PROPERTIES, queryItems } from '../api/calls';
 import { ApiError, get, post } from '../api/client';
-import type { Recording } from '../api/shapes';
+import type { Advice, Candidate, Recording, RepartitionStatus } from '../api/shapes';
 import { itemsOf } from '../items/files';
 import type { ContainerProps } from '../resources/container';
 import * as format from '../ui/format';
 import { Button, Confirm, Dialog, Field, Notice, Spinner, say, useEvery } from '../ui/parts';
-
-interface Candidate {
-  rank: number;
-  name: string;
-  kind: string;
-  partitionKey: unknown;
-  definition: unknown;
-  score: number;
-  for: string[];
-  against: string[];
-  distinctValues: number;
-  largestKey: { share: number; bytes: number; daysUntilFull: number | null };
-  spread: { items: number[]; bytes: number[]; unevenness: number };
-  reads: { pointShare: number; singlePartitionShare: number; fanOutShare: number };
-  requestUnitsPerSecondByPartition: number[];
-  hotFactor: number;
-  throttled: { requests: number; share: number };
-  neededThroughput: { now: number; inAYear: number };
-}
-
-interface Report {
-  data: { items: number; itemsTotal: number; sampleItems: number };
-  throughput: number;
-  partitions: number;
-  workload: { given: boolean; requests: number };
-  candidates: Candidate[];
-  notes: string[];
-}
-
-interface Repartition {
-  phase: string;
-  items: number;
-  copied: number;
-  compared: number;
-  message?: string;
-  keptAs?: string;
-}
+import { Report } from './report';
 
 const SAMPLES = [1000, 5000, 20_000];
+/** How much more data there may be. */
+const GROWTH = [1, 2, 5, 10, 100, 1000];
 
 export function AdvisorPage({ place, definition, usage, reload, shown }: ContainerProps & { shown: boolean }) {
   const [file, setFile] = useState<File | null>(null);
   const [most, setMost] = useState(5000);
   const [throughput, setThroughput] = useState(40_000);
+  const [growth, setGrowth] = useState(1);
   const [extra, setExtra] = useState('');
   const [useRecording, setUseRecording] = useState(false);
   const [recording, setRecording] = useState<Recording | null>(null);
   const [busy, setBusy] = useState<string | null>(null);
   const [items, setItems] = useState<unknown[] | null>(null);
-  const [report, setReport] = useState<Report | null>(null);
+  const [report, setReport] = useState<Advice | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [chosen, setChosen] = useState<Candidate | null>(null);
-  const [open, setOpen] = useState<string | null>(null);
-  const [progress, setProgress] = useState<Repartition | null>(null);
+  const [progress, setProgress] = useState<RepartitionStatus | null>(null);
+  /** What the report was made for. */
+  const measured = useRef('');
   const names = { database: place.database, container: place.container };
   const query = `database=${encodeURIComponent(place.database)}&container=${encodeURIComponent(place.container)}`;
 
@@ -71,7 +39,7 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
       const list = (await get<Recording[]>('/_orrery/recordings')).body;
       setRecording(list.find((one) => one.database === place.database && one.container === place.container) ?? null);
       try {
-        const status = (await get<Repartition>(`/_orrery/repartition?${query}`)).body;
+        const status = (await get<RepartitionStatus>(`/_orrery/repartition?${query}`)).body;
         setProgress((before) => {
           if (before && before.phase !== 'done' && status.phase === 'done') reload();
           return status;
@@ -129,20 +97,21 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
         throughput,
         current: file ? [] : definition.partitionKey.paths,
         candidates: extra.split('\n').map((line) => line.trim()).filter(Boolean),
-        ...(file ? {} : { itemsTotal: Math.max(usage.items, sample.length) }),
+        itemsTotal: (file ? sample.length : Math.max(usage.items, sample.length)) * growth,
       };
-      setReport((await post<Report>('/_orrery/advise', body)).body);
+      setReport((await post<Advice>('/_orrery/advise', body)).body);
+      measured.current = `${throughput} ${growth}`;
     } catch (failure) {
       setError((failure as Error).message);
     }
     setBusy(null);
   };
-  // The slider asks again, about the items that are read already.
+  // The sliders ask again, about the items that are read already.
   useEffect(() => {
-    if (!report || !items || report.throughput === throughput) return;
+    if (!report || !items || measured.current === `${throughput} ${growth}`) return;
     const timer = setTimeout(() => void advise(items), 400);
     return () => clearTimeout(timer);
-  }, [throughput]);
+  }, [throughput, growth]);
 
   const running = progress && !['done', 'failed', 'aborted'].includes(progress.phase);
   return (
@@ -176,6 +145,9 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
           </Field>
           <Field label={`What if it had ${format.count(throughput)} RU/s?`} hint={`${format.plural(Math.ceil(throughput / 10_000), 'partition')} at least.`}>
             {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={1000} max={200_000} step={1000} value={throughput} onInput={(event) => setThroughput(Number(event.currentTarget.value))} />}
+          </Field>
+          <Field label={growth === 1 ? 'What if there were more data?' : `What if there were ${format.count(growth)} times the data?`} hint={`${format.count((file ? (items?.length ?? 0) : usage.items) * growth)} items in all.`}>
+            {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={GROWTH.length - 1} value={GROWTH.indexOf(growth)} onInput={(event) => setGrowth(GROWTH[Number(event.currentTarget.value)]!)} />}
           </Field>
           <Field label="Additional keys to measure" hint="One per line: a path, several separated by commas for levels, or a definition in JSON.">
             {(id, hint) => <textarea id={id} aria-describedby={hint} class="code" rows={2} value={extra} placeholder="/tenantId,/userId" onInput={(event) => setExtra(event.currentTarget.value)} />}
@@ -219,90 +191,9 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
           )}
         </div>
       </section>
-      {report && (
-        <section class="stack" aria-label="Report">
-          <h2>
-            {format.plural(report.candidates.length, 'key')} over {format.plural(report.partitions, 'partition')}, {format.count(report.data.items)} items, {report.workload.given ? 'with the recorded workload' : 'with an assumed workload'}
-          </h2>
-          {report.candidates.slice(0, 12).map((candidate) => (
-            <CandidateCard
-              key={candidate.name}
-              candidate={candidate}
-              current={!file && candidate.name === definition.partitionKey.paths.join(',')}
-              open={open === candidate.name}
-              onToggle={() => setOpen(open === candidate.name ? null : candidate.name)}
-              onTake={file || running ? null : () => setChosen(candidate)}
-            />
-          ))}
-          {report.notes.map((note) => (
-            <p key={note} class="muted">
-              {note}
-            </p>
-          ))}
-        </section>
-      )}
+      {report && <Report report={report} current={file ? null : definition.partitionKey.paths.join(',')} onTake={file || running ? null : setChosen} />}
       {chosen && <TakeKey place={place} candidate={chosen} onClose={() => setChosen(null)} />}
     </div>
-  );
-}
-
-function CandidateCard({ candidate, current, open, onToggle, onTake }: { candidate: Candidate; current: boolean; open: boolean; onToggle: () => void; onTake: (() => void) | null }) {
-  const load = candidate.requestUnitsPerSecondByPartition;
-  const most = Math.max(1e-9, ...load);
-  return (
-    <article class="card candidate">
-      <div class="section-head">
-        <h3>
-          <span class="rank">{candidate.rank}</span> <code>{candidate.name}</code> {current && <span class="badge">in use</span>}
-        </h3>
-        <div class="row">
-          <Button kind="quiet" class="small" aria-expanded={open} onClick={onToggle}>
-            {open ? 'Less' : 'More'}
-          </Button>
-          {onTake && !current && (
-            <Button class="small" onClick={onTake}>
-              Use this key…
-            </Button>
-          )}
-        </div>
-      </div>
-      <div class="bars" role="img" aria-label={`Load by partition: the busiest has ${format.short(candidate.hotFactor)} times the average`}>
-        {load.slice(0, 200).map((units, at) => (
-          <span key={at} style={{ height: `${Math.max(2, (units / most) * 100)}%` }} />
-        ))}
-      </div>
-      <ul class="facts">
-        <li>{format.plural(candidate.distinctValues, 'value')}</li>
-        <li>busiest partition {candidate.hotFactor.toFixed(1)} × the average</li>
-        <li class={candidate.throttled.share > 0.01 ? 'bad-text' : ''}>{format.percent(candidate.throttled.share)} throttled</li>
-        <li>needs {format.count(candidate.neededThroughput.now)} RU/s</li>
-      </ul>
-      {open && (
-        <div class="reasons">
-          <div>
-            <h4>For</h4>
-            <ul class="bullets">{candidate.for.map((reason) => <li key={reason}>{reason}</li>)}</ul>
-          </div>
-          <div>
-            <h4>Against</h4>
-            <ul class="bullets">{candidate.against.map((reason) => <li key={reason}>{reason}</li>)}</ul>
-          </div>
-          <dl class="pairs">
-            <dt>Largest key</dt>
-            <dd>
-              {format.percent(candidate.largestKey.share)} of the data, {format.bytes(candidate.largestKey.bytes)}
-              {candidate.largestKey.daysUntilFull !== null && `, full in ${format.count(candidate.largestKey.daysUntilFull)} days`}
-            </dd>
-            <dt>Reads</dt>
-            <dd>
-              {format.percent(candidate.reads.pointShare)} by id, {format.percent(candidate.reads.singlePartitionShare)} in one partition, {format.percent(candidate.reads.fanOutShare)} everywhere
-            </dd>
-            <dt>In a year</dt>
-            <dd>{format.count(candidate.neededThroughput.inAYear)} RU/s</dd>
-          </dl>
-        </div>
-      )}
-    </article>
   );
 }
 
@@ -337,7 +228,7 @@ function TakeKey({ place, candidate, onClose }: { place: ContainerProps['place']
   );
 }
 
-function RepartitionProgress({ progress, onAbort }: { progress: Repartition; onAbort: () => void }) {
+function RepartitionProgress({ progress, onAbort }: { progress: RepartitionStatus; onAbort: () => void }) {
   const [asking, setAsking] = useState(false);
   const over = ['done', 'failed', 'aborted'].includes(progress.phase);
   const share = progress.items > 0 ? (progress.phase === 'copying' ? progress.copied : progress.compared) / progress.items : over ? 1 : 0;

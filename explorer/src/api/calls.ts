@@ -1,6 +1,6 @@
 // The requests of the page.
 import { type Answer, call, get, path, post } from './client';
-import type { ContainerView, Explained, ExplainedCharge, Heat, ServerInfo, Throttle } from './shapes';
+import type { ContainerView, Explained, ExplainedCharge, Heat, PartitionKeys, ServerInfo, StoreInfo, Throttle } from './shapes';
 
 /** A container by its names. */
 export interface Place {
@@ -85,6 +85,8 @@ export async function readOffer(rid: string): Promise<Offer | null> {
   const answer = await post<{ Offers: Offer[] }>('/offers', query, { headers: queryHeaders });
   return answer.body.Offers[0] ?? null;
 }
+
+export const listOffers = () => all<Offer>('/offers', 'Offers');
 
 export const replaceOffer = (offer: Offer, headers: Record<string, string> = {}) =>
   call<Offer>('PUT', path('offers', offer.id), { body: offer, headers });
@@ -195,6 +197,8 @@ const place = ({ database, container: name }: Place) => `database=${encodeURICom
 export const readPartitions = async (at: Place): Promise<ContainerView> => (await get<ContainerView[]>(`/_orrery/partitions?${place(at)}`)).body[0]!;
 export const readHeat = async (at: Place, seconds: number, keys: number, signal?: AbortSignal): Promise<Heat> =>
   (await get<Heat>(`/_orrery/partitions/heat?${place(at)}&seconds=${seconds}&keys=${keys}`, { signal })).body;
+export const readPartitionKeys = async (at: Place, partition: string, keys: number): Promise<PartitionKeys> =>
+  (await get<PartitionKeys>(`/_orrery/partitions/keys?${place(at)}&partition=${encodeURIComponent(partition)}&keys=${keys}`)).body;
 export const readThrottles = async (): Promise<Throttle[]> => (await get<Throttle[]>('/_orrery/throttles')).body;
 export const locateKey = async (at: Place, key: Key) =>
   (await get<{ partitionKey: string; effectiveKey: string; partition: string }>(`/_orrery/partitions/locate?${place(at)}&partitionKey=${encodeURIComponent(JSON.stringify(key))}`)).body;
@@ -205,6 +209,21 @@ export const explain = async (at: Place, query: QueryText, key?: Key | null): Pr
 export const explainCharge = async (at: Place, body: Record<string, unknown>): Promise<ExplainedCharge> =>
   (await post<ExplainedCharge>('/_orrery/explain-charge', { ...at, ...body })).body;
 export const readServer = async (): Promise<ServerInfo> => (await get<ServerInfo>('/_orrery/server')).body;
+export const readStore = async (): Promise<StoreInfo> => (await get<StoreInfo>('/_orrery/store')).body;
+
+export interface Region {
+  name: string;
+  endpoint: string;
+  writes: boolean;
+}
+
+/** The regions of the account document. */
+export async function readRegions(): Promise<Region[]> {
+  type Location = { name: string; databaseAccountEndpoint: string };
+  const account = (await get<{ writableLocations: Location[]; readableLocations: Location[] }>('/')).body;
+  return account.readableLocations.map(({ name, databaseAccountEndpoint }) => ({ name, endpoint: databaseAccountEndpoint, writes: account.writableLocations.some((other) => other.name === name) }));
+}
+
 export const readMetrics = async (): Promise<string> => (await get<string>('/_orrery/metrics', { asText: true })).body;
 export const listChildren = <T extends Resource>(at: Place, kind: string, property: string) => all<T>(container(at, kind), property);
 export const containerPath = container;

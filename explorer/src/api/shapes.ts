@@ -44,7 +44,8 @@ export const object = <M extends Members>(members: M): Shape<Object<M>> => ({
   },
 });
 
-const hotKey = object({ partitionKey: text, requestUnits: number });
+const hotKey = object({ partitionKey: text, requestUnits: number, sharePercent: number });
+const largeKey = object({ partitionKey: text, items: number, bytes: number });
 
 export const partition = object({
   id: text,
@@ -62,7 +63,7 @@ export const partition = object({
   banked: number,
   throttled: number,
   hottestKeys: list(hotKey),
-  largestKeys: list(object({ partitionKey: text, items: number, bytes: number })),
+  largestKeys: list(largeKey),
 });
 
 /** `GET /_orrery/partitions` */
@@ -90,6 +91,9 @@ export const heat = object({
     }),
   ),
 });
+
+/** `GET /_orrery/partitions/keys` */
+export const partitionKeys = object({ logicalPartitions: number, largestKeys: list(largeKey) });
 
 /** `GET /_orrery/partitions/locate` */
 export const located = object({ partitionKey: text, effectiveKey: text, partition: text });
@@ -119,7 +123,27 @@ export const server = object({
   memoryBytes: nullable(number),
   testControls: flag,
   consistency: object({ defaultConsistencyLevel: text, maxStalenessPrefix: optional(number), maxIntervalInSeconds: optional(number) }),
+  background: list(object({ kind: text, container: text, detail: text, percent: nullable(number) })),
 });
+
+/** `GET /_orrery/store` */
+export const store = object({
+  store: text,
+  nodes: list(
+    object({
+      name: text,
+      partitions: list(number),
+      shards: number,
+      tableBytes: number,
+      indexBytes: number,
+      standbys: list(object({ name: text, state: nullable(text), behindBytes: nullable(number), behindMilliseconds: nullable(number) })),
+      failure: optional(text),
+    }),
+  ),
+});
+
+/** `GET /_orrery/health` */
+export const health = object({ status: text, store: text, reason: optional(text), advice: optional(text) });
 
 /** `POST /_orrery/explain` */
 export const explained = object({
@@ -174,6 +198,90 @@ export const recordings = list(
   }),
 );
 
+const daysOfGrowth = object({ days: number, bytes: number, partitions: number, splits: number, largestShare: number, unevenness: number, stuck: number });
+
+const candidate = object({
+  rank: number,
+  name: text,
+  kind: text,
+  partitionKey: anything,
+  definition: anything,
+  score: number,
+  tied: flag,
+  unfit: nullable(text),
+  evidence: list(text),
+  alternative: nullable(text),
+  itemsWithoutKey: number,
+  itemsThatCouldNotExist: number,
+  for: list(text),
+  against: list(text),
+  distinctValues: number,
+  largestKey: object({ share: number, shareError: number, bytes: number, daysUntilFull: nullable(number) }),
+  heaviestKeys: list(object({ key: text, items: number, bytes: number })),
+  spread: object({ items: list(number), bytes: list(number), unevenness: number, unevennessInTime: nullable(number) }),
+  growth: list(daysOfGrowth),
+  reads: object({ pointShare: number, singlePartitionShare: number, fanOutShare: number, fanOutPartitions: number }),
+  requestUnitsPerHour: number,
+  requestUnitsPerSecondByPartition: list(number),
+  hotFactor: number,
+  throttled: object({ requests: number, share: number }),
+  neededThroughput: object({ now: number, inAYear: number }),
+  transactions: anything,
+  operations: list(object({ name: text, estimated: flag, requests: number, throttled: number, requestUnits: number, partitions: number })),
+});
+
+const suffixPlan = object({
+  base: text,
+  by: nullable(text),
+  partitions: number,
+  writeUnitsPerSecond: number,
+  knownReadUnitsPerSecond: number,
+  readsOfAllSuffixesPerSecond: number,
+  best: number,
+  curve: list(object({ suffixes: number, neededThroughput: number, usedPerSecond: number, hotFactor: number, partitionsVisited: number })),
+});
+
+/** `POST /_orrery/advise` */
+export const advice = object({
+  data: object({
+    items: number,
+    itemsTotal: number,
+    bytes: number,
+    bytesPerDay: number,
+    timePath: nullable(text),
+    from: nullable(text),
+    to: nullable(text),
+    sampleItems: number,
+  }),
+  throughput: number,
+  partitions: number,
+  workload: object({ given: flag, requests: number, seconds: number, operations: list(object({ name: text, operation: text, perSecond: number })) }),
+  errors: object({ distinctValues: text, largestKey: text, sample: text }),
+  recommended: nullable(text),
+  missing: list(text),
+  candidates: list(candidate),
+  suffixPlans: list(suffixPlan),
+  notes: list(text),
+});
+
+/** `GET /_orrery/repartition` */
+export const repartition = object({
+  phase: text,
+  items: number,
+  copied: number,
+  removed: number,
+  compared: number,
+  checksum: optional(text),
+  message: optional(text),
+  keptAs: optional(text),
+});
+
+/** `GET /_orrery/synthetic` */
+export const synthetic = object({ definition: anything, routesQueries: flag, keyPaths: list(text) });
+
+/** `GET /_orrery/faults` */
+export const faults = object({ rules: list(anything) });
+
 /** `GET /_orrery/clock` */
 export const clock = object({ nowMs: number, offsetMs: number, frozen: flag });
 
@@ -182,7 +290,16 @@ export type ContainerView = Infer<typeof partitions>[number];
 export type Heat = Infer<typeof heat>;
 export type LivePartition = Heat['partitions'][number];
 export type Throttle = Infer<typeof throttles>[number];
+export type PartitionKeys = Infer<typeof partitionKeys>;
 export type ServerInfo = Infer<typeof server>;
+export type StoreInfo = Infer<typeof store>;
+export type Health = Infer<typeof health>;
+export type Advice = Infer<typeof advice>;
+export type Candidate = Advice['candidates'][number];
+export type SuffixPlan = Advice['suffixPlans'][number];
+export type RepartitionStatus = Infer<typeof repartition>;
+export type Synthetic = Infer<typeof synthetic>;
+export type Clock = Infer<typeof clock>;
 export type Explained = Infer<typeof explained>;
 export type ExplainedCharge = Infer<typeof explainedCharge>;
 export type Recording = Infer<typeof recordings>[number];

@@ -1,13 +1,14 @@
 // The live view of a container's partitions: ranges, heat, throttling, keys, splits.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { locateKey, mergePartitions, readHeat, readPartitions, readThrottles, splitPartition } from '../api/calls';
-import type { ContainerView, Heat, LivePartition, Throttle } from '../api/shapes';
+import type { ContainerView, Heat, Throttle } from '../api/shapes';
 import { parseKeyPart } from '../items/page';
 import type { ContainerProps } from '../resources/container';
 import { handover, go } from '../state/route';
 import { Chart } from '../ui/chart';
 import * as format from '../ui/format';
 import { Button, Confirm, Notice, Spinner, say, useEvery } from '../ui/parts';
+import { Details } from './details';
 import { filterForKey } from './keys';
 import { LEVELS, layOut, levelOf, positionOfKey } from './layout';
 import { ROWS, type Row, Waterfall, rowOf } from './waterfall';
@@ -166,11 +167,12 @@ export function PartitionsPage({ place, definition, reload }: ContainerProps) {
       </section>
       {chosen && (
         <Details
+          key={chosen}
+          place={place}
           id={chosen}
           live={partitions.get(chosen)!}
           size={sizes.get(chosen) ?? null}
           ids={placed.map((at) => at.id)}
-          paths={definition.partitionKey.paths}
           changing={live.heat.partitionsChanging}
           onSplit={() => setDialog({ what: 'split', id: chosen })}
           onMerge={(ids) => setDialog({ what: 'merge', ids })}
@@ -300,119 +302,5 @@ function Locate({ place, paths, located, onLocated }: { place: ContainerProps['p
           ))}
       </span>
     </form>
-  );
-}
-
-interface DetailsProps {
-  id: string;
-  live: LivePartition;
-  size: ContainerView['partitions'][number] | null;
-  ids: string[];
-  paths: string[];
-  changing: boolean;
-  onSplit: () => void;
-  onMerge: (ids: string[]) => void;
-  onKey: (key: string) => void;
-  onClose: () => void;
-}
-
-function Details({ id, live, size, ids, changing, onSplit, onMerge, onKey, onClose }: DetailsProps) {
-  const used = live.usedBySecond.at(-1) ?? 0;
-  const next = ids[ids.indexOf(id) + 1];
-  const hot = live.hottestKeys.reduce((sum, key) => sum + key.requestUnits, 0) || 1;
-  const most = size?.bytes || 1;
-  return (
-    <section class="card stack" aria-label={`Partition ${id}`}>
-      <div class="section-head">
-        <h2>Partition {id}</h2>
-        <div class="row">
-          <Button icon="split" disabled={changing} onClick={onSplit}>
-            Split
-          </Button>
-          {next !== undefined && (
-            <Button disabled={changing} onClick={() => onMerge([id, next])}>
-              Merge with {next}
-            </Button>
-          )}
-          <Button icon="close" kind="quiet" label="Close the partition" onClick={onClose} />
-        </div>
-      </div>
-      <dl class="figures">
-        <div>
-          <dt>Range</dt>
-          <dd class="code" title={`${live.min || '00'} to ${live.max}`}>
-            {(live.min || '00').slice(0, 8)} – {live.max.slice(0, 8)}
-          </dd>
-        </div>
-        <div>
-          <dt>Used</dt>
-          <dd>
-            {format.short(used)} {live.requestUnitsPerSecond > 0 && `of ${format.count(live.requestUnitsPerSecond)}`} RU/s
-          </dd>
-        </div>
-        <div>
-          <dt>Burst credit</dt>
-          <dd>{format.short(live.banked)} RU</dd>
-        </div>
-        <div>
-          <dt>Throttled since start</dt>
-          <dd>{format.count(live.throttled)}</dd>
-        </div>
-        {size && (
-          <>
-            <div>
-              <dt>Items</dt>
-              <dd>{format.count(size.items)}</dd>
-            </div>
-            <div>
-              <dt>Size</dt>
-              <dd>
-                {format.bytes(size.bytes)} <span class="muted">({format.bytes(size.storedBytes)} with index)</span>
-              </dd>
-            </div>
-            <div>
-              <dt>Keys</dt>
-              <dd>{format.count(size.logicalPartitions)}</dd>
-            </div>
-            <div>
-              <dt>LSN</dt>
-              <dd>{format.count(size.lsn)}</dd>
-            </div>
-          </>
-        )}
-        {live.parents.length > 0 && (
-          <div>
-            <dt>Parents</dt>
-            <dd>{live.parents.join(', ')}</dd>
-          </div>
-        )}
-      </dl>
-      <div class="key-lists">
-        <KeyList title="Hottest keys" keys={live.hottestKeys.map((key) => ({ key: key.partitionKey, share: key.requestUnits / hot, text: `${format.short(key.requestUnits)} RU` }))} onKey={onKey} />
-        <KeyList title="Largest keys" keys={(size?.largestKeys ?? []).slice(0, 8).map((key) => ({ key: key.partitionKey, share: key.bytes / most, text: `${format.bytes(key.bytes)}, ${format.plural(key.items, 'item')}` }))} onKey={onKey} />
-      </div>
-    </section>
-  );
-}
-
-function KeyList({ title, keys, onKey }: { title: string; keys: { key: string; share: number; text: string }[]; onKey: (key: string) => void }) {
-  return (
-    <div>
-      <h3>{title}</h3>
-      {keys.length === 0 && <p class="muted">None yet.</p>}
-      <ul class="key-list">
-        {keys.map((one) => (
-          <li key={one.key}>
-            <button type="button" class="link code" title="Show its items" onClick={() => onKey(one.key)}>
-              {one.key}
-            </button>
-            <span class="funnel-track">
-              <span class="funnel-bar" style={{ width: `${Math.max(1, Math.min(1, one.share) * 100)}%` }} />
-            </span>
-            <span class="muted">{one.text}</span>
-          </li>
-        ))}
-      </ul>
-    </div>
   );
 }

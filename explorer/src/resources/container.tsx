@@ -8,6 +8,7 @@ import { isAdmin } from '../state/session';
 import * as format from '../ui/format';
 import { lazy } from '../ui/lazy';
 import { Notice, Spinner, useLoaded } from '../ui/parts';
+import { throughputText } from './throughput-field';
 
 const QueryPage = lazy(() => import('../query/page').then((module) => module.QueryPage));
 const PartitionsPage = lazy(() => import('../partitions/page').then((module) => module.PartitionsPage));
@@ -30,7 +31,7 @@ const TITLES: Record<Tab, string> = { items: 'Items', query: 'Query', partitions
 export function ContainerPage({ database, container, tab }: { database: string; container: string; tab: Tab }) {
   const [place] = useState({ database, container });
   const { value, error, reload } = useLoaded(() => lookAt(place), []);
-  const offer = useLoaded(async () => (value && isAdmin() ? await readOffer(value.definition._rid) : null), [value?.definition._rid]);
+  const offer = useLoaded(async () => (value && isAdmin() ? await readOffer(value.definition._rid) : null), [value]);
   // Opened tabs keep their state.
   const [opened, setOpened] = useState<Tab[]>([tab]);
   if (!opened.includes(tab)) setOpened([...opened, tab]);
@@ -41,7 +42,6 @@ export function ContainerPage({ database, container, tab }: { database: string; 
       </div>
     );
   }
-  const throughput = offer.value?.content;
   return (
     <div class="page container-page">
       <header class="page-head">
@@ -62,9 +62,7 @@ export function ContainerPage({ database, container, tab }: { database: string; 
               </li>
               {value.usage && <li>{format.plural(value.usage.items, 'item')}</li>}
               {value.usage && <li>{format.bytes(value.usage.bytes)}</li>}
-              {throughput && (
-                <li>{throughput.offerAutopilotSettings ? `up to ${format.count(throughput.offerAutopilotSettings.maxThroughput)} RU/s` : `${format.count(throughput.offerThroughput)} RU/s`}</li>
-              )}
+              {offer.value && <li>{throughputText(offer.value)}</li>}
               {value.progress !== null && value.progress < 100 && <li class="fact-busy">index {value.progress} %</li>}
             </ul>
           )}

@@ -6,6 +6,8 @@ import { go } from '../state/route';
 import { Button, Dialog, Field, Notice, say } from '../ui/parts';
 import { type Throughput, ThroughputField, throughputHeaders } from './throughput-field';
 
+const POLICIES_EXAMPLE = '{"vectorEmbeddingPolicy": {"vectorEmbeddings": [{"path": "/v", "dataType": "float32", "distanceFunction": "cosine", "dimensions": 3}]}}';
+
 export function NewDatabase({ onClose }: { onClose: () => void }) {
   const [id, setId] = useState('');
   const [throughput, setThroughput] = useState<Throughput>({ mode: 'none', units: 400 });
@@ -48,6 +50,7 @@ export function NewContainer({ database, onClose }: { database: string | null; o
   const [paths, setPaths] = useState(['']);
   const [uniqueKeys, setUniqueKeys] = useState('');
   const [ttl, setTtl] = useState('');
+  const [policies, setPolicies] = useState('');
   const [throughput, setThroughput] = useState<Throughput>({ mode: 'manual', units: 400 });
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
@@ -57,7 +60,16 @@ export function NewContainer({ database, onClose }: { database: string | null; o
     setBusy(true);
     const keys = paths.map((path) => path.trim()).filter(Boolean).map(slash);
     const unique = uniqueKeys.split('\n').map((line) => line.split(',').map((path) => path.trim()).filter(Boolean).map(slash)).filter((line) => line.length > 0);
+    let further: Record<string, unknown> = {};
+    try {
+      if (policies.trim()) further = JSON.parse(policies) as Record<string, unknown>;
+    } catch (failure) {
+      setError(`The policies are not valid JSON: ${(failure as Error).message}`);
+      setBusy(false);
+      return;
+    }
     const definition = {
+      ...further,
       id,
       partitionKey: { paths: keys, kind: keys.length > 1 ? 'MultiHash' : 'Hash', version: 2 },
       ...(ttl.trim() ? { defaultTtl: Number(ttl) } : {}),
@@ -118,6 +130,9 @@ export function NewContainer({ database, onClose }: { database: string | null; o
             </Field>
             <Field label="Unique keys" hint="One set of paths per line, separated by commas. They cannot be changed later.">
               {(field, hint) => <textarea id={field} aria-describedby={hint} class="code" rows={2} placeholder="/email" value={uniqueKeys} onInput={(event) => setUniqueKeys(event.currentTarget.value)} />}
+            </Field>
+            <Field label="Policies as JSON" hint="Members of the definition that are set from the start: indexingPolicy, vectorEmbeddingPolicy, fullTextPolicy, computedProperties, conflictResolutionPolicy, changeFeedPolicy.">
+              {(field, hint) => <textarea id={field} aria-describedby={hint} class="code" rows={4} placeholder={POLICIES_EXAMPLE} value={policies} onInput={(event) => setPolicies(event.currentTarget.value)} />}
             </Field>
           </div>
         </details>

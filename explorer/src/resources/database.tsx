@@ -1,6 +1,6 @@
 // A database: its containers, throughput, users and their permissions.
 import { useEffect, useState } from 'preact/hooks';
-import { type ContainerDefinition, type Resource, type Usage, deleteDatabase, listOf } from '../api/calls';
+import { type ContainerDefinition, type Offer, type Resource, type Usage, deleteDatabase, listOf, listOffers } from '../api/calls';
 import { call, path, post } from '../api/client';
 import { databases, lookAt, openDatabase, refreshDatabases } from '../state/resources';
 import { go, hrefOf } from '../state/route';
@@ -8,6 +8,7 @@ import { isAdmin } from '../state/session';
 import * as format from '../ui/format';
 import { Button, Confirm, Dialog, Empty, Field, Notice, Spinner, say, useLoaded } from '../ui/parts';
 import { Scale } from './settings';
+import { throughputText } from './throughput-field';
 import { creating } from './tree';
 
 /** Containers whose sizes are read at once. */
@@ -17,6 +18,7 @@ export function DatabasePage({ database }: { database: string }) {
   const node = databases.value?.find((one) => one.resource.id === database);
   const [deleting, setDeleting] = useState(false);
   const [shown, setShown] = useState(LOOKED_AT);
+  const offers = useLoaded(async () => new Map(isAdmin() ? (await listOffers()).map((offer) => [offer.offerResourceId, offer]) : []), [node?.containers?.length]);
   useEffect(() => {
     if (node && !node.containers) void openDatabase(database);
   }, [node === undefined]);
@@ -55,11 +57,12 @@ export function DatabasePage({ database }: { database: string }) {
                   <th>Partition key</th>
                   <th class="numeric">Items</th>
                   <th class="numeric">Size</th>
+                  {isAdmin() && <th class="numeric">Throughput</th>}
                 </tr>
               </thead>
               <tbody>
                 {node.containers.slice(0, shown).map((container) => (
-                  <ContainerRow key={container._rid} database={database} container={container} />
+                  <ContainerRow key={container._rid} database={database} container={container} throughput={throughputIn(offers.value, container._rid, node.resource._rid)} />
                 ))}
               </tbody>
             </table>
@@ -71,7 +74,7 @@ export function DatabasePage({ database }: { database: string }) {
           </div>
         )}
       </section>
-      {isAdmin() && <Scale rid={node.resource._rid} what="database" onChanged={() => {}} />}
+      {isAdmin() && <Scale rid={node.resource._rid} what="database" onChanged={offers.reload} />}
       <Users database={database} containers={node.containers} />
       <section class="card stack danger-zone">
         <h2>Delete the database</h2>
@@ -101,7 +104,14 @@ export function DatabasePage({ database }: { database: string }) {
   );
 }
 
-function ContainerRow({ database, container }: { database: string; container: ContainerDefinition }) {
+/** What a container has of its own, or that it shares its database's. */
+function throughputIn(offers: Map<string, Offer> | null, container: string, database: string): string {
+  const own = offers?.get(container);
+  if (own) return throughputText(own);
+  return offers === null ? '…' : offers.has(database) ? 'shared' : 'no limit';
+}
+
+function ContainerRow({ database, container, throughput }: { database: string; container: ContainerDefinition; throughput: string }) {
   const [usage, setUsage] = useState<Usage | null>(null);
   useEffect(() => {
     lookAt({ database, container: container.id }).then(
@@ -117,6 +127,7 @@ function ContainerRow({ database, container }: { database: string; container: Co
       <td class="code">{container.partitionKey?.paths.join(', ')}</td>
       <td class="numeric">{usage ? format.count(usage.items) : '…'}</td>
       <td class="numeric">{usage ? format.bytes(usage.bytes) : '…'}</td>
+      {isAdmin() && <td class="numeric">{throughput}</td>}
     </tr>
   );
 }

@@ -9,7 +9,7 @@ import { isAdmin } from '../state/session';
 import * as format from '../ui/format';
 import { Button, Confirm, Field, Notice, Spinner, Tabs, say, useLoaded } from '../ui/parts';
 import type { ContainerProps } from './container';
-import { type Throughput, ThroughputField } from './throughput-field';
+import { type Throughput, ThroughputField, throughputOf } from './throughput-field';
 
 /** Parts of the definition that can be replaced, each an editor of its own. */
 const PARTS = [
@@ -86,7 +86,7 @@ export function Scale({ rid, what, onChanged }: { rid: string; what: 'container'
   const { value: offer, reload } = useLoaded(() => readOffer(rid), [rid]);
   const [wanted, setWanted] = useState<Throughput | null>(null);
   const [error, setError] = useState<string | null>(null);
-  const current: Throughput | null = offer ? (offer.content.offerAutopilotSettings ? { mode: 'autoscale', units: offer.content.offerAutopilotSettings.maxThroughput } : { mode: 'manual', units: offer.content.offerThroughput }) : null;
+  const current = offer ? throughputOf(offer) : null;
   useEffect(() => setWanted(current), [offer?._etag]);
   const save = async () => {
     setError(null);

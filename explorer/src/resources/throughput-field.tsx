@@ -1,9 +1,20 @@
 // The throughput of a database or container: none, manual, or autoscale.
+import type { Offer } from '../api/calls';
+import * as format from '../ui/format';
 import { Field } from '../ui/parts';
 
 export interface Throughput {
   mode: 'none' | 'manual' | 'autoscale';
   units: number;
+}
+
+export const throughputOf = ({ content }: Offer): Throughput =>
+  content.offerAutopilotSettings ? { mode: 'autoscale', units: content.offerAutopilotSettings.maxThroughput } : { mode: 'manual', units: content.offerThroughput };
+
+/** `400 RU/s`, or `up to 4,000 RU/s`. */
+export function throughputText(offer: Offer): string {
+  const { mode, units } = throughputOf(offer);
+  return `${mode === 'autoscale' ? 'up to ' : ''}${format.count(units)} RU/s`;
 }
 
 export function throughputHeaders(throughput: Throughput): Record<string, string> {

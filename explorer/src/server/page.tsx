@@ -1,14 +1,15 @@
 // The server: version, health, requests, and test controls if enabled.
 import { useMemo, useRef, useState } from 'preact/hooks';
-import { readMetrics, readServer } from '../api/calls';
+import { type Region, readMetrics, readRegions, readServer, readStore } from '../api/calls';
 import { call, get, post } from '../api/client';
-import type { ServerInfo } from '../api/shapes';
+import type { Clock, Health, ServerInfo, StoreInfo } from '../api/shapes';
 import { Editor } from '../editor/editor';
 import { Stat } from '../partitions/page';
 import { Chart } from '../ui/chart';
 import * as format from '../ui/format';
 import { Button, Notice, Spinner, say, useEvery, useLoaded } from '../ui/parts';
 import { type OperationStats, operationsOf, parseMetrics } from './metrics';
+import { Background, Regions } from './places';
 
 interface Seen {
   times: number[];
@@ -16,14 +17,9 @@ interface Seen {
   errors: number[];
 }
 
-interface Health {
-  status: string;
-  store: string;
-  reason?: string;
-  advice?: string;
-}
-
 const KEPT = 150;
+/** The store's servers are queried for it: seldom. */
+const STORE_EVERY_MS = 15_000;
 
 export function ServerPage() {
   const [info, setInfo] = useState<ServerInfo | null>(null);
@@ -34,6 +30,8 @@ export function ServerPage() {
   const [health, setHealth] = useState<Health | null>(null);
   const [seen, setSeen] = useState<Seen>({ times: [], requests: [], errors: [] });
   const [error, setError] = useState<string | null>(null);
+  const [regions, setRegions] = useState<Region[]>([]);
+  const [store, setStore] = useState<StoreInfo | null>(null);
   const before = useRef<{ at: number; requests: number; errors: number } | null>(null);
   useEvery(
     2000,
@@ -68,6 +66,14 @@ export function ServerPage() {
       } catch (failure) {
         setError((failure as Error).message);
       }
+    },
+    [],
+  );
+  useEvery(
+    STORE_EVERY_MS,
+    async () => {
+      setRegions(await readRegions());
+      setStore(await readStore());
     },
     [],
   );
@@ -145,6 +151,8 @@ export function ServerPage() {
           </table>
         </div>
       </section>
+      <Background tasks={info.background} />
+      <Regions regions={regions} store={store} />
       {info.testControls ? <TestControls /> : <p class="muted">Faults and the clock can be set on servers that were started with <code>--test-controls</code>.</p>}
     </div>
   );
@@ -154,7 +162,7 @@ const EXAMPLE_RULE = { status: 429, percentage: 20, operations: ['create'], reso
 
 function TestControls() {
   const faults = useLoaded(() => get<{ rules: Record<string, unknown>[] }>('/_orrery/faults').then((answer) => answer.body.rules), []);
-  const clock = useLoaded(() => get<{ nowMs: number; offsetMs: number; frozen: boolean }>('/_orrery/clock').then((answer) => answer.body), []);
+  const clock = useLoaded(() => get<Clock>('/_orrery/clock').then((answer) => answer.body), []);
   const [rule, setRule] = useState(JSON.stringify(EXAMPLE_RULE, null, 2));
   const [error, setError] = useState<string | null>(null);
   const act = async (work: () => Promise<unknown>, done: string) => {

@@ -112,6 +112,17 @@ impl PurgeSet {
         !self.any.load(Ordering::Acquire) || self.purges.read().values().all(|purge| purge.finished.is_some())
     }
 
+    /// How many keys of each container wait to be removed.
+    pub(crate) fn pending_by_container(&self) -> HashMap<ContainerRid, usize> {
+        let mut counts = HashMap::new();
+        if self.any.load(Ordering::Acquire) {
+            for (container, _, _) in self.pending() {
+                *counts.entry(container).or_default() += 1;
+            }
+        }
+        counts
+    }
+
     fn pending(&self) -> Vec<(ContainerRid, EffectiveKey, Lsn)> {
         let purges = self.purges.read();
         let pending = purges.iter().filter(|(_, purge)| purge.finished.is_none());

@@ -5,6 +5,7 @@
 //!
 //! Only work that outlives a request belongs here.
 
+mod background;
 mod cluster;
 mod copy;
 mod growth;
@@ -20,11 +21,12 @@ use std::sync::Arc;
 
 use crate::resources::Resources;
 
+pub use background::{BackgroundTask, store_nodes_value};
 pub use live_view::{LivePartition, LiveView};
 pub use merge::MergeReport;
 pub use repartition::{RepartitionRequest, RepartitionStatus};
 pub use split::SplitReport;
-pub use view::{ContainerView, LargeKey, PartitionLoad, PartitionView};
+pub use view::{ContainerView, LargeKey, PartitionKeys, PartitionLoad, PartitionView};
 
 /// Resources with the work that changes them over time.
 pub struct Lifecycle {

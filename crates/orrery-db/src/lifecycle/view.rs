@@ -1,7 +1,7 @@
 //! A view of a container's partitions for operators.
 
 use orrery_model::value::Value;
-use orrery_model::{Charge, Object, Result};
+use orrery_model::{Charge, Error, ErrorKind, Object, Result};
 
 use super::Lifecycle;
 use crate::catalog::{Container, OfferOwner};
@@ -10,6 +10,8 @@ use crate::resources::Usage;
 
 /// Keys listed per partition.
 const LARGEST_KEYS: usize = 10;
+/// Keys that are named if one partition is asked about.
+const PARTITION_KEYS_MAX: usize = 1000;
 
 /// A container with its partitions.
 #[derive(Clone, Debug)]
@@ -66,7 +68,41 @@ pub struct LargeKey {
     pub bytes: u64,
 }
 
+/// The logical partitions of one physical partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionKeys {
+    /// All of them, whether named or not.
+    pub count: u64,
+    /// Largest first.
+    pub largest: Vec<LargeKey>,
+}
+
 impl Lifecycle {
+    /// The logical partitions of a partition by size, at most `keys_max` of them by name.
+    pub async fn partition_keys(
+        &self,
+        (database, container): (&str, &str),
+        range_id: u32,
+        keys_max: usize,
+    ) -> Result<PartitionKeys> {
+        let mut attempt = 0;
+        loop {
+            let catalog = self.catalog.snapshot();
+            let container = catalog.container(database, container)?;
+            let partition = container.partitions.iter().find(|partition| partition.range_id == range_id);
+            let Some(partition) = partition else {
+                let message = format!("The container has no partition {range_id}.");
+                return Err(Error::new(ErrorKind::NotFound, message));
+            };
+            let mut largest = Largest::of(keys_max.clamp(1, PARTITION_KEYS_MAX));
+            match self.measure(partition, |key, usage| largest.add(key, usage)).await {
+                Ok(_) => return Ok(PartitionKeys { count: largest.count, largest: largest.keys }),
+                Err(error) if self.may_route_again(&error, &mut attempt).await => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// The partitions of all containers.
     pub async fn partition_views(&self) -> Result<Vec<ContainerView>> {
         let catalog = self.catalog.snapshot();
@@ -116,7 +152,7 @@ impl Lifecycle {
         let known = self.store.partitions().await.map_err(crate::failure::store_failure)?;
         let mut partitions = Vec::with_capacity(container.partitions.len());
         for partition in &container.partitions {
-            let mut largest = Largest::default();
+            let mut largest = Largest::of(LARGEST_KEYS);
             let usage = self.measure(partition, |key, usage| largest.add(key, usage)).await?;
             let stored_bytes = self.store.size_bytes(partition.store.id).await;
             let (heat, request_units_per_second) = self.partition_heat(container, partition);
@@ -148,22 +184,26 @@ impl Lifecycle {
 }
 
 /// The largest of many keys.
-#[derive(Default)]
 struct Largest {
+    keys_max: usize,
     keys: Vec<LargeKey>,
     count: u64,
 }
 
 impl Largest {
+    fn of(keys_max: usize) -> Self {
+        Self { keys_max, keys: Vec::new(), count: 0 }
+    }
+
     fn add(&mut self, key: &str, usage: Usage) {
         if usage.items == 0 {
             return;
         }
         self.count += 1;
         let at = self.keys.partition_point(|other| other.bytes >= usage.bytes);
-        if at < LARGEST_KEYS {
+        if at < self.keys_max {
             self.keys.insert(at, LargeKey { key: key.to_owned(), items: usage.items, bytes: usage.bytes });
-            self.keys.truncate(LARGEST_KEYS);
+            self.keys.truncate(self.keys_max);
         }
     }
 }
@@ -202,16 +242,29 @@ impl PartitionView {
         object.set("banked", Value::from(self.heat.banked.as_f64()));
         object.set("throttled", number(self.heat.throttled));
         object.set("hottestKeys", self.heat.hottest_value());
-        let largest = self.largest.iter().map(|large| {
-            let mut key = Object::new();
-            key.set("partitionKey", Value::from(large.key.as_str()));
-            key.set("items", number(large.items));
-            key.set("bytes", number(large.bytes));
-            Value::from(key)
-        });
-        object.set("largestKeys", largest.collect::<Vec<_>>().into());
+        object.set("largestKeys", keys_value(&self.largest));
         object.into()
     }
+}
+
+impl PartitionKeys {
+    pub fn to_value(&self) -> Value {
+        let mut object = Object::new();
+        object.set("logicalPartitions", number(self.count));
+        object.set("largestKeys", keys_value(&self.largest));
+        object.into()
+    }
+}
+
+fn keys_value(keys: &[LargeKey]) -> Value {
+    let keys = keys.iter().map(|large| {
+        let mut key = Object::new();
+        key.set("partitionKey", Value::from(large.key.as_str()));
+        key.set("items", number(large.items));
+        key.set("bytes", number(large.bytes));
+        Value::from(key)
+    });
+    keys.collect::<Vec<_>>().into()
 }
 
 fn number(number: u64) -> Value {

@@ -20,6 +20,8 @@ pub struct HotKey {
     pub key: String,
     /// An upper bound, overestimated by at most the count of the least tracked key.
     pub charge: Charge,
+    /// Its part of what the partition's keys used lately, in percent.
+    pub share_percent: u64,
 }
 
 /// The load of one partition.
@@ -41,6 +43,7 @@ impl PartitionHeat {
             let mut key = Object::new();
             key.set("partitionKey", Value::from(hot.key.as_str()));
             key.set("requestUnits", Value::from(hot.charge.as_f64()));
+            key.set("sharePercent", Value::from(i64::try_from(hot.share_percent).unwrap_or(100)));
             Value::from(key)
         });
         hottest.collect::<Vec<_>>().into()
@@ -145,7 +148,7 @@ impl Heat {
         let slot = slot(second);
         state.refused[slot] = state.refused[slot].saturating_add(1);
         let count = key.and_then(|key| state.keys.get(key)).copied().unwrap_or(0);
-        (count * 100).checked_div(state.keys_total).unwrap_or(0).min(100)
+        state.share_percent(count)
     }
 
     /// The higher usage of the current and the last second.
@@ -175,7 +178,11 @@ impl Heat {
         let mut hottest: Vec<HotKey> = state
             .keys
             .iter()
-            .map(|(key, count)| HotKey { key: key.clone(), charge: Charge::from_hundredths(*count) })
+            .map(|(key, count)| HotKey {
+                key: key.clone(),
+                charge: Charge::from_hundredths(*count),
+                share_percent: state.share_percent(*count),
+            })
             .collect();
         hottest.sort_by(|a, b| b.charge.cmp(&a.charge).then_with(|| a.key.cmp(&b.key)));
         hottest.truncate(keys_max);
@@ -194,6 +201,11 @@ fn slot(second: i64) -> usize {
 }
 
 impl State {
+    /// A key's count as part of all, in percent.
+    fn share_percent(&self, count: u64) -> u64 {
+        (count * 100).checked_div(self.keys_total).unwrap_or(0).min(100)
+    }
+
     /// Clears the seconds since the last use, and ages the key counters.
     fn roll(&mut self, second: i64) {
         let passed = second.saturating_sub(self.second);
@@ -246,6 +258,7 @@ mod tests {
         }
         let view = heat.view(101, 3);
         assert_eq!(view.hottest[0].key, "[\"hot\"]");
+        assert!((10..15).contains(&view.hottest[0].share_percent), "{}", view.hottest[0].share_percent);
         assert_eq!(view.last_second.hundredths(), 1_000_000);
         assert!(heat.throttled(100, Some("[\"hot\"]")) >= 10);
         assert_eq!(heat.view(1000, 3).last_second, Charge::ZERO);

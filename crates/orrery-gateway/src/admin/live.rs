@@ -13,19 +13,33 @@ use crate::reply::Reply;
 
 /// The default number of hottest keys per partition (`keys`).
 const KEYS_USUAL: usize = 3;
+/// The default number of listed logical partitions (`keys`).
+const LISTED_KEYS_USUAL: usize = 100;
 
 /// The load of the partitions of `?database=…&container=…` over the last `seconds`, with `keys` of each one's hottest.
 pub(crate) fn heat(database: &Arc<Database>, query: &str) -> Result<Reply> {
     let (name, container) = place_in(query)?;
-    let count = |name: &str, usual: usize| match query_argument(query, name) {
-        None => Ok(usual),
-        Some(text) => text
-            .parse()
-            .map_err(|_| Error::bad_request(format!("'{name}' must be a number, but got '{text}'."))),
-    };
-    let view =
-        database.container_heat(&name, &container, count("seconds", 1)?, count("keys", KEYS_USUAL)?)?;
+    let (seconds, keys) = (number_in(query, "seconds", 1)?, number_in(query, "keys", KEYS_USUAL)?);
+    let view = database.container_heat(&name, &container, seconds, keys)?;
     Ok(Reply::json(StatusCode::OK, view.to_value().to_json()))
+}
+
+/// The number that an argument asks for, or the usual one.
+fn number_in(query: &str, name: &str, usual: usize) -> Result<usize> {
+    let Some(text) = query_argument(query, name) else { return Ok(usual) };
+    text.parse().map_err(|_| Error::bad_request(format!("'{name}' must be a number, but got '{text}'.")))
+}
+
+/// The logical partitions of `?database=…&container=…&partition=…` by size, at most `keys` of them by name.
+pub(crate) async fn keys(database: &Arc<Database>, query: &str) -> Result<Reply> {
+    let (name, container) = place_in(query)?;
+    let partition = query_argument(query, "partition");
+    let partition = partition.ok_or_else(|| orrery_model::ids::missing_properties(&["partition"]))?;
+    let partition =
+        partition.parse().map_err(|_| Error::bad_request(format!("'{partition}' is not a partition id.")))?;
+    let keys_max = number_in(query, "keys", LISTED_KEYS_USUAL)?;
+    let keys = database.partition_keys((&name, &container), partition, keys_max).await?;
+    Ok(Reply::json(StatusCode::OK, keys.to_value().to_json()))
 }
 
 /// Where the value `partitionKey` (a JSON array, one member for each path) lands in `?database=…&container=…`.

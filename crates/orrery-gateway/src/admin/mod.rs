@@ -165,6 +165,7 @@ async fn route(
         }
         (&Method::GET, "/_orrery/partitions") => list_partitions(database, query).await,
         (&Method::GET, "/_orrery/partitions/heat") => live::heat(database, query),
+        (&Method::GET, "/_orrery/partitions/keys") => live::keys(database, query).await,
         (&Method::GET, "/_orrery/partitions/locate") => live::locate(database, query),
         (&Method::POST, "/_orrery/partitions/split") => controls::split(database, body).await,
         (&Method::POST, "/_orrery/partitions/merge") => controls::merge(database, body).await,
@@ -176,6 +177,7 @@ async fn route(
             explain::explain(database, method, query, body).await
         }
         (&Method::GET, "/_orrery/server") => Ok(server::show(database, options)),
+        (&Method::GET, "/_orrery/store") => server::store(database).await,
         (&Method::POST, "/_orrery/advise") => advise::advise(query, body).await,
         (&Method::GET, "/_orrery/synthetic") => synthetic::show(database, query),
         (&Method::POST, "/_orrery/synthetic") => synthetic::set(database, body).await,

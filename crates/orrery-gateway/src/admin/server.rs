@@ -1,11 +1,12 @@
-//! `/_orrery/server`: version, start time and store of this server.
+//! `/_orrery/server`: version, start time, store and background work of this server. `/_orrery/store`: the servers that
+//! hold the data.
 
 use std::sync::Arc;
 
 use http::StatusCode;
-use orrery_db::Database;
-use orrery_model::Object;
+use orrery_db::{BackgroundTask, Database, store_nodes_value};
 use orrery_model::value::Value;
+use orrery_model::{Object, Result};
 
 use crate::options::GatewayOptions;
 use crate::reply::Reply;
@@ -21,7 +22,18 @@ pub(crate) fn show(database: &Arc<Database>, options: &GatewayOptions) -> Reply 
     object.set("memoryBytes", resident_bytes().map_or(Value::Null, Value::from));
     object.set("testControls", Value::from(options.clock.is_some()));
     object.set("consistency", options.consistency.to_value());
+    let tasks = database.background_tasks();
+    object.set("background", tasks.iter().map(BackgroundTask::to_value).collect::<Vec<_>>().into());
     Reply::json(StatusCode::OK, Value::from(object).to_json())
+}
+
+/// The store's servers and their standbys: none where this process itself is the store.
+pub(crate) async fn store(database: &Arc<Database>) -> Result<Reply> {
+    let nodes = database.store_nodes().await?;
+    let mut object = Object::new();
+    object.set("store", Value::from(database.store_name()));
+    object.set("nodes", store_nodes_value(&nodes));
+    Ok(Reply::json(StatusCode::OK, Value::from(object).to_json()))
 }
 
 /// The resident memory of the process, if the system reports it.

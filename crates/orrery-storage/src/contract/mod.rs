@@ -26,6 +26,7 @@
 
 mod checkpoint;
 mod coordination;
+mod nodes;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -39,6 +40,7 @@ use crate::packed::PackedKeys;
 
 pub use checkpoint::{Checkpoint, CheckpointFile};
 pub use coordination::{Coordination, Duty};
+pub use nodes::{NodeStatus, StandbyStatus};
 
 /// A key inside a partition. Byte order is scan order.
 pub type Key = Vec<u8>;
@@ -448,6 +450,12 @@ pub trait PartitionStore: Send + Sync + 'static {
     /// How long the oldest pending write has waited; zero where the store does not track it.
     fn oldest_write_wait(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// The servers that hold the data, with their standbys; empty where this process holds it itself. Queries the
+    /// servers, so it is not for every second.
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeStatus>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     /// Takes a checkpoint for a backup; `None` where the store is not made of files of ours and has backups of its own.

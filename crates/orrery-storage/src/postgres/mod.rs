@@ -46,14 +46,14 @@ use self::shared::Shared;
 use self::tls::Tls;
 use crate::contract::Coordination;
 use crate::contract::{
-    BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo, PartitionRef,
-    PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError, consecutive,
+    BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, NodeStatus, PartitionId, PartitionInfo,
+    PartitionRef, PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError, consecutive,
 };
 use crate::transaction;
 
 pub use self::options::{InvalidStoreUrl, PostgresOptions};
 pub use self::schema::PostgresError;
-pub use self::status::{NodeStatus, StandbyStatus, StoreStatus};
+pub use self::status::StoreStatus;
 
 /// A store on a PostgreSQL server or a Citus cluster, usable by several processes at once.
 pub struct Postgres {
@@ -171,6 +171,14 @@ impl PartitionStore for Postgres {
             let chosen = self.shared.repeat(Shared::ANNOUNCED, choose).await?;
             // A badly placed partition is better than none.
             Ok(if chosen.len() == count { chosen } else { consecutive(from, count) })
+        })
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeStatus>, StoreError>> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            let status = Self::status(&self.shared.options).await;
+            Ok(status.map_err(|error| StoreError::Unavailable(error.to_string()))?.nodes)
         })
     }
 

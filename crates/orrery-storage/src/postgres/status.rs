@@ -9,7 +9,7 @@ use super::schema::{self, PostgresError};
 use super::server_error::ServerError;
 use super::tls::Tls;
 use super::{Postgres, key, sql};
-use crate::contract::PartitionId;
+use crate::contract::{NodeStatus, PartitionId, StandbyStatus};
 
 /// The state of a store, as far as it is visible without opening it.
 #[derive(Clone, Debug)]
@@ -23,33 +23,6 @@ pub struct StoreStatus {
     pub nodes: Vec<NodeStatus>,
     /// Processes that have the store open.
     pub gateways: i64,
-}
-
-/// One server and the data on it.
-#[derive(Clone, Debug, Default)]
-pub struct NodeStatus {
-    pub name: String,
-    pub partitions: Vec<PartitionId>,
-    /// On Citus: the number of shards on this node.
-    pub shards: usize,
-    pub table_bytes: i64,
-    pub index_bytes: i64,
-    pub standbys: Vec<StandbyStatus>,
-    /// Why the server could not be queried.
-    pub failure: Option<String>,
-}
-
-/// One standby of a server, as its primary reports it.
-#[derive(Clone, Debug)]
-pub struct StandbyStatus {
-    pub name: String,
-    /// As the server reports it, for example `streaming/sync`. `None` = the user lacks the privilege to see it; the other
-    /// fields are then unknown as well.
-    pub state: Option<String>,
-    /// Bytes of WAL that the standby has not replayed yet.
-    pub behind_bytes: Option<i64>,
-    /// How far the replay lags behind in time; `None` while there are no writes.
-    pub behind_ms: Option<i64>,
 }
 
 /// A receiver that replays nothing counts as far as it has written the WAL.

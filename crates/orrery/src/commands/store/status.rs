@@ -60,29 +60,7 @@ fn as_json(status: &StoreStatus) -> Value {
     object.set("citusVersion", status.citus_version.as_deref().map(Value::from).unwrap_or_default());
     object.set("schemaVersion", Value::from(i64::from(status.schema_version)));
     object.set("gateways", Value::from(status.gateways));
-    let nodes = status.nodes.iter().map(|node| {
-        let mut object = Object::new();
-        object.set("name", Value::from(node.name.as_str()));
-        let partitions = node.partitions.iter().map(|id| Value::from(i64::from(id.0)));
-        object.set("partitions", Value::from(partitions.collect::<Vec<_>>()));
-        object.set("shards", Value::from(i64::try_from(node.shards).unwrap_or(i64::MAX)));
-        object.set("tableBytes", Value::from(node.table_bytes));
-        object.set("indexBytes", Value::from(node.index_bytes));
-        let standbys = node.standbys.iter().map(|standby| {
-            let mut object = Object::new();
-            object.set("name", Value::from(standby.name.as_str()));
-            object.set("state", standby.state.as_deref().map(Value::from).unwrap_or_default());
-            object.set("behindBytes", standby.behind_bytes.map(Value::from).unwrap_or_default());
-            object.set("behindMilliseconds", standby.behind_ms.map(Value::from).unwrap_or_default());
-            Value::Object(object)
-        });
-        object.set("standbys", Value::from(standbys.collect::<Vec<_>>()));
-        if let Some(failure) = &node.failure {
-            object.set("failure", Value::from(failure.as_str()));
-        }
-        Value::Object(object)
-    });
-    object.set("nodes", Value::from(nodes.collect::<Vec<_>>()));
+    object.set("nodes", orrery_db::store_nodes_value(&status.nodes));
     Value::Object(object)
 }
 
