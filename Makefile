@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup explorer build dist image test-dist check-targets run test test-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide docs footprint clean
+.PHONY: help setup explorer build dist image test-dist check-targets run test test-explorer bench-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide docs footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -77,6 +77,11 @@ test-explorer: test-binary ## Runs the tests of the explorer in Chromium against
 	@scripts/setup.sh javascript
 	@scripts/setup.sh browser
 	cd explorer && ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) npm test
+
+bench-explorer: build ## Measures the explorer: first paint, size, and what live views cost the server
+	@scripts/setup.sh javascript
+	@scripts/setup.sh browser
+	cd explorer && ORRERY_BIN=$(abspath $(TARGET_DIR)/release/orrery) npm run --silent measure
 
 # The pictures in README and docs.
 screenshots: test-binary

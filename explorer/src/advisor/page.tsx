@@ -10,6 +10,8 @@ import { Button, Confirm, Dialog, Field, Notice, Spinner, say, useEvery } from '
 import { Report } from './report';
 
 const SAMPLES = [1000, 5000, 20_000];
+/** Partitions of a new container, as the service divides throughput. */
+const partitionsFor = (throughput: number): number => (throughput <= 10_000 ? 1 : Math.ceil(throughput / 6000));
 /** How much more data there may be. */
 const GROWTH = [1, 2, 5, 10, 100, 1000];
 
@@ -143,7 +145,7 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
               </div>
             )}
           </Field>
-          <Field label={`What if it had ${format.count(throughput)} RU/s?`} hint={`${format.plural(Math.ceil(throughput / 10_000), 'partition')} at least.`}>
+          <Field label={`What if it had ${format.count(throughput)} RU/s?`} hint={`A new container has ${format.plural(partitionsFor(throughput), 'partition')}, more where there is much data.`}>
             {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={1000} max={200_000} step={1000} value={throughput} onInput={(event) => setThroughput(Number(event.currentTarget.value))} />}
           </Field>
           <Field label={growth === 1 ? 'What if there were more data?' : `What if there were ${format.count(growth)} times the data?`} hint={`${format.count((file ? (items?.length ?? 0) : usage.items) * growth)} items in all.`}>
@@ -191,7 +193,7 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
           )}
         </div>
       </section>
-      {report && <Report report={report} current={file ? null : definition.partitionKey.paths.join(',')} onTake={file || running ? null : setChosen} />}
+      {report && <Report report={report} current={file ? null : definition.partitionKey.paths.join(' then ')} onTake={file || running ? null : setChosen} />}
       {chosen && <TakeKey place={place} candidate={chosen} onClose={() => setChosen(null)} />}
     </div>
   );

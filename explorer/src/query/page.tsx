@@ -42,6 +42,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
   const [pageSize, setPageSize] = useState(100);
   const [result, setResult] = useState<Result | null>(null);
   const [running, setRunning] = useState(false);
+  const [stopped, setStopped] = useState(false);
   const [error, setError] = useState<ApiError | Error | null>(null);
   const [faults, setFaults] = useState<{ start: number; end: number; message: string }[]>([]);
   const [view, setView] = useState<View>('table');
@@ -98,6 +99,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
     const key = keyText.every((part) => part.trim() === '') ? null : keyText.map(parseKeyPart);
     ran.current = { query, key };
     setRunning(true);
+    setStopped(false);
     setResult(null);
     const began = performance.now();
     try {
@@ -140,6 +142,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
   const stop = () => {
     abort.current?.abort();
     setRunning(false);
+    setStopped(true);
   };
 
   const loadPlan = async () => {
@@ -260,6 +263,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
                 <li>{format.duration(result.ms)}</li>
                 {result.pages > 1 && <li>{result.pages} pages</li>}
                 {result.metrics.retrievedDocumentCount !== undefined && <li>{format.count(result.metrics.retrievedDocumentCount)} items read</li>}
+                {stopped && <li class="fact-busy">stopped</li>}
                 {result.throttled > 0 && <li class="fact-busy">throttled {result.throttled} times</li>}
               </ul>
               {running && <Spinner />}
@@ -296,7 +300,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
           </>
         )}
         {!result && !error && !running && (
-          <Empty title="Run a query.">
+          <Empty title={stopped ? 'Stopped.' : 'Run a query.'}>
             <div class="examples">
               {examples(samples, keyPath).map((example) => (
                 <button

@@ -87,7 +87,7 @@ export function ServerPage() {
   if (!info) return <div class="page scrolls">{error ? <Notice kind="error">{error}</Notice> : <Spinner />}</div>;
   const rate = seen.requests.at(-1) ?? 0;
   return (
-    <div class="page scrolls">
+    <div class="page scrolls" tabIndex={0} role="region" aria-label="Server">
       <div class="section-head">
         <h1>Server</h1>
         <span class="muted">{location.origin}</span>
