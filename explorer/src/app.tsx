@@ -39,8 +39,16 @@ export function App() {
   const who = session.value;
   if (who.state === 'starting') {
     return (
-      <div class="centre">
-        <Spinner label="Signing in" />
+      <div class="frame">
+        <header class="bar">
+          <span class="brand">
+            <Logo />
+            <span>Orrery</span>
+          </span>
+        </header>
+        <div class="centre">
+          <Spinner label="Signing in" />
+        </div>
       </div>
     );
   }

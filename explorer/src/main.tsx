@@ -2,4 +2,6 @@ import { render } from 'preact';
 import { App } from './app';
 import './style.css';
 
-render(<App />, document.getElementById('app')!);
+const app = document.getElementById('app')!;
+app.replaceChildren();
+render(<App />, app);

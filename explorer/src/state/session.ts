@@ -47,9 +47,7 @@ export function signOut(): void {
 async function tryWith(credential: Credential): Promise<string | null> {
   setCredential(credential);
   try {
-    await get('/');
-    let server: ServerInfo | null = null;
-    if (credential.kind === 'key') server = await readServer();
+    const [, server] = await Promise.all([get('/'), credential.kind === 'key' ? readServer() : null]);
     session.value = { state: 'in', admin: server !== null, server, wellKnown: credential.kind === 'key' && credential.key === WELL_KNOWN_KEY };
     return null;
   } catch (error) {
