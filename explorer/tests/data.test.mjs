@@ -240,7 +240,7 @@ describe('items that go', () => {
     await inTab({}, async (page) => {
       await page.goto(`${server.page}#/db/bulk/orders/items`);
       await page.getByText(/\d+ items/).first().waitFor();
-      await page.getByRole('button', { name: 'More about items' }).click();
+      await page.getByRole('button', { name: 'More item actions' }).click();
       await page.getByRole('button', { name: 'Delete all items of a key…' }).click();
       const dialog = page.getByRole('dialog');
       await dialog.getByLabel('/customer').fill('many');
@@ -270,7 +270,7 @@ describe('items that go', () => {
       await page.goto(`${server.page}#/db/files/orders/items`);
       await page.getByText(/\d+ items/).first().waitFor();
       const open = async () => {
-        await page.getByRole('button', { name: 'More about items' }).click();
+        await page.getByRole('button', { name: 'More item actions' }).click();
         await page.getByRole('button', { name: 'Download…' }).click();
       };
       const dialog = page.getByRole('dialog');
@@ -348,7 +348,7 @@ describe('queries that are kept', () => {
       // The rows are saved as files too.
       await page.getByRole('button', { name: 'Run', exact: true }).click();
       await page.getByText('3 rows').waitFor();
-      await page.getByRole('button', { name: 'More about results' }).click();
+      await page.getByRole('button', { name: 'More result actions' }).click();
       const csv = await savedBy(page, () => page.getByRole('button', { name: 'Rows as CSV' }).click());
       assert.deepEqual(csv.text.split('\r\n').sort(), ['Lima,100', 'Oslo,100', 'Seoul,100', 'city,n']);
     });

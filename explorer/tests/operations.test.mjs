@@ -112,7 +112,7 @@ describe('the advisor', () => {
       await page.goto(`${server.page}#/db/advised/orders/advisor`);
       await page.getByLabel('From a file…').setInputFiles(file);
       await page.getByText('sensors.jsonl').waitFor();
-      await page.getByLabel('Keys to measure too').fill('/device,/day');
+      await page.getByLabel('Additional keys to measure').fill('/device,/day');
       await page.getByRole('button', { name: 'Measure' }).click();
       const report = page.getByRole('region', { name: 'Report' });
       await report.getByRole('heading', { name: /2,000 items/ }).waitFor();
