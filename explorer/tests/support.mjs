@@ -50,7 +50,9 @@ export async function startServer(...extra) {
 /** One signed request, as any client sends it. */
 export async function request(server, method, path, body, headers = {}, key = server.key) {
   const date = new Date().toUTCString();
-  const segments = path.split('?')[0].split('/').filter(Boolean).map(decodeURIComponent);
+  let segments = path.split('?')[0].split('/').filter(Boolean).map(decodeURIComponent);
+  // An operation on a container is signed as a request to the container.
+  if (segments.at(-2) === 'operations') segments = segments.slice(0, -2);
   const named = segments.length % 2 === 0;
   const type = (named ? segments.at(-2) : segments.at(-1)) ?? '';
   const owner = named ? segments : segments.slice(0, -1);

@@ -34,7 +34,7 @@ export function Throttles({ events, partitions, total }: { events: Throttle[]; p
       ) : (
         <>
           <Notice kind="warning">{verdict}</Notice>
-          <div class="table-box">
+          <div class="table-box" role="region" aria-label="Throttled requests" tabIndex={0}>
             <table class="table">
               <thead>
                 <tr>

@@ -49,7 +49,7 @@ export function DatabasePage({ database }: { database: string }) {
         {node.containers.length === 0 ? (
           <Empty title="No containers yet." />
         ) : (
-          <div class="table-box">
+          <div class="table-box" role="region" aria-label="Table of containers" tabIndex={0}>
             <table class="table">
               <thead>
                 <tr>

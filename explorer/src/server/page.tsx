@@ -112,7 +112,7 @@ export function ServerPage() {
       </section>
       <section class="card stack">
         <h2>By operation, since the start</h2>
-        <div class="table-box">
+        <div class="table-box" role="region" aria-label="Operations" tabIndex={0}>
           <table class="table">
             <thead>
               <tr>

@@ -25,7 +25,7 @@ export function Background({ tasks }: { tasks: ServerInfo['background'] }) {
       {tasks.length === 0 ? (
         <p class="muted">Nothing is running.</p>
       ) : (
-        <div class="table-box">
+        <div class="table-box" role="region" aria-label="Tasks" tabIndex={0}>
           <table class="table">
             <thead>
               <tr>
@@ -83,7 +83,7 @@ export function Regions({ regions, store }: { regions: Region[]; store: StoreInf
           {node.standbys.length === 0 ? (
             <p class="muted">No standby: if this server is lost, its data is restored from a backup.</p>
           ) : (
-            <div class="table-box">
+            <div class="table-box" role="region" aria-label={`Standbys of ${node.name}`} tabIndex={0}>
               <table class="table">
                 <thead>
                   <tr>
