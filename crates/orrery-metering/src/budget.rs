@@ -160,8 +160,8 @@ mod tests {
 
     const COST: Charge = Charge::from_hundredths(1000);
 
-    /// Sends requests of ten units at this many per second, each again when it was told to, and counts the
-    /// units delivered.
+    /// Sends requests of ten units at this rate, retrying each after its retry-after delay, and counts the units
+    /// delivered.
     fn deliver(budget: &Budget, from_ms: i64, seconds: i64, per_second: i64, priority: Priority) -> u64 {
         let mut delivered = 0;
         for at in 0..seconds * per_second {

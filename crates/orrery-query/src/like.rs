@@ -66,7 +66,7 @@ impl Pattern {
         let mut steps = 0;
         let mut rest = text.chars();
         let mut part = 0;
-        // Where to go on after the last `%` took one character more.
+        // Where to continue after the last `%` matched one more character.
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
             steps += 1;

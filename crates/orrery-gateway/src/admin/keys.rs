@@ -1,7 +1,7 @@
 //! `/_orrery/keys`: which keys the account has, and replacing one.
 //!
-//! A key is told once, when it is made. Otherwise whoever has come by one full key would learn the other, and replacing
-//! the first would not lock them out.
+//! A key is returned only once, when it is created. Otherwise anyone who has obtained one full key would learn the
+//! other, and replacing the first would not lock them out.
 
 use std::sync::Arc;
 

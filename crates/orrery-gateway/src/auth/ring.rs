@@ -1,8 +1,8 @@
 //! The keys of a running account. Each can be replaced while requests are answered.
 //!
-//! There are two keys of either kind so that nobody has to stop: clients move to the one, then the other is replaced. A
-//! key that the server was started with is not replaced here, because the next start would bring it back. The others are
-//! the server's own: one file each beside the data, on disk before the new key is accepted.
+//! There are two keys of each kind, for rotation without downtime: clients switch to one, then the other is replaced. A
+//! key that the server was started with is not replaced here, because the next start would bring it back. The others
+//! are the server's own: one file each beside the data, on disk before the new key is accepted.
 
 use std::fmt;
 use std::io;

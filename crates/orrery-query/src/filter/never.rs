@@ -21,9 +21,9 @@ use crate::program::{
     Block, DOCUMENT, FunctionCall, Members, Node, Program, Projection, Source, SourceRows, Step,
 };
 
-/// Alternatives beyond which a filter counts as possible.
+/// The maximum number of alternatives; beyond that a filter counts as possible.
 const ALTERNATIVES_MAX: usize = 128;
-/// Expressions that are looked at before a filter counts as possible.
+/// The maximum number of expressions analysed before a filter counts as possible.
 const STEPS_MAX: usize = 4_000;
 /// The longest text that stands for a term.
 const TERM_BYTES_MAX: usize = 1_000;

@@ -1,4 +1,4 @@
-//! Places in a sorted result, from which a later page goes on.
+//! Positions in a sorted result from which a later page resumes.
 
 use std::cmp::Ordering;
 

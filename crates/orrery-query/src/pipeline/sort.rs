@@ -101,7 +101,7 @@ pub(super) struct Sorter {
     heap: BinaryHeap<Entry>,
     /// How many rows can be wanted at most.
     capacity: usize,
-    /// Whether rows beyond the capacity belong to later pages, rather than to nobody.
+    /// Whether rows beyond the capacity belong to later pages instead of being dropped.
     capacity_is_page: bool,
     dropped: bool,
     /// Rows that came too late in the order to enter the page.

@@ -17,7 +17,7 @@ use crate::program::{Program, RankComponent};
 /// Stands for the score of a row that has no vector.
 const WORST_SCORE: f64 = 1.79769e308;
 
-/// A component is asked for at least so many rows, so that fusion has enough to work with.
+/// The minimum number of rows requested from each component, so that fusion has enough to work with.
 const COMPONENT_ROWS_MIN: u64 = 120;
 
 /// The plan of a ranked query.

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::printer;
 use crate::program::Program;
 
-/// Replaced by clients with `true`, or with the condition under which a range goes on.
+/// Replaced by clients with `true`, or with the condition from which a range continues.
 const FILTER_PLACEHOLDER: &str = "({documentdb-formattableorderbyquery-filter})";
 
 const COMPOSITION: &str = "Compositions of aggregates and other expressions are not allowed.";
@@ -36,7 +36,7 @@ pub(super) fn info(query: &Query, target: &Target<'_>) -> Result<QueryInfo, Vec<
     let requires_extended_plan = requires_extended_plan(query);
     let mut info = QueryInfo { has_select_value, requires_extended_plan, ..QueryInfo::default() };
     if query.from.is_none() {
-        // Evaluated by whoever is asked, completely.
+        // Evaluated completely by the partition that is queried.
         return Ok(info);
     }
     let order_kind = order::kind(query, Some(parameters));

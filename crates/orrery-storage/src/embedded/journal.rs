@@ -252,7 +252,7 @@ impl Journal {
         // The record states how many before it are durable, which later proves that a broken one was once intact.
         let record = draft.complete(self.number, index, self.synced, sequence)?;
         let end = self.end + record.len() as u64;
-        // A merge may take the last of a full disk for a while. Deletions go on meanwhile in the space kept here.
+        // A merge may temporarily use the last free space. Deletions continue in the space reserved here.
         if end + SLACK_BYTES > self.length
             && let Err(error) = self.grow(end + SLACK_BYTES)
         {

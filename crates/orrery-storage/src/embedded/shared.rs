@@ -323,7 +323,7 @@ impl Queue {
         }
         waiting.woken = false;
         let count = waiting.tasks.len().min(tasks_max);
-        // Tasks left behind start to wait anew: the watchdog measures how long the committer takes nothing.
+        // The remaining tasks restart their wait: the watchdog measures how long the committer takes no task.
         waiting.since = (count < waiting.tasks.len()).then(Instant::now);
         waiting.tasks.drain(..count).collect()
     }

@@ -62,7 +62,7 @@ impl Notifier {
 
     #[cfg(target_os = "linux")]
     fn send(&self, state: &str) {
-        // If nobody listens, nobody wanted to know.
+        // Ignore errors: nothing may be listening.
         if let Some((socket, address)) = self.socket.as_deref() {
             socket.send_to_addr(state.as_bytes(), address).ok();
         }

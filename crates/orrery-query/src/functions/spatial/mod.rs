@@ -64,7 +64,7 @@ fn shape(
     }))
 }
 
-/// Every coordinate is looked at, and every edge is checked against its neighbours.
+/// Every coordinate is read, and every edge is checked against its neighbours.
 fn count_reading(context: &Context<'_>, value: &Value) -> Result<(), EvalError> {
     context.steps(order::bytes(value) as u64 / 4)
 }
