@@ -27,12 +27,19 @@ def anchors(path):
     return found
 
 
+def markdown():
+    """All Markdown files of the repository; without Git all that are not in a build directory."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode == 0:
+        found = [ROOT / name for name in listed.stdout.splitlines()]
+    else:
+        found = [path for path in ROOT.rglob("*.md") if not {"target", "node_modules", "dist"} & set(path.parts)]
+    return [path for path in found if path.exists()]
+
+
 def main():
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )
-    files = [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
+    files = markdown()
     problems, count = [], 0
     for path in files:
         for target in LINK.findall(prose(path.read_text())):
