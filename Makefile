@@ -88,7 +88,7 @@ screenshots: test-binary
 	@scripts/setup.sh browser
 	mkdir -p $(TARGET_DIR)/screenshots
 	cd explorer && ORRERY_SHOTS=$(abspath $(TARGET_DIR)/screenshots) ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) npm test
-	cp $(addprefix $(TARGET_DIR)/screenshots/,query-chart.png partitions.png items-dark.png query-narrow.png) docs/images/
+	cp $(addprefix $(TARGET_DIR)/screenshots/,query-chart.png partitions.png items-dark.png query-narrow.png items-4k.png) docs/images/
 
 # Hostile scripts are about no store.
 test-postgres: setup test-binary ## Runs the product suites on a PostgreSQL of their own, or the one in ORRERY_TEST_STORE_URL
