@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup explorer build dist image test-dist check-targets run test test-explorer bench-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-stores test-bench bench-parts fuzz guide docs footprint clean
+.PHONY: help setup explorer build dist image test-dist check-targets run test test-explorer bench-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-planning bench-stores test-bench bench-parts fuzz compare-planner guide docs footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -125,10 +125,14 @@ bench: build test-bench ## Compares Orrery with its peers and its limits in half
 	@scripts/setup.sh javascript
 	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- run --orrery $(abspath $(TARGET_DIR)/release/orrery) $(BENCH)
 	@$(MAKE) bench-queries
+	@$(MAKE) bench-planning
 	@$(MAKE) bench-stores
 
 bench-queries: setup ## Measures six queries over 100 thousand and over a million items: what the index answers must not grow with them
 	$(CARGO) run --release --locked -p orrery-db --example query_bench -- 100000 1000000
+
+bench-planning: setup ## Measures how long query plans take, among them one with a thousand keys
+	$(CARGO) bench --locked -p orrery-query --bench language -- plan/
 
 test-bench: setup ## Runs the tests of the benchmark itself
 	$(CARGO) test --locked --manifest-path bench/Cargo.toml
@@ -144,6 +148,9 @@ bench-parts: setup ## Measures the query language, admission, the storage engine
 	$(CARGO) bench --locked -p orrery-db --bench admission
 	$(CARGO) run --release --locked -p orrery-storage --example store_bench
 	$(CARGO) run --release --locked -p orrery-advisor --example advise_bench -- 10000000
+
+compare-planner: test-binary ## Compares query plans with the service's own planner, where ORACLE names the directory that holds it (fuzz/compare_planner.py)
+	fuzz/compare_planner.py --bin $(abspath $(TARGET_DIR)/debug/orrery) --seeds $(or $(SEEDS),0:1000)
 
 fuzz: ## Fuzzes each parser for a minute with libFuzzer, which needs a nightly compiler
 	scripts/fuzz.sh

@@ -6,7 +6,7 @@ use orrery_model::{Object, Value};
 use crate::consistency::AccountConsistency;
 
 /// Properties of the query engine for clients, apart from its limits.
-const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":-1000,"queryEnableFullText":true,"queryEnableFullTextPreviewFeatures":false,"clientDisableOptimisticDirectExecution":false,"sqlQueryILDisableOptimizationFlags":0,"maxQueryRequestTimeoutFraction":0.90,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true"#;
+const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":-1000,"queryEnableFullText":true,"queryEnableFullTextPreviewFeatures":false,"clientDisableOptimisticDirectExecution":false,"sqlQueryILDisableOptimizationFlags":0,"maxQueryRequestTimeoutFraction":0.9,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":2147483647,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true"#;
 
 /// The id must not be `localhost`: the JavaScript client would then read the account before every operation.
 const ACCOUNT_ID: &str = "orrery";
@@ -56,7 +56,7 @@ pub(crate) fn document(endpoint: &str, consistency: AccountConsistency) -> Value
 /// The query engine configuration as JSON text, with the limits that are actually enforced.
 fn query_engine() -> String {
     let limits = [
-        ("maxSqlQueryInputLength", query_limits::TEXT_BYTES_MAX),
+        ("maxSqlQueryInputLength", query_limits::TEXT_UNITS_MAX),
         ("maxJoinsPerSqlQuery", query_limits::JOINS_MAX),
         ("maxLogicalAndPerSqlQuery", query_limits::LOGICAL_TERMS_MAX),
         ("maxLogicalOrPerSqlQuery", query_limits::LOGICAL_TERMS_MAX),
@@ -68,4 +68,37 @@ fn query_engine() -> String {
     ];
     let limits: Vec<String> = limits.iter().map(|(name, limit)| format!("\"{name}\":{limit}")).collect();
     format!("{{{},{QUERY_ENGINE}}}", limits.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What accounts of the service published in 2025. Clients that plan queries themselves go by it: without
+    /// `queryEnableFullText` they refuse all full-text functions.
+    const PUBLISHED: &str = r#"{"allowNewKeywords":true,"maxJoinsPerSqlQuery":10,"maxQueryRequestTimeoutFraction":0.9,"maxSqlQueryInputLength":524288,"maxUdfRefPerSqlQuery":10,"queryMaxInMemorySortDocumentCount":-1000,"spatialMaxGeometryPointCount":256,"sqlAllowNonFiniteNumbers":false,"sqlDisableOptimizationFlags":0,"sqlQueryILDisableOptimizationFlags":0,"clientDisableOptimisticDirectExecution":false,"queryEnableFullText":true,"queryEnableFullTextPreviewFeatures":false,"queryMaxFullTextScoreSearchTerms":5,"queryMaxRrfArgumentCount":100,"enableSpatialIndexing":true,"maxInExpressionItemsCount":2147483647,"maxLogicalAndPerSqlQuery":2147483647,"maxLogicalOrPerSqlQuery":2147483647,"maxSpatialQueryCells":2147483647,"sqlAllowAggregateFunctions":true,"sqlAllowGroupByClause":true,"sqlAllowLike":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"sqlAllowTop":true}"#;
+
+    #[test]
+    fn the_query_engine_is_configured_as_in_the_service() {
+        let parse = |text: &str| orrery_model::value::parse(text.as_bytes()).unwrap();
+        let (published, own) = (parse(PUBLISHED), parse(&query_engine()));
+        // Where the service has no limit there is one here, and clients may know it.
+        let limited = ["maxInExpressionItemsCount", "maxLogicalAndPerSqlQuery", "maxLogicalOrPerSqlQuery"];
+        for (name, value) in published.as_object().unwrap().iter() {
+            let found = own.get(name).unwrap_or_else(|| panic!("{name} is missing"));
+            if limited.contains(&name) {
+                assert!(found.as_i64() < value.as_i64(), "{name}");
+            } else {
+                assert_eq!(found, value, "{name}");
+            }
+        }
+        let more: Vec<&str> = own
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| published.get(name).is_none())
+            .collect();
+        assert_eq!(more, ["queryMaxGroupByTableCellCount"]);
+    }
 }

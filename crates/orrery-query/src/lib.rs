@@ -16,6 +16,7 @@ pub mod error;
 mod eval;
 pub mod filter;
 pub mod functions;
+mod hash;
 pub mod lexer;
 pub mod like;
 pub mod limits;

@@ -2,8 +2,8 @@
 //!
 //! The service's documented limits come first; the others bound recursion and memory for any query text.
 
-/// UTF-8 bytes of query text.
-pub const TEXT_BYTES_MAX: usize = 512 * 1024;
+/// UTF-16 code units of query text.
+pub const TEXT_UNITS_MAX: usize = 512 * 1024;
 /// JOIN clauses in one query, including subqueries.
 pub const JOINS_MAX: usize = 10;
 /// Calls of user-defined functions in one query text.
@@ -45,3 +45,9 @@ pub const AGGREGATES_MAX: usize = 500;
 pub const ERRORS_MAX: usize = 50;
 /// The maximum number of steps for matching one LIKE pattern.
 pub const LIKE_STEPS_MAX: usize = 50_000_000;
+
+/// Whether a query text is longer than it may be.
+pub(crate) fn is_too_long(text: &str) -> bool {
+    // A code unit takes at least one byte.
+    text.len() > TEXT_UNITS_MAX && text.encode_utf16().count() > TEXT_UNITS_MAX
+}

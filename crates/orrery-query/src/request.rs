@@ -73,12 +73,12 @@ impl QueryRequest {
     }
 
     fn checked(self) -> Result<Self, Error> {
-        if self.text.len() <= limits::TEXT_BYTES_MAX {
+        if !limits::is_too_long(&self.text) {
             return Ok(self);
         }
         Err(Error::bad_request(format!(
             "The SQL query text exceeded the maximum limit of {} characters.",
-            limits::TEXT_BYTES_MAX
+            limits::TEXT_UNITS_MAX
         )))
     }
 }

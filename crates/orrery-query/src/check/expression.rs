@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::rank::is_rank_only;
 use super::{Binder, Clause, Place, aggregate_of, unresolved};
 use crate::ast::{
     Call, Collection, Expr, ExprKind, Literal, Name, Query, SelectItem, Selection, Span, SubqueryKind,
@@ -11,7 +10,7 @@ use crate::ast::{
 };
 use crate::functions;
 use crate::printer;
-use orrery_model::Value;
+use orrery_model::{Number, Value};
 
 impl<'q> Binder<'q> {
     pub(super) fn expr(&mut self, expr: &'q Expr) {
@@ -130,10 +129,9 @@ impl<'q> Binder<'q> {
     }
 
     pub(super) fn built_in(&mut self, expr: &Expr, call: &Call) {
-        let Some(function) = functions::lookup(&call.name.text).filter(|function| !is_rank_only(function))
+        let Some(function) = functions::lookup(&call.name.text).filter(|function| self.is_callable(function))
         else {
-            let message = format!("'{}' is not a recognized built-in function name.", call.name.text);
-            self.report(2005, call.name.span, message);
+            self.unknown_function(call);
             return;
         };
         if !function.arity.contains(&call.arguments.len()) {
@@ -143,16 +141,15 @@ impl<'q> Binder<'q> {
         }
         match function.name {
             "FULLTEXTSCORE" => self.full_text_score(expr, call),
+            "_FULLTEXTSCORE" => self.rewritten_score(expr, call),
             "VECTORDISTANCE" => self.vector_arguments(call),
             "HASH" => {
                 let integer = |argument: &Expr| match &argument.kind {
-                    ExprKind::Literal(Literal::Number(number)) if number.as_f64().fract() == 0.0 => {
-                        Some(number.as_f64())
-                    }
+                    ExprKind::Literal(Literal::Number(Number::Int(value))) => Some(*value),
                     _ => None,
                 };
                 if let Some(modulo) = call.arguments.get(1)
-                    && integer(modulo).is_none_or(|modulo| modulo == 0.0)
+                    && integer(modulo).is_none_or(|modulo| modulo == 0)
                 {
                     let message =
                         "The modulo value for the 'Hash' function must be a non-zero integer literal.";
@@ -168,6 +165,11 @@ impl<'q> Binder<'q> {
             "AGO" | "NOW" if call.arguments.len() == 1 => self.time_span(expr, call),
             _ => {}
         }
+    }
+
+    pub(super) fn unknown_function(&mut self, call: &Call) {
+        let message = format!("'{}' is not a recognized built-in function name.", call.name.text);
+        self.report(2005, call.name.span, message);
     }
 
     fn time_span(&mut self, expr: &Expr, call: &Call) {
@@ -206,6 +208,9 @@ impl<'q> Binder<'q> {
     }
 
     fn aggregate(&mut self, expr: &'q Expr, call: &'q Call) {
+        for argument in &call.arguments {
+            self.expr(argument);
+        }
         match self.level().clause {
             Clause::Where | Clause::From => {
                 self.report(2104, expr.span, "Aggregates are not allowed in the WHERE clause.");
@@ -217,9 +222,6 @@ impl<'q> Binder<'q> {
                 return;
             }
             Clause::OrderBy | Clause::Rank | Clause::Select => {}
-        }
-        for argument in &call.arguments {
-            self.expr(argument);
         }
         if self.level().is_ranked {
             let message = "Aggregate functions are not allowed with the ORDER BY RANK clause.";
@@ -324,7 +326,16 @@ fn vector_option(name: &str, value: &Expr) -> Option<(u16, String)> {
         "dataType" => one_of(&["Float32", "Float16", "Int8", "Uint8"]),
         "searchListSizeMultiplier" => within(2213, 100.0),
         "quantizedVectorListMultiplier" => within(2214, 50.0),
-        "filterPriority" => number.is_none().then(|| must_be("number")).flatten(),
+        "filterPriority" => match number {
+            None => must_be("number"),
+            Some(number) if !number.is_nan() && !(0.0..=1.0).contains(&number) => Some((
+                2215,
+                format!(
+                    "The '{name}' value specified in the VectorDistance function must be a value between 0 and 1."
+                ),
+            )),
+            Some(_) => None,
+        },
         _ => Some((
             2210,
             format!("'{name}' is not a valid option name for VectorDistance function options argument."),

@@ -43,7 +43,7 @@ impl<'q> Binder<'q> {
         if !self.level().sorts_input {
             for item in query.order_by.iter().flat_map(|order_by| &order_by.items) {
                 if !order::is_missing(query, &item.expr) {
-                    check.expr(&item.expr, 2103);
+                    check.sorted(&item.expr);
                 }
             }
         }
@@ -77,12 +77,21 @@ struct Ungrouped<'q> {
 }
 
 impl Ungrouped<'_> {
-    fn expr(&mut self, expr: &Expr, code: u16) {
-        // A grouped array element can be selected, but not sorted by.
-        let sorts_element = code == 2103 && matches!(expr.kind, ExprKind::Index { .. });
-        if !sorts_element && self.keys.iter().any(|key| same(key, expr)) {
-            return;
+    /// What is sorted by is grouped by only if it is a property; its parts may be anything that is grouped by.
+    fn sorted(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Identifier(_) | ExprKind::Member { .. } => self.expr(expr, 2103),
+            _ => self.parts(expr, 2103),
         }
+    }
+
+    fn expr(&mut self, expr: &Expr, code: u16) {
+        if !self.keys.iter().any(|key| same(key, expr)) {
+            self.parts(expr, code);
+        }
+    }
+
+    fn parts(&mut self, expr: &Expr, code: u16) {
         match &expr.kind {
             ExprKind::Identifier(name) => {
                 if self.names.contains(&&**name) {

@@ -103,6 +103,10 @@ struct Level {
     is_ranked: bool,
     /// Whether ORDER BY sorts rows before they are aggregated.
     sorts_input: bool,
+    /// Sources that bind something new.
+    inputs: usize,
+    /// Arrays that sources iterate, subqueries included.
+    iterated: usize,
 }
 
 struct Binder<'q> {
@@ -142,7 +146,12 @@ impl<'q> Binder<'q> {
                 3032,
                 "search terms supplied to 'FullTextScore' function call",
             ),
-            (self.fused_scores, limits::FUSED_SCORES_MAX, 3031, "arguments supplied to 'RRF' function call"),
+            (
+                self.fused_scores,
+                limits::FUSED_SCORES_MAX,
+                3033,
+                "arguments supplied to a score fusion function",
+            ),
         ] {
             if count > limit {
                 let message = format!(
@@ -157,13 +166,20 @@ impl<'q> Binder<'q> {
         self.levels.last_mut().expect("a query pushes its level before anything else")
     }
 
-    fn query(&mut self, query: &'q Query, place: Place) {
+    /// Binds a query. Gives the number of arrays that it iterates.
+    fn query(&mut self, query: &'q Query, place: Place) -> usize {
         if let (Some(_), Some(_)) = (&query.select.top, &query.offset_limit) {
             let message = "A TOP cannot be used in the same query or subquery as an OFFSET.";
             self.report(2205, query.span, message);
         }
         let faults_before = self.errors.len();
-        self.levels.push(Level { clause: Clause::From, is_ranked: is_ranked(query), sorts_input: false });
+        self.levels.push(Level {
+            clause: Clause::From,
+            is_ranked: is_ranked(query),
+            sorts_input: false,
+            inputs: 0,
+            iterated: 0,
+        });
         let names_before = self.names.len();
         if is_ranked(query) {
             self.ranked_sources(query);
@@ -192,17 +208,17 @@ impl<'q> Binder<'q> {
             self.grouped(query);
         }
         self.counts(query, place);
-        self.levels.pop();
         self.names.truncate(names_before);
+        self.levels.pop().map_or(0, |level| level.iterated)
     }
 
     fn source(&mut self, source: &'q Source, may_be_root: bool) {
         match &source.collection {
             Collection::Path { root, steps } => {
                 if self.knows(&root.text) {
-                    let plain = steps.is_empty() && source.alias.is_none();
-                    if plain {
-                        // A row of an outer query under its own name.
+                    let renamed = source.alias.as_ref().is_some_and(|alias| alias.text != root.text);
+                    if steps.is_empty() && !renamed && !source.iterate {
+                        // A row under its own name.
                         return;
                     }
                 } else if may_be_root && !self.root_is_taken {
@@ -212,9 +228,26 @@ impl<'q> Binder<'q> {
                 }
             }
             Collection::Subquery(query) => {
-                self.query(query, if may_be_root { Place::FirstSource } else { Place::Nested });
+                let iterated =
+                    self.query(query, if may_be_root { Place::FirstSource } else { Place::Nested });
+                self.level().iterated += iterated;
+                if let Some((alias, _)) =
+                    alias_at(source).filter(|(alias, _)| !source.iterate && self.knows(alias))
+                {
+                    // The rows of arrays may take over a name; one row may only keep its own.
+                    if iterated > 0 {
+                        self.level().inputs += 1;
+                        self.names.push(alias);
+                        return;
+                    }
+                    if stands_for(query, alias) {
+                        return;
+                    }
+                }
             }
         }
+        self.level().inputs += 1;
+        self.level().iterated += usize::from(source.iterate);
         if let Some((alias, span)) = alias_at(source) {
             self.declare(alias, span);
         }
@@ -240,8 +273,7 @@ impl<'q> Binder<'q> {
                 let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
                 let single = match sources {
                     [source] => !(source.iterate && matches!(source.collection, Collection::Subquery(_))),
-                    [] => true,
-                    _ => false,
+                    _ => self.level().inputs <= 1,
                 };
                 if !query.group_by.is_empty() {
                     self.report(2041, *span, "'SELECT *' is not allowed with GROUP BY.");
@@ -353,6 +385,16 @@ pub(crate) fn path_root(expr: &Expr) -> Option<&str> {
 /// The name a source binds: written, or the last name of its path.
 pub(crate) fn source_alias(source: &Source) -> Option<&str> {
     alias_at(source).map(|(alias, _)| alias)
+}
+
+/// Whether a query without inputs of its own gives nothing but the row of this name.
+fn stands_for(query: &Query, name: &str) -> bool {
+    let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
+    match &query.select.selection {
+        Selection::Star(_) => sources.first().and_then(source_alias) == Some(name),
+        Selection::Value(value) => matches!(&value.kind, ExprKind::Identifier(known) if **known == *name),
+        Selection::List(_) => false,
+    }
 }
 
 fn alias_at(source: &Source) -> Option<(&str, Span)> {

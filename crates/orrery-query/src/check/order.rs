@@ -4,13 +4,13 @@
 //! q FROM c) s ORDER BY s.q` the order is that of `c.a`.
 
 use crate::ast::{
-    BinaryOperator, Collection, Expr, ExprKind, From, Literal, Query, SelectItem, Selection, Source, Step,
-    UnaryOperator, column_names,
+    BinaryOperator, Collection, Expr, ExprKind, From, Literal, Name, Query, SelectItem, Selection, Source,
+    Step, UnaryOperator, column_names,
 };
 use crate::check::{aggregate_of, has_aggregate, is_call_to, is_grouped, source_alias};
 use crate::error::{Code, QueryError};
 use crate::parameters::Parameters;
-use orrery_model::{Number, Value};
+use orrery_model::{Number, Object, Value};
 
 /// How a query is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,13 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
             [a, b, ..] if vector => {
                 (is_path(a) && is_vector(b, parameters)) || (is_vector(a, parameters) && is_path(b))
             }
-            [text, ..] => named("_FULLTEXTSCORE") && is_path(text),
-            [] => false,
+            [text, terms, documents, words, hits] => {
+                named("_FULLTEXTSCORE")
+                    && is_path(text)
+                    && [documents, words].into_iter().all(|count| is_count(count, parameters))
+                    && is_terms_and_hits(terms, hits, parameters)
+            }
+            _ => false,
         };
         if served {
             return if vector { OrderKind::Vector } else { OrderKind::Score };
@@ -116,12 +121,63 @@ pub(super) fn is_missing(query: &Query, expr: &Expr) -> bool {
 
 fn is_vector(expr: &Expr, parameters: Option<&Parameters>) -> bool {
     match &expr.kind {
-        ExprKind::Array(items) => items.iter().all(is_constant),
+        ExprKind::Array(items) => items.iter().all(|item| match &item.kind {
+            ExprKind::Literal(literal) => matches!(literal, Literal::Number(_)),
+            ExprKind::Array(_) | ExprKind::Object(_) => false,
+            _ => is_constant(item),
+        }),
         ExprKind::Parameter(name) => parameters.is_none_or(|parameters| {
             let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
             matches!(found, Some((_, Value::Array(_))))
         }),
         _ => false,
+    }
+}
+
+/// The value of a literal or a parameter.
+fn given(expr: &Expr, parameters: Option<&Parameters>) -> Option<Value> {
+    let scope = Scope { parameters, ..Scope::default() };
+    match &expr.kind {
+        ExprKind::Literal(_) | ExprKind::Parameter(_) => scope.constant(expr).flatten(),
+        ExprKind::Array(items) => {
+            items.iter().map(|item| given(item, parameters)).collect::<Option<Vec<_>>>().map(Value::Array)
+        }
+        ExprKind::Object(members) => {
+            let member =
+                |(name, value): &(Name, Expr)| Some((name.text.as_ref().into(), given(value, parameters)?));
+            let members = members.iter().map(member).collect::<Option<Vec<_>>>()?;
+            Some(Object::from_members(members).into())
+        }
+        _ => None,
+    }
+}
+
+/// A number of documents or words.
+fn is_count(expr: &Expr, parameters: Option<&Parameters>) -> bool {
+    match given(expr, parameters) {
+        Some(Value::Number(Number::Int(count))) => u32::try_from(count).is_ok(),
+        Some(_) => false,
+        None => is_constant(expr),
+    }
+}
+
+/// Terms, and for each how many documents have it.
+fn is_terms_and_hits(terms: &Expr, hits: &Expr, parameters: Option<&Parameters>) -> bool {
+    let is_term = |term: &Value| {
+        let fuzzy = |distance: &Value| distance.as_i64().is_some_and(|distance| (0..=2).contains(&distance));
+        term.as_str().is_some()
+            || term.get("term").is_some_and(|text| text.as_str().is_some())
+                && term.get("distance").is_some_and(fuzzy)
+    };
+    match (given(terms, parameters), given(hits, parameters)) {
+        (Some(Value::Array(terms)), Some(Value::Array(hits))) => {
+            !terms.is_empty()
+                && terms.len() == hits.len()
+                && terms.iter().all(is_term)
+                && hits.iter().all(|hits| hits.as_number().is_some())
+        }
+        // Parameters that are not known are taken to fit.
+        _ => parameters.is_none() && is_constant(terms) && is_constant(hits),
     }
 }
 

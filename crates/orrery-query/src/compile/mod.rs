@@ -110,7 +110,8 @@ impl<'s> Compiler<'s> {
 
     fn resolve(&self, name: &str) -> Option<(usize, usize)> {
         self.scopes.iter().enumerate().rev().find_map(|(depth, scope)| {
-            let found = scope.aliases.iter().find(|(alias, _)| alias == name);
+            // A later source may have taken over the name.
+            let found = scope.aliases.iter().rev().find(|(alias, _)| alias == name);
             found.map(|(_, slot)| (depth, *slot))
         })
     }
@@ -169,7 +170,7 @@ impl<'s> Compiler<'s> {
                     if steps.is_empty() && !source.iterate {
                         // The row itself: only the name is bound.
                         self.bind(source, base);
-                        row = Some(base);
+                        row = row.or(Some(base));
                         continue;
                     }
                     let steps = steps.iter().map(path_step).collect();

@@ -199,6 +199,11 @@ impl<'p> Solver<'p> {
             cases = both(cases, &self.predicate(filter, Wanted::True));
         }
         match (&block.projection, &block.grouping) {
+            (Projection::Value(node), Some(grouping))
+                if grouping.keys.is_empty() && needs_value(node) && self.scope.types(node) == UNDEFINED =>
+            {
+                nothing()
+            }
             (_, Some(grouping)) if grouping.keys.is_empty() => {
                 self.counted(block, &grouping.aggregates, cases)
             }
@@ -293,7 +298,7 @@ impl<'p> Solver<'p> {
         if aggregates.is_empty() {
             return cases;
         }
-        let is_value = matches!(block.projection, Projection::Value(_));
+        let is_value = matches!(&block.projection, Projection::Value(node) if needs_value(node));
         let over_one_row = block.sources.iter().any(one_row);
         let mut left = nothing();
         for (aggregate, argument) in aggregates {
@@ -498,6 +503,12 @@ impl<'p> Solver<'p> {
         if let Node::Conditional(parts) = term {
             return self.conditional(&parts[..], |part| self.compared_any(part, operator, value));
         }
+        if let (Value::Bool(flag), BinaryOperator::Equal | BinaryOperator::NotEqual) = (value, operator)
+            && self.scope.types(term) & !(TRUE | FALSE | UNDEFINED) == 0
+        {
+            let wanted = *flag == (operator == BinaryOperator::Equal);
+            return self.predicate(term, if wanted { Wanted::True } else { Wanted::False });
+        }
         if operator == BinaryOperator::Equal {
             if outside_image(term, value) {
                 return nothing();
@@ -607,6 +618,13 @@ impl<'p> Solver<'p> {
             Some(Node::Constant(Some(value))) => Some(value),
             _ => None,
         };
+        let exact = matches!(call.arguments.get(2), None | Some(Node::Constant(Some(Value::Bool(false)))));
+        if let ("CONTAINS" | "ENDSWITH" | "STARTSWITH" | "STRINGEQUALS", true, Some(value)) =
+            (name, holds && exact, constant(1))
+            && outside_image(&call.arguments[0], value)
+        {
+            return nothing();
+        }
         let further = match (name, call.arguments.len()) {
             ("STARTSWITH", 2) if holds => constant(1).and_then(Value::as_str).map(Values::with_prefix),
             ("STRINGEQUALS", 2) => constant(1).map(|value| {
@@ -620,9 +638,10 @@ impl<'p> Solver<'p> {
                 if let Some(Value::Array(listed)) = constant(0)
                     && (!in_part || (holds && listed.iter().all(is_plain)))
                 {
-                    let listed = Values::one_of(listed.iter());
+                    let wanted = &call.arguments[1];
+                    let listed = Values::one_of(listed.iter().filter(|value| !outside_image(wanted, value)));
                     let values = if holds { listed } else { listed.complement() };
-                    return both(own, &self.within(&call.arguments[1], &values));
+                    return both(own, &self.within(wanted, &values));
                 }
                 None
             }
@@ -785,6 +804,22 @@ fn path_cases(slot: usize, steps: &[Step], values: Values, defined: bool) -> Vec
     cases
 }
 
+/// Whether the value of an aggregate decides that an expression has one.
+fn needs_value(node: &Node) -> bool {
+    match node {
+        Node::Slot(_) => true,
+        Node::Unary { operand, .. } => needs_value(operand),
+        Node::Binary { operator, left, right } => {
+            *operator != BinaryOperator::Coalesce && (needs_value(left) || needs_value(right))
+        }
+        Node::Call(call) if !is_opaque(call.function.name) => {
+            let (wanted, _) = types::signature(call.function.name);
+            wanted.iter().all(|types| types & UNDEFINED == 0) && call.arguments.iter().any(needs_value)
+        }
+        _ => false,
+    }
+}
+
 fn is_choice(node: &Node) -> bool {
     matches!(node, Node::Call(call) if call.function.name == "CHOOSE" && call.arguments.len() > 1)
 }
@@ -930,8 +965,13 @@ fn outside_image(term: &Node, value: &Value) -> bool {
     };
     match (call.function.name, value) {
         ("ABS", Value::Number(number)) => number.as_f64() < 0.0,
-        ("UPPER", Value::String(text)) => text.chars().any(char::is_lowercase),
-        ("LOWER", Value::String(text)) => text.chars().any(char::is_uppercase),
+        // Letters without a single counterpart stay as they are.
+        ("UPPER", Value::String(text)) => {
+            text.chars().any(|c| c.is_lowercase() && c.to_uppercase().len() == 1)
+        }
+        ("LOWER", Value::String(text)) => {
+            text.chars().any(|c| c.is_uppercase() && c.to_lowercase().len() == 1)
+        }
         _ => false,
     }
 }

@@ -297,6 +297,9 @@ impl Scope {
                 let all = fits(text, STRING) && terms.iter().all(|term| fits(term, STRING | OBJECT));
                 if all { result } else { FALSE | UNDEFINED }
             }
+            ("ARRAY_CONTAINS_ALL" | "ARRAY_CONTAINS_ANY", [_, value]) if self.types(value) == UNDEFINED => {
+                UNDEFINED
+            }
             ("CHOOSE", [_, choices @ ..]) => {
                 choices.iter().fold(UNDEFINED, |types, choice| types | self.types(choice))
             }
@@ -439,7 +442,7 @@ pub(super) fn signature(name: &str) -> (&'static [Types], Types) {
         "ARRAY_AVG" | "ARRAY_LENGTH" | "ARRAY_MEDIAN" | "ARRAY_SUM" => (&[ARRAY], NUMERIC),
         "ARRAY_CONCAT" | "SETDIFFERENCE" | "SETINTERSECT" | "SETUNION" => (&[ARRAY], LIST),
         "ARRAY_MAX" | "ARRAY_MIN" => (&[ARRAY], ANY),
-        "ARRAY_CONTAINS" => (&[ARRAY, ANY, BOOL], TRUTH),
+        "ARRAY_CONTAINS" => (&[ARRAY, DEFINED, BOOL], TRUTH),
         "ARRAY_CONTAINS_ALL" | "ARRAY_CONTAINS_ANY" => (&[ARRAY, ANY], TRUTH),
         "ARRAY_SLICE" => (&[ARRAY, NUMBER], LIST),
         "SETEQUAL" => (&[ARRAY], TRUTH),

@@ -52,16 +52,13 @@ pub(super) fn flag(arguments: &[Operand<'_>], at: usize) -> Option<bool> {
     optional(arguments, at, boolean).map(Option::unwrap_or_default)
 }
 
-/// The 64-bit integer a number is exactly, if it is one.
-///
-/// The least integer arrives as a double, because its text is a minus sign and a number that is one
-/// too large, so the whole range of doubles that fit is accepted.
+/// The 64-bit integer a number is exactly, if it is one. Doubles count as far as they tell integers apart.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
 pub(super) fn exact_integer(number: Number) -> Option<i64> {
-    const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
+    const SAFE_MAX: f64 = 9_007_199_254_740_991.0;
     match number {
         Number::Int(value) => Some(value),
-        Number::Double(value) if value.fract() == 0.0 && RANGE.contains(&value) => Some(value as i64),
+        Number::Double(value) if value.fract() == 0.0 && value.abs() <= SAFE_MAX => Some(value as i64),
         Number::Double(_) => None,
     }
 }

@@ -1,9 +1,14 @@
 //! Functions that the service plans but does not document.
 //!
-//! Queries that use one are accepted, as in the service, but evaluating it is a clear error: its semantics are unknown.
+//! Queries that use one are accepted, as in the service, but evaluating it is a clear error: its semantics are unknown, except those of HASH.
 
-use super::{Function, IndexUse};
+use super::arguments::{integer, optional, value};
+use super::{Evaluated, Function, IndexUse, row_in_context};
+use crate::context::Context;
 use crate::error::EvalError;
+use crate::hash::{Hash, Narrow};
+use crate::operand::{Operand, owned};
+use crate::order;
 
 macro_rules! undocumented {
     ($name:literal, $arity:expr) => {
@@ -24,7 +29,7 @@ macro_rules! undocumented {
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    undocumented!("HASH", 1..=3),
+    row_in_context!("HASH", 1..=3, None, hash),
     undocumented!("REGEXEXTRACT", 2..=4),
     undocumented!("REGEXEXTRACTALL", 2..=4),
     undocumented!("REGEXREPLACE", 3..=4),
@@ -76,6 +81,26 @@ pub(super) static FUNCTIONS: &[Function] = &[
     undocumented!("_ST_WITHIN", 2..=2),
     undocumented!("_TRY_ARRAY_CONTAINS", 2..=3),
 ];
+
+/// The hash of a value, undefined included, from a seed, as the remainder of a division. The last two arguments are literals.
+fn hash<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
+    let (Some(modulo), Some(seed)) = (optional(arguments, 1, integer), optional(arguments, 2, integer))
+    else {
+        return Ok(None);
+    };
+    let seed = seed.unwrap_or(0);
+    let hash = match value(arguments, 0) {
+        Some(value) => {
+            context.steps(order::bytes(value) as u64 / 4)?;
+            Narrow::value(value, seed.cast_unsigned()).cast_signed()
+        }
+        None => seed,
+    };
+    Ok(match modulo {
+        Some(modulo) => hash.checked_rem(modulo).and_then(owned),
+        None => owned(hash),
+    })
+}
 
 /// Other spellings of functions, which the service accepts too.
 pub(super) static SPELLINGS: &[(&str, &str)] = &[

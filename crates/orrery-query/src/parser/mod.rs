@@ -62,7 +62,7 @@ struct Node<T> {
 
 impl<'t> Parser<'t> {
     fn new(text: &'t str) -> Result<Self, QueryError> {
-        if text.len() > limits::TEXT_BYTES_MAX {
+        if limits::is_too_long(text) {
             let whole = Span { start: 0, end: u32::try_from(text.len()).unwrap_or(u32::MAX) };
             let place = Some(location(text, whole));
             return Err(QueryError::new(
@@ -70,7 +70,7 @@ impl<'t> Parser<'t> {
                 place,
                 format!(
                     "The SQL query text exceeded the maximum limit of {} characters.",
-                    limits::TEXT_BYTES_MAX
+                    limits::TEXT_UNITS_MAX
                 ),
             ));
         }

@@ -55,13 +55,15 @@ impl Part {
         }
     }
 
-    /// Moves by a count of parts; nanoseconds that do not make a tick are dropped.
+    /// Moves by a count of parts, to the nearest tick.
     pub(super) fn add(self, moment: Moment, count: i128) -> Option<Moment> {
         match self {
             Self::Year => moment.add_months(count.checked_mul(12)?),
             Self::Month => moment.add_months(count),
             _ => {
-                let ticks = self.nanoseconds().checked_mul(count)? / i128::from(NANOSECONDS_PER_TICK);
+                let nanoseconds = self.nanoseconds().checked_mul(count)?;
+                let half = i128::from(NANOSECONDS_PER_TICK) / 2 * nanoseconds.signum();
+                let ticks = nanoseconds.checked_add(half)? / i128::from(NANOSECONDS_PER_TICK);
                 Moment::from_ticks(ticks.checked_add(moment.ticks().into())?)
             }
         }

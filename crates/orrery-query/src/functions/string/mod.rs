@@ -14,7 +14,7 @@ mod units;
 
 use orrery_model::Value;
 
-use super::arguments::{array, double, string};
+use super::arguments::{array, integer, string};
 use super::{Function, UNBOUNDED, row, row_in_context};
 use crate::operand::Operand;
 
@@ -82,19 +82,7 @@ fn replicate(arguments: &[Operand<'_>]) -> Option<String> {
     const UNITS_MAX: usize = 10_000;
 
     let text = string(arguments, 0)?;
-    let count = double(arguments, 1)?;
-    if !count.is_finite() || count < 0.0 || count.fract() != 0.0 {
-        return None;
-    }
-    if text.is_empty() {
-        return Some(String::new());
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "finite, not negative, saturating; a fraction is dropped"
-    )]
-    let count = count as usize;
+    let count = usize::try_from(integer(arguments, 1)?).ok()?;
     let fits = units::length(text).checked_mul(count).is_some_and(|units| units <= UNITS_MAX);
     fits.then(|| text.repeat(count))
 }

@@ -38,10 +38,10 @@ pub(super) fn around(arguments: &[Operand<'_>], last: bool, after: bool) -> Opti
     Some(if after { &text[at + part.len()..] } else { &text[..at] }.to_owned())
 }
 
-/// Strips white space, or the characters of the second argument, from either end.
+/// Strips white space, or the characters of the second argument if it has any, from either end.
 pub(super) fn trim(arguments: &[Operand<'_>], at_start: bool, at_end: bool) -> Option<String> {
     let mut text = string(arguments, 0)?;
-    let characters = optional(arguments, 1, string)?;
+    let characters = optional(arguments, 1, string)?.filter(|characters| !characters.is_empty());
     let stripped = |character: char| {
         characters.map_or_else(|| character.is_whitespace(), |characters| characters.contains(character))
     };
