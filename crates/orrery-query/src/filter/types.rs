@@ -262,6 +262,9 @@ impl Scope {
     }
 
     fn membership(&self, not: bool, operand: &Node, members: &Members) -> Types {
+        if is_undefined(operand) {
+            return UNDEFINED;
+        }
         let operand = self.types(operand);
         let listed = match members {
             Members::Constant { values, .. } => {
@@ -300,6 +303,10 @@ impl Scope {
             ("ARRAY_CONTAINS_ALL" | "ARRAY_CONTAINS_ANY", [_, value]) if self.types(value) == UNDEFINED => {
                 UNDEFINED
             }
+            ("CHOOSE", [Node::Constant(Some(number)), choices @ ..]) => {
+                let place = number.as_i64().and_then(|number| usize::try_from(number - 1).ok());
+                place.and_then(|place| choices.get(place)).map_or(UNDEFINED, |choice| self.types(choice))
+            }
             ("CHOOSE", [_, choices @ ..]) => {
                 choices.iter().fold(UNDEFINED, |types, choice| types | self.types(choice))
             }
@@ -314,6 +321,32 @@ impl Scope {
             },
             _ => result,
         }
+    }
+}
+
+/// Whether an expression is undefined because of a constant in it.
+fn is_undefined(node: &Node) -> bool {
+    let unfit = |node: &Node, wanted: Types| match node {
+        Node::Constant(value) => of_value(value.as_ref()) & wanted == 0,
+        node => wanted & UNDEFINED == 0 && is_undefined(node),
+    };
+    match node {
+        Node::Constant(value) => value.is_none(),
+        Node::Unary { operator: UnaryOperator::Not, operand } => unfit(operand, BOOL),
+        Node::Unary { operand, .. } => unfit(operand, NUMBER),
+        Node::Binary { operator, left, right }
+            if !operator.is_comparison() && *operator != BinaryOperator::Coalesce =>
+        {
+            let wanted = if *operator == BinaryOperator::Concat { STRING } else { NUMBER };
+            unfit(left, wanted) || unfit(right, wanted)
+        }
+        Node::Call(call) => {
+            let (wanted, _) = signature(call.function.name);
+            call.arguments.iter().enumerate().any(|(place, argument)| {
+                unfit(argument, wanted.get(place).or(wanted.last()).copied().unwrap_or(ANY))
+            })
+        }
+        _ => false,
     }
 }
 
