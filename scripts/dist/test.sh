@@ -83,7 +83,7 @@ inside() { chroot "$work/root" "$@"; }
 inside $install "/packages/$(basename "$package")" >/dev/null
 [[ $(inside orrery --version) == "orrery $version" ]]
 unit=/usr/lib/systemd/system/orrery.service
-inside systemd-analyze verify $unit
+inside systemd-analyze verify --man=no $unit
 exposure=$(inside systemd-analyze security --no-pager --offline=true $unit | tail -1)
 echo "  unit: $exposure"
 [[ $exposure == *OK* ]]
