@@ -6,8 +6,11 @@
 FROM scratch
 # amd64 or arm64, set by the builder.
 ARG TARGETARCH
-COPY dist/image/${TARGETARCH}/ /
-COPY --chown=65532:65532 dist/image/${TARGETARCH}/data/ /data/
+COPY dist/image/${TARGETARCH}/etc /etc
+COPY dist/image/${TARGETARCH}/usr /usr
+COPY dist/image/${TARGETARCH}/tmp /tmp
+# Not there before, so that it gets this owner.
+COPY --chown=65532:65532 dist/image/${TARGETARCH}/data /data
 USER 65532:65532
 ENV PATH=/usr/bin ORRERY_LISTEN=0.0.0.0:8081 ORRERY_DATA=/data
 WORKDIR /data

@@ -16,10 +16,10 @@ if [[ $(id -u) != 0 ]] || ! command -v podman >/dev/null || ! command -v runc >/
 fi
 
 work=$(mktemp -d)
-# Limits of the machine, not of a daemon that is not there.
+# Podman raises its own limits, which a container without rights may not; these are within those of any machine.
 cat >"$work/containers.conf" <<TEXT
 [containers]
-default_ulimits = ["nofile=$(ulimit -Hn):$(ulimit -Hn)", "nproc=$(ulimit -Hu):$(ulimit -Hu)"]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
 [engine]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
@@ -40,7 +40,7 @@ architecture=$(dpkg --print-architecture)
 podman load --quiet --input "$out/orrery-$version-image-$architecture.tar" >/dev/null
 pass "the engine loads $(podman images --format '{{.Repository}}:{{.Tag}}, {{.Size}}' | head -1)"
 loaded=$(podman images --format '{{.Id}}' | head -1)
-podman build --quiet --format docker --tag docker.io/library/orrery:built . >/dev/null
+podman build --quiet --format docker --build-arg TARGETARCH="$architecture" --tag docker.io/library/orrery:built . >/dev/null
 podman tag "$loaded" "docker.io/library/orrery:$version"
 
 for tag in built "$version"; do
