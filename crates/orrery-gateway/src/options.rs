@@ -10,6 +10,7 @@ use crate::consistency::AccountConsistency;
 use crate::hosts::HostPolicy;
 use crate::memory::MemoryBudget;
 use crate::metrics::Metrics;
+use crate::transport::certificate::CurrentCertificate;
 
 /// Settings and services of the gateway, apart from the database.
 pub struct GatewayOptions {
@@ -17,7 +18,7 @@ pub struct GatewayOptions {
     pub auth: AuthOptions,
     pub metrics: Arc<Metrics>,
     /// The server's certificate, for download.
-    pub certificate_pem: Option<String>,
+    pub certificate: Option<Arc<CurrentCertificate>>,
     /// The account's default consistency.
     pub consistency: AccountConsistency,
     /// The address in the account document, with a trailing slash; by default the one that the client used.

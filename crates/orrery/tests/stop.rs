@@ -1,5 +1,5 @@
 //! Shutdown: requests in flight may finish for a bounded time, a second signal stops at once, and acknowledged writes are
-//! kept. Also which hosts and origins a server accepts.
+//! kept. Also which hosts and origins a server accepts, and what it does on SIGHUP.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 #![cfg(unix)]
@@ -248,4 +248,62 @@ fn the_service_manager_is_told_what_happens() {
     assert_eq!((next(), next()), ("WATCHDOG=1".to_owned(), "WATCHDOG=1".to_owned()));
     server.stop();
     while next() != "STOPPING=1" {}
+}
+
+/// The generated certificate and key of another server, to stand for the user's own.
+fn made_certificate(directory: &std::path::Path) -> [Vec<u8>; 2] {
+    let data = directory.join("made");
+    drop(start(&["--data", data.to_str().unwrap()], &[]));
+    let files = ["cert.pem", "key.pem"].map(|name| std::fs::read(data.join(name)).unwrap());
+    std::fs::remove_dir_all(&data).unwrap();
+    files
+}
+
+#[test]
+fn a_renewed_certificate_is_served_without_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let [cert, key] = ["own.pem", "own-key.pem"].map(|name| directory.path().join(name));
+    let store = |pair: &[Vec<u8>; 2]| {
+        std::fs::write(&cert, &pair[0]).unwrap();
+        std::fs::write(&key, &pair[1]).unwrap();
+    };
+    let [first, second, third] = [(), (), ()].map(|()| made_certificate(directory.path()));
+    store(&first);
+    let paths = [cert.to_str().unwrap(), key.to_str().unwrap()];
+    let server = start(&["--in-memory", "--cert", paths[0], "--cert-key", paths[1]], &[]);
+    let served = || server.client().send("GET", "/_explorer/emulator.pem", &[], b"").unwrap().text();
+    let is_served = |pair: &[Vec<u8>; 2]| {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        (lines(&served()) == lines(&String::from_utf8_lossy(&pair[0]))).then_some(())
+    };
+    is_served(&first).unwrap();
+    // On a signal, and when the files change.
+    store(&second);
+    server.signal("-HUP");
+    until("the second certificate", || is_served(&second));
+    store(&third);
+    until("the third certificate", || is_served(&third));
+    // A client that trusts only the new one connects.
+    let url = format!("https://localhost:{}", server.port);
+    let arguments = ["health", "--endpoint", &url, "--certificate", paths[0]];
+    let (code, _, stderr) =
+        common::run(std::process::Command::new(env!("CARGO_BIN_EXE_orrery")).args(arguments));
+    assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let mut command = Server::command(&["--in-memory", "--log-format", "json"]);
+    let mut server = Server::spawn(command.env("ORRERY_LOG", "info").stderr(Stdio::piped()));
+    server.signal("-TERM");
+    let Exit { code, stderr, .. } = server.wait();
+    assert_eq!(code, 0);
+    let lines: Vec<_> = stderr.lines().collect();
+    assert!(!lines.is_empty());
+    for line in lines {
+        let event = orrery_model::value::parse(line.as_bytes()).unwrap_or_else(|_| panic!("{line}"));
+        for name in ["timestamp", "level", "message", "target"] {
+            assert!(event.get(name).is_some(), "{name} is missing in {line}");
+        }
+    }
 }

@@ -70,8 +70,8 @@ where
         "/_orrery/metrics" if reads && connection.peer.ip().is_loopback() => {
             text(StatusCode::OK, METRICS_TYPE, metrics_text(database, options).await)
         }
-        "/_explorer/emulator.pem" if reads => match &options.certificate_pem {
-            Some(pem) => text(StatusCode::OK, "application/x-pem-file", pem.clone()),
+        "/_explorer/emulator.pem" if reads => match &options.certificate {
+            Some(current) => text(StatusCode::OK, "application/x-pem-file", current.trust_pem()),
             None => text(StatusCode::NOT_FOUND, "text/plain", "This server has no certificate.\n"),
         },
         _ if explorer::is_asset(path) && reads => explorer::answer(path, &parts.headers),

@@ -4,6 +4,9 @@
 //! import the authority as a trust anchor (Java, .NET, Go, OpenSSL and rustls all accept that, while some reject a
 //! self-signed server certificate), and a stolen data directory cannot be used to issue further certificates that they
 //! trust.
+//!
+//! The certificate can be replaced while serving ([`CurrentCertificate`]): connections that are open keep theirs, new
+//! ones get the new one.
 
 use std::fs;
 use std::io;
@@ -13,6 +16,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::RwLock;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -22,6 +26,9 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::durable_file::{self, Access};
@@ -39,10 +46,51 @@ const DAY_SECONDS: u64 = 86_400;
 #[derive(Clone)]
 pub struct ServerCertificate {
     pub tls: Arc<ServerConfig>,
-    /// What clients import to trust this server, as PEM. Never a private key.
-    pub trust_pem: String,
+    pub current: Arc<CurrentCertificate>,
     /// Whether it is new, so that earlier imports are no longer valid.
     pub is_new: bool,
+}
+
+/// The certificate that new connections get.
+#[derive(Debug)]
+pub struct CurrentCertificate(RwLock<Presented>);
+
+#[derive(Debug)]
+struct Presented {
+    key: Arc<CertifiedKey>,
+    trust_pem: String,
+}
+
+impl CurrentCertificate {
+    /// What clients import to trust this server, as PEM. Never a private key.
+    pub fn trust_pem(&self) -> String {
+        self.0.read().trust_pem.clone()
+    }
+
+    /// Reads the user's files again; returns whether they contain another certificate. Files that cannot be used change
+    /// nothing.
+    pub fn reload(&self, certificate: &Path, key: &Path) -> Result<bool, CertificateError> {
+        let new = Pair::read(certificate, key)?.presented(certificate, Origin::User)?;
+        let mut current = self.0.write();
+        let is_other = current.key.cert != new.key.cert;
+        *current = new;
+        Ok(is_other)
+    }
+}
+
+impl ResolvesServerCert for CurrentCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().key))
+    }
+}
+
+/// What clients must offer in a handshake.
+#[derive(Clone, Debug, Default)]
+pub struct TlsPolicy {
+    /// Refuse TLS 1.2.
+    pub only_tls13: bool,
+    /// A PEM file with the authorities that issue client certificates. Without it clients need none.
+    pub client_authorities: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +112,12 @@ pub enum CertificateError {
 }
 
 /// The user's certificate chain (the server's first) and private key.
-pub fn load(certificate: &Path, key: &Path) -> Result<ServerCertificate, CertificateError> {
-    Pair::read(certificate, key)?.into_server(certificate, Origin::User)
+pub fn load(
+    certificate: &Path,
+    key: &Path,
+    policy: &TlsPolicy,
+) -> Result<ServerCertificate, CertificateError> {
+    Pair::read(certificate, key)?.into_server(certificate, Origin::User, policy)
 }
 
 /// The certificate stored in `directory` as `cert.pem` and `key.pem`. It is replaced if it is missing, damaged, about
@@ -74,11 +126,12 @@ pub fn load_or_create(
     directory: &Path,
     names: &[String],
     now_seconds: i64,
+    policy: &TlsPolicy,
 ) -> Result<ServerCertificate, CertificateError> {
     let (certificate, key) = (directory.join("cert.pem"), directory.join("key.pem"));
     match Pair::read(&certificate, &key) {
         Ok(kept) if kept.is_good_for(names, now_seconds) => {
-            if let Ok(server) = kept.into_server(&certificate, Origin::Kept) {
+            if let Ok(server) = kept.into_server(&certificate, Origin::Kept, policy) {
                 return Ok(server);
             }
             tracing::warn!("the stored certificate and key do not match; replacing them");
@@ -91,12 +144,16 @@ pub fn load_or_create(
     // Write the key first: a certificate without its key counts as damaged and is replaced.
     write_file(&key, &made.key_pem, true)?;
     write_file(&certificate, &made.chain_pem, false)?;
-    made.into_server(&certificate, Origin::Made)
+    made.into_server(&certificate, Origin::Made, policy)
 }
 
 /// A certificate that is not stored, for in-memory servers.
-pub fn create(names: &[String], now_seconds: i64) -> Result<ServerCertificate, CertificateError> {
-    Pair::make(names, now_seconds)?.into_server(Path::new("in memory"), Origin::Made)
+pub fn create(
+    names: &[String],
+    now_seconds: i64,
+    policy: &TlsPolicy,
+) -> Result<ServerCertificate, CertificateError> {
+    Pair::make(names, now_seconds)?.into_server(Path::new("in memory"), Origin::Made, policy)
 }
 
 /// A certificate chain and the key of its first certificate.
@@ -189,19 +246,54 @@ impl Pair {
         })
     }
 
-    fn into_server(self, path: &Path, origin: Origin) -> Result<ServerCertificate, CertificateError> {
+    fn into_server(
+        self,
+        path: &Path,
+        origin: Origin,
+        policy: &TlsPolicy,
+    ) -> Result<ServerCertificate, CertificateError> {
+        let current = Arc::new(CurrentCertificate(RwLock::new(self.presented(path, origin)?)));
+        let versions: &[_] = if policy.only_tls13 { &[&TLS13] } else { &[&TLS13, &TLS12] };
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions)
+            .map_err(|error| CertificateError::Unusable { path: path.into(), error })?;
+        let builder = match &policy.client_authorities {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let unusable = |error: String| CertificateError::Unreadable { path: file.clone(), error };
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(read_roots(file)?), provider());
+                builder
+                    .with_client_cert_verifier(verifier.build().map_err(|error| unusable(error.to_string()))?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(ServerCertificate { tls: Arc::new(config), current, is_new: origin == Origin::Made })
+    }
+
+    fn presented(self, path: &Path, origin: Origin) -> Result<Presented, CertificateError> {
         // Re-encoded from the certificates, because the user's file may contain the private key as well.
         let trust_pem = match origin {
             Origin::User => self.chain.iter().map(|certificate| print_pem(certificate)).collect(),
             Origin::Kept | Origin::Made => self.chain.last().map_or_else(String::new, |last| print_pem(last)),
         };
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(self.chain, self.key))
+        let key = CertifiedKey::from_der(self.chain, self.key, &provider())
             .map_err(|error| CertificateError::Unusable { path: path.into(), error })?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(ServerCertificate { tls: Arc::new(config), trust_pem, is_new: origin == Origin::Made })
+        Ok(Presented { key: Arc::new(key), trust_pem })
     }
+}
+
+/// The authorities in a PEM file.
+fn read_roots(path: &Path) -> Result<RootCertStore, CertificateError> {
+    let unreadable = |error: String| CertificateError::Unreadable { path: path.into(), error };
+    let text = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    }
+    if roots.is_empty() { Err(CertificateError::NoCertificate(path.into())) } else { Ok(roots) }
 }
 
 /// The origin of a certificate, which determines what clients should trust: the user's whole chain, or the authority at
@@ -249,13 +341,14 @@ mod tests {
     #[test]
     fn a_made_certificate_is_kept_and_used_again() {
         let directory = tempfile::tempdir().unwrap();
-        let first = load_or_create(directory.path(), &names(&[]), NOW).unwrap();
+        let first = load_or_create(directory.path(), &names(&[]), NOW, &TlsPolicy::default()).unwrap();
         assert!(first.is_new);
-        assert!(first.trust_pem.starts_with("-----BEGIN CERTIFICATE-----\n"));
-        assert_eq!(first.trust_pem.matches("BEGIN").count(), 1);
-        let second = load_or_create(directory.path(), &names(&[]), NOW + 1000).unwrap();
+        assert!(first.current.trust_pem().starts_with("-----BEGIN CERTIFICATE-----\n"));
+        assert_eq!(first.current.trust_pem().matches("BEGIN").count(), 1);
+        let second =
+            load_or_create(directory.path(), &names(&[]), NOW + 1000, &TlsPolicy::default()).unwrap();
         assert!(!second.is_new);
-        assert_eq!(first.trust_pem, second.trust_pem);
+        assert_eq!(first.current.trust_pem(), second.current.trust_pem());
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -267,21 +360,32 @@ mod tests {
     #[test]
     fn an_unfit_certificate_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let first = load_or_create(directory.path(), &names(&[]), NOW).unwrap();
-        let named = load_or_create(directory.path(), &names(&["db.example"]), NOW).unwrap();
-        assert!(named.is_new && named.trust_pem != first.trust_pem);
+        let first = load_or_create(directory.path(), &names(&[]), NOW, &TlsPolicy::default()).unwrap();
+        let named =
+            load_or_create(directory.path(), &names(&["db.example"]), NOW, &TlsPolicy::default()).unwrap();
+        assert!(named.is_new && named.current.trust_pem() != first.current.trust_pem());
         // Fewer names are no reason to replace it.
-        assert!(!load_or_create(directory.path(), &names(&[]), NOW).unwrap().is_new);
+        assert!(!load_or_create(directory.path(), &names(&[]), NOW, &TlsPolicy::default()).unwrap().is_new);
         let nearly_over = NOW + 810 * 86_400;
-        assert!(load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
-        assert!(!load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
+        assert!(
+            load_or_create(directory.path(), &names(&[]), nearly_over, &TlsPolicy::default()).unwrap().is_new
+        );
+        assert!(
+            !load_or_create(directory.path(), &names(&[]), nearly_over, &TlsPolicy::default())
+                .unwrap()
+                .is_new
+        );
 
         fs::write(directory.path().join("cert.pem"), "damaged").unwrap();
-        assert!(load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
+        assert!(
+            load_or_create(directory.path(), &names(&[]), nearly_over, &TlsPolicy::default()).unwrap().is_new
+        );
         let other = tempfile::tempdir().unwrap();
-        load_or_create(other.path(), &names(&[]), nearly_over).unwrap();
+        load_or_create(other.path(), &names(&[]), nearly_over, &TlsPolicy::default()).unwrap();
         fs::copy(other.path().join("key.pem"), directory.path().join("key.pem")).unwrap();
-        assert!(load_or_create(directory.path(), &names(&[]), nearly_over).unwrap().is_new);
+        assert!(
+            load_or_create(directory.path(), &names(&[]), nearly_over, &TlsPolicy::default()).unwrap().is_new
+        );
     }
 
     #[test]
@@ -290,10 +394,10 @@ mod tests {
         let made = Pair::make(&names(&[]), NOW).unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::write(path("both.pem"), format!("{}{}", made.key_pem, made.chain_pem)).unwrap();
-        let loaded = load(&path("both.pem"), &path("both.pem")).unwrap();
+        let loaded = load(&path("both.pem"), &path("both.pem"), &TlsPolicy::default()).unwrap();
         assert!(!loaded.is_new);
-        assert_eq!(loaded.trust_pem.matches("BEGIN CERTIFICATE").count(), 2);
-        assert!(!loaded.trust_pem.contains("PRIVATE"));
+        assert_eq!(loaded.current.trust_pem().matches("BEGIN CERTIFICATE").count(), 2);
+        assert!(!loaded.current.trust_pem().contains("PRIVATE"));
     }
 
     #[test]
@@ -305,7 +409,10 @@ mod tests {
         fs::write(path("key.pem"), &two.key_pem).unwrap();
         fs::write(path("empty.pem"), "").unwrap();
         let message = |certificate: &str, key: &str| {
-            load(&path(certificate), &path(key)).err().expect("it must not load").to_string()
+            load(&path(certificate), &path(key), &TlsPolicy::default())
+                .err()
+                .expect("it must not load")
+                .to_string()
         };
         assert!(message("missing.pem", "key.pem").contains("missing.pem cannot be read"));
         assert!(message("empty.pem", "key.pem").contains("empty.pem contains no PEM certificate"));
@@ -314,8 +421,31 @@ mod tests {
     }
 
     #[test]
+    fn another_certificate_is_taken_while_serving() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let store = |pair: &Pair| {
+            fs::write(path("cert.pem"), &pair.chain_pem).unwrap();
+            fs::write(path("key.pem"), &pair.key_pem).unwrap();
+        };
+        store(&Pair::make(&names(&[]), NOW).unwrap());
+        let server = load(&path("cert.pem"), &path("key.pem"), &TlsPolicy::default()).unwrap();
+        let (first, reload) =
+            (server.current.trust_pem(), || server.current.reload(&path("cert.pem"), &path("key.pem")));
+        assert!(!reload().unwrap());
+        // A certificate whose key is not there yet changes nothing.
+        let other = Pair::make(&names(&[]), NOW).unwrap();
+        fs::write(path("cert.pem"), &other.chain_pem).unwrap();
+        assert!(reload().is_err());
+        assert_eq!(server.current.trust_pem(), first);
+        store(&other);
+        assert!(reload().unwrap());
+        assert_ne!(server.current.trust_pem(), first);
+    }
+
+    #[test]
     fn names_must_fit_into_a_certificate() {
-        let error = create(&names(&["not a name"]), NOW).err().unwrap();
+        let error = create(&names(&["not a name"]), NOW, &TlsPolicy::default()).err().unwrap();
         assert!(matches!(error, CertificateError::Name(name) if name == "not a name"));
     }
 }

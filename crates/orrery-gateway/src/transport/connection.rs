@@ -42,6 +42,8 @@ pub(super) enum ConnectionError {
     HandshakeTimeout,
     #[error("TLS is asked for but not served here")]
     NoTls,
+    #[error("plain HTTP is asked for where clients need a certificate")]
+    NotEncrypted,
     #[error("the handshake failed: {0}")]
     Handshake(#[from] std::io::Error),
     #[error("the protocol was broken: {0}")]
@@ -92,6 +94,9 @@ impl<H: Handler> Connection<H> {
         let mut first = [0];
         if stream.peek(&mut first).await? == 0 {
             return Ok(None);
+        }
+        if first[0] != TLS_HANDSHAKE && self.options.requires_tls {
+            return Err(ConnectionError::NotEncrypted);
         }
         if first[0] != TLS_HANDSHAKE {
             let detected = detect(&mut stream).await?;

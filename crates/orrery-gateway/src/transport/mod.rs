@@ -83,6 +83,8 @@ pub struct TransportOptions {
     pub streams_max: u32,
     /// How long requests may take to finish after a stop signal.
     pub drain_timeout: Duration,
+    /// Refuse plain HTTP, as with client certificates, which it would circumvent.
+    pub requires_tls: bool,
 }
 
 impl Default for TransportOptions {
@@ -96,6 +98,7 @@ impl Default for TransportOptions {
             head_bytes_max: 128 << 10,
             streams_max: 256,
             drain_timeout: Duration::from_secs(10),
+            requires_tls: false,
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::certificate::TlsPolicy;
 use super::*;
 
 const BODY_MAX: usize = 100_000;
@@ -91,10 +92,14 @@ fn start(options: TransportOptions) -> TestServer {
 }
 
 fn start_with(options: TransportOptions, handler: TestHandler) -> TestServer {
+    start_by_policy(options, handler, &TlsPolicy::default())
+}
+
+fn start_by_policy(options: TransportOptions, handler: TestHandler, policy: &TlsPolicy) -> TestServer {
     let names: Vec<String> = certificate::LOCAL_NAMES.iter().map(|name| (*name).to_owned()).collect();
     // The clients of these tests check the certificate against the system's clock.
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let certificate = certificate::create(&names, i64::try_from(now).unwrap()).unwrap();
+    let certificate = certificate::create(&names, i64::try_from(now).unwrap(), policy).unwrap();
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let (handler, connections_open) = (Arc::new(handler), Gauge::default());
     let server = Server {
@@ -108,7 +113,7 @@ fn start_with(options: TransportOptions, handler: TestHandler) -> TestServer {
     let task = tokio::spawn(server.run(listener, async {
         stopped.await.ok();
     }));
-    TestServer { address, handler, connections_open, trust_pem: certificate.trust_pem, stop, task }
+    TestServer { address, handler, connections_open, trust_pem: certificate.current.trust_pem(), stop, task }
 }
 
 impl TestServer {
@@ -117,17 +122,25 @@ impl TestServer {
     }
 
     async fn connect_tls(&self, alpn: &[&str]) -> TlsStream<TcpStream> {
+        let mut config = self.client_config(rustls::ALL_VERSIONS).with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        self.connect_with(config).await.unwrap()
+    }
+
+    fn client_config(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.trust_pem.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let builder = rustls::ClientConfig::builder_with_provider(provider);
+        builder.with_protocol_versions(versions).unwrap().with_root_certificates(roots)
+    }
+
+    async fn connect_with(&self, config: rustls::ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, self.connect().await).await.unwrap()
+        TlsConnector::from(Arc::new(config)).connect(name, self.connect().await).await
     }
 
     async fn http1(&self) -> http1::SendRequest<Full<Bytes>> {
@@ -613,4 +626,50 @@ async fn a_port_in_use_is_an_error() {
     let first = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let error = bind(first.local_addr().unwrap()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+#[tokio::test]
+async fn old_versions_of_tls_can_be_refused() {
+    let policy = TlsPolicy { only_tls13: true, ..TlsPolicy::default() };
+    let server = start_by_policy(patient(), TestHandler::default(), &policy);
+    let old = server.client_config(&[&rustls::version::TLS12]).with_no_client_auth();
+    assert!(server.connect_with(old).await.is_err());
+    let new = server.client_config(&[&rustls::version::TLS13]).with_no_client_auth();
+    server.connect_with(new).await.unwrap();
+}
+
+#[tokio::test]
+async fn clients_can_be_required_to_have_a_certificate() {
+    use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+    let (authority_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    let authority_pem = authority.self_signed(&authority_key).unwrap().pem();
+    let mut client = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let client = client.signed_by(&client_key, &Issuer::new(authority, authority_key)).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), authority_pem).unwrap();
+
+    let policy = TlsPolicy { client_authorities: Some(file.path().to_owned()), ..TlsPolicy::default() };
+    let options = TransportOptions { requires_tls: true, ..patient() };
+    let server = start_by_policy(options, TestHandler::default(), &policy);
+    // The server refuses at its end of the handshake, so with TLS 1.3 a client notices when it reads.
+    let refused = server.client_config(rustls::ALL_VERSIONS).with_no_client_auth();
+    if let Ok(mut stream) = server.connect_with(refused).await {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.ok();
+        assert!(stream.read_to_end(&mut Vec::new()).await.is_err());
+    }
+    let mut plain = server.connect().await;
+    plain.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.ok();
+    let mut answer = Vec::new();
+    plain.read_to_end(&mut answer).await.ok();
+    assert!(answer.is_empty());
+
+    let key =
+        rustls::pki_types::PrivateKeyDer::from_pem_slice(client_key.serialize_pem().as_bytes()).unwrap();
+    let config = server.client_config(rustls::ALL_VERSIONS);
+    let config = config.with_client_auth_cert(vec![client.der().clone()], key).unwrap();
+    let mut accepted = http1_on(server.connect_with(config).await.unwrap()).await;
+    assert_eq!(send1(&mut accepted, get("/")).await, (StatusCode::OK, "HTTP/1.1 tls=true".into()));
 }

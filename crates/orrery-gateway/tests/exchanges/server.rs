@@ -11,6 +11,7 @@ use orrery_gateway::auth::{AccountKeys, AuthOptions, KeyHome, KeyRing, KeySource
 use orrery_gateway::direct::DirectServer;
 use orrery_gateway::memory::MemoryBudget;
 use orrery_gateway::metrics::Metrics;
+use orrery_gateway::transport::certificate::TlsPolicy;
 use orrery_gateway::transport::{Server, TransportOptions, bind, certificate};
 use orrery_gateway::{
     AccountConsistency, CrossPartitionQueries, DirectEndpoint, Gateway, GatewayOptions, HostPolicy,
@@ -83,7 +84,9 @@ impl TestServer {
         let direct_listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let direct_address = direct_listener.local_addr().unwrap();
         // The clients of these tests check the certificate against the system's clock.
-        let certificate = certificate::create(&["localhost".to_owned()], SystemEnv.now_seconds()).unwrap();
+        let certificate =
+            certificate::create(&["localhost".to_owned()], SystemEnv.now_seconds(), &TlsPolicy::default())
+                .unwrap();
         let metrics = Arc::new(Metrics::new("test", start_ms));
         let keys = AccountKeys {
             primary: primary.clone(),
@@ -95,7 +98,7 @@ impl TestServer {
             keys: Arc::new(KeyRing::new(keys, KeySource::WellKnown, KeyHome::Process)),
             auth: AuthOptions::default(),
             metrics: Arc::clone(&metrics),
-            certificate_pem: None,
+            certificate: None,
             consistency,
             advertised,
             direct: Some(DirectEndpoint { port: direct_address.port(), advertised: None }),
@@ -124,7 +127,7 @@ impl TestServer {
         let stopped = stopped.map(|_| ()).shared();
         tokio::spawn(server.run(listener, stopped.clone()));
         tokio::spawn(direct_server.run(direct_listener, stopped));
-        let direct = DirectPort { address: direct_address, trust_pem: certificate.trust_pem };
+        let direct = DirectPort { address: direct_address, trust_pem: certificate.current.trust_pem() };
         Self { address, primary, secondary, read_only, now_seconds, direct, _stop: stop }
     }
 }

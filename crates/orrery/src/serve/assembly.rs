@@ -8,7 +8,7 @@ use std::sync::Arc;
 use orrery_db::{Database, Options};
 use orrery_env::Env;
 use orrery_gateway::durable_file;
-use orrery_gateway::transport::certificate::{self, LOCAL_NAMES, ServerCertificate};
+use orrery_gateway::transport::certificate::{self, LOCAL_NAMES, ServerCertificate, TlsPolicy};
 use orrery_model::offer::{DEFAULT_THROUGHPUT, PARTITION_THROUGHPUT_MAX};
 use orrery_storage::{Embedded, EmbeddedOptions, Memory, PartitionStore, Postgres, PostgresOptions};
 
@@ -87,13 +87,14 @@ fn scaled(limit: u64, scale: f64) -> u64 {
 /// The user's certificate, the stored one, or a new one; none without TLS.
 pub(super) fn open_certificate(
     tls: &TlsSettings,
+    policy: &TlsPolicy,
     listen: SocketAddr,
     directory: Option<&Path>,
     now_seconds: i64,
 ) -> Result<Option<ServerCertificate>, Failure> {
     let certificate = match tls {
         TlsSettings::Off => return Ok(None),
-        TlsSettings::Files { certificate, key } => certificate::load(certificate, key),
+        TlsSettings::Files { certificate, key } => certificate::load(certificate, key, policy),
         TlsSettings::Generated { names } => {
             let mut all: Vec<String> = LOCAL_NAMES.iter().map(|name| (*name).to_owned()).collect();
             if !listen.ip().is_unspecified() {
@@ -104,8 +105,8 @@ pub(super) fn open_certificate(
             let mut seen = std::collections::HashSet::new();
             all.retain(|name| seen.insert(name.clone()));
             match directory {
-                Some(directory) => certificate::load_or_create(directory, &all, now_seconds),
-                None => certificate::create(&all, now_seconds),
+                Some(directory) => certificate::load_or_create(directory, &all, now_seconds, policy),
+                None => certificate::create(&all, now_seconds, policy),
             }
         }
     };

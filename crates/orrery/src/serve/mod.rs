@@ -8,6 +8,7 @@ mod banner;
 mod keys;
 mod notify;
 mod options;
+mod reload;
 mod seed;
 mod settings;
 mod signals;
@@ -31,6 +32,7 @@ use tracing_subscriber::EnvFilter;
 use assembly::{open_certificate, open_database, open_store};
 use banner::{Banner, CertificateOrigin};
 use notify::Notifier;
+use options::LogFormat;
 pub(crate) use options::{OptionSources, ServeOptions};
 use settings::{DirectSettings, Settings, TlsSettings};
 
@@ -50,7 +52,7 @@ const ABANDONED_THREADS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Serves until a signal stops it.
 pub(crate) fn run(settings: Settings, output: Output) -> Result<(), Failure> {
     let started = Instant::now();
-    start_log()?;
+    start_log(settings.log_format)?;
     use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("orrery-worker")
@@ -74,7 +76,7 @@ fn use_small_pages() {
     }
 }
 
-fn start_log() -> Result<(), Failure> {
+fn start_log(format: LogFormat) -> Result<(), Failure> {
     let filter = match std::env::var("ORRERY_LOG") {
         Ok(text) => EnvFilter::try_new(&text).map_err(|error| {
             Failure::usage(format!("ORRERY_LOG is not a valid log filter: `{text}`: {error}"))
@@ -83,7 +85,11 @@ fn start_log() -> Result<(), Failure> {
     };
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(colours).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
     Ok(())
 }
 
@@ -114,7 +120,8 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
     let store = open_store(&settings.storage).await?;
     let directory = settings.storage.directory();
     let chosen = keys::choose(settings.keys, address.ip(), keys::home(&settings.storage), &*env)?;
-    let certificate = open_certificate(&settings.tls, address, directory, env.now_seconds())?;
+    let certificate =
+        open_certificate(&settings.tls, &settings.tls_policy, address, directory, env.now_seconds())?;
     let database = open_database(store, Arc::clone(&env), settings.limits).await?;
     seed::create_listed(&database, &settings.containers).await?;
     if let Some(seed) = &settings.seed {
@@ -134,7 +141,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
             keys: chosen.keys,
             auth: AuthOptions { check_clock: settings.check_clock, ..AuthOptions::default() },
             metrics: Arc::clone(&metrics),
-            certificate_pem: certificate.as_ref().map(|certificate| certificate.trust_pem.clone()),
+            certificate: certificate.as_ref().map(|certificate| Arc::clone(&certificate.current)),
             consistency: settings.consistency,
             advertised: settings.advertised,
             clock,
@@ -148,8 +155,13 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
     let options = TransportOptions {
         connections_max: settings.connections_max,
         drain_timeout: settings.drain,
+        requires_tls: settings.tls_policy.client_authorities.is_some(),
         ..TransportOptions::default()
     };
+    if let (Some(certificate), TlsSettings::Files { certificate: file, key }) = (&certificate, &settings.tls)
+    {
+        reload::follow(Arc::clone(&certificate.current), file.clone(), key.clone())?;
+    }
     let tls = certificate.map(|certificate| certificate.tls);
     let direct_port = direct.as_ref().map(|(_, endpoint)| endpoint.port);
     let direct_server = direct.zip(tls.clone()).map(|((listener, _), tls)| {

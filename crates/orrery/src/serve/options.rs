@@ -107,13 +107,22 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = "Keys")]
     pub(crate) no_clock_check: Option<bool>,
 
-    /// The TLS certificate in PEM form, with its chain. [default: generated and stored with the data]
+    /// The TLS certificate in PEM form, with its chain. It is read again when it changes, and on SIGHUP. [default: generated and stored with the data]
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub(crate) cert: Option<PathBuf>,
 
     /// The private key of the certificate.
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub(crate) cert_key: Option<PathBuf>,
+
+    /// The oldest version of TLS to accept: 1.2 or 1.3. [default: 1.2]
+    #[arg(long, value_name = "VERSION", help_heading = "Network")]
+    pub(crate) tls_min: Option<String>,
+
+    /// A PEM file with the authorities whose certificates clients must present (mutual TLS). Plain HTTP is then refused.
+    /// Requests are signed with a key as before.
+    #[arg(long, value_name = "FILE", help_heading = "Network")]
+    pub(crate) client_ca: Option<PathBuf>,
 
     /// An additional name or address for the generated certificate. Can be repeated, or a comma-separated list.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Network")]
@@ -230,6 +239,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "URL", help_heading = "Network")]
     pub(crate) advertise: Option<String>,
 
+    /// The form of the log on standard error: `text`, or `json` with one object per line. [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+
     /// Allow tests to move the server's clock (/_orrery/clock) and to inject faults (/_orrery/faults). Not for
     /// production.
     #[arg(long, help_heading = "Limits")]
@@ -314,6 +327,14 @@ pub(crate) enum CrossPartition {
     Merge,
     Auto,
     Plan,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
 }
 
 /// Derives the rest from an option's name and type: its environment variable, and that a boolean is a switch that can

@@ -9,10 +9,11 @@ use std::time::Duration;
 use orrery_gateway::CrossPartitionQueries;
 use orrery_gateway::auth::MasterKey;
 use orrery_gateway::memory::default_budget_bytes;
+use orrery_gateway::transport::certificate::TlsPolicy;
 use orrery_gateway::{AccountConsistency, ConsistencyLevel};
 use orrery_storage::{Durability, PostgresOptions};
 
-use super::options::{CrossPartition, OptionSources, Profile};
+use super::options::{CrossPartition, LogFormat, OptionSources, Profile};
 use crate::failure::Failure;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) profile: Option<String>,
     pub(crate) keys: KeySettings,
     pub(crate) tls: TlsSettings,
+    pub(crate) tls_policy: TlsPolicy,
+    pub(crate) log_format: LogFormat,
     /// None if direct mode is not served.
     pub(crate) direct: Option<DirectSettings>,
     pub(crate) connections_max: usize,
@@ -227,6 +230,8 @@ impl OptionSources {
                     _ => WellKnownKey::OnLoopback,
                 },
             },
+            tls_policy: resolve_tls_policy(options.tls_min.as_deref(), options.client_ca, &tls)?,
+            log_format: options.log_format.unwrap_or(LogFormat::Text),
             tls,
             connections_max: match options.connections_max {
                 Some(0) => return Err(Failure::usage("connections-max must be at least 1")),
@@ -364,6 +369,24 @@ fn resolve_tls(
         (None, None) => Ok(TlsSettings::Generated { names }),
         _ => Err(Failure::usage("cert and cert-key belong together: one of them is missing")),
     }
+}
+
+fn resolve_tls_policy(
+    least: Option<&str>,
+    client_authorities: Option<PathBuf>,
+    tls: &TlsSettings,
+) -> Result<TlsPolicy, Failure> {
+    if matches!(tls, TlsSettings::Off) && (least.is_some() || client_authorities.is_some()) {
+        return Err(Failure::usage("tls-min and client-ca cannot be combined with no-tls: remove one"));
+    }
+    let only_tls13 = match least {
+        None | Some("1.2") => false,
+        Some("1.3") => true,
+        Some(other) => {
+            return Err(Failure::usage(format!("tls-min must be 1.2 or 1.3, but got `{other}`")));
+        }
+    };
+    Ok(TlsPolicy { only_tls13, client_authorities })
 }
 
 fn resolve_direct(
