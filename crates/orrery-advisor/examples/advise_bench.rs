@@ -3,6 +3,7 @@
 //! `cargo run --release -p orrery-advisor --example advise_bench -- 10000000` generates items in chunks, measures only the
 //! time from JSON text to sketches, and then simulates a year of a billion items.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(
     clippy::pedantic,
     clippy::print_stdout,

@@ -284,7 +284,13 @@ impl Workload {
                 at_ms: line.get("atMs").and_then(Value::as_i64).ok_or_else(|| invalid(number, "no time"))?,
                 operation,
                 id: line.get("id").and_then(Value::as_str).map(str::to_owned),
-                key: line.get("key").and_then(Value::as_array).unwrap_or(&[]).iter().map(key_part).collect(),
+                key: line
+                    .get("key")
+                    .and_then(Value::as_array)
+                    .unwrap_or(&[])
+                    .iter()
+                    .map(|value| KeyPart::of(Some(value)))
+                    .collect(),
                 parameters: parameters.collect(),
             });
         }
@@ -551,8 +557,8 @@ impl QueryInstance {
             IndexCondition::Term { path, test, .. } => {
                 let slot = plain_path(&path.0).and_then(|path| paths.find(&path));
                 let values = match test {
-                    Test::Equal(value) => vec![key_part(value)],
-                    Test::In(values) => values.iter().map(key_part).collect(),
+                    Test::Equal(value) => vec![KeyPart::of(Some(value))],
+                    Test::In(values) => values.iter().map(|value| KeyPart::of(Some(value))).collect(),
                     _ => return,
                 };
                 if let Some(slot) = slot {
@@ -577,17 +583,6 @@ fn plain_path(steps: &[IndexStep]) -> Option<String> {
         path.push_str(name);
     }
     (!path.is_empty()).then_some(path)
-}
-
-/// Converts a JSON value to a component of a key; anything but a scalar is undefined.
-pub fn key_part(value: &Value) -> KeyPart {
-    match value {
-        Value::Null => KeyPart::Null,
-        Value::Bool(flag) => KeyPart::Bool(*flag),
-        Value::Number(number) => KeyPart::Number(number.as_f64()),
-        Value::String(text) => KeyPart::String(text.clone()),
-        Value::Array(_) | Value::Object(_) => KeyPart::Undefined,
-    }
 }
 
 /// The value of a property of the data, as a query's parameter.

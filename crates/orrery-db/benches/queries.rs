@@ -1,5 +1,6 @@
 //! The six kinds of queries of `query_bench`, over a container that is small enough to be loaded in a second.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(clippy::pedantic, unreachable_pub, clippy::unwrap_used, reason = "this is a tool for developers")]
 
 use std::cell::Cell;

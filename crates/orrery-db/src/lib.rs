@@ -46,8 +46,9 @@ pub use items::point::{ItemOptions, ItemReply, Triggers};
 pub use items::transaction::Effect;
 pub use layout::page_request::PageRequest;
 pub use lifecycle::{
-    BackgroundTask, ContainerView, LargeKey, LivePartition, LiveView, MergeReport, PartitionKeys,
-    PartitionLoad, PartitionView, RepartitionRequest, RepartitionStatus, SplitReport, store_nodes_value,
+    BackgroundTask, ContainerView, LargeKey, LivePartition, LiveView, MergeReport, PartitionBounds,
+    PartitionKeys, PartitionLoad, PartitionView, RepartitionRequest, RepartitionStatus, SplitReport,
+    store_nodes_value,
 };
 pub use orrery_env::{ClockReading, MovableClock, SystemEnv};
 pub use orrery_metering::{Budget, Priority, Throttled, cost};
@@ -65,6 +66,6 @@ pub use query::{
 };
 pub use resources::{
     Access, Grant, MetadataReply, OfferReply, PermissionReply, RECORDED_REQUESTS_MAX, RangesPage, Recordings,
-    Wish,
+    ResourceFeed, Wish,
 };
 pub use scripts::ProcedureCall;

@@ -5,9 +5,11 @@
 //! * [`Env`] is injected into the database: the calendar clock that drives expiry and budgets, and random bytes.
 //!   [`SystemEnv`] is the real one, [`MovableClock`] a clock that an operator or a test moves, [`SeededEnv`] replays.
 //! * [`monotonic`] measures durations and deadlines.
-//! * [`task`] starts threads and tasks, each with a name.
+//! * [`task`] starts threads and tasks, each with a name, and makes them wait.
 //!
-//! Left out: sleeping and timeouts. They belong to the Tokio runtime, which tests can pause.
+//! Left out: timeouts and intervals. They belong to the Tokio runtime, whose clock tests can pause.
+
+#![allow(clippy::disallowed_methods, reason = "this crate is the replacement")]
 
 mod env;
 pub mod monotonic;

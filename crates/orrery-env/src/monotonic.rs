@@ -19,6 +19,12 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// The present moment on the clock of the Tokio runtime, for deadlines that its timers wait for. A test stops it with
+/// the runtime.
+pub fn timer_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// The time elapsed since an instant.
 pub fn elapsed(since: Instant) -> Duration {
     now().saturating_duration_since(since)

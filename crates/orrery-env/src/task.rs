@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::io;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Starts a thread of the operating system. For work that blocks for as long as the process lives.
 pub fn thread<T: Send + 'static>(
@@ -23,6 +24,26 @@ where
     // The stable builder has no names; kept in the signature so that call sites say what they start.
     let _: &str = name;
     tokio::spawn(work)
+}
+
+/// Starts a task that ends with the set it is in.
+pub fn spawn_in<F>(tasks: &mut tokio::task::JoinSet<F::Output>, name: &'static str, work: F)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let _: &str = name;
+    tasks.spawn(work);
+}
+
+/// Waits on the clock of the Tokio runtime, which tests can pause.
+pub async fn sleep(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Makes this thread wait, for commands that have nothing else to do.
+pub fn sleep_thread(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// Runs work that blocks, or that takes long, on a thread of the runtime's pool.

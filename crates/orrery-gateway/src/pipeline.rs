@@ -22,7 +22,7 @@ use orrery_env::monotonic;
 use orrery_model::{Error, ErrorKind};
 
 use crate::addresses::Replica;
-use crate::admin::AdminState;
+use crate::admin::{AdminContext, AdminState};
 use crate::consistency::ConsistencyLevel;
 use crate::dispatch::{BODY_BYTES_MAX, Call, origin};
 use crate::faults::{FAULT_HEADER, Struck};
@@ -135,8 +135,9 @@ impl Gateway {
             return explorer::redirect();
         }
         if admin::is_ours(parts.uri.path()) {
-            return admin::answer(&parts, &connection, &self.database, &self.options, &self.admin, body)
-                .await;
+            let context =
+                AdminContext { database: &self.database, options: &self.options, state: &self.admin };
+            return admin::answer(&parts, &connection, context, body).await;
         }
         let exchange = self.begin(parts, connection, Replica::default());
         self.answer_exchange(exchange, body).await
@@ -267,7 +268,7 @@ impl Gateway {
         let struck =
             self.admin.faults.strike(&self.database, verb, &exchange.path, &exchange.parts.headers)?;
         if let Some(latency) = struck.latency {
-            tokio::time::sleep(latency).await;
+            orrery_env::task::sleep(latency).await;
         }
         let instead = struck.reply(&exchange.activity_id, exchange.parts.uri.path());
         exchange.struck = Some(struck);

@@ -1,5 +1,5 @@
 //! Pages, places to resume from, bounds, and the hash of values.
-#![allow(clippy::unwrap_used, clippy::pedantic, reason = "tests may be blunt")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::pedantic, reason = "tests may be blunt")]
 
 mod common;
 

@@ -1,8 +1,9 @@
 //! User-defined functions of one query: compiled once, called for every row.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use orrery_env::monotonic;
 use orrery_model::value::{self, Value};
 use rquickjs::{Function, Object};
 
@@ -45,7 +46,7 @@ impl Functions {
         seed: u64,
     ) -> Result<Self, ScriptError> {
         let sandbox = Sandbox::new(limits, Cancellation::default())?;
-        let started = Instant::now();
+        let started = monotonic::now();
         let random = Mutex::new(seed);
         let made = sandbox.context.with(|ctx| {
             let driver = (|| {
@@ -76,14 +77,14 @@ impl Functions {
             return Err(verdict);
         }
         made?;
-        let left = Mutex::new(limits.time.saturating_sub(started.elapsed()));
+        let left = Mutex::new(limits.time.saturating_sub(monotonic::elapsed(started)));
         Ok(Self { sandbox, left })
     }
 
     /// Calls a function; `Ok(None)` is `undefined`.
     pub fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>, FunctionError> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let started = Instant::now();
+        let started = monotonic::now();
         self.sandbox.watch.allow(*left);
         let text = self.sandbox.context.with(|ctx| {
             let text = arguments_text(arguments);
@@ -94,7 +95,7 @@ impl Functions {
             };
             run().map_err(|_| describe(&ctx))
         });
-        *left = left.saturating_sub(started.elapsed());
+        *left = left.saturating_sub(monotonic::elapsed(started));
         if self.sandbox.watch.verdict().is_some() {
             return Err(FunctionError::TimedOut);
         }

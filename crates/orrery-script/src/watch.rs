@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use orrery_env::monotonic;
+
 use crate::{Cancellation, ScriptError};
 
 /// The deadline of a script, and whether it was stopped.
@@ -19,7 +21,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(time: Duration, cancellation: Cancellation) -> Self {
         let this = Self {
-            started: Instant::now(),
+            started: monotonic::now(),
             deadline: AtomicU64::new(0),
             expired: AtomicBool::new(false),
             aborted: AtomicBool::new(false),
@@ -31,12 +33,12 @@ impl Watch {
 
     /// Sets the deadline to `time` from now.
     pub(crate) fn allow(&self, time: Duration) {
-        let deadline = self.started.elapsed().saturating_add(time);
+        let deadline = monotonic::elapsed(self.started).saturating_add(time);
         self.deadline.store(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        monotonic::elapsed(self.started)
     }
 
     pub(crate) fn abort(&self) {
@@ -49,7 +51,8 @@ impl Watch {
 
     /// Polled by the engine between instructions.
     pub(crate) fn must_stop(&self) -> bool {
-        let late = self.started.elapsed().as_nanos() >= u128::from(self.deadline.load(Ordering::Acquire));
+        let late =
+            monotonic::elapsed(self.started).as_nanos() >= u128::from(self.deadline.load(Ordering::Acquire));
         if late {
             self.expired.store(true, Ordering::Release);
         }

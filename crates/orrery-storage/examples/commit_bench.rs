@@ -5,13 +5,9 @@
 //! the ratio of the medians. `scripts/postgres.sh run` with `ORRERY_TEST_FSYNC=on` starts a server for it; the URL then
 //! comes from `ORRERY_TEST_STORE_URL`.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "a tool for developers"
-)]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a tool for developers")]
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "rounded figures")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

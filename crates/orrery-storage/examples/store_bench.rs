@@ -4,13 +4,9 @@
 //! `store_bench [--seconds n] [--memory] [--relaxed] [--directory path]` prints one figure per line. To measure the
 //! reopening time it starts itself as a child process, kills it under load and opens its directory.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "a tool for developers"
-)]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a tool for developers")]
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "rounded figures")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

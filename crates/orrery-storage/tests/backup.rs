@@ -1,6 +1,6 @@
 //! Backups of the embedded store: taken while it serves, incremental, verified, restored to a point in time.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //! server (host:port) that may join the cluster.
 
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
     clippy::print_stderr,
@@ -26,6 +27,7 @@ use orrery_storage::{
     CommitError, PartitionId, PartitionStore, Postgres, PostgresOptions, ReadRequest, commit,
 };
 use orrery_testing::citus::{self, Citus};
+use orrery_testing::wait;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::suite::outage::{increment, place};
@@ -86,7 +88,7 @@ async fn new_partitions_are_spread_out() {
     let url = orrery_testing::fresh_store_url();
     let schema = orrery_testing::schema_of(&url).to_owned();
     let store = open(&url).await;
-    let chosen = store.choose_numbers(1, 8, Vec::new()).await.unwrap();
+    let chosen = store.choose_ids(1, 8, Vec::new()).await.unwrap();
     assert!(chosen.is_sorted() && chosen[0].0 >= 1);
     let (mut shards, mut nodes) = (BTreeSet::new(), BTreeMap::<_, usize>::new());
     for id in &chosen {
@@ -101,7 +103,7 @@ async fn new_partitions_are_spread_out() {
     assert!(most - least <= 1, "{nodes:?}");
     // The children of a split are on two nodes, as far from their siblings as possible.
     let next = chosen.last().unwrap().0 + 1;
-    let children = store.choose_numbers(next, 2, vec![chosen[0]]).await.unwrap();
+    let children = store.choose_ids(next, 2, vec![chosen[0]]).await.unwrap();
     let (_, one) = cluster.owner(&schema, children[0].0.cast_signed()).await;
     let (_, other) = cluster.owner(&schema, children[1].0.cast_signed()).await;
     assert_ne!(one, other);
@@ -122,7 +124,7 @@ async fn moving_shards_loses_nothing() {
     let url = orrery_testing::fresh_store_url();
     let schema = orrery_testing::schema_of(&url).to_owned();
     let stores = [open(&url).await, open(&url).await];
-    let partitions = stores[0].choose_numbers(1, 8, Vec::new()).await.unwrap();
+    let partitions = stores[0].choose_ids(1, 8, Vec::new()).await.unwrap();
     for id in &partitions {
         stores[0].create(*id, 0).await.unwrap();
     }
@@ -150,13 +152,8 @@ async fn moving_shards_loses_nothing() {
         .collect();
     let go_on = async || {
         let from = done.load(Ordering::Relaxed);
-        for _ in 0..12_000 {
-            if done.load(Ordering::Relaxed) >= from + 200 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the writers are stuck");
+        wait::eventually_true("the writers to go on", async || done.load(Ordering::Relaxed) >= from + 200)
+            .await;
     };
     go_on().await;
     let moved = cluster.move_everything(&schema).await + cluster.move_everything(&schema).await;

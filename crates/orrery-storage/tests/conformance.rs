@@ -1,6 +1,6 @@
 //! Runs the conformance suite against every store of this crate.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 #[macro_use]
 mod suite;

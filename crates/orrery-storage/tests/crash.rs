@@ -5,7 +5,13 @@
 //! the same directory. `ORRERY_SOAK_ROUNDS` sets the number of rounds, `ORRERY_CRASH_SEED` replays the kill times of a
 //! run.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -174,7 +180,8 @@ impl Acknowledged {
     }
 }
 
-fn run_and_kill(directory: &Path, after: Duration) -> Acknowledged {
+/// Kills a writing process once it has said so many lines, and hears what else it had said by then.
+fn run_and_kill(directory: &Path, lines: u64) -> Acknowledged {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["child", "--exact", "--nocapture"])
         .env(DIRECTORY_VARIABLE, directory)
@@ -182,23 +189,23 @@ fn run_and_kill(directory: &Path, after: Duration) -> Acknowledged {
         .stderr(Stdio::inherit())
         .spawn()
         .unwrap();
-    let out = child.stdout.take().unwrap();
-    let listener = std::thread::spawn(move || {
-        let mut acknowledged = Acknowledged::default();
-        let mut reader = BufReader::new(out);
-        let mut line = String::new();
-        while reader.read_line(&mut line).unwrap() > 0 {
-            if line.ends_with('\n') {
-                acknowledged.hear(&line);
-            }
-            line.clear();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut acknowledged = Acknowledged::default();
+    let mut line = String::new();
+    for heard in 0.. {
+        if heard == lines {
+            child.kill().unwrap();
         }
-        acknowledged
-    });
-    std::thread::sleep(after);
-    child.kill().unwrap();
+        line.clear();
+        if reader.read_line(&mut line).unwrap() == 0 {
+            break;
+        }
+        if line.ends_with('\n') {
+            acknowledged.hear(&line);
+        }
+    }
     child.wait().unwrap();
-    listener.join().unwrap()
+    acknowledged
 }
 
 async fn read_all(store: &dyn PartitionStore, id: u32) -> BTreeMap<Key, Bytes> {
@@ -277,8 +284,9 @@ fn acknowledged_writes_survive_a_kill() {
     let (mut before, mut writes, mut slowest) = (BTreeMap::new(), 0, Duration::ZERO);
     for round in 0..rounds {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let after = Duration::from_millis(20 + (seed >> 33) % 900);
-        let acknowledged = run_and_kill(&path, after);
+        // Some die before their first write; the text of the test harness counts too.
+        let lines = (seed >> 33) % 3000;
+        let acknowledged = run_and_kill(&path, lines);
         writes += acknowledged.lsns.values().sum::<Lsn>();
         let started = Instant::now();
         let store = Embedded::open(&path, options()).unwrap_or_else(|error| panic!("round {round}: {error}"));

@@ -3,35 +3,23 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod operations;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use orrery_storage::{
-    CommitError, Decision, Embedded, EmbeddedOptions, Health, Key, KeyRange, Lsn, Op, OpenError, PartitionId,
-    PartitionRef, PartitionStore, ReadRequest, Scan, StoreError, View, WriteSet, commit,
+    CommitError, Embedded, EmbeddedOptions, Health, Key, KeyRange, OpenError, PartitionId, PartitionRef,
+    PartitionStore, ReadRequest, Scan, StoreError, commit,
 };
+
+use operations::Blind;
 
 const PARTITION: PartitionRef = PartitionRef { id: PartitionId(1), epoch: 0 };
 
 type Model = BTreeMap<Key, Bytes>;
-
-struct Put(Vec<(Key, Bytes)>);
-
-impl Op for Put {
-    type Out = ();
-
-    fn id(&self) -> u128 {
-        0
-    }
-
-    fn reads(&self, _: &mut Vec<Key>) {}
-
-    fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
-        Decision::Write(WriteSet { puts: self.0.clone(), ..Default::default() }, ())
-    }
-}
 
 fn options() -> EmbeddedOptions {
     EmbeddedOptions { memtable_bytes: 24 << 10, table_bytes: 24 << 10, ..EmbeddedOptions::default() }
@@ -64,7 +52,7 @@ async fn fill(store: &Embedded, writes: u32) -> Model {
         });
         let puts: Vec<(Key, Bytes)> = puts.collect();
         model.extend(puts.iter().cloned());
-        commit(store, PARTITION, Put(puts)).await.unwrap();
+        commit(store, PARTITION, Blind { puts, ..Blind::default() }).await.unwrap();
     }
     model
 }
@@ -349,7 +337,7 @@ async fn a_write_failure_leaves_reads_working() {
     let mut offline = None;
     for write in 0..200_u32 {
         let put = (format!("more {write}").into_bytes(), Bytes::from(vec![b'x'; 1000]));
-        match commit(&store, PARTITION, Put(vec![put.clone()])).await {
+        match commit(&store, PARTITION, Blind::put(put.0.clone(), put.1.clone())).await {
             Ok(_) => model.extend([put]),
             Err(error) => {
                 offline = Some(error);
@@ -358,7 +346,7 @@ async fn a_write_failure_leaves_reads_working() {
         }
     }
     assert!(matches!(offline, Some(CommitError::Unavailable(_))), "{offline:?}");
-    let again = commit(&store, PARTITION, Put(Vec::new())).await;
+    let again = commit(&store, PARTITION, Blind::default()).await;
     assert!(matches!(again, Err(CommitError::Unavailable(_))), "{again:?}");
     assert!(matches!(store.health(), Health::Failed(_)), "{:?}", store.health());
     assert!(!read_everything(&store, &model, &path, "while nothing can be written").await);
@@ -369,5 +357,5 @@ async fn a_write_failure_leaves_reads_working() {
     }
     let store = open(&path).unwrap();
     assert!(!read_everything(&store, &model, &path, "after the fault").await);
-    commit(&store, PARTITION, Put(Vec::new())).await.unwrap();
+    commit(&store, PARTITION, Blind::default()).await.unwrap();
 }

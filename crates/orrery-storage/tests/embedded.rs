@@ -1,6 +1,8 @@
 //! Behaviour specific to the embedded store: its queue, its durability modes, many partitions.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+
+mod operations;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -9,29 +11,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use orrery_storage::{
     CommitError, Decision, Durability, Embedded, EmbeddedOptions, Entry, Health, Key, Lsn, Op, PartitionId,
-    PartitionRef, PartitionStore, ReadRequest, View, WriteSet, commit,
+    PartitionRef, PartitionStore, ReadRequest, View, commit,
 };
+
+use operations::Blind;
 
 fn partition(id: u32) -> PartitionRef {
     PartitionRef { id: PartitionId(id), epoch: 0 }
-}
-
-struct Put(Key, Bytes);
-
-impl Op for Put {
-    type Out = ();
-
-    fn id(&self) -> u128 {
-        0
-    }
-
-    fn reads(&self, _: &mut Vec<Key>) {}
-
-    fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
-        let mut writes = WriteSet::default();
-        writes.put(self.0.clone(), self.1.clone());
-        Decision::Write(writes, ())
-    }
 }
 
 /// Blocks the committer until it is released.
@@ -74,7 +60,9 @@ async fn queues_are_bounded() {
     let gate = Gate { entered: Mutex::new(entered), leave: Mutex::new(may_leave) };
     let spawn = |id: u32, key: u8| {
         let store = Arc::clone(&store);
-        tokio::spawn(async move { commit(store.as_ref(), partition(id), Put(vec![key], Bytes::new())).await })
+        tokio::spawn(async move {
+            commit(store.as_ref(), partition(id), Blind::put(vec![key], Bytes::new())).await
+        })
     };
     let held = {
         let store = Arc::clone(&store);
@@ -115,7 +103,7 @@ async fn queues_are_bounded() {
     held.await.unwrap().unwrap();
     // Afterwards the queues accept operations again.
     for key in 0..20 {
-        commit(store.as_ref(), partition(1), Put(vec![key], Bytes::new())).await.unwrap();
+        commit(store.as_ref(), partition(1), Blind::put(vec![key], Bytes::new())).await.unwrap();
     }
 }
 
@@ -125,7 +113,7 @@ async fn relaxed_durability_survives_a_process_crash() {
     let options = EmbeddedOptions { durability, ..EmbeddedOptions::default() };
     let (_directory, store) = open(options.clone(), 1).await;
     for key in 0..100 {
-        commit(store.as_ref(), partition(0), Put(vec![key], Bytes::from("value"))).await.unwrap();
+        commit(store.as_ref(), partition(0), Blind::put(vec![key], "value")).await.unwrap();
     }
     let path = store.directory().to_owned();
     drop(store);
@@ -141,7 +129,7 @@ async fn thousands_of_partitions_are_cheap() {
     let started = Instant::now();
     for id in 0..3000 {
         store.create(PartitionId(id), 0).await.unwrap();
-        commit(store.as_ref(), partition(id), Put(b"key".to_vec(), Bytes::from("value"))).await.unwrap();
+        commit(store.as_ref(), partition(id), Blind::put(b"key".to_vec(), "value")).await.unwrap();
     }
     for id in 0..2990 {
         store.destroy(PartitionId(id)).await.unwrap();
@@ -177,7 +165,7 @@ async fn writes_continue_while_destroyed_partitions_are_swept() {
         store.destroy(PartitionId(id)).await.unwrap();
     }
     let write = async |store: &Embedded, key: u32| {
-        let put = Put(key.to_be_bytes().to_vec(), Bytes::from(vec![7; 500]));
+        let put = Blind::put(key.to_be_bytes().to_vec(), vec![7; 500]);
         let written = tokio::time::timeout(Duration::from_secs(20), commit(store, partition(0), put)).await;
         written.expect("a write got no reply").unwrap();
     };

@@ -1,7 +1,9 @@
 //! A disk that fills up, on a real, small file system. Skipped with a message where mounting one is not permitted.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 #![cfg(target_os = "linux")]
+
+mod operations;
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +12,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use orrery_storage::{
-    CommitError, Decision, Embedded, EmbeddedOptions, Health, Key, Lsn, Op, PartitionId, PartitionRef,
-    PartitionStore, ReadRequest, StoreError, View, WriteSet, commit,
+    CommitError, Embedded, EmbeddedOptions, Health, Key, PartitionId, PartitionRef, PartitionStore,
+    ReadRequest, StoreError, commit,
 };
+
+use operations::Blind;
 
 const PARTITION: PartitionRef = PartitionRef { id: PartitionId(1), epoch: 0 };
 const DISK_MB: u32 = 32;
@@ -80,37 +84,6 @@ impl Drop for SmallDisk {
     }
 }
 
-struct Put(u32);
-
-impl Op for Put {
-    type Out = ();
-    fn id(&self) -> u128 {
-        0
-    }
-    fn reads(&self, _: &mut Vec<Key>) {}
-    fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
-        let mut writes = WriteSet::default();
-        writes.put(key(self.0), value(self.0));
-        Decision::Write(writes, ())
-    }
-}
-
-struct Delete(u32);
-
-impl Op for Delete {
-    type Out = ();
-    fn id(&self) -> u128 {
-        0
-    }
-    fn reads(&self, _: &mut Vec<Key>) {}
-    fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
-        let mut writes = WriteSet::default();
-        writes.delete(key(self.0));
-        writes.put(b"counter".to_vec(), Bytes::from_static(b"1"));
-        Decision::Write(writes, ())
-    }
-}
-
 fn key(number: u32) -> Key {
     number.to_be_bytes().to_vec()
 }
@@ -144,7 +117,7 @@ async fn check_all_there(store: &Embedded, count: u32) {
 /// Writes until the store refuses; returns the number of acknowledged writes.
 async fn fill(store: &Embedded, from: u32) -> u32 {
     for number in from.. {
-        match commit(store, PARTITION, Put(number)).await {
+        match commit(store, PARTITION, Blind::put(key(number), value(number))).await {
             Ok(_) => {}
             Err(CommitError::Full(_)) => return number,
             Err(other) => panic!("{other}"),
@@ -166,7 +139,9 @@ async fn fill_and_free_the_disk(reserve: u64) {
     assert!(!reason.is_empty());
     assert!(matches!(store.create(PartitionId(2), 0).await, Err(StoreError::Full(_))));
     check_all_there(&store, written).await;
-    let deleted = commit(&store, PARTITION, Delete(written - 1)).await;
+    let counter = (b"counter".to_vec(), Bytes::from_static(b"1"));
+    let delete = Blind { puts: vec![counter], deletes: vec![key(written - 1)] };
+    let deleted = commit(&store, PARTITION, delete).await;
     // Without a reserve there may be no space even for removals.
     assert!(deleted.is_ok() || (reserve == 0 && matches!(deleted, Err(CommitError::Full(_)))), "{deleted:?}");
     // Once there is space again, writes resume by themselves.
@@ -205,12 +180,12 @@ async fn a_file_system_that_turns_read_only_is_reported_and_loses_nothing() {
     store.create(PARTITION.id, 0).await.unwrap();
     let mut written = 0;
     while written < 200 {
-        commit(&store, PARTITION, Put(written)).await.unwrap();
+        commit(&store, PARTITION, Blind::put(key(written), value(written))).await.unwrap();
         written += 1;
     }
     disk.turn_read_only();
     // The page cache may take a few more, but an fsync fails, so none is acknowledged.
-    let refused = commit(&store, PARTITION, Put(written)).await;
+    let refused = commit(&store, PARTITION, Blind::put(key(written), value(written))).await;
     assert!(refused.is_err(), "acknowledged on a read-only file system");
     match store.health() {
         Health::Ready => panic!("a store that cannot write is ready"),
@@ -224,5 +199,5 @@ async fn a_file_system_that_turns_read_only_is_reported_and_loses_nothing() {
     assert!(disk.attach());
     let store = Embedded::open(&path, sizes(0)).unwrap();
     check_all_there(&store, written).await;
-    commit(&store, PARTITION, Put(written)).await.unwrap();
+    commit(&store, PARTITION, Blind::put(key(written), value(written))).await.unwrap();
 }

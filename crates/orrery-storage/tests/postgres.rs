@@ -1,6 +1,6 @@
 //! The PostgreSQL store: the conformance suite, and behaviour specific to it.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 #[macro_use]
 mod suite;
@@ -21,6 +21,7 @@ mod together;
 use std::sync::Arc;
 
 use orrery_storage::{Limits, PartitionStore, Postgres, PostgresOptions};
+use orrery_testing::wait;
 
 use crate::suite::Subject;
 
@@ -64,7 +65,7 @@ async fn cut_until(admin: &tokio_postgres::Client, name: &str, done: impl Fn() -
     let mut cut = 0;
     while !done() {
         cut += admin.query(cutting, &[&name]).await.unwrap().len();
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        wait::pause_task().await;
     }
     cut
 }
@@ -152,15 +153,7 @@ mod shared {
         let duty = there.try_duty("work").await.unwrap().expect("it was released");
         // A process that dies loses its duty.
         drop(duty);
-        let mut taken = None;
-        for _ in 0..1000 {
-            taken = here.try_duty("work").await.unwrap();
-            if taken.is_some() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert!(taken.is_some());
+        let _taken = wait::eventually("the duty", async || here.try_duty("work").await.unwrap()).await;
         let age = Duration::from_mins(1);
         assert_eq!(here.exchange_notes(Bytes::from("a"), age).await.unwrap(), ["a"]);
         assert_eq!(there.exchange_notes(Bytes::from("b"), age).await.unwrap(), ["b", "a"]);

@@ -1,9 +1,14 @@
-//! A PostgreSQL server for tests: the one in `ORRERY_TEST_STORE_URL`, or a private one in a temporary directory, started on
+//! What the tests of several crates share: PostgreSQL servers, mutated inputs, and waiting for a condition.
+//!
+//! The PostgreSQL server is the one in `ORRERY_TEST_STORE_URL`, or a private one in a temporary directory, started on
 //! first use and stopped with the process.
+
+#![allow(clippy::disallowed_methods, reason = "tests are not replayed")]
 
 pub mod citus;
 pub mod fuzz;
 pub mod proxy;
+pub mod wait;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

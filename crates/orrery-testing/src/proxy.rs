@@ -4,11 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
+
+use crate::wait;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -80,14 +81,9 @@ impl Proxy {
         if self.accepting.lock().await.is_some() {
             return;
         }
-        let (place, began) = (SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)), Instant::now());
-        let listener = loop {
-            match TcpListener::bind(place).await {
-                Ok(listener) => break listener,
-                Err(error) => assert!(began.elapsed() < Duration::from_secs(30), "{place}: {error}"),
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
+        let place = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let listener =
+            wait::eventually("the proxy's port", async || TcpListener::bind(place).await.ok()).await;
         self.accept(listener).await;
     }
 

@@ -1,6 +1,6 @@
 //! `orrery backup` and `orrery restore` with the real binary: while writing, after `kill -9`, to a point in time.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
 #![cfg(unix)]
 
 mod common;

@@ -2,7 +2,7 @@
 //! writes may take long or be lost, and the server stays healthy. `make soak` does this for half an hour with large
 //! containers; an ordinary run takes a few seconds.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 #![cfg(unix)]
 
 mod common;

@@ -1,6 +1,6 @@
 //! A server at the limits of its machine: memory, disk, and containers dropped while others are written.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 #![cfg(target_os = "linux")]
 
 mod common;

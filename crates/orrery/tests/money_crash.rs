@@ -8,10 +8,8 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Client, DOCS, Rounds, Server};
+use common::{Client, Crew, DOCS, Rounds, Server};
 use orrery_model::Value;
 
 const CLIENTS: u64 = 16;
@@ -75,29 +73,19 @@ fn every_transfer_happens_exactly_once() {
         if round == 0 {
             open_banks(&mut Client::new(port));
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        let clients: Vec<_> = known
-            .into_iter()
-            .zip(0..)
-            .map(|(mut own, client)| {
-                let stop = Arc::clone(&stop);
-                // The last round only resolves transfers of unknown fate.
-                let is_last = round == rounds.count;
-                std::thread::spawn(move || {
-                    transfer_until_stopped(port, client, &mut own, &stop, is_last);
-                    own
-                })
-            })
-            .collect();
-        if round < rounds.count {
-            rounds.wait(400);
-            server.kill();
-            stop.store(true, Ordering::Relaxed);
-            known = clients.into_iter().map(|client| client.join().unwrap()).collect();
-        } else {
-            known = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        // The last round only resolves transfers of unknown fate.
+        let is_last = round == rounds.count;
+        let client =
+            |number, own: &mut Known, crew: &Crew| transfer_until_stopped(port, number, own, crew, is_last);
+        if is_last {
+            Crew::work(&mut known, client, |_| ());
             verify(&mut Client::new(port), &known);
             server.stop();
+        } else {
+            Crew::work(&mut known, client, |crew| {
+                rounds.wait(crew, 50, 500);
+                server.kill();
+            });
         }
     }
     let done: usize = known.iter().map(|own| own.done.len()).sum();
@@ -120,12 +108,12 @@ fn open_banks(client: &mut Client) {
     }
 }
 
-fn transfer_until_stopped(port: u16, number: u64, own: &mut Known, stop: &AtomicBool, is_last: bool) {
+fn transfer_until_stopped(port: u16, number: u64, own: &mut Known, crew: &Crew, is_last: bool) {
     let mut client = Client::new(port);
     loop {
         let transfer = match own.unknown.take() {
             Some(transfer) => transfer,
-            None if is_last || stop.load(Ordering::Relaxed) => return,
+            None if is_last || crew.is_stopped() => return,
             None => {
                 own.next += 1;
                 let dice = (number * 7919 + own.next).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -158,6 +146,7 @@ fn transfer_until_stopped(port: u16, number: u64, own: &mut Known, stop: &Atomic
             (status, text) => panic!("{status}: {text}"),
         }
         own.unknown = None;
+        crew.count();
     }
 }
 

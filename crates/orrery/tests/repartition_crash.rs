@@ -9,11 +9,9 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Client, DOCS, Expected, KnownVersions, Response, Rounds, Server};
+use common::{Client, Crew, DOCS, Expected, KnownVersions, Response, Rounds, Server, until_within};
 use orrery_model::Value;
 
 const WRITERS: u64 = 3;
@@ -50,26 +48,24 @@ fn repartitioning_survives_kill_9_at_every_stage() {
         for stage in [Stage::Snapshot, Stage::CatchUp, Stage::Verify, Stage::Switch] {
             let place = format!("seed {seed}, {stage:?}");
             let key = keys.next().unwrap();
-            let stop = Arc::new(AtomicBool::new(false));
-            let writers = start_writers(server.port, known, &stop);
             let begin = format!(r#"{{"database":"db","container":"c",{key}}}"#);
-            let mut client = server.client();
-            client.post("/_orrery/repartition", &begin, 200);
-            let phase = wait_for(&mut client, &begin, stage, Duration::from_millis(dice.below(8)));
-            *killed.entry(phase).or_default() += 1;
-            server.kill();
-            stop.store(true, Ordering::Relaxed);
-            known = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+            let (port, mut client) = (server.port, server.client());
+            let writer = |number, own: &mut KnownVersions, crew: &Crew| write(port, number, own, crew);
+            Crew::work(&mut known, writer, |crew| {
+                client.post("/_orrery/repartition", &begin, 200);
+                let phase = wait_for(&mut client, &begin, stage);
+                crew.wait_for(dice.below(8));
+                *killed.entry(phase).or_default() += 1;
+                server.kill();
+            });
 
             // The server resumes by itself; writers learn the new key when the old one is refused.
             server = Server::on_directory(directory.path());
             let mut client = server.client();
             resolve(&mut client, &mut known, &place);
-            let stop = Arc::new(AtomicBool::new(false));
-            let writers = start_writers(server.port, known, &stop);
-            finish(&mut client, &begin, &place);
-            stop.store(true, Ordering::Relaxed);
-            known = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+            let port = server.port;
+            let writer = |number, own: &mut KnownVersions, crew: &Crew| write(port, number, own, crew);
+            Crew::work(&mut known, writer, |_| finish(&mut client, &begin, &place));
             resolve(&mut client, &mut known, &place);
             check_container(&mut client, &original, key, &place);
         }
@@ -122,31 +118,17 @@ fn key_path(client: &mut Client) -> Option<String> {
     Some(paths.first()?.as_str()?.to_owned())
 }
 
-fn start_writers(
-    port: u16,
-    known: Vec<KnownVersions>,
-    stop: &Arc<AtomicBool>,
-) -> Vec<std::thread::JoinHandle<KnownVersions>> {
-    let each = known.into_iter().enumerate().map(|(writer, mut own)| {
-        let stop = Arc::clone(stop);
-        std::thread::spawn(move || {
-            write(port, writer as u64, &mut own, &stop);
-            own
-        })
-    });
-    each.collect()
-}
-
-fn write(port: u16, writer: u64, known: &mut KnownVersions, stop: &AtomicBool) {
+fn write(port: u16, writer: u64, known: &mut KnownVersions, crew: &Crew) {
     let mut client = Client::new(port);
     let Some(mut path) = key_path(&mut client) else { return };
-    while !stop.load(Ordering::Relaxed) {
+    while !crew.is_stopped() {
         known.next_version += 1;
         let version = known.next_version;
         let id = writer * 10_000 + version % ITEMS;
         match upsert(&mut client, &path, id, version) {
             Ok(answer) if answer.status < 300 => {
                 known.acknowledge(id, version);
+                crew.count();
             }
             // The container has another key by now: clients refresh its definition.
             Ok(answer) if matches!(answer.status, 400 | 404 | 410) => match key_path(&mut client) {
@@ -170,8 +152,8 @@ fn write(port: u16, writer: u64, known: &mut KnownVersions, stop: &AtomicBool) {
     }
 }
 
-/// Waits until this stage is reached, and a little longer; returns the phase that the server reported last.
-fn wait_for(client: &mut Client, begin: &str, stage: Stage, longer: Duration) -> String {
+/// Waits until this stage is reached; returns the phase that the server reported last.
+fn wait_for(client: &mut Client, begin: &str, stage: Stage) -> String {
     loop {
         // Repeating the request that started it reports its progress.
         let status = client.post("/_orrery/repartition", begin, 200);
@@ -190,7 +172,6 @@ fn wait_for(client: &mut Client, begin: &str, stage: Stage, longer: Duration) ->
         let at_the_end =
             stage == Stage::Switch && now == Stage::Verify && count("compared") >= 2 * count("items");
         if now >= stage || at_the_end {
-            std::thread::sleep(longer);
             return phase;
         }
     }
@@ -198,22 +179,18 @@ fn wait_for(client: &mut Client, begin: &str, stage: Stage, longer: Duration) ->
 
 /// Waits for completion by repeating the request that started it.
 fn finish(client: &mut Client, begin: &str, place: &str) {
-    let patience = Instant::now();
-    loop {
+    until_within(Duration::from_mins(5), &format!("{place}: the end of the repartitioning"), || {
         let answer = client.send("POST", "/_orrery/repartition", &[], begin.as_bytes()).unwrap();
         // A container created but not recorded when the server was killed is in the way for a minute.
-        if answer.status == 409 && patience.elapsed() < Duration::from_mins(3) {
-            std::thread::sleep(Duration::from_secs(1));
-            continue;
+        if answer.status == 409 {
+            return None;
         }
         assert_eq!(answer.status, 200, "{place}: {}", answer.text());
         match answer.json().get("phase").and_then(Value::as_str) {
-            Some("done") => return,
             Some("failed") => panic!("{place}: {}", answer.text()),
-            _ => assert!(patience.elapsed() < Duration::from_mins(5), "{place}: {}", answer.text()),
+            phase => (phase == Some("done")).then_some(()),
         }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    });
 }
 
 /// Everything acknowledged is there once, and nothing that nobody wrote.

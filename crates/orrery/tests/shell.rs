@@ -1,6 +1,6 @@
 //! `orrery shell`, `query run` and the resource commands, in pipes and on a terminal.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -337,11 +337,7 @@ impl Terminal {
 
     fn expect(&self, from: usize, expected: &str) {
         let seen = || self.output.lock().unwrap().get(from..).unwrap_or_default().to_owned();
-        let begun = std::time::Instant::now();
-        while !seen().contains(expected) {
-            assert!(begun.elapsed() < common::TIME_MAX, "{expected:?} is missing in {:?}", seen());
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        common::until(&format!("{expected:?}"), || seen().contains(expected).then_some(()));
     }
 }
 

@@ -7,10 +7,9 @@
 
 mod common;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Client, DOCS, Expected, KnownVersions, Rounds, Server};
+use common::{Client, Crew, DOCS, Expected, KnownVersions, Rounds, Server};
 
 const WRITERS: u64 = 4;
 const KEYS: u64 = 30;
@@ -23,7 +22,7 @@ fn splits_and_merges_survive_kill_9() {
     let seed = rounds.seed;
     let directory = tempfile::tempdir().unwrap();
     let mut known: Vec<KnownVersions> = (0..WRITERS).map(|_| KnownVersions::default()).collect();
-    let changes = Arc::new(AtomicU64::new(0));
+    let changes = AtomicU64::new(0);
     for round in 0..rounds.count {
         let server = Server::on_directory(directory.path());
         let port = server.port;
@@ -32,27 +31,17 @@ fn splits_and_merges_survive_kill_9() {
             client.create_container(&[]);
         }
         verify(&mut client, &mut known, &format!("seed {seed}, round {round}"));
-        let stop = Arc::new(AtomicBool::new(false));
-        let writers: Vec<_> = known
-            .into_iter()
-            .enumerate()
-            .map(|(writer, mut own)| {
-                let stop = Arc::clone(&stop);
-                std::thread::spawn(move || {
-                    write(port, writer as u64, &mut own, &stop);
-                    own
-                })
-            })
-            .collect();
-        let reshaper = {
-            let (stop, changes) = (Arc::clone(&stop), Arc::clone(&changes));
-            std::thread::spawn(move || reshape(port, &stop, &changes))
+        let client = |number, own: &mut Option<KnownVersions>, crew: &Crew| match own {
+            Some(own) => write(port, number, own, crew),
+            None => reshape(port, crew, &changes),
         };
-        rounds.wait(150);
-        server.kill();
-        stop.store(true, Ordering::Relaxed);
-        known = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-        reshaper.join().unwrap();
+        // The writers, and one that changes the partitions.
+        let mut crew: Vec<_> = std::mem::take(&mut known).into_iter().map(Some).chain([None]).collect();
+        Crew::work(&mut crew, client, |crew| {
+            rounds.wait(crew, 100, 1500);
+            server.kill();
+        });
+        known = crew.into_iter().flatten().collect();
     }
     let server = Server::on_directory(directory.path());
     verify(&mut server.client(), &mut known, &format!("seed {seed}, the end"));
@@ -62,9 +51,9 @@ fn splits_and_merges_survive_kill_9() {
     assert!(written > 0);
 }
 
-fn write(port: u16, writer: u64, known: &mut KnownVersions, stop: &AtomicBool) {
+fn write(port: u16, writer: u64, known: &mut KnownVersions, crew: &Crew) {
     let mut client = Client::new(port);
-    while !stop.load(Ordering::Relaxed) {
+    while !crew.is_stopped() {
         known.next_version += 1;
         let version = known.next_version;
         let id = writer * 1000 + version % ITEMS;
@@ -74,6 +63,7 @@ fn write(port: u16, writer: u64, known: &mut KnownVersions, stop: &AtomicBool) {
         match client.send("POST", DOCS, &headers, body.as_bytes()) {
             Ok(answer) if answer.status < 300 => {
                 known.acknowledge(id, version);
+                crew.count();
             }
             // A dying server may fail in any way; the write may or may not have happened.
             Ok(answer) if answer.status >= 500 => {
@@ -89,10 +79,10 @@ fn write(port: u16, writer: u64, known: &mut KnownVersions, stop: &AtomicBool) {
 }
 
 /// Splits and merges without pause: up to six partitions, then back to one.
-fn reshape(port: u16, stop: &AtomicBool, changes: &AtomicU64) {
+fn reshape(port: u16, crew: &Crew, changes: &AtomicU64) {
     let mut client = Client::new(port);
     let mut grow = true;
-    while !stop.load(Ordering::Relaxed) {
+    while !crew.is_stopped() {
         let Ok(answer) = client.send("GET", "/_orrery/partitions", &[], b"") else { return };
         let view = answer.json();
         let partitions = view.as_array().unwrap()[0].get("partitions").unwrap().as_array().unwrap();

@@ -1,6 +1,6 @@
 //! Import, export and copy against running servers.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

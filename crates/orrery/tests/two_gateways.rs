@@ -2,7 +2,7 @@
 //! server is killed, and then PostgreSQL itself. In the end acknowledgements, versions, LSNs, index entries and both
 //! change feeds agree.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Client, DOCS, Server, windows};
+use common::{Client, DOCS, Server, pause, until, until_within, windows};
 use orrery_model::Value;
 use orrery_storage::{
     KeyRange, PartitionRef, PartitionStore, Postgres, PostgresOptions, ReadRequest, Scan, Want,
@@ -94,11 +94,8 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
         })
         .collect();
     let wait_for_writes = |count: u64| {
-        let (from, began) = (done.load(Ordering::Relaxed), Instant::now());
-        while done.load(Ordering::Relaxed) < from + count {
-            assert!(began.elapsed() < Duration::from_mins(2), "the writers are stuck");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let from = done.load(Ordering::Relaxed);
+        until("the writers to go on", || (done.load(Ordering::Relaxed) >= from + count).then_some(()));
     };
     wait_for_writes(100);
     let place = r#"{"database":"db","container":"c","partition":"0"}"#;
@@ -158,11 +155,10 @@ fn agree(url: &str, disturb_database: &mut dyn FnMut()) {
 fn visible_within_a_second(port: u16) {
     let mut client = Client::new(port);
     let began = Instant::now();
-    while client.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status != 200 {
-        // The goal is a second; a busy machine gets more.
-        assert!(began.elapsed() < Duration::from_secs(20), "the other server does not see the container");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // The goal is a second; a busy machine gets more.
+    until_within(Duration::from_secs(20), "the other server to see the container", || {
+        (client.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status == 200).then_some(())
+    });
     eprintln!("seen by the other server after {} ms", began.elapsed().as_millis());
 }
 
@@ -196,12 +192,12 @@ fn write(number: usize, port: &AtomicU16, stop: &AtomicBool, done: &AtomicU64) -
             }
             Ok(answer) if answer.status >= 500 || answer.status == 449 => {
                 known.unknown.push((item, mark));
-                std::thread::sleep(Duration::from_millis(20));
+                pause();
             }
             Ok(answer) => panic!("{}: {}", answer.status, answer.text()),
             Err(_) => {
                 known.unknown.push((item, mark));
-                std::thread::sleep(Duration::from_millis(20));
+                pause();
             }
         }
     }
@@ -370,12 +366,7 @@ fn index_entries(url: &str) -> BTreeMap<u32, usize> {
 
 /// Starts PostgreSQL again. A killed one may leave a stale lock, so this retries.
 fn restarted(directory: &Path) -> PostgresServer {
-    let began = Instant::now();
-    loop {
-        if let Ok(server) = std::panic::catch_unwind(|| PostgresServer::start_durable(directory)) {
-            return server;
-        }
-        assert!(began.elapsed() < Duration::from_mins(1), "PostgreSQL does not start again");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until("PostgreSQL to start again", || {
+        std::panic::catch_unwind(|| PostgresServer::start_durable(directory)).ok()
+    })
 }

@@ -32,11 +32,17 @@ pub fn x86_32(input: &[u8], seed: u32) -> u32 {
 /// The 128-bit hash of the x64 variant, its second half in the high bits: `to_be_bytes` gives the
 /// order in which effective partition keys are written.
 pub fn x64_128(input: &[u8], seed: u64) -> u128 {
+    let (low, high) = x64_128_halves(input, (seed, seed));
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// The same in two halves, each with a seed of its own: hashes that continue from another hash need both.
+pub fn x64_128_halves(input: &[u8], seed: (u64, u64)) -> (u64, u64) {
     const C1: u64 = 0x87C3_7B91_1142_53D5;
     const C2: u64 = 0x4CF5_AD43_2745_937F;
     let mix_low = |block: u64| block.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
     let mix_high = |block: u64| block.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
-    let (mut low, mut high) = (seed, seed);
+    let (mut low, mut high) = seed;
     let (blocks, tail) = input.as_chunks::<16>();
     for block in blocks {
         let (block_low, block_high) = halves(block);
@@ -60,7 +66,7 @@ pub fn x64_128(input: &[u8], seed: u64) -> u128 {
     high = finish(high);
     low = low.wrapping_add(high);
     high = high.wrapping_add(low);
-    u128::from(high) << 64 | u128::from(low)
+    (low, high)
 }
 
 fn halves(block: &[u8; 16]) -> (u64, u64) {

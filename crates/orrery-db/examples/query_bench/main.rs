@@ -9,6 +9,7 @@
 //! processors is measured, over all threads of the process. With `--keep DIRECTORY` the containers are left there
 //! and found again by the next run.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(
     clippy::pedantic,
     clippy::print_stdout,

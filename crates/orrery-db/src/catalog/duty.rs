@@ -26,7 +26,7 @@ pub(crate) async fn take_duty(store: &dyn PartitionStore, name: &str) -> Result<
                 "Another server is already doing this. Please retry.",
             ));
         }
-        tokio::time::sleep(pause).await;
+        orrery_env::task::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(100));
     }
 }

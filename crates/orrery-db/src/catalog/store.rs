@@ -125,7 +125,7 @@ impl CatalogStore {
     /// Chooses numbers for partitions that will be used together with others.
     pub(crate) async fn choose_numbers(&self, count: usize, beside: Vec<PartitionId>) -> Result<NewNumbers> {
         let from = self.snapshot().next_partition;
-        let numbers = self.store.choose_numbers(from, count, beside).await.map_err(store_failure)?;
+        let numbers = self.store.choose_ids(from, count, beside).await.map_err(store_failure)?;
         Ok(NewNumbers(numbers.into()))
     }
 

@@ -8,10 +8,8 @@ use orrery_model::value::write_json_string;
 use orrery_model::{Error, Object, Result, Value};
 use orrery_storage::{Lsn, ReadRequest, Scan};
 
-use orrery_metering::cost;
-
 use super::Items;
-use super::change_feed::{ChangePage, ChangeRequest, ChangeStart, PAGE_BYTES_MAX, etag};
+use super::change_feed::{ChangePage, ChangeRequest, ChangeStart};
 use super::point::has_key;
 use crate::catalog::{Container, Partition};
 use crate::layout::history::{Happened, Version};
@@ -52,11 +50,7 @@ impl Items {
                 None => return Err(not_kept()),
                 Some(floor) if floor > reached && is_first => return Err(outside_retention()),
                 // A long page ends where the history was still complete.
-                Some(floor) if floor > reached => {
-                    out.etag = etag(reached);
-                    receipt.add(cost::changes(out.count, out.documents.len()));
-                    return Ok(out);
-                }
+                Some(floor) if floor > reached => return Ok(out.ended(receipt, reached)),
                 Some(_) => {}
             }
             for entry in &read.entries {
@@ -69,11 +63,8 @@ impl Items {
                 }
                 is_first = false;
                 // A page ends only between transactions, because positions do not address operations inside one.
-                let is_full = out.count >= count_max || out.documents.len() >= PAGE_BYTES_MAX;
-                if is_full && lsn > reached {
-                    out.etag = etag(reached);
-                    receipt.add(cost::changes(out.count, out.documents.len()));
-                    return Ok(out);
+                if out.is_full(count_max) && lsn > reached {
+                    return Ok(out.ended(receipt, reached));
                 }
                 reached = lsn;
                 let is_wanted = keys::parse_item(&version.item_key)
@@ -85,21 +76,15 @@ impl Items {
             }
             match read.entries.last() {
                 Some(last) if read.more => left.start = [last.key.as_slice(), &[0]].concat(),
-                _ => {
-                    // A reader at this position has seen every change up to it.
-                    out.etag = etag(reached.max(read.lsn));
-                    receipt.add(cost::changes(out.count, out.documents.len()));
-                    return Ok(out);
-                }
+                // A reader at this position has seen every change up to it.
+                _ => return Ok(out.ended(receipt, reached.max(read.lsn))),
             }
         }
     }
 }
 
 fn write_version(container: &Container, lsn: Lsn, version: &Version, out: &mut ChangePage) -> Result<()> {
-    if out.count > 0 {
-        out.documents.push(b',');
-    }
+    out.begin_document();
     out.documents.extend_from_slice(b"{\"current\":");
     let mut metadata = format!(
         "\"lsn\":{lsn},\"crts\":{},\"operationType\":\"{}\"",
@@ -126,7 +111,6 @@ fn write_version(container: &Container, lsn: Lsn, version: &Version, out: &mut C
         item.write_document(container.rid, &mut out.documents);
     }
     out.documents.extend_from_slice(format!(",\"metadata\":{{{metadata}}}}}").as_bytes());
-    out.count += 1;
     Ok(())
 }
 

@@ -21,7 +21,7 @@ use crate::layout::keys;
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
 
-pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
+const PAGE_BYTES_MAX: usize = 4 << 20;
 const PAGE_ITEMS_MAX: usize = 1000;
 const FETCH_ENTRIES: usize = 256;
 
@@ -66,6 +66,27 @@ pub struct ChangePage {
     pub count: usize,
     /// The position to continue from, as an etag.
     pub etag: String,
+}
+
+impl ChangePage {
+    pub(super) fn is_full(&self, count_max: usize) -> bool {
+        self.count >= count_max || self.documents.len() >= PAGE_BYTES_MAX
+    }
+
+    /// Counts one more document, whose text the caller appends.
+    pub(super) fn begin_document(&mut self) {
+        if self.count > 0 {
+            self.documents.push(b',');
+        }
+        self.count += 1;
+    }
+
+    /// Ends the page at a position, and charges for it.
+    pub(super) fn ended(mut self, receipt: &mut Receipt, reached: Lsn) -> Self {
+        receipt.add(cost::changes(self.count, self.documents.len()));
+        self.etag = format!("\"{reached}\"");
+        self
+    }
 }
 
 impl Items {
@@ -124,11 +145,8 @@ impl Items {
             for (entry, value) in changes.entries.iter().zip(items) {
                 let Some((lsn, position)) = keys::parse_feed(&entry.key) else { continue };
                 // A page ends only between transactions: the position says nothing about places inside of one.
-                let is_full = out.count >= count_max || out.documents.len() >= PAGE_BYTES_MAX;
-                if is_full && lsn > reached {
-                    out.etag = etag(reached);
-                    receipt.add(cost::changes(out.count, out.documents.len()));
-                    return Ok(out);
+                if out.is_full(count_max) && lsn > reached {
+                    return Ok(out.ended(receipt, reached));
                 }
                 reached = lsn;
                 let Some((effective, _)) = keys::parse_item(&entry.value) else { continue };
@@ -142,9 +160,7 @@ impl Items {
                 if !is_wanted {
                     continue;
                 }
-                if out.count > 0 {
-                    out.documents.push(b',');
-                }
+                out.begin_document();
                 if request.envelope {
                     out.documents.extend_from_slice(b"{\"current\":");
                 }
@@ -155,16 +171,11 @@ impl Items {
                     let metadata = format!(",\"metadata\":{{\"lsn\":{lsn},\"crts\":{}}}}}", item.timestamp);
                     out.documents.extend_from_slice(metadata.as_bytes());
                 }
-                out.count += 1;
             }
             match changes.entries.last() {
                 Some(last) if changes.more => left.start = [last.key.as_slice(), &[0]].concat(),
-                _ => {
-                    // Whoever saw this position saw every change up to it.
-                    out.etag = etag(reached.max(changes.lsn));
-                    receipt.add(cost::changes(out.count, out.documents.len()));
-                    return Ok(out);
-                }
+                // Whoever saw this position saw every change up to it.
+                _ => return Ok(out.ended(receipt, reached.max(changes.lsn))),
             }
         }
     }
@@ -178,8 +189,7 @@ impl Items {
     ) -> Result<ChangePage> {
         let nothing = ReadRequest::Get(Vec::new());
         let page = self.read_partition(receipt, partition, request.session.as_ref(), nothing).await?;
-        receipt.add(cost::changes(0, 0));
-        Ok(ChangePage { etag: etag(page.lsn), ..ChangePage::default() })
+        Ok(ChangePage::default().ended(receipt, page.lsn))
     }
 
     async fn changed_items(
@@ -191,10 +201,6 @@ impl Items {
         let item_keys: Vec<Key> = changes.entries.iter().map(|entry| entry.value.to_vec()).collect();
         Ok(self.read_partition(receipt, partition, None, ReadRequest::Get(item_keys)).await?.values)
     }
-}
-
-pub(super) fn etag(lsn: Lsn) -> String {
-    format!("\"{lsn}\"")
 }
 
 /// The partition that contains the scope. Positions belong to a partition, so a scope over several has none.

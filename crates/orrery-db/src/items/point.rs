@@ -246,7 +246,7 @@ impl Items {
             let message = "The container is being repartitioned. Please retry.";
             return Err(Error::new(ErrorKind::RetryWith, message));
         }
-        tokio::time::sleep(CUT_OVER_POLL).await;
+        orrery_env::task::sleep(CUT_OVER_POLL).await;
         self.look_at_catalog_again().await;
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! The items become invisible at once: one write records the purge position in the logical partition's statistics. They
 //! are then removed in the background, a few at a time, using a tenth of the throughput; a restart resumes the removal.
 
+use orrery_env::monotonic;
 use orrery_model::document::parse_object;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ impl PurgeSet {
     fn finish(&self, container: ContainerRid, effective: &EffectiveKey, lsn: Lsn) {
         let mut purges = self.purges.write();
         if let Some(purge) = purges.get_mut(&(container, effective.clone())).filter(|purge| purge.to <= lsn) {
-            purge.finished = Some(Instant::now());
+            purge.finished = Some(monotonic::now());
         }
     }
 
@@ -93,7 +94,7 @@ impl PurgeSet {
             return;
         }
         let mut purges = self.purges.write();
-        purges.retain(|_, purge| purge.finished.is_none_or(|at| at.elapsed() < REMEMBERED));
+        purges.retain(|_, purge| purge.finished.is_none_or(|at| monotonic::elapsed(at) < REMEMBERED));
         self.any.store(!purges.is_empty(), Ordering::Release);
     }
 
@@ -177,16 +178,16 @@ impl Items {
         if !self.has_company().await? {
             return Ok(());
         }
-        let began = Instant::now();
+        let began = monotonic::now();
         while self.purges.is_pending(container, effective) {
-            if began.elapsed() > SHARED_PATIENCE {
+            if monotonic::elapsed(began) > SHARED_PATIENCE {
                 return Err(Error::new(
                     orrery_model::ErrorKind::RetryWith,
                     "The items are still being deleted. Please retry.",
                 ));
             }
             self.finish_purges().await?;
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            orrery_env::task::sleep(Duration::from_millis(20)).await;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use orrery_env::{monotonic, task};
 use orrery_model::Result;
 use orrery_storage::{Duty, PartitionId};
 use parking_lot::Mutex;
@@ -48,13 +49,13 @@ impl Lifecycle {
     /// Acquires the duty of background work, if it becomes free within this time.
     pub(crate) async fn try_maintenance_duty(&self, patience: Duration) -> Result<Option<Box<dyn Duty>>> {
         let Some(coordination) = self.store.coordination() else { return Ok(None) };
-        let began = Instant::now();
+        let began = monotonic::now();
         loop {
             let duty = coordination.try_duty("maintenance").await.map_err(store_failure)?;
-            if duty.is_some() || self.is_stopping() || began.elapsed() > patience {
+            if duty.is_some() || self.is_stopping() || monotonic::elapsed(began) > patience {
                 return Ok(duty);
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            task::sleep(Duration::from_millis(50)).await;
         }
     }
 
@@ -64,7 +65,7 @@ impl Lifecycle {
             return;
         }
         let follower = Arc::downgrade(self);
-        let follow = tokio::spawn(async move {
+        let follow = task::spawn("follow the catalog", async move {
             while let Some(database) = follower.upgrade() {
                 let followed = match database.catalog.wait_for_change().await {
                     Ok(true) => database.catalog.refresh().await,
@@ -73,20 +74,20 @@ impl Lifecycle {
                 };
                 if let Err(error) = followed {
                     tracing::warn!(%error, "cannot follow the catalog; will retry");
-                    tokio::time::sleep(NOTE_INTERVAL).await;
+                    task::sleep(NOTE_INTERVAL).await;
                 } else {
                     database.resume_repartitions();
                 }
             }
         });
         let sharer = Arc::downgrade(self);
-        let share = tokio::spawn(async move {
+        let share = task::spawn("share budgets", async move {
             while let Some(database) = sharer.upgrade() {
                 if let Err(error) = database.share_budgets().await {
                     tracing::warn!(%error, "cannot share budgets; keeping the current ones");
                 }
                 drop(database);
-                tokio::time::sleep(NOTE_INTERVAL).await;
+                task::sleep(NOTE_INTERVAL).await;
             }
         });
         self.following.tasks.lock().extend([follow, share]);
@@ -104,7 +105,7 @@ impl Lifecycle {
                 break;
             }
             // A container may have been deleted between the two reads.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            task::sleep(Duration::from_millis(100)).await;
         }
         checked
     }
@@ -112,12 +113,12 @@ impl Lifecycle {
     /// Background work that only a shared store needs: orphaned partitions, purges of dead processes, and epochs that
     /// were advanced without a catalog change.
     pub(crate) async fn tidy_shared(&self) -> Result<()> {
-        let due = |last: &Option<Instant>| last.is_none_or(|last| last.elapsed() > PURGE_INTERVAL);
+        let due = |last: &Option<Instant>| last.is_none_or(|last| monotonic::elapsed(last) > PURGE_INTERVAL);
         let load = {
             let mut last = self.following.purges_loaded.lock();
             let load = due(&last);
             if load {
-                *last = Some(Instant::now());
+                *last = Some(monotonic::now());
             }
             load
         };
@@ -142,8 +143,8 @@ impl Lifecycle {
             });
             for partition in &present {
                 if partition.id != CATALOG_PARTITION.id && !known.contains_key(&partition.id) {
-                    let since = *orphans.entry(partition.id).or_insert_with(Instant::now);
-                    if since.elapsed() > ORPHAN_AGE {
+                    let since = *orphans.entry(partition.id).or_insert_with(monotonic::now);
+                    if monotonic::elapsed(since) > ORPHAN_AGE {
                         old.push(partition.id);
                     }
                 }

@@ -7,6 +7,7 @@ use orrery_model::value::Value;
 use orrery_model::{Object, Result};
 
 use super::Lifecycle;
+use super::view::{PartitionBounds, number};
 use crate::partition::{HeatSecond, PartitionHeat};
 
 /// A container's load.
@@ -23,10 +24,7 @@ pub struct LiveView {
 /// The load of one partition.
 #[derive(Clone, Debug)]
 pub struct LivePartition {
-    pub range_id: u32,
-    pub min: String,
-    pub max: String,
-    pub parents: Vec<u32>,
+    pub bounds: PartitionBounds,
     /// 0 = it has no limit.
     pub request_units_per_second: u64,
     pub heat: PartitionHeat,
@@ -50,10 +48,7 @@ impl Lifecycle {
             let (mut heat, request_units_per_second) = self.partition_heat(container, partition);
             heat.hottest.truncate(keys_max);
             LivePartition {
-                range_id: partition.range_id,
-                min: partition.range.min.to_string(),
-                max: partition.range.max.to_string(),
-                parents: partition.parents.clone(),
+                bounds: PartitionBounds::of(partition),
                 request_units_per_second,
                 heat,
                 seconds: self.partition_timeline(container, partition, seconds),
@@ -82,13 +77,7 @@ impl LiveView {
 
 impl LivePartition {
     fn to_value(&self) -> Value {
-        let mut object = Object::new();
-        object.set("id", Value::from(self.range_id.to_string()));
-        object.set("min", Value::from(self.min.as_str()));
-        object.set("max", Value::from(self.max.as_str()));
-        let parents = self.parents.iter().map(|parent| Value::from(parent.to_string()));
-        object.set("parents", parents.collect::<Vec<_>>().into());
-        let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+        let mut object = self.bounds.to_object();
         object.set("requestUnitsPerSecond", number(self.request_units_per_second));
         object.set("throttled", number(self.heat.throttled));
         object.set("banked", Value::from(self.heat.banked.as_f64()));

@@ -62,13 +62,13 @@ impl Lifecycle {
         let database = Arc::downgrade(self);
         let (wake, stop) = (Arc::clone(&self.wake), Arc::clone(&self.maintenance.stop));
         let interval = Duration::from_millis(self.options.sweep_interval_ms);
-        let task = tokio::spawn(async move {
+        let task = orrery_env::task::spawn("maintenance", async move {
             let mut pause = interval;
             loop {
                 tokio::select! {
                     () = stop.notified() => return,
                     () = wake.notified() => {}
-                    () = tokio::time::sleep(pause) => {}
+                    () = orrery_env::task::sleep(pause) => {}
                 }
                 let Some(database) = database.upgrade() else { return };
                 if let Err(error) = database.maintain_within(WAITING).await {

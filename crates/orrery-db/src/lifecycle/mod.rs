@@ -26,7 +26,7 @@ pub use live_view::{LivePartition, LiveView};
 pub use merge::MergeReport;
 pub use repartition::{RepartitionRequest, RepartitionStatus};
 pub use split::SplitReport;
-pub use view::{ContainerView, LargeKey, PartitionKeys, PartitionLoad, PartitionView};
+pub use view::{ContainerView, LargeKey, PartitionBounds, PartitionKeys, PartitionLoad, PartitionView};
 
 /// Resources with the work that changes them over time.
 pub struct Lifecycle {

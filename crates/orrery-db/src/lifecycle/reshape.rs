@@ -40,7 +40,7 @@ impl Lifecycle {
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let ended = tokio::spawn(work).await;
+        let ended = orrery_env::task::spawn("change partitions", work).await;
         ended.unwrap_or_else(|error| {
             Err(Error::internal(format!("the change of partitions stopped: {error}")))
         })

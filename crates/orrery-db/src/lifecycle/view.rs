@@ -4,7 +4,7 @@ use orrery_model::value::Value;
 use orrery_model::{Charge, Error, ErrorKind, Object, Result};
 
 use super::Lifecycle;
-use crate::catalog::{Container, OfferOwner};
+use crate::catalog::{Container, OfferOwner, Partition};
 use crate::partition::PartitionHeat;
 use crate::resources::Usage;
 
@@ -26,13 +26,41 @@ pub struct ContainerView {
     pub partitions: Vec<PartitionView>,
 }
 
-/// One physical partition.
+/// Which keys a physical partition holds, and whose it took over.
 #[derive(Clone, Debug)]
-pub struct PartitionView {
+pub struct PartitionBounds {
     pub range_id: u32,
     pub min: String,
     pub max: String,
     pub parents: Vec<u32>,
+}
+
+impl PartitionBounds {
+    pub(super) fn of(partition: &Partition) -> Self {
+        Self {
+            range_id: partition.range_id,
+            min: partition.range.min.to_string(),
+            max: partition.range.max.to_string(),
+            parents: partition.parents.clone(),
+        }
+    }
+
+    /// The first members of a partition's description.
+    pub(super) fn to_object(&self) -> Object {
+        let mut object = Object::new();
+        object.set("id", Value::from(self.range_id.to_string()));
+        object.set("min", Value::from(self.min.as_str()));
+        object.set("max", Value::from(self.max.as_str()));
+        let parents = self.parents.iter().map(|parent| Value::from(parent.to_string()));
+        object.set("parents", parents.collect::<Vec<_>>().into());
+        object
+    }
+}
+
+/// One physical partition.
+#[derive(Clone, Debug)]
+pub struct PartitionView {
+    pub bounds: PartitionBounds,
     pub logical_partitions: u64,
     pub items: u64,
     /// Bytes of the items.
@@ -157,10 +185,7 @@ impl Lifecycle {
             let stored_bytes = self.store.size_bytes(partition.store.id).await;
             let (heat, request_units_per_second) = self.partition_heat(container, partition);
             partitions.push(PartitionView {
-                range_id: partition.range_id,
-                min: partition.range.min.to_string(),
-                max: partition.range.max.to_string(),
-                parents: partition.parents.clone(),
+                bounds: PartitionBounds::of(partition),
                 logical_partitions: largest.count,
                 items: usage.items,
                 bytes: usage.bytes,
@@ -225,12 +250,7 @@ impl ContainerView {
 
 impl PartitionView {
     fn to_value(&self) -> Value {
-        let mut object = Object::new();
-        object.set("id", Value::from(self.range_id.to_string()));
-        object.set("min", Value::from(self.min.as_str()));
-        object.set("max", Value::from(self.max.as_str()));
-        let parents = self.parents.iter().map(|parent| Value::from(parent.to_string()));
-        object.set("parents", parents.collect::<Vec<_>>().into());
+        let mut object = self.bounds.to_object();
         object.set("logicalPartitions", number(self.logical_partitions));
         object.set("items", number(self.items));
         object.set("bytes", number(self.bytes));
@@ -267,6 +287,6 @@ fn keys_value(keys: &[LargeKey]) -> Value {
     keys.collect::<Vec<_>>().into()
 }
 
-fn number(number: u64) -> Value {
+pub(super) fn number(number: u64) -> Value {
     Value::from(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -100,7 +100,7 @@ impl Partitions {
         let again = error.kind == ErrorKind::PartitionGone && *attempt < ROUTING_ATTEMPTS;
         if again {
             // The cut-over of a split is brief: retry quickly at first, then back off.
-            tokio::time::sleep(std::time::Duration::from_millis(u64::from((*attempt).min(20)))).await;
+            orrery_env::task::sleep(std::time::Duration::from_millis(u64::from((*attempt).min(20)))).await;
             self.look_at_catalog_again().await;
         }
         again

@@ -1,7 +1,7 @@
 //! How a client wants its query to be run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use orrery_model::session::SessionToken;
 use orrery_query::plan::Features;
@@ -67,6 +67,7 @@ pub struct Cancellation(Arc<Cancelled>);
 struct Cancelled {
     flag: AtomicBool,
     notify: Notify,
+    looks: AtomicU64,
 }
 
 impl Cancellation {
@@ -77,6 +78,17 @@ impl Cancellation {
 
     pub fn is_cancelled(&self) -> bool {
         self.0.flag.load(Ordering::Acquire)
+    }
+
+    /// Whether to stop, asked from time to time by the evaluation.
+    pub(crate) fn look(&self) -> bool {
+        self.0.looks.fetch_add(1, Ordering::Relaxed);
+        self.is_cancelled()
+    }
+
+    /// How often the evaluation has asked: it grows while the query is working.
+    pub fn looks(&self) -> u64 {
+        self.0.looks.load(Ordering::Relaxed)
     }
 
     /// Resolves once cancelled.

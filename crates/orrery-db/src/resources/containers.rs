@@ -13,19 +13,17 @@ use orrery_metering::cost;
 use orrery_storage::{Lsn, PartitionRef, ReadRequest, Scan};
 
 use super::Resources;
-use super::databases::{add_offer, check_account_size, check_etag};
+use super::databases::{add_offer, check_account_size, check_etag, remove_offer_of};
 use super::encryption_keys::check_policy_keys;
-use super::metadata::MetadataReply;
+use super::metadata::{MetadataReply, first_unused};
 use crate::catalog::{
     Catalog, Change, Container, DatabaseEntry, IndexState, OfferOwner, Partition, SYNTHETIC_KEY,
     SyntheticPolicy, already_exists,
 };
 use crate::failure::store_failure;
 use crate::layout::keys;
-use crate::layout::page_request::PageRequest;
 use crate::layout::statistics::Statistics;
 use crate::partition::Receipt;
-use crate::query::MetadataPage;
 use crate::query::checks::check_computed_properties;
 
 /// The default throughput of a container that does not share its database's.
@@ -161,19 +159,6 @@ impl Resources {
         Ok(container_reply(container, false))
     }
 
-    pub fn list_containers(
-        &self,
-        receipt: &mut Receipt,
-        database: &str,
-        page: &PageRequest,
-    ) -> Result<MetadataPage> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
-        let database = catalog.database(database).map_err(owner_missing)?;
-        let containers = database.containers.iter().map(|(name, container)| (&**name, container.to_value()));
-        self.metadata_page("colls", database.rid.to_string(), page, containers)
-    }
-
     pub async fn replace_container(
         &self,
         receipt: &mut Receipt,
@@ -255,13 +240,7 @@ impl Resources {
             .change(|change| {
                 let container = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, container.stamp)?;
-                let offer = change
-                    .catalog
-                    .offer_of(OfferOwner::Container(container.rid))
-                    .map(|offer| offer.document.rid);
-                if let Some(rid) = offer {
-                    change.remove_offer(rid);
-                }
+                remove_offer_of(change, OfferOwner::Container(container.rid));
                 change.remove_container(&container);
                 Ok(container.partitions.iter().map(|partition| partition.store.id).collect())
             })
@@ -425,14 +404,14 @@ fn unused_rid(database: &DatabaseEntry, random: u64) -> ContainerRid {
         ContainerRid::new(owner, number.wrapping_add(step))
     });
     let taken = |rid: &ContainerRid| database.containers.values().any(|container| container.rid == *rid);
-    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than containers")
+    first_unused(candidates, taken)
 }
 
 fn container_reply(container: &Container, created: bool) -> MetadataReply {
-    MetadataReply { value: container.to_value(), etag: container.stamp.etag().to_string(), created }
+    MetadataReply::new(container.to_value(), container.stamp, created)
 }
 
-fn owner_missing(_: Error) -> Error {
+pub(super) fn owner_missing(_: Error) -> Error {
     Error::new(ErrorKind::OwnerNotFound, "Owner resource does not exist")
 }
 

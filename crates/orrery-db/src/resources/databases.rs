@@ -11,11 +11,9 @@ use orrery_model::{Error, ErrorKind, Result};
 use orrery_metering::cost;
 
 use super::Resources;
-use super::metadata::MetadataReply;
+use super::metadata::{MetadataReply, first_unused};
 use crate::catalog::{Catalog, Change, DatabaseEntry, OfferOwner, already_exists};
-use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
-use crate::query::MetadataPage;
 
 impl Resources {
     pub async fn create_database(
@@ -52,13 +50,6 @@ impl Resources {
         Ok(database_reply(self.catalog.snapshot().database(database)?, false))
     }
 
-    pub fn list_databases(&self, receipt: &mut Receipt, page: &PageRequest) -> Result<MetadataPage> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
-        let databases = catalog.databases().map(|database| (&*database.id, database.to_value()));
-        self.metadata_page("dbs", String::new(), page, databases)
-    }
-
     /// Deletes the database and everything in it.
     pub async fn delete_database(
         self: &Arc<Self>,
@@ -75,9 +66,7 @@ impl Resources {
                 let containers = database.containers.values();
                 let owners = containers.clone().map(|container| OfferOwner::Container(container.rid));
                 for owner in owners.chain([OfferOwner::Database(database.rid)]) {
-                    if let Some(rid) = change.catalog.offer_of(owner).map(|offer| offer.document.rid) {
-                        change.remove_offer(rid);
-                    }
+                    remove_offer_of(change, owner);
                 }
                 let partitions = containers.flat_map(|container| &container.partitions).map(|p| p.store.id);
                 let partitions = partitions.collect();
@@ -91,7 +80,7 @@ impl Resources {
 }
 
 fn database_reply(database: &DatabaseEntry, created: bool) -> MetadataReply {
-    MetadataReply { value: database.to_value(), etag: database.stamp.etag().to_string(), created }
+    MetadataReply::new(database.to_value(), database.stamp, created)
 }
 
 /// Rejects a change if the resource has changed since the client read it.
@@ -123,7 +112,14 @@ fn unused_rid(catalog: &Catalog, random: u64) -> DatabaseRid {
     let rids = candidates.map(|number| DatabaseRid(u32::try_from(number).expect("32 bits are left")));
     let free =
         |rid: &DatabaseRid| catalog.database_by_rid(*rid).is_none() && Rid::parse(&rid.to_string()).is_some();
-    rids.into_iter().find(free).expect("there are more RIDs than databases")
+    first_unused(rids, |rid| !free(rid))
+}
+
+/// Removes the throughput that a database or container has of its own, if any.
+pub(super) fn remove_offer_of(change: &mut Change, owner: OfferOwner) {
+    if let Some(rid) = change.catalog.offer_of(owner).map(|offer| offer.document.rid) {
+        change.remove_offer(rid);
+    }
 }
 
 pub(crate) fn add_offer(change: &mut Change, owner: OfferOwner, throughput: Throughput, random: u64) {

@@ -11,11 +11,9 @@ use orrery_metering::cost;
 
 use super::Resources;
 use super::databases::check_etag;
-use super::metadata::MetadataReply;
+use super::metadata::{MetadataReply, first_unused};
 use crate::catalog::{DatabaseEntry, EncryptionKey, already_exists};
-use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
-use crate::query::MetadataPage;
 
 /// The maximum number of keys per database.
 const KEYS_MAX: usize = 1000;
@@ -62,19 +60,6 @@ impl Resources {
         Ok(reply(catalog.database(database)?.encryption_key(key)?, false))
     }
 
-    pub fn list_encryption_keys(
-        &self,
-        receipt: &mut Receipt,
-        database: &str,
-        page: &PageRequest,
-    ) -> Result<MetadataPage> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
-        let database = catalog.database(database)?;
-        let keys = database.encryption_keys.iter().map(|(name, key)| (&**name, key.to_value()));
-        self.metadata_page("clientencryptionkeys", database.rid.to_string(), page, keys)
-    }
-
     /// Replaces a key that was rewrapped.
     pub async fn replace_encryption_key(
         &self,
@@ -118,12 +103,12 @@ pub(crate) fn check_policy_keys(database: &DatabaseEntry, container: &Value) -> 
 }
 
 fn reply(key: &EncryptionKey, created: bool) -> MetadataReply {
-    MetadataReply { value: key.to_value(), etag: key.stamp.etag().to_string(), created }
+    MetadataReply::new(key.to_value(), key.stamp, created)
 }
 
 fn unused_rid(database: &DatabaseEntry, random: u64) -> ClientEncryptionKeyRid {
     let first = u32::try_from(random & 0xFFFF_FFFF).expect("32 bits are left");
     let candidates = (0u32..).map(|step| ClientEncryptionKeyRid::new(database.rid, first.wrapping_add(step)));
     let taken = |rid: &ClientEncryptionKeyRid| database.encryption_keys.values().any(|key| key.rid == *rid);
-    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than keys")
+    first_unused(candidates, taken)
 }

@@ -1,10 +1,14 @@
 //! Common to databases, containers, offers, users and permissions: replies and paged feeds.
 
+use orrery_metering::cost;
 use orrery_model::{Result, Value};
 
 use super::Resources;
+use super::containers::owner_missing;
+use crate::catalog::Stamp;
 use crate::layout::continuation;
 use crate::layout::page_request::PageRequest;
+use crate::partition::Receipt;
 use crate::query::MetadataPage;
 
 const PAGE_RESOURCES_MAX: usize = 1000;
@@ -19,7 +23,55 @@ pub struct MetadataReply {
     pub created: bool,
 }
 
+impl MetadataReply {
+    pub(super) fn new(value: Value, stamp: Stamp, created: bool) -> Self {
+        Self { value, etag: stamp.etag().to_string(), created }
+    }
+}
+
+/// The feeds of resources that stand in the catalog by name, in an account or in the database named.
+#[derive(Clone, Copy, Debug)]
+pub enum ResourceFeed<'a> {
+    Databases,
+    Containers(&'a str),
+    Users(&'a str),
+    EncryptionKeys(&'a str),
+}
+
 impl Resources {
+    /// One page of a feed.
+    pub fn list(
+        &self,
+        receipt: &mut Receipt,
+        feed: ResourceFeed<'_>,
+        page: &PageRequest,
+    ) -> Result<MetadataPage> {
+        receipt.add(cost::metadata_read());
+        let catalog = self.catalog.snapshot();
+        match feed {
+            ResourceFeed::Databases => {
+                let rows = catalog.databases().map(|database| (&*database.id, database.to_value()));
+                self.metadata_page("dbs", String::new(), page, rows)
+            }
+            ResourceFeed::Containers(database) => {
+                let database = catalog.database(database).map_err(owner_missing)?;
+                let rows =
+                    database.containers.iter().map(|(name, container)| (&**name, container.to_value()));
+                self.metadata_page("colls", database.rid.to_string(), page, rows)
+            }
+            ResourceFeed::Users(database) => {
+                let database = catalog.database(database)?;
+                let rows = database.users.iter().map(|(name, user)| (&**name, user.to_value()));
+                self.metadata_page("users", database.rid.to_string(), page, rows)
+            }
+            ResourceFeed::EncryptionKeys(database) => {
+                let database = catalog.database(database)?;
+                let rows = database.encryption_keys.iter().map(|(name, key)| (&**name, key.to_value()));
+                self.metadata_page("clientencryptionkeys", database.rid.to_string(), page, rows)
+            }
+        }
+    }
+
     /// Takes a page of a feed sorted by name. The token contains the last name that was returned.
     pub(crate) fn metadata_page<'a>(
         &self,
@@ -49,4 +101,9 @@ impl Resources {
         }
         Ok(page)
     }
+}
+
+/// The first RID that is not taken. There are many more of every kind than resources.
+pub(super) fn first_unused<R>(candidates: impl IntoIterator<Item = R>, taken: impl Fn(&R) -> bool) -> R {
+    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than resources")
 }

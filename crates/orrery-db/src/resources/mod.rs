@@ -22,7 +22,7 @@ use crate::scripts::Scripts;
 
 pub use containers::RangesPage;
 pub(crate) use containers::Usage;
-pub use metadata::MetadataReply;
+pub use metadata::{MetadataReply, ResourceFeed};
 pub use offers::OfferReply;
 pub use permissions::PermissionReply;
 pub use recordings::{RECORDED_REQUESTS_MAX, Recordings};

@@ -1,5 +1,6 @@
 //! Offers: the provisioned throughput of databases and containers.
 
+use orrery_env::monotonic;
 use orrery_model::document::parse_object;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,14 +93,14 @@ impl Resources {
 
     /// Waits until the partitions match a replaced offer, or until the timeout, and returns the current offer.
     pub async fn wait_for_offer(&self, rid: &str, longest: Duration) -> Result<OfferReply> {
-        let deadline = tokio::time::Instant::now() + longest;
+        let deadline = monotonic::timer_now() + longest;
         loop {
             let catalog = self.catalog.snapshot();
             let offer = find(&catalog, rid)?;
-            if !offer.pending || tokio::time::Instant::now() >= deadline {
+            if !offer.pending || monotonic::timer_now() >= deadline {
                 return Ok(self.offer_reply(&catalog, offer));
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            orrery_env::task::sleep(Duration::from_millis(5)).await;
         }
     }
 }

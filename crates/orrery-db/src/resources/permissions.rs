@@ -151,7 +151,7 @@ impl Resources {
         let rid = permission.rid;
         permission.stamp.add_system_properties(&mut object, &rid.to_string(), &rid.self_link());
         object.set("_token", Value::from(token));
-        MetadataReply { value: object.into(), etag: permission.stamp.etag().to_string(), created }
+        MetadataReply::new(object.into(), permission.stamp, created)
     }
 }
 

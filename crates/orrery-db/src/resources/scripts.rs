@@ -14,7 +14,7 @@ use orrery_metering::cost;
 
 use super::Resources;
 use super::databases::check_etag;
-use super::metadata::MetadataReply;
+use super::metadata::{MetadataReply, first_unused};
 use crate::catalog::{Container, ContainerScripts, Script, ScriptKind, Stamp, TriggerTerms, already_exists};
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
@@ -173,11 +173,11 @@ fn unused_rid(scripts: &ContainerScripts, container: &Container, kind: ScriptKin
         ChildRid::new(container.rid, kind.child_kind(), ordinal.max(1))
     });
     let taken = |rid: &ChildRid| scripts.of_kind(kind).any(|script| script.rid == *rid);
-    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than scripts")
+    first_unused(candidates, taken)
 }
 
 fn reply(script: &Script, created: bool) -> MetadataReply {
-    MetadataReply { value: script.to_value(), etag: script.stamp.etag().to_string(), created }
+    MetadataReply::new(script.to_value(), script.stamp, created)
 }
 
 /// A script as a client asks for it.

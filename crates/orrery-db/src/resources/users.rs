@@ -12,11 +12,9 @@ use orrery_metering::cost;
 
 use super::Resources;
 use super::databases::check_etag;
-use super::metadata::MetadataReply;
+use super::metadata::{MetadataReply, first_unused};
 use crate::catalog::{Change, DatabaseEntry, User, already_exists};
-use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
-use crate::query::MetadataPage;
 
 impl Resources {
     /// Creates a user or, for an upsert, returns the existing one.
@@ -58,19 +56,6 @@ impl Resources {
         receipt.add(cost::metadata_read());
         let catalog = self.catalog.snapshot();
         Ok(reply(catalog.database(database)?.user(user)?, false))
-    }
-
-    pub fn list_users(
-        &self,
-        receipt: &mut Receipt,
-        database: &str,
-        page: &PageRequest,
-    ) -> Result<MetadataPage> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
-        let database = catalog.database(database)?;
-        let users = database.users.iter().map(|(name, user)| (&**name, user.to_value()));
-        self.metadata_page("users", database.rid.to_string(), page, users)
     }
 
     /// Replaces a user, which may be renamed and keeps its permissions.
@@ -127,7 +112,7 @@ fn put(change: &mut Change, database: &DatabaseEntry, user: User, created: bool)
 }
 
 fn reply(user: &User, created: bool) -> MetadataReply {
-    MetadataReply { value: user.to_value(), etag: user.stamp.etag().to_string(), created }
+    MetadataReply::new(user.to_value(), user.stamp, created)
 }
 
 fn unused_rid(database: &DatabaseEntry, random: u64) -> UserRid {
@@ -135,5 +120,5 @@ fn unused_rid(database: &DatabaseEntry, random: u64) -> UserRid {
     let candidates =
         (0u32..).map(|step| UserRid::new(database.rid, first.wrapping_add(step) & 0x7FFF_FFFF | 1));
     let taken = |rid: &UserRid| database.users.values().any(|user| user.rid == *rid);
-    candidates.into_iter().find(|rid| !taken(rid)).expect("there are more RIDs than users")
+    first_unused(candidates, taken)
 }

@@ -101,13 +101,13 @@ impl Session<'_> {
         };
         let cancellation = Cancellation::default();
         let _stop = StopOnDrop(cancellation.clone());
-        let mut thread = tokio::task::spawn_blocking(move || {
+        let mut thread = orrery_env::task::run_blocking("script", move || {
             let outcome = orrery_script::run(&invocation, &limits, cancellation, Box::new(host));
             // A thread that could not be stopped in time keeps its slot until it ends.
             drop(place);
             outcome
         });
-        let too_late = tokio::time::sleep(limits.time + GRACE);
+        let too_late = orrery_env::task::sleep(limits.time + GRACE);
         tokio::pin!(too_late);
         let mut fatal = None;
         loop {

@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use orrery_env::monotonic;
 use orrery_model::rid::ContainerRid;
 use orrery_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -77,20 +78,20 @@ impl ScriptSlots {
     }
 
     fn is_slow(&self, script: ScriptText) -> bool {
-        self.stopped.lock().get(&script).is_some_and(|stopped| stopped.elapsed() < SLOW_FOR)
+        self.stopped.lock().get(&script).is_some_and(|stopped| monotonic::elapsed(*stopped) < SLOW_FOR)
     }
 
     /// Records that a script timed out.
     pub(super) fn was_stopped(&self, script: ScriptText) {
         let mut stopped = self.stopped.lock();
         if stopped.len() >= SLOW_MAX && !stopped.contains_key(&script) {
-            stopped.retain(|_, at| at.elapsed() < SLOW_FOR);
+            stopped.retain(|_, at| monotonic::elapsed(*at) < SLOW_FOR);
             let oldest = stopped.iter().min_by_key(|(_, at)| **at).map(|(script, _)| *script);
             if let Some(oldest) = oldest.filter(|_| stopped.len() >= SLOW_MAX) {
                 stopped.remove(&oldest);
             }
         }
-        stopped.insert(script, Instant::now());
+        stopped.insert(script, monotonic::now());
     }
 }
 

@@ -4,9 +4,9 @@
 //! repeated. Scripts on one key take turns, and after two conflicts ordinary writes wait (`gate.rs`).
 
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
 
 use bytes::Bytes;
+use orrery_env::monotonic;
 use orrery_model::ids::ItemId;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Error, ErrorKind, Result};
@@ -153,7 +153,7 @@ impl Scripts {
     ) -> Result<Done> {
         let effective = container.definition.partition_key.effective_key(&key);
         let mut turn = self.gates.enter(container.rid, &effective).await?;
-        let (started, charged) = (Instant::now(), receipt.charge);
+        let (started, charged) = (monotonic::now(), receipt.charge);
         let mut container = Arc::clone(container);
         let (mut attempt, mut losses) = (0, 0);
         loop {
@@ -168,7 +168,7 @@ impl Scripts {
                     if losses >= LOSSES_MAX {
                         turn.close();
                     }
-                    if started.elapsed() > self.options.script_time_max {
+                    if monotonic::elapsed(started) > self.options.script_time_max {
                         return Err(Error::new(
                             ErrorKind::RetryWith,
                             "The script conflicted repeatedly with other writes to this partition key value. Please retry.",

@@ -1,6 +1,7 @@
 //! Queries over containers, at length: the cases of the language and random queries, each with the index and
 //! without, in pages of several sizes, over one key, all partitions and range by range.
 
+#![allow(clippy::disallowed_methods, reason = "a test is not replayed")]
 #![allow(
     unreachable_pub,
     dead_code,

@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 use orrery_db::{
-    BatchKind, BatchOperation, ChangeMode, ChangePage, ChangeRequest, ChangeStart, FeedScope, PageRequest,
-    Receipt,
+    BatchKind, ChangeMode, ChangePage, ChangeRequest, ChangeStart, FeedScope, PageRequest, Receipt,
 };
 use orrery_model::{ErrorKind, Result, Value};
 
 use crate::common::raw::{self, HISTORY, RECORDING};
 use crate::common::{
-    BY_PK, DATABASE, ENGINES, Engine, PLACE, World, check, key, parse, quiet_options, with_key,
+    BY_PK, DATABASE, ENGINES, Engine, PLACE, World, check, key, operation, parse, quiet_options, with_key,
 };
 
 const KEPT: &str = r#""changeFeedPolicy":{"retentionDuration":10}"#;
@@ -65,17 +64,6 @@ pub(crate) fn story(page: &ChangePage) -> Vec<String> {
     rows(page).iter().map(tell).collect()
 }
 
-async fn write(world: &World, pk: &str, id: &str, version: u32) {
-    let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","version":{version}}}"#));
-    let options = with_key(&format!(r#"["{pk}"]"#));
-    world.database.upsert_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
-}
-
-async fn delete(world: &World, pk: &str, id: &str) {
-    let options = with_key(&format!(r#"["{pk}"]"#));
-    world.database.delete_item(&mut Receipt::default(), (PLACE.0, PLACE.1, id), &options).await.unwrap();
-}
-
 pub(crate) async fn kept(engine: Engine, members: &str) -> World {
     let world = World::with_partitions(engine, 1).await;
     world.create_container(&format!("{BY_PK},{KEPT}{members}")).await;
@@ -86,13 +74,13 @@ pub(crate) async fn kept(engine: Engine, members: &str) -> World {
 async fn every_version_and_delete_is_returned_in_order() {
     for engine in ENGINES {
         let world = kept(engine, "").await;
-        write(&world, "a", "0", 1).await;
+        world.write_version("a", "0", 1).await;
         let start = now(&world).await;
         for (id, version) in [("1", 1), ("2", 1), ("1", 2), ("1", 3)] {
-            write(&world, "a", id, version).await;
+            world.write_version("a", id, version).await;
         }
-        delete(&world, "a", "1").await;
-        write(&world, "a", "1", 4).await;
+        world.delete("a", "1").await;
+        world.write_version("a", "1", 4).await;
         let expected = ["create 1@1", "create 2@1", "replace 1@2", "replace 1@3", "delete 1", "create 1@4"];
         let world = world.restart().await;
         let page = read(&world, &request(start)).await.unwrap();
@@ -140,14 +128,6 @@ async fn every_version_and_delete_is_returned_in_order() {
 async fn a_batch_is_recorded_step_by_step_and_returned_as_a_whole() {
     let world = kept(Engine::Memory, "").await;
     let start = now(&world).await;
-    let operation = |kind, id: &str, body: Option<&str>| BatchOperation {
-        kind,
-        id: Some(id.to_owned()),
-        body: body.map(|body| Bytes::copy_from_slice(body.as_bytes())),
-        if_match: None,
-        if_none_match: None,
-        partition_key: None,
-    };
     let operations = [
         operation(BatchKind::Create, "1", Some(r#"{"id":"1","pk":"a","version":1}"#)),
         operation(
@@ -182,18 +162,18 @@ async fn expiry_and_purges_appear_as_deletes() {
             .unwrap();
     }
     for id in ["3", "4"] {
-        write(&world, "b", id, 1).await;
+        world.write_version("b", id, 1).await;
     }
     world.env.advance_seconds(10);
     // One comes back before the sweeper has seen it.
-    write(&world, "a", "1", 2).await;
+    world.write_version("a", "1", 2).await;
     world.database.maintain().await.unwrap();
     world
         .database
         .delete_by_partition_key(&mut Receipt::default(), PLACE, &with_key(r#"["b"]"#))
         .await
         .unwrap();
-    write(&world, "b", "3", 2).await;
+    world.write_version("b", "3", 2).await;
     world.database.maintain().await.unwrap();
     let page = read(&world, &request(start)).await.unwrap();
     let story = story(&page);
@@ -219,9 +199,9 @@ async fn versions_are_trimmed_after_the_retention_time() {
     for engine in ENGINES {
         let world = kept(engine, "").await;
         let start = now(&world).await;
-        write(&world, "a", "1", 1).await;
+        world.write_version("a", "1", 1).await;
         world.env.advance_seconds(500);
-        write(&world, "a", "1", 2).await;
+        world.write_version("a", "1", 2).await;
         let between = now(&world).await;
         world.env.advance_seconds(101);
         // Too old, whether it has been removed already or not.
@@ -234,7 +214,7 @@ async fn versions_are_trimmed_after_the_retention_time() {
             world.database.maintain().await.unwrap();
         }
         assert_eq!(raw::count(&world, HISTORY).await, 1);
-        write(&world, "a", "1", 3).await;
+        world.write_version("a", "1", 3).await;
         assert_eq!(story(&read(&world, &request(between)).await.unwrap()), ["replace 1@3"]);
         world.env.advance_seconds(10_000);
         world.database.maintain().await.unwrap();
@@ -252,7 +232,7 @@ async fn versions_are_trimmed_after_the_retention_time() {
 async fn readers_need_a_policy_and_a_start_position() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
-    write(&world, "a", "1", 1).await;
+    world.write_version("a", "1", 1).await;
     let refused = read(&world, &request(ChangeStart::Now)).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::BadRequest);
     assert!(refused.message.contains("'All Versions and Deletes' mode must be enabled"), "{refused}");
@@ -262,7 +242,7 @@ async fn readers_need_a_policy_and_a_start_position() {
     let before = ChangeStart::After(1);
     world.replace_container(&format!("{BY_PK},{KEPT}")).await.unwrap();
     let start = now(&world).await;
-    write(&world, "a", "1", 2).await;
+    world.write_version("a", "1", 2).await;
     assert_eq!(story(&read(&world, &request(start)).await.unwrap()), ["replace 1@2"]);
     let early = read(&world, &request(before)).await.unwrap_err();
     assert!(early.message.contains("within the retention period"), "{early}");
@@ -280,13 +260,13 @@ async fn readers_need_a_policy_and_a_start_position() {
         .await
         .unwrap();
     assert_eq!(read(&world, &request(start)).await.unwrap_err().kind, ErrorKind::BadRequest);
-    write(&world, "a", "1", 3).await;
+    world.write_version("a", "1", 3).await;
     world.database.maintain().await.unwrap();
     assert_eq!(raw::count(&world, RECORDING).await + raw::count(&world, HISTORY).await, 0);
     world.replace_container(&format!("{BY_PK},{KEPT}")).await.unwrap();
     assert!(read(&world, &request(start)).await.is_err());
     let start = now(&world).await;
-    write(&world, "a", "1", 4).await;
+    world.write_version("a", "1", 4).await;
     assert_eq!(story(&read(&world, &request(start)).await.unwrap()), ["replace 1@4"]);
 }
 
@@ -295,10 +275,10 @@ async fn the_server_can_retain_versions_of_every_container() {
     let options = orrery_db::Options { partitions_at_creation: Some(1), ..quiet_options() };
     let world = World::open(Engine::Embedded, options).await;
     world.create_container(BY_PK).await;
-    write(&world, "a", "1", 1).await;
+    world.write_version("a", "1", 1).await;
     let world = world.restart_with(|options| options.change_feed_retention_minutes = Some(60)).await;
     let start = now(&world).await;
-    write(&world, "a", "1", 2).await;
+    world.write_version("a", "1", 2).await;
     assert_eq!(story(&read(&world, &request(start)).await.unwrap()), ["replace 1@2"]);
     let world = world.restart_with(|options| options.change_feed_retention_minutes = None).await;
     assert!(read(&world, &request(start)).await.is_err());
@@ -321,13 +301,13 @@ async fn versions_survive_splits_and_merges() {
     }
     for round in 1..=3 {
         for id in 0..20 {
-            write(&world, &format!("k{id}"), &id.to_string(), round).await;
+            world.write_version(&format!("k{id}"), &id.to_string(), round).await;
         }
     }
-    delete(&world, "k7", "7").await;
+    world.delete("k7", "7").await;
     let both = [container().partitions[0].range_id, container().partitions[1].range_id];
     world.database.merge_partitions(container().rid, both).await.unwrap();
-    write(&world, "k8", "8", 4).await;
+    world.write_version("k8", "8", 4).await;
     let seen = async |scopes: &[(FeedScope, ChangeStart)]| {
         let mut seen = Vec::new();
         for (scope, start) in scopes {
@@ -349,7 +329,7 @@ async fn versions_survive_splits_and_merges() {
     world.database.split_partition(container().rid, merged_id).await.unwrap();
     let gone = ChangeRequest { scope: named(merged_id), ..request(starts[0]) };
     assert_eq!(read(&world, &gone).await.unwrap_err().kind, ErrorKind::PartitionGone);
-    write(&world, "k9", "9", 4).await;
+    world.write_version("k9", "9", 4).await;
     expected.push("replace 9@4".to_owned());
     expected.sort();
     let mut scopes = Vec::new();

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use orrery_db::{BatchKind, BatchOperation, BatchOutcome, Effect, ItemOptions, Receipt};
 use orrery_model::{Charge, ErrorKind, Value};
 
-use crate::common::{BY_PK, ENGINES, Engine, PLACE, World, check, everything, key, parse, with_key};
+use crate::common::{
+    BY_PK, ENGINES, Engine, PLACE, World, check, everything, key, operation, parse, with_key,
+};
 
 #[tokio::test]
 async fn a_batch_is_atomic() {
@@ -97,14 +99,6 @@ async fn bulk_operations_are_independent() {
 async fn results_report_the_effect_and_charge_of_each_operation() {
     let world = World::memory().await;
     world.create_container(BY_PK).await;
-    let operation = |kind, id: &str, body: Option<&str>| BatchOperation {
-        kind,
-        id: Some(id.to_owned()),
-        body: body.map(|body| Bytes::copy_from_slice(body.as_bytes())),
-        if_match: None,
-        if_none_match: None,
-        partition_key: None,
-    };
     let operations = [
         operation(BatchKind::Create, "1", Some(r#"{"id":"1","pk":"a","n":1}"#)),
         operation(BatchKind::Read, "1", None),
@@ -200,13 +194,9 @@ async fn concurrent_batches_preserve_sums() {
             tasks.push(tokio::spawn(async move {
                 for step in 0..20_usize {
                     let (from, to) = ((task + step) % 4, (task + step + 1 + step % 3) % 4);
-                    let transfer = |id: usize, by: i64| BatchOperation {
-                        kind: BatchKind::Patch,
-                        id: Some(id.to_string()),
-                        body: Some(Bytes::from(format!(r#"[{{"op":"incr","path":"/sum","value":{by}}}]"#))),
-                        if_match: None,
-                        if_none_match: None,
-                        partition_key: None,
+                    let transfer = |id: usize, by: i64| {
+                        let patch = format!(r#"[{{"op":"incr","path":"/sum","value":{by}}}]"#);
+                        operation(BatchKind::Patch, &id.to_string(), Some(&patch))
                     };
                     let operations = [transfer(from, -1), transfer(to, 1)];
                     let mut receipt = Receipt::default();
@@ -231,14 +221,6 @@ async fn a_batch_with_a_too_large_response_fails_as_a_whole() {
     world.create_container(BY_PK).await;
     let text = "x".repeat(1 << 20);
     world.create(&format!(r#"{{"id":"large","pk":"a","text":"{text}"}}"#)).await;
-    let operation = |kind, id: &str, body: Option<&'static [u8]>| BatchOperation {
-        kind,
-        id: Some(id.to_owned()),
-        body: body.map(Bytes::from_static),
-        if_match: None,
-        if_none_match: None,
-        partition_key: None,
-    };
     let run = async |operations: &[BatchOperation]| {
         let results = world
             .database
@@ -247,7 +229,7 @@ async fn a_batch_with_a_too_large_response_fails_as_a_whole() {
         results.unwrap()
     };
     let read = operation(BatchKind::Read, "large", None);
-    let create = operation(BatchKind::Create, "new", Some(br#"{"id":"new","pk":"a"}"#));
+    let create = operation(BatchKind::Create, "new", Some(r#"{"id":"new","pk":"a"}"#));
     let mut operations = vec![create];
     operations.resize(11, read.clone());
     let results = run(&operations).await;

@@ -10,17 +10,6 @@ use orrery_model::{ErrorKind, Result, Value};
 use crate::all_versions;
 use crate::common::{BY_PK, DATABASE, ENGINES, Engine, PLACE, World, key, parse, with_key};
 
-async fn write(world: &World, pk: &str, id: &str, version: u32) {
-    let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","version":{version}}}"#));
-    let options = with_key(&format!(r#"["{pk}"]"#));
-    world.database.upsert_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
-}
-
-async fn delete(world: &World, pk: &str, id: &str) {
-    let options = with_key(&format!(r#"["{pk}"]"#));
-    world.database.delete_item(&mut Receipt::default(), (PLACE.0, PLACE.1, id), &options).await.unwrap();
-}
-
 fn request(start: ChangeStart, items_max: i64) -> ChangeRequest {
     ChangeRequest {
         mode: ChangeMode::LatestVersions,
@@ -59,16 +48,16 @@ async fn each_item_appears_at_its_last_change() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     for (pk, id, version) in [("a", "1", 1), ("b", "2", 1), ("a", "3", 1), ("a", "1", 2), ("b", "4", 1)] {
-        write(&world, pk, id, version).await;
+        world.write_version(pk, id, version).await;
     }
-    delete(&world, "a", "3").await;
+    world.delete("a", "3").await;
     let all = read(&world, &request(ChangeStart::Beginning, -1)).await.unwrap();
     assert_eq!(versions(&all), ["2@1", "1@2", "4@1"]);
     let numbers: Vec<i64> = rows(&all).iter().map(|row| row.get("_lsn").unwrap().as_i64().unwrap()).collect();
     assert!(numbers.is_sorted(), "{numbers:?}");
     let drained = read(&world, &request(position(&all), -1)).await.unwrap();
     assert_eq!((drained.count, &drained.etag), (0, &all.etag));
-    write(&world, "a", "5", 1).await;
+    world.write_version("a", "5", 1).await;
     let news = read(&world, &request(position(&drained), -1)).await.unwrap();
     assert_eq!(versions(&news), ["5@1"]);
 }
@@ -83,7 +72,7 @@ async fn the_first_write_of_a_container_has_lsn_2() {
             let nothing = read(&world, &request(ChangeStart::Beginning, -1)).await.unwrap();
             assert_eq!((nothing.count, &*nothing.etag), (0, "\"1\""));
             for id in ["1", "2", "3"] {
-                write(&world, "a", id, 1).await;
+                world.write_version("a", id, 1).await;
             }
             let world = world.restart().await;
             let all = read(&world, &request(ChangeStart::Beginning, -1)).await.unwrap();
@@ -99,7 +88,7 @@ async fn pages_of_any_size_see_every_change_once() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     for id in 0..25 {
-        write(&world, &format!("k{}", id % 4), &id.to_string(), 1).await;
+        world.write_version(&format!("k{}", id % 4), &id.to_string(), 1).await;
     }
     for size in 1..=26 {
         let (mut start, mut seen) = (ChangeStart::Beginning, Vec::new());
@@ -143,11 +132,11 @@ async fn a_batch_is_returned_as_a_whole() {
 async fn readers_start_now_or_at_a_time_and_see_their_scope() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
-    write(&world, "a", "1", 1).await;
+    world.write_version("a", "1", 1).await;
     let now = read(&world, &request(ChangeStart::Now, -1)).await.unwrap();
     assert_eq!(now.count, 0);
     world.env.advance_seconds(100);
-    write(&world, "b", "2", 1).await;
+    world.write_version("b", "2", 1).await;
     assert_eq!(versions(&read(&world, &request(position(&now), -1)).await.unwrap()), ["2@1"]);
     let since = crate::common::env::START_SECONDS + 50;
     let later = ChangeRequest { modified_since: Some(since), ..request(ChangeStart::Beginning, -1) };
@@ -173,13 +162,13 @@ async fn positions_outlive_splits() {
     let world = World::with_partitions(Engine::Memory, 1).await;
     world.create_container(BY_PK).await;
     for id in 0..40 {
-        write(&world, &format!("k{id}"), &id.to_string(), 1).await;
+        world.write_version(&format!("k{id}"), &id.to_string(), 1).await;
     }
     let first = read(&world, &request(ChangeStart::Beginning, 15)).await.unwrap();
     let container = world.database.catalog().container(DATABASE, "items").unwrap().clone();
     let named = |range_id| FeedScope { range_id: Some(range_id), ..FeedScope::default() };
     world.database.split_partition(container.rid, 0).await.unwrap();
-    write(&world, "k1", "1", 2).await;
+    world.write_version("k1", "1", 2).await;
     let gone = ChangeRequest { scope: named(0), ..request(position(&first), -1) };
     assert_eq!(read(&world, &gone).await.unwrap_err().kind, ErrorKind::PartitionGone);
     // Clients send the parent's position to both children.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orrery_db::{MetadataPage, Options, PageRequest, RangesPage, Receipt};
+use orrery_db::{MetadataPage, Options, PageRequest, RangesPage, Receipt, ResourceFeed};
 use orrery_model::offer::Throughput;
 use orrery_model::{ErrorKind, Result, Value};
 use orrery_storage::{Memory, PartitionStore};
@@ -46,7 +46,8 @@ async fn databases_are_created_read_listed_and_deleted() {
             world.database.read_database(&mut receipt, text(&created, "_rid")).unwrap().value,
             created
         );
-        let listed = world.database.list_databases(&mut receipt, &PageRequest::default()).unwrap();
+        let listed =
+            world.database.list(&mut receipt, ResourceFeed::Databases, &PageRequest::default()).unwrap();
         assert_eq!(
             listed.resources.iter().map(|value| text(value, "id")).collect::<Vec<_>>(),
             ["one", "two"]
@@ -77,9 +78,11 @@ async fn metadata_feeds_are_paged() {
     for n in 0..11 {
         world.create_named(&format!("c{n:02}"), BY_PK, None).await.unwrap();
     }
-    let databases = |page: &PageRequest| world.database.list_databases(&mut Receipt::default(), page);
-    let containers =
-        |page: &PageRequest| world.database.list_containers(&mut Receipt::default(), DATABASE, page);
+    let databases =
+        |page: &PageRequest| world.database.list(&mut Receipt::default(), ResourceFeed::Databases, page);
+    let containers = |page: &PageRequest| {
+        world.database.list(&mut Receipt::default(), ResourceFeed::Containers(DATABASE), page)
+    };
     let all = |list: List<'_>, size: i64| {
         let mut request = PageRequest { items_max: Some(size), continuation: None };
         let mut names = Vec::new();
@@ -109,7 +112,11 @@ async fn metadata_feeds_are_paged() {
     let token = databases(&PageRequest { items_max: Some(1), continuation: None }).unwrap().continuation;
     let foreign = containers(&PageRequest { items_max: Some(1), continuation: token });
     assert_eq!(kind(foreign), ErrorKind::BadRequest);
-    let missing = world.database.list_containers(&mut Receipt::default(), "nothing", &PageRequest::default());
+    let missing = world.database.list(
+        &mut Receipt::default(),
+        ResourceFeed::Containers("nothing"),
+        &PageRequest::default(),
+    );
     assert_eq!(kind(missing), ErrorKind::OwnerNotFound);
 }
 
@@ -333,13 +340,10 @@ async fn deleting_removes_the_partitions() {
 
 /// Removal runs beside the client; it must come to its end without being asked.
 async fn wait_for_partitions(world: &World, count: usize) {
-    for _ in 0..2000 {
-        if world.store.partitions().await.unwrap().len() == count {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
-    panic!("the partitions were not removed");
+    orrery_testing::wait::eventually_true("the partitions to be removed", async || {
+        world.store.partitions().await.unwrap().len() == count
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! Most tests are scripts (see `common::script`): a container, a list of steps, and what each must answer.
 
+#![allow(clippy::disallowed_methods, reason = "a test is not replayed")]
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary has no outside")]
 
 mod common;

@@ -1,6 +1,6 @@
 //! Users, permissions, and what the tokens of permissions allow.
 
-use orrery_db::{Access, PageRequest, Receipt, ScriptKind, Wish};
+use orrery_db::{Access, PageRequest, Receipt, ResourceFeed, ScriptKind, Wish};
 use orrery_model::{ErrorKind, Result, Value};
 
 use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, World, key, quiet_options};
@@ -64,7 +64,10 @@ async fn users_are_created_replaced_listed_and_deleted() {
         let world = world.restart().await;
         assert_eq!(world.database.read_user(&mut receipt, DATABASE, "c").unwrap().value, renamed.value);
         world.database.read_permission(&mut receipt, (DATABASE, "c", "p"), None).unwrap();
-        let users = world.database.list_users(&mut receipt, DATABASE, &PageRequest::default()).unwrap();
+        let users = world
+            .database
+            .list(&mut receipt, ResourceFeed::Users(DATABASE), &PageRequest::default())
+            .unwrap();
         assert_eq!(users.resources.iter().map(|user| text(user, "id")).collect::<Vec<_>>(), ["b", "c"]);
         let stale = world.database.delete_user(&mut receipt, (DATABASE, "c"), Some("\"x\"")).await;
         assert_eq!(kind(stale), ErrorKind::PreconditionFailed);

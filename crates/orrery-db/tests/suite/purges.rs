@@ -107,11 +107,7 @@ async fn removal_uses_a_tenth_of_the_throughput() {
     for n in 0..200 {
         world.create(&format!(r#"{{"id":"{n}","pk":"a"}}"#)).await;
     }
-    world
-        .database
-        .delete_by_partition_key(&mut Receipt::default(), PLACE, &with_key(r#"["a"]"#))
-        .await
-        .unwrap();
+    world.delete_key("a").await;
     assert!(world.feed(&everything(), 10).await.unwrap().is_empty());
     let mut seconds = 0;
     while raw::count(&world, PURGE).await > 0 {
@@ -131,11 +127,7 @@ async fn removal_uses_a_tenth_of_the_throughput() {
     for n in 0..10 {
         world.create(&format!(r#"{{"id":"{n}","pk":"b"}}"#)).await;
     }
-    world
-        .database
-        .delete_by_partition_key(&mut Receipt::default(), PLACE, &with_key(r#"["b"]"#))
-        .await
-        .unwrap();
+    world.delete_key("b").await;
     let mut refused = false;
     for n in 0..100_000 {
         let body = bytes::Bytes::from(format!(r#"{{"id":"{n}","pk":"c"}}"#));

@@ -10,6 +10,7 @@ use orrery_db::{
     RepartitionStatus,
 };
 use orrery_model::{ErrorKind, Result, Value};
+use orrery_testing::wait;
 
 use crate::common::{
     CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, everything, parse, quiet_options, user_part, with_key,
@@ -53,14 +54,11 @@ async fn delete(database: &Database, id: u64) -> Result<()> {
 }
 
 async fn ended(database: &Database) -> RepartitionStatus {
-    for _ in 0..60_000 {
+    wait::eventually("the end of the repartitioning", async || {
         let status = database.repartition_status(DATABASE, CONTAINER).unwrap();
-        if matches!(status.phase, "done" | "failed") {
-            return status;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
-    panic!("it does not end");
+        matches!(status.phase, "done" | "failed").then_some(status)
+    })
+    .await
 }
 
 /// The items by id, without what the new key added.
@@ -196,9 +194,10 @@ async fn another_server_takes_over_repartitioning() {
             let model = &mut models[usize::from(id >= 1000)];
             model.insert(id, parse(body(id, 0).as_bytes()).to_json());
         }
-        while other.database.catalog().container(DATABASE, CONTAINER).is_err() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        wait::eventually_true("news of the container", async || {
+            other.database.catalog().container(DATABASE, CONTAINER).is_ok()
+        })
+        .await;
         let [first, second] = models;
         let writers = [
             (!is_stopped)
@@ -209,9 +208,10 @@ async fn another_server_takes_over_repartitioning() {
         if is_stopped {
             one.database.close().await.unwrap();
         }
-        while other.database.repartition_status(DATABASE, CONTAINER).is_err() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        wait::eventually_true("news of the repartitioning", async || {
+            other.database.repartition_status(DATABASE, CONTAINER).is_ok()
+        })
+        .await;
         let status = ended(&other.database).await;
         assert_eq!(status.phase, "done", "{status:?}");
         assert_eq!(status.kept_as.as_deref(), Some("before"));

@@ -11,6 +11,7 @@ use orrery_db::{
 use orrery_model::partition_key::EpkRange;
 use orrery_model::{ErrorKind, Value};
 use orrery_storage::{Memory, PartitionStore};
+use orrery_testing::wait;
 
 use crate::common::faulty::Faulty;
 use crate::common::{
@@ -284,25 +285,23 @@ async fn splits_and_merges_run_concurrently_with_other_changes() {
 /// A container that is deleted while one of its partitions splits leaves nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_container_leaves_no_children() {
-    for _ in 0..10 {
+    for moment in 0..10 {
         let world = World::with_partitions(Engine::Memory, 1).await;
         world.create_container(BY_PK).await;
         fill(&world.database, 300).await;
         let database = Arc::clone(&world.database);
         let split = tokio::spawn(async move { change(&database, What::Split).await });
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        // A little later each time.
+        for _ in 0..moment * 100 {
+            tokio::task::yield_now().await;
+        }
         world.database.delete_container(&mut Receipt::default(), PLACE, None).await.unwrap();
         // It may have been too late to find the container at all.
         drop(split.await);
-        let mut present = 0;
-        for _ in 0..200 {
-            present = world.store.partitions().await.unwrap().len();
-            if present == 1 {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        assert_eq!(present, 1, "only the catalog is left");
+        wait::eventually_true("only the catalog to be left", async || {
+            world.store.partitions().await.unwrap().len() == 1
+        })
+        .await;
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use orrery_db::{Effect, ItemOptions, Options, ProcedureCall, Receipt, ScriptKind, Triggers};
 use orrery_model::{Charge, Error, ErrorKind, Result, Value};
+use orrery_testing::wait;
 
 use crate::all_versions;
 use crate::common::{
@@ -401,9 +402,10 @@ async fn many_hostile_calls_do_not_block_others() {
             })
             .collect();
         // When the first was stopped, all have asked for a place long ago.
-        while !crowd.iter().any(tokio::task::JoinHandle::is_finished) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait::eventually_true("the first to be stopped", async || {
+            crowd.iter().any(tokio::task::JoinHandle::is_finished)
+        })
+        .await;
         assert_eq!(execute(&world, "well", r#"["other"]"#, "[]").await.unwrap(), Value::from("well"));
         let waiting = crowd.iter().filter(|call| !call.is_finished()).count();
         assert!(waiting > 32, "{name}: {waiting} of 64 are still to come");

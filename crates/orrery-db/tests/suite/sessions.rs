@@ -1,7 +1,6 @@
 //! Sessions: a read never shows less than its client has seen.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
 
 use bytes::Bytes;
 use orrery_db::{FeedScope, ItemOptions, PageRequest, QueryOptions, QueryRequest, Receipt};
@@ -144,19 +143,18 @@ async fn a_read_waits_briefly_for_its_session() {
         world.database.create_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
         let mut ahead = receipt.session_token().unwrap();
         ahead.entries[0].lsn += 1;
-        let writer = {
-            let database = Arc::clone(&world.database);
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(30)).await;
-                let mut receipt = Receipt::default();
-                let body = Bytes::from_static(br#"{"id":"1","pk":"a","new":true}"#);
-                database.upsert_item(&mut receipt, PLACE, &with_key(r#"["a"]"#), &body).await.unwrap();
-            })
-        };
         let options = ItemOptions { session: Some(ahead), ..with_key(r#"["a"]"#) };
-        let read =
-            world.database.read_item(&mut receipt, (DATABASE, CONTAINER, "1"), &options).await.unwrap();
-        assert!(String::from_utf8(read.document().to_vec()).unwrap().contains(r#""new":true"#));
-        writer.await.unwrap();
+        let mut read =
+            std::pin::pin!(world.database.read_item(&mut receipt, (DATABASE, CONTAINER, "1"), &options));
+        // It cannot answer yet.
+        let first_look = std::future::poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await;
+        assert!(first_look.is_pending());
+        let body = Bytes::from_static(br#"{"id":"1","pk":"a","new":true}"#);
+        let upsert_options = with_key(r#"["a"]"#);
+        let mut upsert_receipt = Receipt::default();
+        let upsert = world.database.upsert_item(&mut upsert_receipt, PLACE, &upsert_options, &body);
+        let (read, written) = tokio::join!(read, upsert);
+        written.unwrap();
+        assert!(String::from_utf8(read.unwrap().document().to_vec()).unwrap().contains(r#""new":true"#));
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use orrery_db::{Cancellation, ItemOptions, QueryOptions, QueryRequest, Receipt};
 use orrery_model::{Charge, ErrorKind, Result};
+use orrery_testing::wait;
 
 use crate::common::{BY_PK, CONTAINER, DATABASE, World};
 
@@ -90,13 +91,12 @@ async fn a_query_is_cancelled_when_its_client_disconnects() {
     for text in [COUNTED, "SELECT VALUE COUNT(1) FROM c WHERE RegexMatch(c.s, '(?=a*b)x')"] {
         let cancellation = Cancellation::default();
         let options = QueryOptions { cancellation: Some(cancellation.clone()), ..QueryOptions::default() };
-        let leave = async move {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+        // The query keeps its thread busy, so whoever leaves needs another one.
+        let leave = tokio::task::spawn_blocking(move || {
+            wait::until("the query to work", || (cancellation.looks() > 5000).then_some(()));
             cancellation.cancel();
             Instant::now()
-        };
-        // The query keeps its thread busy, so whoever leaves needs another one.
-        let leave = tokio::spawn(leave);
+        });
         let (outcome, charge) = page(&world, CONTAINER, text, &options).await;
         assert_eq!(outcome.unwrap_err().kind, ErrorKind::Timeout, "{text}");
         let left = leave.await.unwrap();
@@ -123,7 +123,7 @@ async fn slow_queries_of_one_container_do_not_starve_another() {
             })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    wait::eventually_true("the queries to work", async || cancellation.looks() > 100).await;
     let started = Instant::now();
     let (outcome, _) = page(&world, "other", COUNTED, &QueryOptions::default()).await;
     assert_eq!(outcome.unwrap().0, "0");

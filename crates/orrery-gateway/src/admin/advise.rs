@@ -21,7 +21,7 @@ pub(crate) async fn advise(query: &str, body: &[u8]) -> Result<Reply> {
         value::parse(body).map_err(|error| Error::bad_request(format!("The body is not JSON: {error}.")))?;
     let as_page = query_argument(query, "format").as_deref() == Some("html");
     // This takes seconds for many items, so it must not block an async worker thread.
-    let answer = tokio::task::spawn_blocking(move || report_on(&body, as_page)).await;
+    let answer = orrery_env::task::run_blocking("advise", move || report_on(&body, as_page)).await;
     answer.unwrap_or_else(|_| Err(Error::internal("The advisor failed.")))
 }
 

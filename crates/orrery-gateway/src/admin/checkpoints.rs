@@ -99,7 +99,7 @@ impl Checkpoints {
 async fn expire(checkpoints: Weak<Mutex<HashMap<String, Held>>>, id: String) {
     let mut left = IDLE_MAX;
     loop {
-        tokio::time::sleep(left).await;
+        task::sleep(left).await;
         let Some(checkpoints) = checkpoints.upgrade() else { return };
         let mut checkpoints = checkpoints.lock();
         let Some(held) = checkpoints.get(&id) else { return };

@@ -23,6 +23,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use orrery_db::{Database, ThrottleCause, ThrottleEvent};
+use orrery_env::monotonic;
 use orrery_model::value::Value;
 use orrery_model::{Error, Object, Result};
 
@@ -49,18 +50,25 @@ pub(crate) struct AdminState {
     checkpoints: checkpoints::Checkpoints,
 }
 
+/// What administrative requests work on.
+#[derive(Clone, Copy)]
+pub(crate) struct AdminContext<'a> {
+    pub(crate) database: &'a Arc<Database>,
+    pub(crate) options: &'a GatewayOptions,
+    pub(crate) state: &'a AdminState,
+}
+
 /// Handles a request below `/_orrery/` or `/_explorer/`.
 pub(crate) async fn answer<F>(
     parts: &Parts,
     connection: &ConnectionInfo,
-    database: &Arc<Database>,
-    options: &GatewayOptions,
-    state: &AdminState,
+    context: AdminContext<'_>,
     body: F,
 ) -> Response<Full<Bytes>>
 where
     F: AsyncFnOnce() -> std::result::Result<Bytes, BodyError>,
 {
+    let AdminContext { database, options, .. } = context;
     let path = parts.uri.path().trim_end_matches('/');
     let reads = parts.method == Method::GET || parts.method == Method::HEAD;
     match path {
@@ -75,7 +83,7 @@ where
             None => text(StatusCode::NOT_FOUND, "text/plain", "This server has no certificate.\n"),
         },
         _ if explorer::is_asset(path) && reads => explorer::answer(path, &parts.headers),
-        _ => signed(parts, path, database, options, state, body).await,
+        _ => signed(parts, path, context, body).await,
     }
 }
 
@@ -93,18 +101,12 @@ fn is_read(method: &Method, path: &str) -> bool {
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Requests that need an account key.
-async fn signed<F>(
-    parts: &Parts,
-    path: &str,
-    database: &Arc<Database>,
-    options: &GatewayOptions,
-    state: &AdminState,
-    body: F,
-) -> Response<Full<Bytes>>
+async fn signed<F>(parts: &Parts, path: &str, context: AdminContext<'_>, body: F) -> Response<Full<Bytes>>
 where
     F: AsyncFnOnce() -> std::result::Result<Bytes, BodyError>,
 {
-    let started = std::time::Instant::now();
+    let AdminContext { database, options, state } = context;
+    let started = monotonic::now();
     let activity_id = database.env().guid();
     let outcome = async {
         let now = options.signing_seconds(database);
@@ -145,7 +147,7 @@ where
         version: "2018-12-31",
         receipt: &receipt,
         path: &Path::Unknown,
-        elapsed: started.elapsed(),
+        elapsed: monotonic::elapsed(started),
     })
 }
 

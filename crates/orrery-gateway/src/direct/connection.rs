@@ -25,6 +25,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use orrery_env::{monotonic, task};
+
 use super::frame::{ActivityId, ContextRequest, MalformedFrame, RequestFrame};
 use super::lobby::LobbyPlace;
 use super::request::DirectRequest;
@@ -177,7 +179,7 @@ impl Traffic {
             buffer,
             reading: Reading::Frame,
             frame_since: None,
-            quiet_since: Instant::now(),
+            quiet_since: monotonic::timer_now(),
             pending: FuturesUnordered::new(),
             out: BytesMut::new(),
             out_ends: Vec::new(),
@@ -218,7 +220,7 @@ impl Traffic {
                     if count? == 0 {
                         return Ok(());
                     }
-                    self.frame_since.get_or_insert_with(Instant::now);
+                    self.frame_since.get_or_insert_with(monotonic::timer_now);
                 }
                 Some(answer) = self.pending.next(), if !self.pending.is_empty() => self.answer(answer).await?,
                 () = timer.as_mut() => {
@@ -237,7 +239,7 @@ impl Traffic {
 
     /// The next deadline to check, or why the connection must be closed.
     fn look_again(&self) -> Result<Instant, DirectError> {
-        let now = Instant::now();
+        let now = monotonic::timer_now();
         let frame_end = self.frame_since.map_or(now + FRAME_TIME_MAX, |since| since + FRAME_TIME_MAX);
         if now >= frame_end {
             return Err(DirectError::Stuck("a frame did not arrive in time"));
@@ -382,7 +384,7 @@ impl Traffic {
         let is_heavy = arrival.is_heavy;
         let work = work(Arc::clone(&self.connection.gateway), self.connection.info, arrival);
         if is_heavy {
-            self.pending.push(Box::pin(OwnedTask(tokio::spawn(work))));
+            self.pending.push(Box::pin(OwnedTask(task::spawn("direct request", work))));
             return Ok(());
         }
         let mut work = Box::pin(work);
@@ -417,7 +419,7 @@ impl Traffic {
         out.clear();
         ends.clear();
         (self.out, self.out_ends) = (out, ends);
-        self.quiet_since = Instant::now();
+        self.quiet_since = monotonic::timer_now();
         Ok(())
     }
 

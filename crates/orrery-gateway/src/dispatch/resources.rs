@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use orrery_db::{MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Receipt};
+use orrery_db::{MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Receipt, ResourceFeed};
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Error, Result, Value};
 
@@ -74,6 +74,11 @@ impl Call<'_> {
         throughput::requested(self.header(headers::OFFER_THROUGHPUT), self.header(headers::OFFER_AUTOSCALE))
     }
 
+    /// Lists or queries a feed of the catalog.
+    fn catalog_feed(&self, receipt: &mut Receipt, property: &str, feed: ResourceFeed<'_>) -> Result<Reply> {
+        self.feed(property, |page| self.database.list(receipt, feed, page))
+    }
+
     /// A complete feed or, for a query, the rows it selects from the feed.
     pub(super) fn feed(
         &self,
@@ -115,7 +120,7 @@ impl Call<'_> {
                 let created = self.database.create_database(receipt, &self.body, self.throughput()?).await?;
                 Ok(Reply::metadata(&created))
             }
-            _ => self.feed("Databases", |page| self.database.list_databases(receipt, page)),
+            _ => self.catalog_feed(receipt, "Databases", ResourceFeed::Databases),
         }
     }
 
@@ -143,8 +148,7 @@ impl Call<'_> {
                 let shares = container.is_some_and(|own| self.database.container_throughput(own).is_none());
                 Ok(if shares { reply.with(headers::SHARE_THROUGHPUT, "True") } else { reply })
             }
-            _ => self
-                .feed("DocumentCollections", |page| self.database.list_containers(receipt, database, page)),
+            _ => self.catalog_feed(receipt, "DocumentCollections", ResourceFeed::Containers(database)),
         }
     }
 
@@ -246,7 +250,7 @@ impl Call<'_> {
                 let upsert = self.verb == Verb::Upsert;
                 Ok(Reply::metadata(&self.database.create_user(receipt, database, &self.body, upsert).await?))
             }
-            _ => self.feed("Users", |page| self.database.list_users(receipt, database, page)),
+            _ => self.catalog_feed(receipt, "Users", ResourceFeed::Users(database)),
         }
     }
 
@@ -272,9 +276,7 @@ impl Call<'_> {
                 let created = self.database.create_encryption_key(receipt, database, &self.body).await?;
                 Ok(Reply::metadata(&created))
             }
-            _ => self.feed("ClientEncryptionKeys", |page| {
-                self.database.list_encryption_keys(receipt, database, page)
-            }),
+            _ => self.catalog_feed(receipt, "ClientEncryptionKeys", ResourceFeed::EncryptionKeys(database)),
         }
     }
 
@@ -438,7 +440,7 @@ fn statistics_row(partition: &PartitionView) -> Value {
         Some(Value::from(row))
     });
     let mut row = orrery_model::Object::new();
-    row.set("id", Value::from(partition.range_id.to_string()));
+    row.set("id", Value::from(partition.bounds.range_id.to_string()));
     row.set("sizeInKB", Value::from(kilobytes(partition.bytes)));
     row.set("documentCount", Value::from(i64::try_from(partition.items).unwrap_or(i64::MAX)));
     row.set("partitionKeys", Value::from(keys.collect::<Vec<_>>()));

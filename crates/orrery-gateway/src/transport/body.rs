@@ -6,6 +6,8 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use orrery_env::monotonic;
+
 use tokio::time::{Instant, timeout_at};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,13 +27,13 @@ const DISCARDED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Reads a body of at most `bytes_max` bytes, with a known length or chunked, all of it within `time_max`.
 pub async fn read_body(body: Incoming, bytes_max: usize, time_max: Duration) -> Result<Bytes, BodyError> {
-    let deadline = Instant::now() + time_max;
+    let deadline = monotonic::timer_now() + time_max;
     collect(body, bytes_max, deadline).await
 }
 
 /// Reads and discards the body of a rejected request.
 pub async fn discard_body(body: Incoming, time_max: Duration) {
-    discard(body, Instant::now() + time_max).await;
+    discard(body, monotonic::timer_now() + time_max).await;
 }
 
 async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Result<Bytes, BodyError> {

@@ -21,6 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use orrery_env::{monotonic, task};
+
 use super::detect::{Protocol, TLS_HANDSHAKE, detect};
 use super::watch::{Activity, InFlight, Verdict, Watched, WatchedBody};
 use super::{ConnectionInfo, Handler, HangUp, HeldUntilSent, TransportOptions};
@@ -174,7 +176,7 @@ impl<H: Handler> Connection<H> {
         let mut asked_to_leave = false;
         let mut look_again = match activity.verdict(&self.options) {
             Verdict::Fine(at) => at,
-            _ => tokio::time::Instant::now(),
+            _ => monotonic::timer_now(),
         };
         loop {
             tokio::select! {
@@ -265,7 +267,7 @@ where
     fn execute(&self, task: F) {
         let mut tasks = self.0.lock();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move {
+        task::spawn_in(&mut tasks, "HTTP/2 stream", async move {
             task.await;
         });
     }

@@ -101,7 +101,7 @@ where
         };
         let serving = serve(stream, peer, phase.clone());
         let open = OpenConnection::count(connections_open);
-        tokio::spawn(async move {
+        orrery_env::task::spawn("connection", async move {
             serving.await;
             drop((open, place));
         });
@@ -129,7 +129,7 @@ async fn accept_failed(error: &io::Error) {
     }
     // Out of file descriptors or memory: retrying at once would only spin.
     tracing::warn!(%error, "a connection could not be accepted");
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    orrery_env::task::sleep(Duration::from_millis(100)).await;
 }
 
 /// Counts a connection while it exists, however its task ends.

@@ -1,5 +1,7 @@
 //! The port with well-behaved and hostile clients, over real sockets.
 
+#![allow(clippy::disallowed_methods, reason = "a test is not replayed")]
+
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -505,7 +507,12 @@ async fn a_request_under_way_is_not_idle() {
     let waiting = send1(&mut client, get("/wait"));
     let release = async {
         server.handler.entered.notified().await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        // Others are served, fall silent and are cut off, one after the other.
+        for _ in 0..4 {
+            let mut idle = server.connect().await;
+            idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            read_to_end(&mut idle).await;
+        }
         server.handler.release.notify_one();
     };
     let (answer, ()) = tokio::join!(waiting, release);
@@ -533,12 +540,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
 }
 
 async fn wait_until(condition: impl Fn() -> bool) {
-    let wait = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, wait).await.expect("the condition must come true");
+    orrery_testing::wait::eventually_true("the condition", async || condition()).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use orrery_env::monotonic;
+
 use super::{HeldUntilSent, TransportOptions};
 
 /// The state of a connection, shared by its stream and its requests.
@@ -47,7 +49,7 @@ pub(super) enum Verdict {
 
 impl Activity {
     pub(super) fn new(notes_heads: bool) -> Arc<Self> {
-        let now = Instant::now();
+        let now = monotonic::timer_now();
         Arc::new(Self(Mutex::new(State {
             notes_heads,
             in_flight: 0,
@@ -62,7 +64,7 @@ impl Activity {
 
     pub(super) fn verdict(&self, options: &TransportOptions) -> Verdict {
         let state = self.0.lock();
-        let now = Instant::now();
+        let now = monotonic::timer_now();
         // A timer that is not running now cannot expire before its full duration.
         let deadline = |since: Option<Instant>, limit| since.unwrap_or(now) + limit;
         let head_end = deadline(state.head_since.filter(|_| state.in_flight == 0), options.head_timeout);
@@ -85,7 +87,7 @@ impl Activity {
     fn bytes_arrived(&self) {
         let mut state = self.0.lock();
         if state.notes_heads && state.in_flight == 0 && state.head_since.is_none() {
-            state.head_since = Some(Instant::now());
+            state.head_since = Some(monotonic::timer_now());
         }
     }
 
@@ -94,7 +96,7 @@ impl Activity {
         if !blocked {
             state.write_blocked_since = None;
         } else if state.write_blocked_since.is_none() {
-            state.write_blocked_since = Some(Instant::now());
+            state.write_blocked_since = Some(monotonic::timer_now());
         }
     }
 }
@@ -118,7 +120,7 @@ impl InFlight {
     pub(super) fn respond(mut self, body: Full<Bytes>, held: Option<HeldUntilSent>) -> WatchedBody {
         let mut state = self.activity.0.lock();
         if state.responses_waiting == 0 {
-            state.responses_waiting_since = Instant::now();
+            state.responses_waiting_since = monotonic::timer_now();
         }
         state.responses_waiting += 1;
         drop(state);
@@ -129,7 +131,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let now = Instant::now();
+        let now = monotonic::timer_now();
         let mut state = self.activity.0.lock();
         state.in_flight -= 1;
         state.quiet_since = now;

@@ -4,7 +4,7 @@
 //! (binary JSON, HybridRow) are in `binary`.
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
 
 mod binary;
 mod client;

@@ -146,13 +146,7 @@ impl PartitionKeyDefinition {
     /// The key of an item. What is missing, hidden behind something that is not an object, or not a
     /// scalar itself is undefined: clients send `[{}]` for such items and the service stores them.
     pub fn extract(&self, item: &Value) -> Result<PartitionKey> {
-        let parts = self.paths.iter().map(|path| match path.value_in(item) {
-            None | Some(Value::Array(_) | Value::Object(_)) => KeyPart::Undefined,
-            Some(Value::Null) => KeyPart::Null,
-            Some(Value::Bool(flag)) => KeyPart::Bool(*flag),
-            Some(Value::Number(number)) => KeyPart::Number(number.as_f64()),
-            Some(Value::String(text)) => KeyPart::String(text.clone()),
-        });
+        let parts = self.paths.iter().map(|path| KeyPart::of(path.value_in(item)));
         let key = PartitionKey(parts.collect());
         self.check_lengths(&key)?;
         Ok(key)

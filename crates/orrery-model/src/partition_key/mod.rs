@@ -38,12 +38,9 @@ impl PartitionKey {
             || Error::bad_request(format!("Partition key {} is invalid.", String::from_utf8_lossy(text)));
         let Ok(Value::Array(parts)) = value::parse(text) else { return Err(invalid()) };
         let parts = parts.iter().map(|part| match part {
-            Value::Null => Some(KeyPart::Null),
-            Value::Bool(flag) => Some(KeyPart::Bool(*flag)),
-            Value::Number(number) => Some(KeyPart::Number(number.as_f64())),
-            Value::String(text) => Some(KeyPart::String(text.clone())),
-            Value::Object(object) if object.is_empty() => Some(KeyPart::Undefined),
-            Value::Object(_) | Value::Array(_) => None,
+            Value::Object(object) if !object.is_empty() => None,
+            Value::Array(_) => None,
+            scalar => Some(KeyPart::of(Some(scalar))),
         });
         parts.collect::<Option<Vec<_>>>().map(Self).ok_or_else(invalid)
     }

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
+use crate::Value;
+
 /// A scalar that a partition key is made of.
 ///
 /// Numbers are doubles and compare by their bits, because that is how they are hashed: `1` and
@@ -18,6 +20,18 @@ pub enum KeyPart {
 }
 
 impl KeyPart {
+    /// The component that a value of an item makes. What is not a scalar is undefined: clients send `[{}]` for such
+    /// items and the service stores them so.
+    pub fn of(value: Option<&Value>) -> Self {
+        match value {
+            None | Some(Value::Array(_) | Value::Object(_)) => Self::Undefined,
+            Some(Value::Null) => Self::Null,
+            Some(Value::Bool(flag)) => Self::Bool(*flag),
+            Some(Value::Number(number)) => Self::Number(number.as_f64()),
+            Some(Value::String(text)) => Self::String(text.clone()),
+        }
+    }
+
     fn rank(&self) -> u8 {
         match self {
             Self::Undefined => 0,

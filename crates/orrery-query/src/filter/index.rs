@@ -478,7 +478,7 @@ pub(super) fn mirrored(operator: BinaryOperator) -> BinaryOperator {
 
 /// The comparison that is true where this one is false. Both need operands of one type, so the
 /// range of the negation is over the same type.
-fn negated(operator: BinaryOperator) -> BinaryOperator {
+pub(super) fn negated(operator: BinaryOperator) -> BinaryOperator {
     use BinaryOperator as B;
     match operator {
         B::Equal => B::NotEqual,

@@ -237,7 +237,7 @@ impl<C: Constraint> Keys<C> {
                 parts.fold(first, |found, next| self.both(&found, &next))
             }
             Node::Binary { operator, left, right } if operator.is_comparison() => {
-                self.comparison(*operator, left, right, wanted, slots)
+                self.comparison(*operator, (left, right), wanted, slots)
             }
             Node::Between { not, operands } if *not != wanted => match &**operands {
                 [path, Node::Constant(Some(low)), Node::Constant(Some(high))] => {
@@ -264,8 +264,7 @@ impl<C: Constraint> Keys<C> {
     fn comparison(
         &self,
         operator: BinaryOperator,
-        left: &Node,
-        right: &Node,
+        (left, right): (&Node, &Node),
         wanted: bool,
         slots: &mut Slots,
     ) -> Alternatives<C> {
@@ -354,7 +353,7 @@ impl<C: Constraint> Keys<C> {
         values: impl Iterator<Item = &'v Value>,
         slots: &Slots,
     ) -> Alternatives<C> {
-        self.at(node, values.map(|value| C::point(key_part(value))), slots)
+        self.at(node, values.map(|value| C::point(KeyPart::of(Some(value)))), slots)
     }
 
     /// Where one of these is true of the path, if it is a path of the key.
@@ -409,17 +408,6 @@ fn restriction(alternatives: Alternatives<KeyPart>) -> KeyRestriction {
 /// The restriction to these keys or prefixes.
 pub(crate) fn keys_restriction(keys: Vec<Vec<KeyPart>>) -> KeyRestriction {
     restriction(keys.into_iter().map(|key| key.into_iter().map(Some).collect()).collect())
-}
-
-fn key_part(value: &Value) -> KeyPart {
-    match value {
-        Value::Null => KeyPart::Null,
-        Value::Bool(flag) => KeyPart::Bool(*flag),
-        Value::Number(number) => KeyPart::Number(number.as_f64()),
-        Value::String(text) => KeyPart::String(text.clone()),
-        // No item has such a key. The service queries the undefined key instead.
-        Value::Array(_) | Value::Object(_) => KeyPart::Undefined,
-    }
 }
 
 #[cfg(test)]

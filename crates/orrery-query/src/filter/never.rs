@@ -13,6 +13,7 @@ use std::fmt::Write;
 use orrery_model::partition_key::KeyPart;
 use orrery_model::{Object, Value};
 
+use super::index::negated;
 use super::types::{self, ARRAY, DEFINED, FALSE, NUMBER, OBJECT, STRING, Scope, TRUE, UNDEFINED};
 use super::values::Values;
 use crate::aggregate::Aggregate;
@@ -366,7 +367,7 @@ impl<'p> Solver<'p> {
             }
             Node::Binary { operator, left, right } if operator.is_comparison() => match wanted {
                 Wanted::True => self.comparison(*operator, left, right),
-                Wanted::False => self.comparison(inverse(*operator), left, right),
+                Wanted::False => self.comparison(negated(*operator), left, right),
                 Wanted::NotTrue => anything(),
             },
             Node::Binary { operator: BinaryOperator::Coalesce, left, right } => {
@@ -943,18 +944,6 @@ fn write_term(node: &Node, text: &mut String) -> bool {
             !varies && list(call.function.name, &call.arguments.iter().collect::<Vec<_>>(), text)
         }
         _ => false,
-    }
-}
-
-fn inverse(operator: BinaryOperator) -> BinaryOperator {
-    use BinaryOperator as B;
-    match operator {
-        B::Equal => B::NotEqual,
-        B::NotEqual => B::Equal,
-        B::Less => B::GreaterOrEqual,
-        B::LessOrEqual => B::Greater,
-        B::Greater => B::LessOrEqual,
-        _ => B::Less,
     }
 }
 

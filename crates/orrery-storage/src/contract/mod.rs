@@ -51,6 +51,9 @@ pub type Lsn = u64;
 /// A boxed future, so that stores can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// What a store answers with: a value or a failure, later.
+pub type Pending<'a, T, E = StoreError> = BoxFuture<'a, Result<T, E>>;
+
 /// Identifies a physical partition. Unique in the store and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartitionId(pub u32);
@@ -366,16 +369,11 @@ pub trait PartitionStore: Send + Sync + 'static {
     }
 
     /// All partitions, in no particular order.
-    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>>;
+    fn partitions(&self) -> Pending<'_, Vec<PartitionInfo>>;
 
     /// Chooses ascending ids for new partitions, none below `from`. A store that places partitions by id
     /// chooses ids that spread the new partitions away from each other and from their siblings in `beside`.
-    fn choose_numbers(
-        &self,
-        from: u32,
-        count: usize,
-        beside: Vec<PartitionId>,
-    ) -> BoxFuture<'_, Result<Vec<PartitionId>, StoreError>> {
+    fn choose_ids(&self, from: u32, count: usize, beside: Vec<PartitionId>) -> Pending<'_, Vec<PartitionId>> {
         drop(beside);
         Box::pin(async move { Ok(consecutive(from, count)) })
     }
@@ -383,59 +381,37 @@ pub trait PartitionStore: Send + Sync + 'static {
     /// Creates an empty partition at epoch 0 whose LSNs continue after `lsn`. An existing partition keeps its
     /// data, and its LSNs continue after the larger of its own and `lsn`: the children of a split are
     /// loaded first and learn their parent's final LSN at the cut-over.
-    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn create(&self, id: PartitionId, lsn: Lsn) -> Pending<'_, ()>;
 
     /// Advances the epoch, which fences commits and reads that carry `partition`. Waits for commits in
     /// progress and returns the last LSN that was assigned.
-    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>>;
+    fn retire(&self, partition: PartitionRef) -> Pending<'_, Lsn>;
 
     /// Removes the partition and its data, whatever its epoch. A missing partition is not an error.
-    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn destroy(&self, id: PartitionId) -> Pending<'_, ()>;
 
     /// Runs the operation durably, grouped with others that wait for this partition.
     /// Callers use the typed function [`commit`].
-    fn commit(
-        &self,
-        partition: PartitionRef,
-        op: Box<dyn ErasedOp>,
-    ) -> BoxFuture<'_, Result<Lsn, CommitError>>;
+    fn commit(&self, partition: PartitionRef, op: Box<dyn ErasedOp>) -> Pending<'_, Lsn, CommitError>;
 
     /// Reads values or one page of a range, as of one point in time.
-    fn read(
-        &self,
-        partition: PartitionRef,
-        request: ReadRequest,
-    ) -> BoxFuture<'_, Result<ReadPage, StoreError>>;
+    fn read(&self, partition: PartitionRef, request: ReadRequest) -> Pending<'_, ReadPage>;
 
     /// Opens a view for several reads at one point in time, valid for [`Limits::snapshot_age_max`].
-    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>>;
+    fn snapshot(&self, partition: PartitionRef) -> Pending<'_, Box<dyn Snapshot>>;
 
     /// Writes entries without consuming LSNs, into a partition that is not serving requests yet (the child of
     /// a split, a restore). Durable on return and idempotent.
-    fn bulk_load(
-        &self,
-        partition: PartitionRef,
-        entries: Vec<Entry>,
-    ) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn bulk_load(&self, partition: PartitionRef, entries: Vec<Entry>) -> Pending<'_, ()>;
 
-    /// Deletes up to `entries_max` entries of the range without consuming LSNs; returns the count.
-    fn delete_range(
-        &self,
-        partition: PartitionRef,
-        range: KeyRange,
-        entries_max: usize,
-    ) -> BoxFuture<'_, Result<usize, StoreError>>;
+    /// Deletes up to `count_max` entries of the range without consuming LSNs; returns the count.
+    fn delete_range(&self, partition: PartitionRef, range: KeyRange, count_max: usize) -> Pending<'_, usize>;
 
     /// Waits until the partition has passed `after` or the timeout expires; returns its LSN at that time.
-    fn wait_lsn(
-        &self,
-        id: PartitionId,
-        after: Lsn,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<Lsn, StoreError>>;
+    fn wait_lsn(&self, id: PartitionId, after: Lsn, timeout: Duration) -> Pending<'_, Lsn>;
 
     /// A cheap estimate of the partition's size on disk (or in memory).
-    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>>;
+    fn size_bytes(&self, id: PartitionId) -> Pending<'_, u64>;
 
     /// How this process coordinates with others that have the same store open; `None` = it is the only one.
     fn coordination(&self) -> Option<&dyn Coordination> {
@@ -459,12 +435,12 @@ pub trait PartitionStore: Send + Sync + 'static {
     }
 
     /// Takes a checkpoint for a backup; `None` where the store is not made of files of ours and has backups of its own.
-    fn checkpoint(&self) -> BoxFuture<'_, Result<Option<Box<dyn Checkpoint>>, StoreError>> {
+    fn checkpoint(&self) -> Pending<'_, Option<Box<dyn Checkpoint>>> {
         Box::pin(async { Ok(None) })
     }
 
     /// Flushes buffers and stops background work. Later calls fail as unavailable.
-    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn close(&self) -> Pending<'_, ()>;
 }
 
 pub(crate) fn consecutive(from: u32, count: usize) -> Vec<PartitionId> {
@@ -476,7 +452,7 @@ pub trait Snapshot: Send + Sync {
     /// The LSN the view is fixed at: exactly the writes up to it are visible.
     fn lsn(&self) -> Lsn;
     /// Fails with [`StoreError::SnapshotExpired`] once the view is too old.
-    fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>>;
+    fn read(&self, request: ReadRequest) -> Pending<'_, ReadPage>;
 }
 
 /// Commits a typed operation and returns the output of its final decision.

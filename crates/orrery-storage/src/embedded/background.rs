@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orrery_env::monotonic;
 use parking_lot::{Condvar, Mutex};
@@ -95,7 +95,7 @@ impl Background {
 
     /// Sleeps; returns `false` immediately when the store is closing.
     pub(super) fn pause(&self, time: Duration) -> bool {
-        let until = Instant::now() + time;
+        let until = monotonic::now() + time;
         let mut work = self.work.lock();
         while !work.stopping && !self.changed.wait_until(&mut work, until).timed_out() {}
         !work.stopping
@@ -249,7 +249,7 @@ fn wait_for_merger_work(shared: &Shared, next: &Next) -> Option<MergerWork> {
         }
         let sweep_due = match next {
             Next::Wait => false,
-            Next::At(at) => Instant::now() >= *at,
+            Next::At(at) => monotonic::now() >= *at,
             Next::Soon => true,
         };
         if work.merge_due || work.slots_died || work.batch_ended.is_some() || sweep_due {

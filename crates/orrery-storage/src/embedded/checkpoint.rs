@@ -61,7 +61,9 @@ impl Embedded {
             checkpoint.files.push(CheckpointFile { path, bytes, checksum: None });
         }
         let shared = std::sync::Arc::clone(&self.shared);
-        let linked = tokio::task::spawn_blocking(move || checkpoint.link_rest(&shared).map(|()| checkpoint));
+        let linked = orrery_env::task::run_blocking("checkpoint", move || {
+            checkpoint.link_rest(&shared).map(|()| checkpoint)
+        });
         let linked = linked.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let mut checkpoint = linked.map_err(failed)?;
         // Not before the last file is linked: nothing in it is newer than this.

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use orrery_env::monotonic;
+
 use super::Durability;
 use super::background;
 use super::checkpoint::{self, LinkedJournal};
@@ -390,7 +392,7 @@ impl Committer {
                 threads.syncer.set("idle");
             }
             Durability::Relaxed { .. } => {
-                self.unflushed_since.get_or_insert_with(Instant::now);
+                self.unflushed_since.get_or_insert_with(monotonic::now);
                 apply();
             }
         }
@@ -470,7 +472,7 @@ impl Committer {
 
     /// How long to wait for tasks until the next fsync is due, under relaxed durability.
     fn flush_wait(&self) -> Option<Duration> {
-        Some(self.interval()?.saturating_sub(self.unflushed_since?.elapsed()))
+        Some(self.interval()?.saturating_sub(monotonic::elapsed(self.unflushed_since?)))
     }
 
     fn flush_if_due(&mut self) -> std::io::Result<()> {

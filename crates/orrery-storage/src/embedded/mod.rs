@@ -249,8 +249,8 @@ mod tests {
         let failed = commit(&store, partition, LsnJump::new(&store)).await;
         assert!(matches!(failed, Err(CommitError::Unknown(_))), "{failed:?}");
         // The callers get their replies while the committer unwinds, just before it records the failure.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while store.health() == Health::Ready && std::time::Instant::now() < deadline {
+        let deadline = orrery_env::monotonic::now() + std::time::Duration::from_secs(30);
+        while store.health() == Health::Ready && orrery_env::monotonic::now() < deadline {
             tokio::task::yield_now().await;
         }
         let Health::Failed(reason) = store.health() else { panic!("{:?}", store.health()) };
@@ -305,9 +305,13 @@ mod tests {
                 store = Embedded::open(&path, sizes.clone()).unwrap();
             }
         }
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let deadline = orrery_env::monotonic::now() + std::time::Duration::from_secs(30);
         while entries_in_tree(&store) != [b"J", b"N", b"T"] {
-            assert!(std::time::Instant::now() < deadline, "{} entries remain", entries_in_tree(&store).len());
+            assert!(
+                orrery_env::monotonic::now() < deadline,
+                "{} entries remain",
+                entries_in_tree(&store).len()
+            );
             tokio::task::yield_now().await;
         }
     }
@@ -340,10 +344,10 @@ mod tests {
                 |key: u32| Entry { key: (key + round).to_be_bytes().to_vec(), value: vec![7; 100].into() };
             store.bulk_load(partition, (0..20).map(entry).collect()).await.unwrap();
         }
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let deadline = orrery_env::monotonic::now() + std::time::Duration::from_secs(30);
         while store.shared.tree.kept_lists() > 2 {
             assert!(
-                std::time::Instant::now() < deadline,
+                orrery_env::monotonic::now() < deadline,
                 "{} lists are kept",
                 store.shared.tree.kept_lists()
             );

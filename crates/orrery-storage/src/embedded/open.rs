@@ -57,7 +57,7 @@ pub(super) fn open(directory: PathBuf, options: EmbeddedOptions) -> Result<Opene
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+    orrery_env::task::thread(name, run)
 }
 
 fn lock(directory: &Path) -> Result<File, OpenError> {

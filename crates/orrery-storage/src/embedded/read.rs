@@ -8,14 +8,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
+
+use orrery_env::{monotonic, task};
 
 use super::layout::Slot;
 use super::shared::{Partition, Shared};
 use super::tree::{LeaseId, Pin, TreeError};
-use crate::contract::{BoxFuture, Lsn, ReadPage, ReadRequest, Snapshot, StoreError};
+use crate::contract::{Lsn, Pending, ReadPage, ReadRequest, Snapshot, StoreError};
 
 /// Up to this many keys or entries are read on the calling thread.
 const INLINE_ENTRIES_MAX: usize = 128;
@@ -105,11 +107,11 @@ pub(super) fn read_pinned(
 ) -> Result<ReadPage, ReadError> {
     match request {
         ReadRequest::Scan(scan) => {
-            let started = Instant::now();
+            let started = monotonic::now();
             let page = pin.scan(slot, scan)?;
             // A large page is expected to take its time.
             if scan.entries_max <= INLINE_ENTRIES_MAX {
-                shared.slow_scans.note(started.elapsed());
+                shared.slow_scans.note(monotonic::elapsed(started));
             }
             Ok(page)
         }
@@ -134,7 +136,7 @@ async fn run_blocking<T: Send + 'static>(
     let permit = Arc::clone(slow_reads).acquire_owned().await;
     let permit = permit.map_err(|error| StoreError::Unavailable(error.to_string()))?;
     let shared = Arc::clone(shared);
-    let done = tokio::task::spawn_blocking(move || {
+    let done = task::run_blocking("read", move || {
         let result = read(&shared);
         drop(permit);
         result
@@ -168,7 +170,7 @@ impl Snapshot for EmbeddedSnapshot {
         self.lsn
     }
 
-    fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+    fn read(&self, request: ReadRequest) -> Pending<'_, ReadPage> {
         Box::pin(async move {
             self.shared.health.check_open().map_err(StoreError::Unavailable)?;
             let (partition, lease, lsn) = (Arc::clone(&self.partition), self.lease, self.lsn);

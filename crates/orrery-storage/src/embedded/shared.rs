@@ -10,6 +10,8 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
+use orrery_env::monotonic;
+
 use super::EmbeddedOptions;
 use super::background::Background;
 use super::checkpoint::LinkedJournal;
@@ -306,7 +308,7 @@ impl Queue {
                 return Err((task, Refusal::Full));
             }
             waiting.tasks.push_back(task);
-            waiting.since.get_or_insert_with(Instant::now);
+            waiting.since.get_or_insert_with(monotonic::now);
         }
         self.arrived.notify_one();
         Ok(())
@@ -324,13 +326,13 @@ impl Queue {
         waiting.woken = false;
         let count = waiting.tasks.len().min(tasks_max);
         // The remaining tasks restart their wait: the watchdog measures how long the committer takes no task.
-        waiting.since = (count < waiting.tasks.len()).then(Instant::now);
+        waiting.since = (count < waiting.tasks.len()).then(monotonic::now);
         waiting.tasks.drain(..count).collect()
     }
 
     /// How long a task has been waiting for the committer to take it.
     pub(super) fn waiting_time(&self) -> Duration {
-        self.waiting.lock().since.map_or(Duration::ZERO, |since| since.elapsed())
+        self.waiting.lock().since.map_or(Duration::ZERO, monotonic::elapsed)
     }
 
     /// Takes the remaining tasks and refuses new ones.

@@ -1,9 +1,11 @@
 //! Implements the storage contract with the committer's queue and pinned reads.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+
+use orrery_env::{monotonic, task};
 
 use super::Embedded;
 use super::layout::{self, PartitionRecord};
@@ -11,9 +13,9 @@ use super::read::{self, EmbeddedSnapshot};
 use super::shared::{Refusal, Reply, Task};
 use super::tree::TreeError;
 use crate::contract::{
-    BoxFuture, Checkpoint, CommitError, Direction, Entry, ErasedOp, Health, KeyRange, Limits, Lsn,
-    PartitionId, PartitionInfo, PartitionRef, PartitionStore, ReadPage, ReadRequest, Scan, Snapshot,
-    StoreError, Want,
+    Checkpoint, CommitError, Direction, Entry, ErasedOp, Health, KeyRange, Limits, Lsn, PartitionId,
+    PartitionInfo, PartitionRef, PartitionStore, Pending, ReadPage, ReadRequest, Scan, Snapshot, StoreError,
+    Want,
 };
 use crate::transaction;
 
@@ -131,7 +133,7 @@ impl Embedded {
             // The tree's own record has the LSN of exactly this point in time.
             let record = pin.get(&key)?.as_deref().and_then(PartitionRecord::decode);
             let record = record.ok_or_else(|| TreeError::Damaged("a partition has no record".to_owned()))?;
-            let deadline = Instant::now() + shared.options.limits.snapshot_age_max;
+            let deadline = monotonic::now() + shared.options.limits.snapshot_age_max;
             let lease = shared.tree.lease(&pin, deadline);
             Ok((found, lease, record.lsn))
         });
@@ -150,68 +152,46 @@ impl PartitionStore for Embedded {
         self.shared.options.limits
     }
 
-    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
+    fn partitions(&self) -> Pending<'_, Vec<PartitionInfo>> {
         Box::pin(async move {
             self.shared.health.check_open().map_err(StoreError::Unavailable)?;
             Ok(self.shared.infos())
         })
     }
 
-    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn create(&self, id: PartitionId, lsn: Lsn) -> Pending<'_, ()> {
         Box::pin(self.ask(move |reply| Task::Create { id, lsn, reply }))
     }
 
-    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+    fn retire(&self, partition: PartitionRef) -> Pending<'_, Lsn> {
         Box::pin(self.ask(move |reply| Task::Retire { partition, reply }))
     }
 
-    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn destroy(&self, id: PartitionId) -> Pending<'_, ()> {
         Box::pin(self.ask(move |reply| Task::Destroy { id, reply }))
     }
 
-    fn commit(
-        &self,
-        partition: PartitionRef,
-        op: Box<dyn ErasedOp>,
-    ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
+    fn commit(&self, partition: PartitionRef, op: Box<dyn ErasedOp>) -> Pending<'_, Lsn, CommitError> {
         Box::pin(self.run_commit(partition, op))
     }
 
-    fn read(
-        &self,
-        partition: PartitionRef,
-        request: ReadRequest,
-    ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+    fn read(&self, partition: PartitionRef, request: ReadRequest) -> Pending<'_, ReadPage> {
         Box::pin(self.read_page(partition, request))
     }
 
-    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
+    fn snapshot(&self, partition: PartitionRef) -> Pending<'_, Box<dyn Snapshot>> {
         Box::pin(async move { Ok(Box::new(self.take_snapshot(partition).await?) as Box<dyn Snapshot>) })
     }
 
-    fn bulk_load(
-        &self,
-        partition: PartitionRef,
-        entries: Vec<Entry>,
-    ) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn bulk_load(&self, partition: PartitionRef, entries: Vec<Entry>) -> Pending<'_, ()> {
         Box::pin(self.load(partition, entries))
     }
 
-    fn delete_range(
-        &self,
-        partition: PartitionRef,
-        range: KeyRange,
-        entries_max: usize,
-    ) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(self.delete(partition, range, entries_max))
+    fn delete_range(&self, partition: PartitionRef, range: KeyRange, count_max: usize) -> Pending<'_, usize> {
+        Box::pin(self.delete(partition, range, count_max))
     }
 
-    fn wait_lsn(
-        &self,
-        id: PartitionId,
-        after: Lsn,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+    fn wait_lsn(&self, id: PartitionId, after: Lsn, timeout: Duration) -> Pending<'_, Lsn> {
         Box::pin(async move {
             let mut progress = self.shared.partition(id)?.subscribe();
             let passed = progress.wait_for(|lsn| lsn.is_none_or(|lsn| lsn > after));
@@ -223,7 +203,7 @@ impl PartitionStore for Embedded {
         })
     }
 
-    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
+    fn size_bytes(&self, id: PartitionId) -> Pending<'_, u64> {
         Box::pin(async move {
             let found = self.shared.partition(id)?;
             // The part in memory is bounded by the memtable and by what was written.
@@ -240,11 +220,11 @@ impl PartitionStore for Embedded {
         self.shared.oldest_write_wait()
     }
 
-    fn checkpoint(&self) -> BoxFuture<'_, Result<Option<Box<dyn Checkpoint>>, StoreError>> {
+    fn checkpoint(&self) -> Pending<'_, Option<Box<dyn Checkpoint>>> {
         Box::pin(async move { Ok(Some(Box::new(self.link_files().await?) as Box<dyn Checkpoint>)) })
     }
 
-    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn close(&self) -> Pending<'_, ()> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
             let closed = match self.shared.queue.push(Task::Close { reply }, usize::MAX) {
@@ -256,7 +236,7 @@ impl PartitionStore for Embedded {
             };
             let threads = Arc::clone(&self.threads);
             let shared = Arc::clone(&self.shared);
-            let stopped = tokio::task::spawn_blocking(move || threads.stop(&shared)).await;
+            let stopped = task::run_blocking("stop", move || threads.stop(&shared)).await;
             stopped.map_err(|error| StoreError::Unavailable(error.to_string()))?;
             closed
         })

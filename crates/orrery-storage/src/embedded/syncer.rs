@@ -15,7 +15,7 @@ impl Syncer {
     pub(super) fn start() -> io::Result<Self> {
         let (files, requests) = sync_channel::<Arc<File>>(1);
         let (results, outcomes) = sync_channel(1);
-        std::thread::Builder::new().name("orrery-sync".to_owned()).spawn(move || {
+        orrery_env::task::thread("orrery-sync", move || {
             while let Ok(file) = requests.recv() {
                 if results.send(file.sync_data()).is_err() {
                     return;

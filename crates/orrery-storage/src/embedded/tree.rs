@@ -29,6 +29,8 @@ use lsm_tree::{
 };
 use parking_lot::Mutex;
 
+use orrery_env::monotonic;
+
 use super::condition::is_fullness;
 use super::journal::Change;
 use super::layout::Slot;
@@ -314,7 +316,7 @@ impl Tree {
     pub(super) fn pin_lease(&self, lease: LeaseId) -> Result<Pin<'_>, StoreError> {
         let mut pins = self.pins.lock();
         let lease = pins.leases.get(&lease.0).ok_or(StoreError::SnapshotExpired)?;
-        if Instant::now() >= lease.deadline {
+        if monotonic::now() >= lease.deadline {
             return Err(StoreError::SnapshotExpired);
         }
         let sequence = lease.sequence;
@@ -350,7 +352,7 @@ impl Tree {
     /// No current or future reader needs anything below this number.
     fn oldest_readable(&self) -> SeqNo {
         let mut pins = self.pins.lock();
-        pins.end_expired(Instant::now());
+        pins.end_expired(monotonic::now());
         let published = self.published.load(Ordering::Acquire);
         let oldest = pins.readers.first_key_value().map_or(published, |(sequence, _)| *sequence);
         // One less than necessary, as fjall does: too low a number only retains a little more.

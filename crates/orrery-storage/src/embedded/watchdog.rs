@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use orrery_env::monotonic;
+
 use super::layout;
 use super::shared::Shared;
 use crate::contract::Health;
@@ -25,18 +27,18 @@ pub(super) struct Activity(Mutex<(&'static str, Instant)>);
 
 impl Activity {
     pub(super) fn set(&self, what: &'static str) {
-        *self.0.lock() = (what, Instant::now());
+        *self.0.lock() = (what, monotonic::now());
     }
 
     fn get(&self) -> (&'static str, Duration) {
         let (what, since) = *self.0.lock();
-        (what, since.elapsed())
+        (what, monotonic::elapsed(since))
     }
 }
 
 impl Default for Activity {
     fn default() -> Self {
-        Self(Mutex::new(("starting", Instant::now())))
+        Self(Mutex::new(("starting", monotonic::now())))
     }
 }
 
@@ -53,7 +55,7 @@ pub(super) struct Activities {
 
 impl Activities {
     pub(super) fn group_began(&self) {
-        *self.group_since.lock() = Some(Instant::now());
+        *self.group_since.lock() = Some(monotonic::now());
     }
 
     pub(super) fn group_ended(&self) {
@@ -63,7 +65,7 @@ impl Activities {
 
 impl Shared {
     pub(super) fn oldest_write_wait(&self) -> Duration {
-        let group = self.threads.group_since.lock().map_or(Duration::ZERO, |since| since.elapsed());
+        let group = self.threads.group_since.lock().map_or(Duration::ZERO, monotonic::elapsed);
         group.max(self.queue.waiting_time())
     }
 

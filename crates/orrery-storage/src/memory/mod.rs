@@ -16,9 +16,11 @@ use parking_lot::{RwLock, RwLockUpgradableReadGuard};
 use tokio::sync::watch;
 
 use self::table::{Table, Version};
+use orrery_env::{monotonic, task};
+
 use crate::contract::{
-    BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo, PartitionRef,
-    PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError,
+    CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, PartitionId, PartitionInfo, PartitionRef,
+    PartitionStore, Pending, ReadPage, ReadRequest, Snapshot, StoreError,
 };
 use crate::transaction;
 
@@ -83,7 +85,7 @@ impl Memory {
             transaction::run(op, lsn, &self.limits, &mut |key: &[u8]| Ok(state.table.get(key, now)))?;
         let Some(writes) = writes else { return Ok(state.lsn) };
         let mut state = RwLockUpgradableReadGuard::upgrade(state);
-        state.table.begin_change(Instant::now(), self.limits.snapshot_age_max);
+        state.table.begin_change(monotonic::now(), self.limits.snapshot_age_max);
         for (key, value) in writes.into_changes() {
             match value {
                 Some(value) => state.table.put(key, value),
@@ -130,7 +132,7 @@ impl PartitionStore for Memory {
         self.limits
     }
 
-    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
+    fn partitions(&self) -> Pending<'_, Vec<PartitionInfo>> {
         Box::pin(async move {
             self.open()?;
             let partitions = self.partitions.read();
@@ -142,7 +144,7 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn create(&self, id: PartitionId, lsn: Lsn) -> Pending<'_, ()> {
         Box::pin(async move {
             self.open()?;
             let mut partitions = self.partitions.write();
@@ -160,7 +162,7 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+    fn retire(&self, partition: PartitionRef) -> Pending<'_, Lsn> {
         Box::pin(async move {
             let found = self.partition(partition.id)?;
             let mut state = found.state.write();
@@ -170,7 +172,7 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn destroy(&self, id: PartitionId) -> Pending<'_, ()> {
         Box::pin(async move {
             self.open()?;
             let Some(partition) = self.partitions.write().remove(&id) else { return Ok(()) };
@@ -186,22 +188,14 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn commit(
-        &self,
-        partition: PartitionRef,
-        mut op: Box<dyn ErasedOp>,
-    ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
+    fn commit(&self, partition: PartitionRef, mut op: Box<dyn ErasedOp>) -> Pending<'_, Lsn, CommitError> {
         Box::pin(async move {
             yield_if_due().await;
             self.run_commit(partition, op.as_mut())
         })
     }
 
-    fn read(
-        &self,
-        partition: PartitionRef,
-        request: ReadRequest,
-    ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+    fn read(&self, partition: PartitionRef, request: ReadRequest) -> Pending<'_, ReadPage> {
         Box::pin(async move {
             yield_if_due().await;
             let found = self.partition(partition.id)?;
@@ -211,10 +205,10 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
+    fn snapshot(&self, partition: PartitionRef) -> Pending<'_, Box<dyn Snapshot>> {
         Box::pin(async move {
             let found = self.partition(partition.id)?;
-            let taken = Instant::now();
+            let taken = monotonic::now();
             let (version, lsn) = {
                 let mut state = found.state.write();
                 state.check(partition)?;
@@ -232,17 +226,13 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn bulk_load(
-        &self,
-        partition: PartitionRef,
-        entries: Vec<Entry>,
-    ) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn bulk_load(&self, partition: PartitionRef, entries: Vec<Entry>) -> Pending<'_, ()> {
         Box::pin(async move {
             let found = self.partition(partition.id)?;
             transaction::check_entries(&entries, &self.limits)?;
             let mut state = found.state.write();
             state.check(partition)?;
-            state.table.begin_change(Instant::now(), self.limits.snapshot_age_max);
+            state.table.begin_change(monotonic::now(), self.limits.snapshot_age_max);
             for entry in entries {
                 state.table.put(entry.key, entry.value);
             }
@@ -250,19 +240,14 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn delete_range(
-        &self,
-        partition: PartitionRef,
-        range: KeyRange,
-        entries_max: usize,
-    ) -> BoxFuture<'_, Result<usize, StoreError>> {
+    fn delete_range(&self, partition: PartitionRef, range: KeyRange, count_max: usize) -> Pending<'_, usize> {
         Box::pin(async move {
             let found = self.partition(partition.id)?;
             let mut state = found.state.write();
             state.check(partition)?;
-            let keys = state.table.keys(&range, entries_max);
+            let keys = state.table.keys(&range, count_max);
             let deleted = keys.len();
-            state.table.begin_change(Instant::now(), self.limits.snapshot_age_max);
+            state.table.begin_change(monotonic::now(), self.limits.snapshot_age_max);
             for key in keys {
                 state.table.delete(key);
             }
@@ -270,12 +255,7 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn wait_lsn(
-        &self,
-        id: PartitionId,
-        after: Lsn,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+    fn wait_lsn(&self, id: PartitionId, after: Lsn, timeout: Duration) -> Pending<'_, Lsn> {
         Box::pin(async move {
             // Keep only the receiver while waiting: the partition may be destroyed in the meantime.
             let mut progress = self.partition(id)?.progress.subscribe();
@@ -288,11 +268,11 @@ impl PartitionStore for Memory {
         })
     }
 
-    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
+    fn size_bytes(&self, id: PartitionId) -> Pending<'_, u64> {
         Box::pin(async move { Ok(self.partition(id)?.state.read().table.bytes() as u64) })
     }
 
-    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn close(&self) -> Pending<'_, ()> {
         Box::pin(async move {
             self.closed.store(true, Ordering::Release);
             let partitions = std::mem::take(&mut *self.partitions.write());
@@ -312,13 +292,13 @@ impl Snapshot for MemorySnapshot {
         self.lsn
     }
 
-    fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+    fn read(&self, request: ReadRequest) -> Pending<'_, ReadPage> {
         Box::pin(async move {
             yield_if_due().await;
             check_open(&self.closed)?;
             let state = self.partition.state.read();
             // Checked under the lock: a writer prunes a snapshot's version only once the snapshot has expired.
-            if self.taken.elapsed() >= self.age_max {
+            if monotonic::elapsed(self.taken) >= self.age_max {
                 return Err(StoreError::SnapshotExpired);
             }
             if state.gone {
@@ -350,9 +330,10 @@ async fn yield_if_due() {
 
 /// Freeing millions of entries takes a while, so it runs off the request threads where a runtime exists.
 fn drop_in_background(freed: impl Send + 'static) {
-    match tokio::runtime::Handle::try_current() {
+    if tokio::runtime::Handle::try_current().is_ok() {
         // Detached: nothing depends on when the memory is returned.
-        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(freed))),
-        Err(_) => drop(freed),
+        drop(task::run_blocking("free memory", move || drop(freed)));
+    } else {
+        drop(freed);
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_pin_keeps_its_version_and_leaves_no_garbage() {
         let mut table = Table::default();
-        let (now, age) = (Instant::now(), Duration::from_mins(1));
+        let (now, age) = (orrery_env::monotonic::now(), Duration::from_mins(1));
         table.begin_change(now, age);
         table.put(b"a".to_vec(), "1".into());
         table.put(b"b".to_vec(), "1".into());
@@ -251,7 +251,7 @@ mod tests {
     fn an_expired_pin_retains_nothing() {
         let mut table = Table::default();
         let age = Duration::from_secs(5);
-        let start = Instant::now();
+        let start = orrery_env::monotonic::now();
         table.begin_change(start, age);
         table.put(b"a".to_vec(), "1".into());
         let pinned = table.pin(start);

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use orrery_env::monotonic;
+
 use super::key;
 use super::options::PostgresOptions;
 use super::pool::{Node, Session};
@@ -79,13 +81,13 @@ impl Cluster {
     pub(super) async fn node_of(&self, partition: PartitionId) -> Arc<Node> {
         let Some(routing) = &self.routing else { return Arc::clone(&self.main) };
         if let Some(route) = routing.routes.lock().get_mut(&partition) {
-            let is_old = Instant::now() >= route.until;
+            let is_old = monotonic::now() >= route.until;
             if !is_old && !route.node.is_down() {
                 return Arc::clone(&route.node);
             }
             // One request looks the route up; the others use the old one in the meantime.
             if is_old {
-                route.until = Instant::now() + DETOUR_AGE_MAX;
+                route.until = monotonic::now() + DETOUR_AGE_MAX;
             }
         }
         let (node, age_max) = match routing.look_up(&self.main, partition).await {
@@ -98,7 +100,7 @@ impl Cluster {
                 (node, DETOUR_AGE_MAX)
             }
         };
-        let route = Route { node: Arc::clone(&node), until: Instant::now() + age_max };
+        let route = Route { node: Arc::clone(&node), until: monotonic::now() + age_max };
         routing.routes.lock().insert(partition, route);
         node
     }
@@ -148,7 +150,7 @@ impl Cluster {
         if let Some(routing) = &self.routing
             && let Some(route) = routing.routes.lock().get_mut(&partition)
         {
-            route.until = Instant::now();
+            route.until = monotonic::now();
         }
     }
 
@@ -218,11 +220,11 @@ impl Routing {
 
     /// Refreshes the list of nodes, at most now and then.
     async fn list_nodes(&self, session: &Session) -> Result<(), ServerError> {
-        if self.nodes_listed.lock().is_some_and(|listed| listed.elapsed() < ROUTE_AGE_MAX) {
+        if self.nodes_listed.lock().is_some_and(|listed| monotonic::elapsed(listed) < ROUTE_AGE_MAX) {
             return Ok(());
         }
         let rows = session.query(NODES, &[]).await?;
-        *self.nodes_listed.lock() = Some(Instant::now());
+        *self.nodes_listed.lock() = Some(monotonic::now());
         let mut listed = Vec::new();
         for row in &rows {
             let place: (String, i32) = (row.get(0), row.get(1));

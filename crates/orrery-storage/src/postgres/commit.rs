@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use orrery_env::{monotonic, task};
+
 use super::group::{self, Attempt, Member, ROUND_TRIP_MAX, Waiting};
 use super::server_error::ServerError;
 use super::shared::Shared;
@@ -86,7 +88,7 @@ impl Lane {
         if shared.options.group_operations_max == 1 {
             // For benchmarks only: no lane, one transaction per operation.
             let (lane, shared) = (Arc::clone(self), Arc::clone(shared));
-            tokio::spawn(async move { lane.run_group(&shared, vec![waiting], None).await });
+            task::spawn("commit", async move { lane.run_group(&shared, vec![waiting], None).await });
         } else {
             let mut queue = self.queue.lock();
             if queue.waiting.len() >= WAITING_MAX {
@@ -100,7 +102,7 @@ impl Lane {
             if !queue.running {
                 queue.running = true;
                 let (lane, shared) = (Arc::clone(self), Arc::clone(shared));
-                tokio::spawn(async move { lane.work(&shared).await });
+                task::spawn("lane", async move { lane.work(&shared).await });
             }
         }
         answer.await.unwrap_or_else(|_| Err(CommitError::Unknown("the commit was abandoned".to_owned())))
@@ -121,7 +123,7 @@ impl Lane {
             }
             // Operations keep arriving while the lane waits for its turn, which makes the group larger.
             let role = shared.turns.turn(Arc::clone(&self)).await;
-            let began = Instant::now();
+            let began = monotonic::now();
             let tried = match role {
                 turns::Role::Lead(turn) => self.lead(shared, turn).await,
                 turns::Role::Follow(outcome) => outcome.await.ok().flatten(),
@@ -129,7 +131,7 @@ impl Lane {
             let Some((group, attempt)) = tried else { continue };
             let operations = group.len();
             self.run_group(shared, group, Some(attempt)).await;
-            self.gather(shared, operations, began.elapsed(), &mut gather_delay).await;
+            self.gather(shared, operations, monotonic::elapsed(began), &mut gather_delay).await;
         }
     }
 
@@ -202,7 +204,7 @@ impl Lane {
         mut tried: Option<Attempt>,
     ) {
         let _busy = shared.busy.read().await;
-        let began = Instant::now();
+        let began = monotonic::now();
         let mut pause = Duration::from_millis(5);
         loop {
             let attempt = if let Some(attempt) = tried.take() {
@@ -222,7 +224,7 @@ impl Lane {
                 Attempt::Fenced => return refuse(group, &CommitError::Fenced),
                 Attempt::Separate => continue,
                 Attempt::Retry(fault) => {
-                    if !fault.is_retryable() || began.elapsed() > shared.options.commit_timeout {
+                    if !fault.is_retryable() || monotonic::elapsed(began) > shared.options.commit_timeout {
                         return refuse(group, &CommitError::Unavailable(fault.text().to_owned()));
                     }
                     tracing::debug!(
@@ -230,7 +232,7 @@ impl Lane {
                         reason = fault.text(),
                         "retrying a commit"
                     );
-                    tokio::time::sleep(pause).await;
+                    task::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_millis(500));
                     continue;
                 }
@@ -244,7 +246,7 @@ impl Lane {
                 );
                 match self.resolve(shared, name, &reason).await {
                     Outcome::Committed => {}
-                    Outcome::NotCommitted if began.elapsed() > shared.options.commit_timeout => {
+                    Outcome::NotCommitted if monotonic::elapsed(began) > shared.options.commit_timeout => {
                         return refuse(group, &CommitError::Unavailable(reason));
                     }
                     Outcome::NotCommitted => continue,
@@ -276,16 +278,16 @@ impl Lane {
         if shared.options.group_operations_max == 1 {
             return Outcome::Unknown(reason.to_owned());
         }
-        let (began, mut pause) = (Instant::now(), Duration::from_millis(50));
+        let (began, mut pause) = (monotonic::now(), Duration::from_millis(50));
         loop {
             let fault = match self.look_for(shared, group).await {
                 Ok(outcome) => return outcome,
                 Err(fault) => fault,
             };
-            if began.elapsed() > shared.options.resolve_timeout || shared.check_open().is_err() {
+            if monotonic::elapsed(began) > shared.options.resolve_timeout || shared.check_open().is_err() {
                 return Outcome::Unknown(format!("{reason}; then {}", fault.text()));
             }
-            tokio::time::sleep(pause).await;
+            task::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(500));
         }
     }

@@ -5,12 +5,14 @@
 //! that was used last comes first.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
+
+use orrery_env::monotonic;
 
 use super::options;
 
@@ -34,7 +36,7 @@ impl Hosts {
     where
         T: MakeTlsConnect<Socket> + Clone,
     {
-        let began = Instant::now();
+        let began = monotonic::now();
         let first = self.good.load(Ordering::Relaxed);
         let mut left = (0..self.each.len()).map(|at| (first + at) % self.each.len());
         let mut trying = FuturesUnordered::new();
@@ -62,9 +64,9 @@ impl Hosts {
                         failed = Some(error);
                     }
                 },
-                () = tokio::time::sleep(MOMENT) => {
+                () = orrery_env::task::sleep(MOMENT) => {
                     next = left.next();
-                    if next.is_none() && began.elapsed() >= SILENCE_MAX && let Some(error) = failed.take() {
+                    if next.is_none() && monotonic::elapsed(began) >= SILENCE_MAX && let Some(error) = failed.take() {
                         return Err(error);
                     }
                 }

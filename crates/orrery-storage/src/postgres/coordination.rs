@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::pool::Session;
 use super::shared::Shared;
 use super::{Postgres, sql};
-use crate::contract::{BoxFuture, StoreError};
+use crate::contract::{BoxFuture, Pending, StoreError};
 use crate::contract::{Coordination, Duty};
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ struct Lock {
 }
 
 impl Duty for Lock {
-    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn check(&self) -> Pending<'_, ()> {
         Box::pin(async move {
             let lost = |fault: super::server_error::ServerError| {
                 StoreError::Unavailable(format!("a duty was lost: {}", fault.text()))
@@ -42,7 +42,7 @@ pub(super) fn member_id(writer: u128) -> String {
 }
 
 impl Coordination for Postgres {
-    fn try_duty(&self, name: &str) -> BoxFuture<'_, Result<Option<Box<dyn Duty>>, StoreError>> {
+    fn try_duty(&self, name: &str) -> Pending<'_, Option<Box<dyn Duty>>> {
         let name = format!("orrery:{}:duty:{name}", self.shared.options.schema);
         Box::pin(async move {
             self.shared
@@ -62,11 +62,7 @@ impl Coordination for Postgres {
         })
     }
 
-    fn exchange_notes(
-        &self,
-        note: Bytes,
-        age_max: Duration,
-    ) -> BoxFuture<'_, Result<Vec<Bytes>, StoreError>> {
+    fn exchange_notes(&self, note: Bytes, age_max: Duration) -> Pending<'_, Vec<Bytes>> {
         Box::pin(async move {
             let id = member_id(self.shared.writer);
             let age_ms = i64::try_from(age_max.as_millis()).unwrap_or(i64::MAX);

@@ -16,7 +16,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{OptionFuture, join, join3, join5};
@@ -24,6 +24,8 @@ use tokio::sync::oneshot;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
+
+use orrery_env::monotonic;
 
 use super::commit::{Lane, LaneTurn};
 use super::key::StoredKey;
@@ -438,7 +440,7 @@ impl Transaction<'_> {
         {
             // With several members, the separate retries find out which one it was.
             if let [member] = members {
-                *member.lane.upsert_until.lock() = Some(Instant::now() + UPSERT_FOR);
+                *member.lane.upsert_until.lock() = Some(monotonic::now() + UPSERT_FOR);
             }
             return Err((ServerError::Conflict("an entry existed already".to_owned()), None));
         }
@@ -497,7 +499,7 @@ impl Member {
 
     /// Whether a plain insert failed recently, so that upserts are used.
     fn must_upsert(&self) -> bool {
-        self.lane.upsert_until.lock().is_some_and(|until| Instant::now() < until)
+        self.lane.upsert_until.lock().is_some_and(|until| monotonic::now() < until)
     }
 }
 

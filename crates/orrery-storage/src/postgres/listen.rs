@@ -21,11 +21,11 @@ const MOVE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) fn start(shared: &Arc<Shared>, tls: Option<Tls>) {
     let mut closing = shared.closing.subscribe();
     let shared = Arc::downgrade(shared);
-    tokio::spawn(async move {
+    orrery_env::task::spawn("listen", async move {
         let listening = async {
             loop {
                 listen(&shared, tls.as_ref()).await;
-                tokio::time::sleep(RECONNECT_DELAY).await;
+                orrery_env::task::sleep(RECONNECT_DELAY).await;
             }
         };
         tokio::select! {
@@ -56,7 +56,7 @@ async fn listen(shared: &Weak<Shared>, tls: Option<&Tls>) {
     };
     let moved = async {
         loop {
-            tokio::time::sleep(MOVE_CHECK_INTERVAL).await;
+            orrery_env::task::sleep(MOVE_CHECK_INTERVAL).await;
             let Some(shared) = shared.upgrade() else { return };
             if !Arc::ptr_eq(&shared.node_of(Shared::ANNOUNCED).await, &node) {
                 return;

@@ -202,7 +202,7 @@ pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreE
 /// Cleans up after processes that died: half-destroyed partitions, records of writers that no longer exist.
 pub(super) fn sweep_in_background(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
-    tokio::spawn(async move {
+    orrery_env::task::spawn("sweep", async move {
         if let Err(fault) = sweep(&shared).await
             && shared.check_open().is_ok()
         {

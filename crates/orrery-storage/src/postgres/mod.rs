@@ -36,18 +36,18 @@ mod turns;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use self::cluster::Cluster;
 use self::migrations::SCHEMA_VERSION;
 use self::pool::Node;
 use self::read::PostgresSnapshot;
 use self::shared::Shared;
 use self::tls::Tls;
+use orrery_env::monotonic;
+
 use crate::contract::Coordination;
 use crate::contract::{
     BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, NodeStatus, PartitionId, PartitionInfo,
-    PartitionRef, PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError, consecutive,
+    PartitionRef, PartitionStore, Pending, ReadPage, ReadRequest, Snapshot, StoreError, consecutive,
 };
 use crate::transaction;
 
@@ -74,9 +74,7 @@ impl Postgres {
         }
         schema::check_rights(&node, &options).await?;
         let mut writer = [0; 16];
-        getrandom::fill(&mut writer).map_err(|error| {
-            PostgresError::Options(format!("the system's random number generator failed: {error}"))
-        })?;
+        options.env.fill_random(&mut writer);
         let mut options = options;
         if server.citus.is_some() {
             options.on_citus();
@@ -128,7 +126,7 @@ impl PartitionStore for Postgres {
         self.shared.options.limits
     }
 
-    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
+    fn partitions(&self) -> Pending<'_, Vec<PartitionInfo>> {
         Box::pin(async move {
             let rows = self
                 .shared
@@ -150,12 +148,7 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn choose_numbers(
-        &self,
-        from: u32,
-        count: usize,
-        beside: Vec<PartitionId>,
-    ) -> BoxFuture<'_, Result<Vec<PartitionId>, StoreError>> {
+    fn choose_ids(&self, from: u32, count: usize, beside: Vec<PartitionId>) -> Pending<'_, Vec<PartitionId>> {
         Box::pin(async move {
             if !self.shared.cluster.is_citus() {
                 return Ok(consecutive(from, count));
@@ -174,7 +167,7 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeStatus>, StoreError>> {
+    fn nodes(&self) -> Pending<'_, Vec<NodeStatus>> {
         Box::pin(async move {
             self.shared.check_open()?;
             let status = Self::status(&self.shared.options).await;
@@ -182,7 +175,7 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn create(&self, id: PartitionId, lsn: Lsn) -> Pending<'_, ()> {
         Box::pin(async move {
             self.open_partition(id)?;
             loop {
@@ -208,7 +201,7 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+    fn retire(&self, partition: PartitionRef) -> Pending<'_, Lsn> {
         Box::pin(async move {
             self.open_partition(partition.id)?;
             let epoch = partition.epoch.cast_signed();
@@ -227,7 +220,7 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn destroy(&self, id: PartitionId) -> Pending<'_, ()> {
         Box::pin(async move {
             self.open_partition(id)?;
             let condemned = self
@@ -246,22 +239,14 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn commit(
-        &self,
-        partition: PartitionRef,
-        op: Box<dyn ErasedOp>,
-    ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
+    fn commit(&self, partition: PartitionRef, op: Box<dyn ErasedOp>) -> Pending<'_, Lsn, CommitError> {
         Box::pin(async move {
             self.open_partition(partition.id).map_err(|error| CommitError::Unavailable(error.to_string()))?;
             self.shared.lane(partition).commit(&self.shared, op).await
         })
     }
 
-    fn read(
-        &self,
-        partition: PartitionRef,
-        request: ReadRequest,
-    ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+    fn read(&self, partition: PartitionRef, request: ReadRequest) -> Pending<'_, ReadPage> {
         Box::pin(async move {
             self.open_partition(partition.id)?;
             let key_bytes_max = self.shared.options.limits.key_bytes_max;
@@ -283,7 +268,7 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
+    fn snapshot(&self, partition: PartitionRef) -> Pending<'_, Box<dyn Snapshot>> {
         Box::pin(async move {
             self.open_partition(partition.id)?;
             let taken = self
@@ -294,11 +279,7 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn bulk_load(
-        &self,
-        partition: PartitionRef,
-        entries: Vec<Entry>,
-    ) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn bulk_load(&self, partition: PartitionRef, entries: Vec<Entry>) -> Pending<'_, ()> {
         Box::pin(async move {
             self.open_partition(partition.id)?;
             transaction::check_entries(&entries, &self.shared.options.limits)?;
@@ -306,27 +287,17 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn delete_range(
-        &self,
-        partition: PartitionRef,
-        range: KeyRange,
-        entries_max: usize,
-    ) -> BoxFuture<'_, Result<usize, StoreError>> {
+    fn delete_range(&self, partition: PartitionRef, range: KeyRange, count_max: usize) -> Pending<'_, usize> {
         Box::pin(async move {
             self.open_partition(partition.id)?;
-            load::delete_range(&self.shared, partition, &range, entries_max).await
+            load::delete_range(&self.shared, partition, &range, count_max).await
         })
     }
 
-    fn wait_lsn(
-        &self,
-        id: PartitionId,
-        after: Lsn,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+    fn wait_lsn(&self, id: PartitionId, after: Lsn, timeout: Duration) -> Pending<'_, Lsn> {
         Box::pin(async move {
             self.open_partition(id)?;
-            let deadline = Instant::now() + timeout;
+            let deadline = monotonic::timer_now() + timeout;
             let mut closing = self.shared.closing.subscribe();
             let mut progress = self.shared.local(id).progress.subscribe();
             loop {
@@ -344,11 +315,11 @@ impl PartitionStore for Postgres {
                 let there = rows.first().filter(|row| row.get::<_, i64>(0) >= 0);
                 let reached = there.ok_or(StoreError::Fenced)?.get::<_, i64>(1).cast_unsigned();
                 self.shared.advance(id, reached);
-                if reached > after || Instant::now() >= deadline {
+                if reached > after || monotonic::timer_now() >= deadline {
                     return Ok(reached);
                 }
                 // The channel reports this process's own writes and notifications from others; polling finds the rest.
-                let next_poll = deadline.min(Instant::now() + self.shared.options.poll_interval);
+                let next_poll = deadline.min(monotonic::timer_now() + self.shared.options.poll_interval);
                 tokio::select! {
                     _ = progress.wait_for(|known| known.is_none_or(|known| known > after)) => {}
                     () = tokio::time::sleep_until(next_poll) => {}
@@ -359,7 +330,7 @@ impl PartitionStore for Postgres {
         })
     }
 
-    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
+    fn size_bytes(&self, id: PartitionId) -> Pending<'_, u64> {
         Box::pin(async move {
             self.open_partition(id)?;
             load::size_bytes(&self.shared, id).await
@@ -370,7 +341,7 @@ impl PartitionStore for Postgres {
         Some(self)
     }
 
-    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn close(&self) -> Pending<'_, ()> {
         Box::pin(async move {
             if self.shared.close() {
                 // Commits in progress finish; pending ones are refused.

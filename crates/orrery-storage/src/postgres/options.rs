@@ -4,17 +4,22 @@
 //! `schema`, `pool_max`, `shards`, `grouping`, `sslrootcert` and the two verifying modes of `sslmode`; the client
 //! library handles the rest. No message repeats the URL, because it may contain a password.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_env::{Env, SystemEnv};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::contract::Limits;
 
 /// Connection settings and timeouts of a PostgreSQL store.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PostgresOptions {
+    /// Where the store's name among the writers comes from.
+    pub env: Arc<dyn Env>,
     pub limits: Limits,
     /// The schema that holds the tables.
     pub schema: String,
@@ -35,6 +40,18 @@ pub struct PostgresOptions {
     pub poll_interval: Duration,
     pub(super) config: Config,
     pub(super) tls: TlsChoice,
+}
+
+impl fmt::Debug for PostgresOptions {
+    /// What tells stores apart, without the password.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hosts, schema) = (self.config.get_hosts(), &self.schema);
+        formatter
+            .debug_struct("PostgresOptions")
+            .field("hosts", &hosts)
+            .field("schema", schema)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How strictly the server's certificate is verified.
@@ -137,6 +154,7 @@ impl PostgresOptions {
             resolve_timeout: Duration::from_mins(1),
             reply_timeout: Duration::from_secs(30),
             poll_interval: Duration::from_millis(200),
+            env: Arc::new(SystemEnv),
             config,
             tls: TlsChoice { mode: verify, root_certificates },
         })

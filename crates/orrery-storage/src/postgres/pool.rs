@@ -24,6 +24,8 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row, Socket, types::ToSql};
 
+use orrery_env::{monotonic, task};
+
 use super::connect::Hosts;
 use super::options::PostgresOptions;
 use super::server_error::ServerError;
@@ -96,7 +98,7 @@ where
         let warnings = Arc::clone(&self.warnings);
         Box::pin(async move {
             let (client, mut connection) = self.hosts.connect(&self.tls).await?;
-            let task = tokio::spawn(async move {
+            let task = task::spawn("database connection", async move {
                 // Messages arrive in server order, so the warning is counted before the reply to COMMIT is seen.
                 while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
                     match message {
@@ -207,7 +209,7 @@ impl Node {
             pools: Arc::clone(&self.pools),
             warnings: Arc::clone(&self.warnings),
             reply_timeout: self.reply_timeout,
-            taken: Instant::now(),
+            taken: monotonic::now(),
             silent: AtomicBool::new(false),
         }
     }
@@ -226,7 +228,7 @@ impl Pools {
         health.down = true;
         if !health.watched {
             health.watched = true;
-            drop(tokio::spawn(watch(Arc::downgrade(self))));
+            drop(task::spawn("probe a node", watch(Arc::downgrade(self))));
         }
     }
 }
@@ -234,7 +236,7 @@ impl Pools {
 /// Probes the node until it is reachable or its pools are closed.
 async fn watch(pools: Weak<Pools>) {
     loop {
-        tokio::time::sleep(PROBE_INTERVAL).await;
+        task::sleep(PROBE_INTERVAL).await;
         let Some(pool) = pools.upgrade().map(|pools| pools.requests.clone()) else { return };
         if pool.is_closed() {
             return;
@@ -307,7 +309,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
             // Not released: the request failed or was cancelled, so the connection may be in a transaction and is closed.
-            let silent = self.silent.load(Ordering::Relaxed) || self.taken.elapsed() >= SILENT_AFTER;
+            let silent =
+                self.silent.load(Ordering::Relaxed) || monotonic::elapsed(self.taken) >= SILENT_AFTER;
             if silent || object.is_closed() {
                 self.pools.requests.retain(|_, _| false);
                 self.pools.snapshots.retain(|_, _| false);

@@ -7,12 +7,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio_postgres::Row;
 
+use orrery_env::{monotonic, task};
+
 use super::pool::Session;
 use super::server_error::ServerError;
 use super::shared::{Local, Shared};
 use super::{key, sql};
 use crate::contract::{
-    BoxFuture, Direction, Entry, Lsn, PartitionId, PartitionRef, ReadPage, ReadRequest, Scan, Snapshot,
+    Direction, Entry, Lsn, PartitionId, PartitionRef, Pending, ReadPage, ReadRequest, Scan, Snapshot,
     StoreError, Want,
 };
 
@@ -153,7 +155,7 @@ impl PostgresSnapshot {
             ))
             .await?;
         let state = session.query(sql::STATE, &[&key::column(partition.id)]).await?;
-        let taken = Instant::now();
+        let taken = monotonic::now();
         let Some((_, lsn)) = head(&state).filter(|(epoch, _)| *epoch == partition.epoch) else {
             if session.run("ROLLBACK").await.is_ok() {
                 session.release();
@@ -163,8 +165,8 @@ impl PostgresSnapshot {
         let session = Arc::new(tokio::sync::Mutex::new(Some(session)));
         let expiry = {
             let session = Arc::clone(&session);
-            tokio::spawn(async move {
-                tokio::time::sleep(age_max).await;
+            task::spawn("expire a snapshot", async move {
+                task::sleep(age_max).await;
                 give_back(session.lock().await.take()).await;
             })
         };
@@ -178,14 +180,14 @@ impl Snapshot for PostgresSnapshot {
         self.lsn
     }
 
-    fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+    fn read(&self, request: ReadRequest) -> Pending<'_, ReadPage> {
         Box::pin(async move {
             self.shared.check_open()?;
             if self.local.progress.borrow().is_none() {
                 return Err(StoreError::Fenced);
             }
             let mut held = self.session.lock().await;
-            if self.taken.elapsed() >= self.shared.options.limits.snapshot_age_max {
+            if monotonic::elapsed(self.taken) >= self.shared.options.limits.snapshot_age_max {
                 return Err(StoreError::SnapshotExpired);
             }
             // If the caller is cancelled in the middle, the connection is dropped with it.
@@ -208,10 +210,10 @@ impl Drop for PostgresSnapshot {
         self.expiry.abort();
         if let Ok(mut held) = self.session.try_lock()
             && let Some(session) = held.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && tokio::runtime::Handle::try_current().is_ok()
         {
             // Ending the transaction takes a round trip; do it in the background.
-            drop(runtime.spawn(give_back(Some(session))));
+            drop(task::spawn("end a snapshot", give_back(Some(session))));
         }
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, watch};
+
+use orrery_env::monotonic;
 
 use super::cluster::Cluster;
 use super::commit::{Lane, LaneTurns};
@@ -147,7 +149,7 @@ impl Shared {
         partition: PartitionId,
         work: impl Fn() -> BoxFuture<'w, Result<T, ServerError>>,
     ) -> Result<T, StoreError> {
-        let began = Instant::now();
+        let began = monotonic::now();
         let mut pause = Duration::from_millis(5);
         loop {
             self.check_open()?;
@@ -156,7 +158,7 @@ impl Shared {
                 Ok(out) => return Ok(out),
                 Err(fault) => fault,
             };
-            if self.check_open().is_err() || !fault.is_retryable() || began.elapsed() > RETRY_FOR {
+            if self.check_open().is_err() || !fault.is_retryable() || monotonic::elapsed(began) > RETRY_FOR {
                 self.check_open()?;
                 return Err(StoreError::Unavailable(fault.text().to_owned()));
             }
@@ -164,7 +166,7 @@ impl Shared {
                 self.forget_route(partition);
             }
             tracing::debug!(partition = key::column(partition), reason = fault.text(), "retrying");
-            tokio::time::sleep(pause).await;
+            orrery_env::task::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(500));
         }
     }

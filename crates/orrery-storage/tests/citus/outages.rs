@@ -8,7 +8,7 @@ use crate::suite::outage::{ClientReport, through};
 async fn while_it_happens(happens: impl FnOnce() -> bool + Send + 'static) -> ClientReport {
     let url = orrery_testing::fresh_store_url();
     let stores = [open(&url).await, open(&url).await];
-    let partitions = stores[0].choose_numbers(1, 8, Vec::new()).await.unwrap();
+    let partitions = stores[0].choose_ids(1, 8, Vec::new()).await.unwrap();
     for id in &partitions {
         stores[0].create(*id, 0).await.unwrap();
     }

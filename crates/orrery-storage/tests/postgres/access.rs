@@ -4,10 +4,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use orrery_storage::{PostgresError, ReadRequest};
-use orrery_testing::Server;
+use orrery_testing::{Server, wait};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use super::*;
@@ -94,16 +93,7 @@ async fn tls_modes_passwords_and_privileges() {
         format!("postgres://{user}:{PASSWORD}@{host}:{port}/postgres?schema=s_{user}&{rest}")
     };
     // The server applies reloaded settings a moment after it replies.
-    let eventually = async |url: String| {
-        let began = Instant::now();
-        loop {
-            match opened(&url).await {
-                Ok(store) => return store,
-                Err(error) => assert!(began.elapsed() < Duration::from_secs(30), "{error}"),
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
+    let eventually = async |url: String| wait::eventually(&url, async || opened(&url).await.ok()).await;
 
     // A server without TLS: `prefer` connects in plain text, `require` fails.
     let store = eventually(url("plain", "127.0.0.1", "sslmode=prefer&application_name=before")).await;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use orrery_storage::{CommitError, PartitionId, PartitionRef, ReadRequest};
-use orrery_testing::Server;
+use orrery_testing::{Server, wait};
 
 use super::*;
 use crate::suite::{PARTITION, get, op, put};
@@ -43,14 +43,9 @@ async fn a_commit_with_a_lost_reply_waits_for_the_standby() {
     let (writing, earlier) = waiting_write(&store, b"after", &admin, waits).await;
     server.kill();
     server.wait();
-    let began = Instant::now();
-    let server = loop {
-        if let Ok(server) = std::panic::catch_unwind(|| Server::start_durable(&place)) {
-            break server;
-        }
-        assert!(began.elapsed() < Duration::from_mins(1), "PostgreSQL does not start again");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
+    let server = wait::until("PostgreSQL to start again", || {
+        std::panic::catch_unwind(|| Server::start_durable(&place)).ok()
+    });
     // The server has the commit and shows it to everyone, but its client must not get an acknowledgement.
     let admin = connect(server.url()).await;
     let there = "SELECT count(*) FROM orrery.kv WHERE value = 'after'::bytea";
@@ -101,7 +96,7 @@ async fn reads_work_while_commits_wait_for_a_standby() {
                 write.await.unwrap().unwrap();
                 write = write_to(&store, *partition, b"value");
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            wait::pause_task().await;
         }
         writes.push(write);
     }
@@ -110,7 +105,7 @@ async fn reads_work_while_commits_wait_for_a_standby() {
             let reading = store.read(*partition, ReadRequest::Get(vec![b"key".to_vec()]));
             tokio::time::timeout(Duration::from_secs(2), reading).await.expect("reads wait too").unwrap();
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::task::yield_now().await;
     }
     assert_eq!(waiting().await, writing_max);
     // Once the standby is no longer required, all of them finish.
@@ -144,9 +139,10 @@ async fn require_standby(admin: &tokio_postgres::Client, name: Option<&str>) {
     let name = name.unwrap_or_default();
     admin.batch_execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'")).await.unwrap();
     admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    while admin.query_one("SHOW synchronous_standby_names", &[]).await.unwrap().get::<_, String>(0) != name {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait::eventually_true("the setting", async || {
+        admin.query_one("SHOW synchronous_standby_names", &[]).await.unwrap().get::<_, String>(0) == name
+    })
+    .await;
 }
 
 /// Starts writes until one waits for the standby; returns it and the number of writes before it. The setting reaches
@@ -167,7 +163,7 @@ async fn waiting_write(
             done += 1;
             writing = write(store, value);
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        wait::pause_task().await;
     }
     (writing, done)
 }

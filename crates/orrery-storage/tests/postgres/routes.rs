@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use orrery_storage::{Entry, KeyRange, PartitionId, ReadRequest, Scan, commit};
 use orrery_testing::Server;
 use orrery_testing::proxy::Proxy;
+use orrery_testing::wait::eventually_true;
 
 use super::*;
 use crate::suite::outage::{increment, place, through};
@@ -104,14 +105,6 @@ async fn use_partition(store: &dyn PartitionStore, id: PartitionId) {
     assert_eq!(store.wait_lsn(id, 0, Duration::ZERO).await.unwrap(), done.lsn);
 }
 
-async fn until(what: &str, mut ask: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !ask().await {
-        assert!(began.elapsed() < Duration::from_mins(1), "{what} does not happen");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_go_only_to_the_owner() {
     let cluster = Cluster::start().await;
@@ -133,7 +126,7 @@ async fn a_partition_whose_owner_refuses_is_served_through_the_coordinator() {
     assert_eq!(cluster.workers[1].passed(), 0);
     // Once it is reachable again, it is used again.
     cluster.workers[1].open().await;
-    until("the way back to the owner", async || {
+    eventually_true("the way back to the owner", async || {
         commit(&*store, place(ON_SECOND), increment()).await.unwrap();
         cluster.workers[1].passed() > 0
     })
@@ -150,10 +143,10 @@ async fn an_owner_outage_fails_no_request() {
             cluster.workers[1].close().await;
             let number = async || stores[0].wait_lsn(ON_SECOND, 0, Duration::ZERO).await.unwrap();
             let before = number().await;
-            until("a way round", async || number().await > before + 20).await;
+            eventually_true("a way round", async || number().await > before + 20).await;
             cluster.workers[1].open().await;
             let before = cluster.workers[1].passed();
-            until("the way back", async || cluster.workers[1].passed() > before).await;
+            eventually_true("the way back", async || cluster.workers[1].passed() > before).await;
         }
     })
     .await;
@@ -169,8 +162,10 @@ async fn workers_serve_their_partitions_without_the_coordinator() {
         cluster.coordinator.close().await;
         // Longer than a bypass lasts, and with partitions that were not routed before.
         for id in [4, 5] {
-            use_partition(&*stores[0], PartitionId(id)).await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(1) {
+                use_partition(&*stores[0], PartitionId(id)).await;
+            }
         }
         // One worker is down too: the other one serves its partitions.
         cluster.workers[1].close().await;
@@ -213,7 +208,7 @@ async fn a_silent_owner() {
     }
     cluster.workers[1].open().await;
     let before = cluster.workers[1].passed();
-    until("the way back", async || {
+    eventually_true("the way back", async || {
         commit(&*stores[0], place(ON_SECOND), increment()).await.unwrap();
         cluster.workers[1].passed() > before
     })
@@ -247,7 +242,7 @@ async fn a_silent_host_is_skipped() {
     let error = late.read(place(ON_FIRST), ReadRequest::Get(Vec::new())).await.unwrap_err();
     assert!(error.to_string().contains("in time"), "{error}");
     hosts[0].open().await;
-    until("a host that answers", async || {
+    eventually_true("a host that answers", async || {
         late.read(place(ON_FIRST), ReadRequest::Get(Vec::new())).await.is_ok()
     })
     .await;

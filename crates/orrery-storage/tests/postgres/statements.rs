@@ -6,7 +6,7 @@ use orrery_storage::{
     CommitError, Decision, Direction, Entry, KeyRange, ReadRequest, Scan, Snapshot, StoreError, Want,
     WriteSet,
 };
-use orrery_testing::Server;
+use orrery_testing::{Server, wait};
 
 use super::*;
 use crate::suite::{PARTITION, op, put, run};
@@ -167,20 +167,16 @@ async fn snapshots_are_repeatable_and_expire() {
         Err(error) => assert_eq!(error, StoreError::SnapshotExpired),
     }
     assert!(server.log().contains("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"));
-    let began = Instant::now();
-    while snapshot.read(get()).await.is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it does not grow old");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait::eventually_true("the snapshot to grow old", async || snapshot.read(get()).await.is_err()).await;
     assert_eq!(snapshot.read(get()).await.unwrap_err(), StoreError::SnapshotExpired);
     // Its transaction has ended, so it does not hold back vacuum, although the snapshot still exists.
     let (admin, connection) = tokio_postgres::connect(server.url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let open = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'";
-    while admin.query_one(open, &[]).await.unwrap().get::<_, i64>(0) > 0 {
-        assert!(began.elapsed() < Duration::from_secs(20), "the transaction stays open");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait::eventually_true("the end of its transaction", async || {
+        admin.query_one(open, &[]).await.unwrap().get::<_, i64>(0) == 0
+    })
+    .await;
     drop(snapshot);
     store.close().await.unwrap();
 }

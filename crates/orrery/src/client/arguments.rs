@@ -7,6 +7,17 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{Client, ContainerPath, Request, Response, ServerArguments};
 use crate::failure::Failure;
+use crate::io::rows::RowsArguments;
+
+/// The server a command asks, and how it prints the answer.
+#[derive(Args, Clone)]
+pub(crate) struct Remote {
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+
+    #[command(flatten)]
+    pub(crate) rows: RowsArguments,
+}
 
 /// The container a command works on.
 #[derive(Args, Clone)]

@@ -155,7 +155,7 @@ impl ConnectionPool {
     {
         let (sender, connection) = http1::handshake(io).await.map_err(|error| self.error(&error))?;
         // Ends when the sender is dropped or the server hangs up; a request in flight then gets its own error.
-        tokio::spawn(async move { connection.await.ok() });
+        orrery_env::task::spawn("connection", async move { connection.await.ok() });
         Ok(sender)
     }
 

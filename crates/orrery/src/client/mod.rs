@@ -22,12 +22,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use orrery_env::Env;
+use orrery_env::{Env, monotonic};
 use orrery_gateway::auth::{print_date, sign_request};
 
 use crate::failure::Failure;
 pub(crate) use account::Account;
-pub(crate) use arguments::{ContainerArguments, accepted_json, container_query};
+pub(crate) use arguments::{ContainerArguments, Remote, accepted_json, container_query};
 use connection::{ConnectionPool, RequestError};
 pub(crate) use feed::{ContainerPath, Lane, PageOutcome, PartitionRange, ascii_json, range_of};
 pub(crate) use items::parse_partition_key;
@@ -100,7 +100,7 @@ impl Client {
     async fn wait_for_rate_limit(&self) {
         let Some(rate) = self.request_units_max else { return };
         let hundredths = self.statistics.charge.load(Ordering::Relaxed);
-        let begun = *self.begun.get_or_init(Instant::now);
+        let begun = *self.begun.get_or_init(monotonic::now);
         let until = begun + Duration::from_millis(hundredths.saturating_mul(10) / u64::from(rate));
         tokio::time::sleep_until(until.into()).await;
     }
@@ -137,7 +137,7 @@ impl Client {
                 }
                 Err(_) => return outcome.map_err(Failure::refused),
             };
-            tokio::time::sleep(pause).await;
+            orrery_env::task::sleep(pause).await;
         }
     }
 

@@ -284,7 +284,7 @@ impl Copier<'_> {
         let writer =
             ItemWriter::open(Arc::clone(&self.to), to, Arc::clone(&self.outcome), settle, &limits).await?;
         let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
-        let reading = tokio::spawn(Arc::new(reader).read(positions, sender));
+        let reading = orrery_env::task::spawn("read", Arc::new(reader).read(positions, sender));
         let written = self.write_batches(receiver, writer, &target, &tracker).await;
         if written.is_err() {
             self.outcome.stop();

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 use orrery_env::SystemEnv;
 use orrery_model::{Object, Value};
 
-use crate::client::{Client, Request, ServerArguments, accepted_json, block_on, path};
+use crate::client::{Client, Remote, Request, accepted_json, block_on, path};
 use crate::failure::Failure;
 use crate::io::print;
-use crate::io::rows::{RowsArguments, properties, table, terminal_width};
+use crate::io::rows::{properties, table, terminal_width};
 use crate::transfer::ProvisionedThroughput;
 
 #[derive(Subcommand)]
@@ -18,10 +18,7 @@ pub(crate) enum DatabasesCommand {
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Show a database.
     Show {
@@ -29,10 +26,7 @@ pub(crate) enum DatabasesCommand {
         id: String,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Create a database.
     Create {
@@ -43,10 +37,7 @@ pub(crate) enum DatabasesCommand {
         throughput: ThroughputArguments,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Delete a database with all its containers and items.
     #[command(visible_alias = "rm")]
@@ -55,10 +46,7 @@ pub(crate) enum DatabasesCommand {
         id: String,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
 }
 
@@ -88,7 +76,7 @@ impl ThroughputArguments {
 pub(super) fn run(command: &DatabasesCommand, output: &mut impl Write) -> Result<(), Failure> {
     let text = block_on(async {
         Ok(match command {
-            DatabasesCommand::List { server, rows } => {
+            DatabasesCommand::List { remote: Remote { server, rows } } => {
                 let client = server.connect()?;
                 let mut list = Vec::new();
                 for database in client.list_databases().await? {
@@ -105,7 +93,7 @@ pub(super) fn run(command: &DatabasesCommand, output: &mut impl Write) -> Result
                     list => table(list, terminal_width()),
                 })
             }
-            DatabasesCommand::Show { id, server, rows } => {
+            DatabasesCommand::Show { id, remote: Remote { server, rows } } => {
                 let request = Request::get(path(&["dbs", id]));
                 let response = server.connect()?.send(&SystemEnv, &request).await?;
                 if response.status == 404 {
@@ -114,11 +102,11 @@ pub(super) fn run(command: &DatabasesCommand, output: &mut impl Write) -> Result
                 let database = accepted_json(response)?;
                 rows.render(&database, || properties(&database, terminal_width()))
             }
-            DatabasesCommand::Create { id, throughput, server, rows } => {
+            DatabasesCommand::Create { id, throughput, remote: Remote { server, rows } } => {
                 let created = create(&server.connect_to_change()?, id, throughput).await?;
                 rows.render(&created, || format!("Created the database {id}.\n"))
             }
-            DatabasesCommand::Delete { id, server, rows } => {
+            DatabasesCommand::Delete { id, remote: Remote { server, rows } } => {
                 let request = Request::delete(path(&["dbs", id]));
                 let response = server.connect_to_change()?.send(&SystemEnv, &request).await?;
                 if response.status == 404 {

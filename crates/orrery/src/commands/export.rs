@@ -7,16 +7,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use orrery_env::{monotonic, task};
 use orrery_model::{Object, Value};
 use tokio::sync::mpsc;
 
-use super::parse_arguments;
-use crate::client::{Client, ContainerArguments, ContainerPath, ServerArguments};
+use crate::client::{Client, ContainerArguments, ServerArguments};
 use crate::failure::Failure;
 use crate::io::print;
 use crate::transfer::progress::{self, ExpectedTotal};
@@ -49,22 +48,7 @@ pub(crate) struct ExportArguments {
     pace: PaceOptions,
 
     #[command(flatten)]
-    server: ServerArguments,
-}
-
-/// Exports to a file with the usual options.
-pub(super) fn from(
-    file: &str,
-    container: &ContainerPath,
-    server: &ServerArguments,
-    quiet: bool,
-    output: &mut impl Write,
-) -> Result<(), Failure> {
-    let mut arguments = vec!["export", file, "-d", &container.database, "-c", &container.container];
-    arguments.extend(quiet.then_some("--quiet"));
-    let mut parsed = parse_arguments::<ExportArguments>(&arguments)?;
-    parsed.server = server.clone();
-    run(&parsed, output)
+    pub(super) server: ServerArguments,
 }
 
 pub(super) fn run(arguments: &ExportArguments, output: &mut impl Write) -> Result<(), Failure> {
@@ -89,7 +73,7 @@ async fn export(arguments: &ExportArguments, output: &mut impl Write) -> Result<
     let reader = ContainerReader::new(Arc::clone(&client), path.clone(), Arc::clone(&outcome), concurrency);
     let tracker = Arc::clone(&reader.tracker);
     let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
-    let reading = tokio::spawn(Arc::new(reader).read(from, sender));
+    let reading = task::spawn("read", Arc::new(reader).read(from, sender));
     let total = container.items.map_or(ExpectedTotal::Unknown, ExpectedTotal::Items);
     let shown = progress::show(arguments.pace.quiet, Arc::clone(&outcome), Arc::clone(&client), total);
     let work = async {
@@ -163,7 +147,7 @@ struct Exporter<'a> {
 
 impl Exporter<'_> {
     async fn write_all(&mut self, mut batches: mpsc::Receiver<ItemBatch>) -> Result<(), Failure> {
-        let mut saved = Instant::now();
+        let mut saved = monotonic::now();
         let mut text = String::new();
         loop {
             let batch = tokio::select! {
@@ -181,9 +165,9 @@ impl Exporter<'_> {
             for _ in &batch.items {
                 self.tracker.settle(batch.ticket);
             }
-            if self.checkpoint.is_some() && saved.elapsed() >= SAVE_INTERVAL {
+            if self.checkpoint.is_some() && monotonic::elapsed(saved) >= SAVE_INTERVAL {
                 self.save()?;
-                saved = Instant::now();
+                saved = monotonic::now();
             }
         }
         self.save()

@@ -6,9 +6,8 @@ use clap::{Args, Subcommand};
 use orrery_env::SystemEnv;
 use orrery_model::{Object, Value};
 
-use crate::client::{Client, Request, ServerArguments, accepted_json, block_on, path};
+use crate::client::{Client, Remote, Request, accepted_json, block_on, path};
 use crate::failure::Failure;
-use crate::io::rows::RowsArguments;
 use crate::io::{count, plain, print};
 
 #[derive(Subcommand)]
@@ -16,10 +15,7 @@ pub(crate) enum FaultsCommand {
     /// List the rules and how often each has matched.
     List {
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Add a rule.
     Add {
@@ -27,10 +23,7 @@ pub(crate) enum FaultsCommand {
         rule: Box<FaultArguments>,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Remove one rule or all.
     Remove {
@@ -43,10 +36,7 @@ pub(crate) enum FaultsCommand {
         all: bool,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
 }
 
@@ -122,7 +112,7 @@ const PATH: &str = "/_orrery/faults";
 
 pub(super) fn run(command: &FaultsCommand, output: &mut impl Write) -> Result<(), Failure> {
     let text = match command {
-        FaultsCommand::List { server, rows } => {
+        FaultsCommand::List { remote: Remote { server, rows } } => {
             let answer = send(&server.connect()?, &Request::get(PATH))?;
             let rules = || answer.get("rules").and_then(Value::as_array).unwrap_or(&[]).to_vec();
             rows.render_rows(&answer, rules, || {
@@ -133,11 +123,11 @@ pub(super) fn run(command: &FaultsCommand, output: &mut impl Write) -> Result<()
                 }
             })
         }
-        FaultsCommand::Add { rule, server, rows } => {
+        FaultsCommand::Add { rule, remote: Remote { server, rows } } => {
             let answer = send(&server.connect_to_change()?, &Request::post(PATH, body(rule).to_json()))?;
             rows.render(&answer, || describe(&answer) + "\n")
         }
-        FaultsCommand::Remove { id, all: _, server, rows } => {
+        FaultsCommand::Remove { id, all: _, remote: Remote { server, rows } } => {
             let target = match id {
                 Some(id) => path(&["_orrery", "faults", id]).replace("%5F", "_"),
                 None => PATH.to_owned(),

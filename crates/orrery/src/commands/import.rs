@@ -14,7 +14,6 @@ use orrery_model::{Object, Value};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::parse_arguments;
 use crate::client::{Client, ContainerArguments, ContainerPath, ServerArguments};
 use crate::failure::Failure;
 use crate::io::{input_name, print};
@@ -75,7 +74,7 @@ pub(crate) struct ImportArguments {
     pace: PaceOptions,
 
     #[command(flatten)]
-    server: ServerArguments,
+    pub(super) server: ServerArguments,
 }
 
 /// The container to create if it does not exist.
@@ -93,21 +92,6 @@ pub(crate) struct CreateArguments {
     /// The throughput of a created container, in request units per second. [default: autoscale, up to what fits the import]
     #[arg(long, value_name = "NUMBER", help_heading = "Container")]
     throughput: Option<u32>,
-}
-
-/// Imports a file with the usual options.
-pub(super) fn into(
-    file: &str,
-    container: &ContainerPath,
-    server: &ServerArguments,
-    quiet: bool,
-    output: &mut impl Write,
-) -> Result<(), Failure> {
-    let mut arguments = vec!["import", file, "-d", &container.database, "-c", &container.container];
-    arguments.extend(quiet.then_some("--quiet"));
-    let mut parsed = parse_arguments::<ImportArguments>(&arguments)?;
-    parsed.server = server.clone();
-    run(&parsed, output)
 }
 
 pub(super) fn run(arguments: &ImportArguments, output: &mut impl Write) -> Result<(), Failure> {
@@ -287,7 +271,7 @@ fn read_ahead(
     records_read: Arc<AtomicU64>,
 ) -> mpsc::Receiver<std::io::Result<RecordChunk>> {
     let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
-    tokio::task::spawn_blocking(move || {
+    orrery_env::task::run_blocking("read ahead", move || {
         let mut number = 0;
         let (mut records, mut bytes) = (Vec::new(), 0);
         for record in input.records {

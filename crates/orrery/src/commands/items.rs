@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 use orrery_model::{Value, value};
 
 use crate::client::{
-    Client, ContainerArguments, QueryPages, QueryText, ServerArguments, block_on, parse_partition_key,
+    Client, ContainerArguments, QueryPages, QueryText, Remote, block_on, parse_partition_key,
 };
 use crate::commands::databases::deleted;
 use crate::failure::Failure;
 use crate::io::print;
-use crate::io::rows::{RowsArguments, RowsFormat, table, terminal_width};
+use crate::io::rows::{RowsFormat, table, terminal_width};
 use crate::transfer::RemoteContainer;
 
 /// An item may be 2 MB; with white space it may be longer.
@@ -78,10 +78,7 @@ pub(crate) struct PlaceArguments {
     partition_key: Option<String>,
 
     #[command(flatten)]
-    server: ServerArguments,
-
-    #[command(flatten)]
-    rows: RowsArguments,
+    remote: Remote,
 }
 
 impl PlaceArguments {
@@ -94,36 +91,36 @@ pub(super) fn run(command: &ItemsCommand, output: &mut impl Write) -> Result<(),
     let text = match command {
         ItemsCommand::List { limit, place } => list(*limit, place)?,
         ItemsCommand::Show { id, place } => {
-            let client = place.server.connect()?;
+            let client = place.remote.server.connect()?;
             let path = place.container.path();
             let found = block_on(async {
                 let container = RemoteContainer::require(&client, &path).await?;
                 client.find_item(&path, &container.key, id, place.key().as_deref()).await
             })?;
-            place.rows.render(&found.item, || pretty(&found.item))
+            place.remote.rows.render(&found.item, || pretty(&found.item))
         }
         ItemsCommand::Create { item, place } => write(item, place, false)?,
         ItemsCommand::Put { item, place } => write(item, place, true)?,
         ItemsCommand::Delete { id, place } => {
-            let client = place.server.connect_to_change()?;
+            let client = place.remote.server.connect_to_change()?;
             let path = place.container.path();
             block_on(async {
                 let container = RemoteContainer::require(&client, &path).await?;
                 client.delete_item(&path, &container.key, id, place.key().as_deref()).await
             })?;
-            place.rows.render(&deleted(id), || format!("Deleted the item {id}.\n"))
+            place.remote.rows.render(&deleted(id), || format!("Deleted the item {id}.\n"))
         }
     };
     print(output, &text)
 }
 
 fn list(limit: usize, place: &PlaceArguments) -> Result<String, Failure> {
-    let client = place.server.connect()?;
+    let client = place.remote.server.connect()?;
     let path = place.container.path();
     let query = QueryText { text: "SELECT * FROM c".to_owned(), parameters: Vec::new() };
     let items = block_on(QueryPages::new(&client, &path, query, place.key()).collect(limit))?;
     let answer = Value::from(items.clone());
-    Ok(place.rows.render(&answer, || match items.as_slice() {
+    Ok(place.remote.rows.render(&answer, || match items.as_slice() {
         [] => format!("There are no items in {path}.\n"),
         items => table(items, terminal_width()),
     }))
@@ -138,15 +135,15 @@ fn write(item: &str, place: &PlaceArguments, replaces: bool) -> Result<String, F
     }
     let item = value::parse(text.as_bytes())
         .map_err(|error| Failure::usage(format!("the item is not valid JSON: {error}")))?;
-    let client = place.server.connect_to_change()?;
+    let client = place.remote.server.connect_to_change()?;
     let path = place.container.path();
     let written = block_on(async {
         let container = RemoteContainer::require(&client, &path).await?;
         write_item(&client, &container, &item, replaces).await
     })?;
     let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
-    if place.rows.output != RowsFormat::Table {
-        return Ok(place.rows.render(&written, String::new));
+    if place.remote.rows.output != RowsFormat::Table {
+        return Ok(place.remote.rows.render(&written, String::new));
     }
     Ok(format!("Wrote the item {id}.\n"))
 }

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use orrery_gateway::auth::print_date;
 use orrery_model::{Object, Value};
 
-use crate::client::{ContainerArguments, ServerArguments, container_query};
+use crate::client::{ContainerArguments, Remote, ServerArguments, container_query};
 use crate::failure::Failure;
 use crate::io::rows::RowsArguments;
 use crate::io::{plain, print};
@@ -25,10 +25,7 @@ pub(crate) enum PartitionsCommand {
         container: Option<String>,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Show a container's partitions with their hottest and largest keys, and its last throttled requests.
     Show {
@@ -36,10 +33,7 @@ pub(crate) enum PartitionsCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Split a partition at the middle of its data, online.
     Split {
@@ -50,10 +44,7 @@ pub(crate) enum PartitionsCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Merge two adjacent partitions, online.
     Merge {
@@ -65,16 +56,13 @@ pub(crate) enum PartitionsCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
 }
 
 pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Result<(), Failure> {
     let text = match command {
-        PartitionsCommand::List { database, container, server, rows } => {
+        PartitionsCommand::List { database, container, remote: Remote { server, rows } } => {
             let query = database.as_deref().zip(container.as_deref());
             let query = query.map(|(database, container)| container_query(database, container));
             let views = server.get("/_orrery/partitions", query.as_deref())?;
@@ -87,8 +75,10 @@ pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Resul
                 },
             )
         }
-        PartitionsCommand::Show { container, server, rows } => show(container, server, *rows)?,
-        PartitionsCommand::Split { partition, container, server, rows } => {
+        PartitionsCommand::Show { container, remote: Remote { server, rows } } => {
+            show(container, server, *rows)?
+        }
+        PartitionsCommand::Split { partition, container, remote: Remote { server, rows } } => {
             let mut body = container.body();
             body.set("partition", Value::from(partition.to_string()));
             let answer = server.change("/_orrery/partitions/split", body)?;
@@ -98,7 +88,7 @@ pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Resul
                 format!("Split partition {partition} into {}.\n", children.join(" and "))
             })
         }
-        PartitionsCommand::Merge { partitions, container, server, rows } => {
+        PartitionsCommand::Merge { partitions, container, remote: Remote { server, rows } } => {
             let mut body = container.body();
             let ids = partitions.iter().map(|partition| Value::from(partition.to_string()));
             body.set("partitions", ids.collect::<Vec<_>>().into());

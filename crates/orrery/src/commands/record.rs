@@ -100,7 +100,7 @@ pub(super) fn run(command: &RecordCommand, output: &mut impl Write) -> Result<()
                 let client = server.connect_to_change()?;
                 post(&client, &env, "", container.body()).await?;
                 tokio::select! {
-                    () = tokio::time::sleep(std::time::Duration::from_secs(*seconds)) => {}
+                    () = orrery_env::task::sleep(std::time::Duration::from_secs(*seconds)) => {}
                     // Interrupted early: still print what was recorded.
                     _ = tokio::signal::ctrl_c() => {}
                 }

@@ -3,6 +3,7 @@
 //! Everything written to standard output goes through [`print`], so that a closed pipe (`orrery … | head`) ends a
 //! command quietly everywhere. Progress bars belong to the transfers and live in `transfer::progress`.
 
+mod json_strings;
 pub(crate) mod rows;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use flate2::bufread::MultiGzDecoder;
 use orrery_model::Value;
 
 use crate::failure::Failure;
+pub(crate) use json_strings::JsonStrings;
 
 const BUFFER_BYTES: usize = 256 << 10;
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use orrery_env::{Env, MovableClock, SystemEnv};
+use orrery_env::{Env, MovableClock, SystemEnv, monotonic};
 use orrery_gateway::auth::AuthOptions;
 use orrery_gateway::direct::DirectServer;
 use orrery_gateway::memory::MemoryBudget;
@@ -51,7 +51,7 @@ const ABANDONED_THREADS_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Serves until a signal stops it.
 pub(crate) fn run(settings: Settings, output: Output) -> Result<(), Failure> {
-    let started = Instant::now();
+    let started = monotonic::now();
     start_log(settings.log_format)?;
     use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -184,7 +184,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         profile: settings.profile.as_deref(),
         certificate: certificate_origin,
         direct_port,
-        ready_after: started.elapsed(),
+        ready_after: monotonic::elapsed(started),
     };
     announce(&match output {
         Output::Text => banner.text(),

@@ -68,7 +68,7 @@ impl StopSignals {
                 tracing::warn!("stopped at once by a second signal");
                 std::process::exit(1);
             }
-            () = tokio::time::sleep(drain + CLOSE_TIME_MAX) => {
+            () = orrery_env::task::sleep(drain + CLOSE_TIME_MAX) => {
                 tracing::error!("closing the store took too long; the next start recovers from the journal");
                 std::process::exit(3);
             }

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use orrery_env::monotonic;
 use orrery_model::{Object, Value};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::io::{Output, byte_size, count};
+use crate::io::{JsonStrings, Output, byte_size, count};
 
 /// The state of a transfer, shared by its tasks.
 pub(crate) struct Outcome {
@@ -74,7 +75,7 @@ impl Outcome {
             stopped: AtomicBool::new(false),
             stop: Notify::new(),
             why: Mutex::new(None),
-            started: Instant::now(),
+            started: monotonic::now(),
         })
     }
 
@@ -138,7 +139,7 @@ impl Outcome {
     }
 
     pub(crate) fn seconds(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
+        monotonic::elapsed(self.started).as_secs_f64()
     }
 
     pub(crate) fn take_reason(&self) -> Option<Failure> {
@@ -170,18 +171,9 @@ fn failure_line(failed: &FailedRecord<'_>) -> String {
 
 /// Appends JSON without the white space between tokens, so that it fits on one line. Does not parse it.
 pub(crate) fn compact(json: &str, out: &mut String) {
-    let (mut in_string, mut escaped, mut copied) = (false, false, 0);
+    let (mut strings, mut copied) = (JsonStrings::default(), 0);
     for (at, byte) in json.bytes().enumerate() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-        } else if byte == b'"' {
-            in_string = true;
-        } else if byte.is_ascii_whitespace() {
+        if !strings.contain(byte) && byte.is_ascii_whitespace() {
             out.push_str(&json[copied..at]);
             copied = at + 1;
         }

@@ -51,7 +51,7 @@ pub(crate) async fn show(quiet: bool, outcome: Arc<Outcome>, client: Arc<Client>
         return show_bar(&outcome, &client, &total).await;
     }
     loop {
-        tokio::time::sleep(LINE_INTERVAL).await;
+        orrery_env::task::sleep(LINE_INTERVAL).await;
         // Progress is optional: ignore a closed standard error.
         writeln!(std::io::stderr(), "{}", line(&outcome, &client, &total)).ok();
     }
@@ -69,7 +69,7 @@ async fn show_bar(outcome: &Outcome, client: &Client, total: &ExpectedTotal) {
     }
     let guard = ClearOnDrop(bar);
     loop {
-        tokio::time::sleep(BAR_INTERVAL).await;
+        orrery_env::task::sleep(BAR_INTERVAL).await;
         match total {
             ExpectedTotal::Bytes(input) => {
                 guard.0.set_length(input.length);

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use orrery_env::SystemEnv;
+use orrery_env::{SystemEnv, task};
 use orrery_model::partition_key::EpkRange;
 use orrery_model::value::write_json_string;
 use orrery_model::{Object, Value};
@@ -126,7 +126,8 @@ impl ContainerReader {
             while reading.len() < usize::from(self.concurrency)
                 && let Some((number, lane, range)) = queue.pop_front()
             {
-                reading.spawn(Arc::clone(&self).read_lane(number, lane, range, batches.clone()));
+                let lane = Arc::clone(&self).read_lane(number, lane, range, batches.clone());
+                task::spawn_in(&mut reading, "read a lane", lane);
             }
             let joined = tokio::select! {
                 joined = reading.join_next() => joined,

@@ -141,7 +141,7 @@ mod tests {
         let tracker = std::sync::Arc::new(Tracker::new());
         tracker.add(5, "a");
         let ticket = tracker.begin(5, 1, "b");
-        let waiting = tokio::spawn({
+        let waiting = orrery_env::task::spawn("waiting", {
             let tracker = std::sync::Arc::clone(&tracker);
             async move { tracker.drained(5).await }
         });

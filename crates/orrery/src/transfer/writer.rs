@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orrery_env::SystemEnv;
+use orrery_env::{SystemEnv, task};
 use orrery_model::value::write_json_string;
 use parking_lot::RwLock;
 use serde::Deserialize;
@@ -148,7 +148,7 @@ impl ItemWriter {
         };
         while self.tasks.try_join_next().is_some() {}
         let shared = Arc::clone(&self.shared);
-        self.tasks.spawn(async move {
+        task::spawn_in(&mut self.tasks, "write a batch", async move {
             let outcome = Arc::clone(&shared.outcome);
             tokio::select! {
                 () = shared.write_all(items) => {}
@@ -195,7 +195,7 @@ impl Shared {
                         }
                         continue;
                     }
-                    tokio::time::sleep(pause).await;
+                    task::sleep(pause).await;
                     queue.push(items);
                 }
                 NextStep::Regroup(items) => {

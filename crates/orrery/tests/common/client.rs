@@ -57,7 +57,7 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<Response> {
-        let outcome = self.exchange(method, path, headers, body);
+        let outcome = self.exchange((method, path), headers, body);
         if outcome.is_err() {
             self.stream = None;
         }
@@ -92,8 +92,7 @@ impl Client {
 
     fn exchange(
         &mut self,
-        method: &str,
-        path: &str,
+        (method, path): (&str, &str),
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<Response> {

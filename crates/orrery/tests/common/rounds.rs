@@ -1,7 +1,9 @@
 //! How often a crash test kills its server, and when. The moments come from a seed, which is printed and can be given
 //! again.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::until;
 
 /// The rounds of one test.
 pub struct Rounds {
@@ -20,9 +22,52 @@ impl Rounds {
         Self { count, seed, dice: Dice::new(seed) }
     }
 
-    /// Lets the server live for `least_ms` and up to 1.2 seconds more.
-    pub fn wait(&mut self, least_ms: u64) {
-        std::thread::sleep(Duration::from_millis(least_ms + self.dice.below(1200)));
+    /// Lets the server live for `least` requests and up to `more` others.
+    pub fn wait(&mut self, crew: &Crew, least: u64, more: u64) {
+        crew.wait_for(least + self.dice.below(more));
+    }
+}
+
+/// The clients of a server that will be killed. They count what they have done, so that the server can be killed at a
+/// random point of their work and not at a time that means something else on every machine.
+#[derive(Default)]
+pub struct Crew {
+    stop: AtomicBool,
+    done: AtomicU64,
+}
+
+impl Crew {
+    /// Runs a thread for each state until `meanwhile` is over, which kills the server or has seen enough.
+    pub fn work<S: Send>(
+        states: &mut [S],
+        client: impl Fn(u64, &mut S, &Self) + Sync,
+        meanwhile: impl FnOnce(&Self),
+    ) {
+        let crew = Self::default();
+        std::thread::scope(|scope| {
+            for (number, state) in (0..).zip(states) {
+                let (client, crew) = (&client, &crew);
+                scope.spawn(move || client(number, state, crew));
+            }
+            let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| meanwhile(&crew)));
+            crew.stop.store(true, Ordering::Relaxed);
+            watched.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// A client has got an answer.
+    pub fn count(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until the clients have got this many more answers.
+    pub fn wait_for(&self, answers: u64) {
+        let from = self.done.load(Ordering::Relaxed);
+        until("the clients to go on", || (self.done.load(Ordering::Relaxed) >= from + answers).then_some(()));
     }
 }
 

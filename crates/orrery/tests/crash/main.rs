@@ -12,11 +12,9 @@ mod feeds;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Client, DOCS, Rounds, Server};
+use common::{Client, Crew, DOCS, Rounds, Server};
 use feeds::FeedReader;
 use orrery_model::session::{SessionEntry, SessionToken};
 use orrery_model::{Object, Value};
@@ -47,12 +45,11 @@ fn acknowledged_writes_survive_kill_9() {
         let context = format!("seed {seed}, round {round}");
         verify(&mut client, &mut writers, &mut seen, &context);
         reader.verify(&mut client, &writers, &context);
-        let lifetime = Duration::from_millis(100 + dice.below(900));
-        let growth = Duration::from_micros(dice.below(60_000));
-        acknowledged += write_until_killed(server, &mut writers, &mut seen, || {
-            std::thread::sleep(lifetime);
+        let (lifetime, growth) = (50 + dice.below(1000), dice.below(60));
+        acknowledged += write_until_killed(server, &mut writers, &mut seen, |crew| {
+            crew.wait_for(lifetime);
             grow(&mut client, round);
-            std::thread::sleep(growth);
+            crew.wait_for(growth);
         });
     }
     let server = Server::on_directory(directory.path());
@@ -97,28 +94,18 @@ fn write_until_killed(
     server: Server,
     writers: &mut [Writer],
     seen: &mut Session,
-    meanwhile: impl FnOnce(),
+    meanwhile: impl FnOnce(&Crew),
 ) -> u64 {
     let port = server.port;
-    let stop = Arc::new(AtomicBool::new(false));
     let before: u64 = writers.iter().map(|writer| writer.acknowledged).sum();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = writers
-            .iter_mut()
-            .map(|writer| {
-                let stop = Arc::clone(&stop);
-                scope.spawn(move || writer.write(Client::new(port), &stop))
-            })
-            .collect();
-        meanwhile();
+    let client = |_, writer: &mut Writer, crew: &Crew| writer.write(Client::new(port), crew);
+    Crew::work(writers, client, |crew| {
+        meanwhile(crew);
         server.kill();
-        stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            for token in thread.join().unwrap() {
-                seen.note(&token);
-            }
-        }
     });
+    for token in writers.iter_mut().flat_map(|writer| std::mem::take(&mut writer.tokens)) {
+        seen.note(&token);
+    }
     writers.iter().map(|writer| writer.acknowledged).sum::<u64>() - before
 }
 

@@ -1,11 +1,10 @@
 //! One writer: what it did, what was acknowledged, and the one request whose fate is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use orrery_model::Value;
 
-use crate::common::{Client, DOCS, Dice, Response};
+use crate::common::{Client, Crew, DOCS, Dice, Response};
 use crate::object;
 
 /// Items of one batch.
@@ -52,19 +51,22 @@ pub struct Writer {
     pub history: BTreeMap<ItemKey, Vec<Option<u64>>>,
     /// Items that were deleted with their whole partition key.
     pub purged: BTreeSet<ItemKey>,
+    /// The session tokens of the last responses.
+    pub tokens: Vec<String>,
 }
 
 impl Writer {
     pub fn new(name: u64, seed: u64) -> Self {
         let (dice, known) = (Dice::new(seed), BTreeMap::new());
         let (history, purged) = (BTreeMap::new(), BTreeSet::new());
-        Self { name, dice, known, doubt: None, next: 1, acknowledged: 0, history, purged }
+        let tokens = Vec::new();
+        Self { name, dice, known, doubt: None, next: 1, acknowledged: 0, history, purged, tokens }
     }
 
-    /// Writes until the connection breaks; returns the session tokens of the last responses.
-    pub fn write(&mut self, mut client: Client, stop: &AtomicBool) -> Vec<String> {
+    /// Writes until the connection breaks.
+    pub fn write(&mut self, mut client: Client, crew: &Crew) {
         let mut tokens = Vec::new();
-        while !stop.load(Ordering::Relaxed) {
+        while !crew.is_stopped() {
             self.next += 1;
             let (effects, outcome) = match self.dice.below(50) {
                 0..20 => self.create(&mut client),
@@ -81,10 +83,11 @@ impl Writer {
                 break;
             };
             self.learn(effects, &response);
+            crew.count();
             tokens.extend(response.header("x-ms-session-token").map(str::to_owned));
         }
         // The furthest position of each partition is among the last few.
-        tokens.split_off(tokens.len().saturating_sub(100))
+        self.tokens = tokens.split_off(tokens.len().saturating_sub(100));
     }
 
     fn place(&mut self, id: String) -> ItemKey {

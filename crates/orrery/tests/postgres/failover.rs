@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use orrery_storage::{Postgres, PostgresError, PostgresOptions};
 use orrery_testing::Server as PostgresServer;
 
-use crate::common::{Client, DOCS, Server, orrery, run, until};
+use crate::common::{Client, DOCS, Server, orrery, pause, run, until};
 use crate::{changes, ranges, read, sql, text, upsert};
 
 const CLIENTS: usize = 8;
@@ -47,7 +47,7 @@ fn write(number: usize, port: u16, stop: &AtomicBool, done: &AtomicU64) -> Known
             }
             _ => {
                 known.unknown.push(id);
-                std::thread::sleep(Duration::from_millis(20));
+                pause();
             }
         }
     }

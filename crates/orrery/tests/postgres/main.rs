@@ -1,6 +1,6 @@
 //! Servers on PostgreSQL: moving stores, failover, backups, timeouts, and what several servers share.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, Server, until};
+use crate::common::{Client, Server, pause, until};
 use crate::{changes, ranges, read, text, upsert};
 
 fn two_servers(arguments: &[&str]) -> [Server; 2] {
@@ -106,13 +106,13 @@ impl Load {
                     let mut client = Client::new(port);
                     while !stop.load(Ordering::Relaxed) {
                         if !active.load(Ordering::Relaxed) {
-                            std::thread::sleep(Duration::from_millis(10));
+                            pause();
                             continue;
                         }
                         let body = format!(r#"{{"id":"w{number}","pk":"k"}}"#);
                         let answer = upsert(&mut client, "k", &body).unwrap();
                         if answer.status == 429 {
-                            std::thread::sleep(Duration::from_millis(20));
+                            pause();
                             continue;
                         }
                         assert!(answer.status <= 201, "{}", answer.text());
@@ -126,12 +126,16 @@ impl Load {
         Self { charged, active, stop, writers }
     }
 
-    /// What each server granted during this time, as a fraction of the rate.
-    fn measure(&self, seconds: u64) -> [f64; 2] {
+    /// What each server granted, as a fraction of the rate, until both together have granted what the rate allows in
+    /// this many seconds.
+    fn measure(&self, seconds: f64) -> [f64; 2] {
         #[allow(clippy::cast_precision_loss, reason = "small")]
         let now = || [0, 1].map(|at| self.charged[at].load(Ordering::Relaxed) as f64 / 100.0);
         let (before, began) = (now(), Instant::now());
-        std::thread::sleep(Duration::from_secs(seconds));
+        until("requests to be granted", || {
+            let granted: f64 = now().iter().sum::<f64>() - before.iter().sum::<f64>();
+            (granted >= seconds * RATE).then_some(())
+        });
         let (after, took) = (now(), began.elapsed().as_secs_f64());
         [0, 1].map(|at| (after[at] - before[at]) / took / RATE)
     }
@@ -148,11 +152,11 @@ fn two_servers_share_a_budget() {
         (other.send("GET", "/dbs/db/colls/c", &[], b"").unwrap().status == 200).then_some(())
     });
     let load = Load::start([servers[0].port, servers[1].port]);
-    load.measure(3);
-    let both = load.measure(5);
+    load.measure(3.0);
+    let both = load.measure(5.0);
     load.active[1].store(false, Ordering::Relaxed);
-    load.measure(3);
-    let alone = load.measure(4);
+    load.measure(3.0);
+    let alone = load.measure(4.0);
     load.stop.store(true, Ordering::Relaxed);
     for writer in load.writers {
         writer.join().unwrap();

@@ -296,7 +296,7 @@ impl Lifecycle {
         }
         known.status = None;
         let database = Arc::downgrade(self);
-        let task = tokio::spawn(async move {
+        let task = orrery_env::task::spawn("repartition", async move {
             if let Err(error) = take_turn(&database, rid, &path).await {
                 tracing::warn!(%error, container = %path, "repartitioning stopped");
             }
@@ -466,6 +466,6 @@ async fn take_turn(database: &Weak<Lifecycle>, rid: ContainerRid, path: &str) ->
             }
         }
         drop(database);
-        tokio::time::sleep(TURN_INTERVAL).await;
+        orrery_env::task::sleep(TURN_INTERVAL).await;
     }
 }

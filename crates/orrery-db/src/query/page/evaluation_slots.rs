@@ -207,7 +207,7 @@ mod tests {
     async fn a_long_evaluation_gives_way() {
         let pool = Arc::new(EvaluationSlots::new(1));
         let stop = Arc::new(AtomicBool::new(false));
-        let long = tokio::spawn({
+        let long = orrery_env::task::spawn("long", {
             let (pool, stop) = (Arc::clone(&pool), Arc::clone(&stop));
             async move {
                 let mut slot = pool.acquire(container(1)).await;

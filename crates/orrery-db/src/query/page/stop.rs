@@ -43,7 +43,7 @@ impl Interrupt for Watch {
         if let Some(slot) = &mut *self.slot.lock() {
             slot.give_way();
         }
-        if self.cancellation.as_ref().is_some_and(Cancellation::is_cancelled) {
+        if self.cancellation.as_ref().is_some_and(Cancellation::look) {
             return Err(EvalError::Cancelled);
         }
         let time_max = match (self.is_stream, self.has_progress.load(Ordering::Relaxed)) {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use orrery_storage::{
-    BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Lsn, PartitionId, PartitionInfo, PartitionRef,
-    PartitionStore, ReadPage, ReadRequest, Snapshot, StoreError,
+    CommitError, Entry, ErasedOp, KeyRange, Lsn, PartitionId, PartitionInfo, PartitionRef, PartitionStore,
+    Pending, ReadPage, ReadRequest, Snapshot, StoreError,
 };
 
 pub struct Faulty {
@@ -116,97 +116,75 @@ impl PartitionStore for Faulty {
         "faulty"
     }
 
-    fn commit(
-        &self,
-        partition: PartitionRef,
-        op: Box<dyn ErasedOp>,
-    ) -> BoxFuture<'_, Result<Lsn, CommitError>> {
+    fn commit(&self, partition: PartitionRef, op: Box<dyn ErasedOp>) -> Pending<'_, Lsn, CommitError> {
         if self.commits_left.fetch_sub(1, Ordering::SeqCst) <= 0 || self.change().is_err() {
             return Box::pin(async { Err(CommitError::Unavailable("it was told to fail".to_owned())) });
         }
         self.inner.commit(partition, op)
     }
 
-    fn create(&self, id: PartitionId, lsn: Lsn) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn create(&self, id: PartitionId, lsn: Lsn) -> Pending<'_, ()> {
         if self.creates_left.fetch_sub(1, Ordering::SeqCst) <= 0 || self.change().is_err() {
             return Box::pin(async { Err(StoreError::Unavailable("it was told to fail".to_owned())) });
         }
         self.inner.create(id, lsn)
     }
 
-    fn partitions(&self) -> BoxFuture<'_, Result<Vec<PartitionInfo>, StoreError>> {
+    fn partitions(&self) -> Pending<'_, Vec<PartitionInfo>> {
         self.inner.partitions()
     }
 
-    fn retire(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+    fn retire(&self, partition: PartitionRef) -> Pending<'_, Lsn> {
         if let Err(error) = self.change() {
             return Box::pin(async { Err(error) });
         }
         self.inner.retire(partition)
     }
 
-    fn destroy(&self, id: PartitionId) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn destroy(&self, id: PartitionId) -> Pending<'_, ()> {
         if let Err(error) = self.change() {
             return Box::pin(async { Err(error) });
         }
         self.inner.destroy(id)
     }
 
-    fn read(
-        &self,
-        partition: PartitionRef,
-        request: ReadRequest,
-    ) -> BoxFuture<'_, Result<ReadPage, StoreError>> {
+    fn read(&self, partition: PartitionRef, request: ReadRequest) -> Pending<'_, ReadPage> {
         Box::pin(async move {
             let _under_way = self.gather().await;
             self.inner.read(partition, request).await
         })
     }
 
-    fn snapshot(&self, partition: PartitionRef) -> BoxFuture<'_, Result<Box<dyn Snapshot>, StoreError>> {
+    fn snapshot(&self, partition: PartitionRef) -> Pending<'_, Box<dyn Snapshot>> {
         self.inner.snapshot(partition)
     }
 
-    fn bulk_load(
-        &self,
-        partition: PartitionRef,
-        entries: Vec<Entry>,
-    ) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn bulk_load(&self, partition: PartitionRef, entries: Vec<Entry>) -> Pending<'_, ()> {
         if let Err(error) = self.change() {
             return Box::pin(async { Err(error) });
         }
         self.inner.bulk_load(partition, entries)
     }
 
-    fn delete_range(
-        &self,
-        partition: PartitionRef,
-        range: KeyRange,
-        entries_max: usize,
-    ) -> BoxFuture<'_, Result<usize, StoreError>> {
+    fn delete_range(&self, partition: PartitionRef, range: KeyRange, count_max: usize) -> Pending<'_, usize> {
         if let Err(error) = self.change() {
             return Box::pin(async { Err(error) });
         }
-        self.inner.delete_range(partition, range, entries_max)
+        self.inner.delete_range(partition, range, count_max)
     }
 
-    fn wait_lsn(
-        &self,
-        id: PartitionId,
-        after: Lsn,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<Lsn, StoreError>> {
+    fn wait_lsn(&self, id: PartitionId, after: Lsn, timeout: Duration) -> Pending<'_, Lsn> {
         self.inner.wait_lsn(id, after, timeout)
     }
 
-    fn size_bytes(&self, id: PartitionId) -> BoxFuture<'_, Result<u64, StoreError>> {
+    fn size_bytes(&self, id: PartitionId) -> Pending<'_, u64> {
         match u64::try_from(self.pretended_bytes.load(Ordering::SeqCst)) {
             Ok(bytes) => Box::pin(async move { Ok(bytes) }),
             Err(_) => self.inner.size_bytes(id),
         }
     }
 
-    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn close(&self) -> Pending<'_, ()> {
         self.inner.close()
     }
 }

@@ -9,7 +9,7 @@ pub mod script;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orrery_db::{Database, FeedScope, ItemOptions, Options, PageRequest, Receipt};
+use orrery_db::{BatchKind, BatchOperation, Database, FeedScope, ItemOptions, Options, PageRequest, Receipt};
 use orrery_model::offer::Throughput;
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::{Result, Value};
@@ -146,6 +146,26 @@ impl World {
     }
 
     /// All items of a scope, in pages of this size, by the read feed.
+    /// Writes a version of an item of two properties, whether it is there or not.
+    pub async fn write_version(&self, pk: &str, id: &str, version: u32) {
+        let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}","version":{version}}}"#));
+        let options = with_key(&format!(r#"["{pk}"]"#));
+        self.database.upsert_item(&mut Receipt::default(), PLACE, &options, &body).await.unwrap();
+    }
+
+    pub async fn delete(&self, pk: &str, id: &str) {
+        let options = with_key(&format!(r#"["{pk}"]"#));
+        self.database
+            .delete_item(&mut Receipt::default(), (DATABASE, CONTAINER, id), &options)
+            .await
+            .unwrap();
+    }
+
+    pub async fn delete_key(&self, pk: &str) {
+        let options = with_key(&format!(r#"["{pk}"]"#));
+        self.database.delete_by_partition_key(&mut Receipt::default(), PLACE, &options).await.unwrap();
+    }
+
     pub async fn feed(&self, scope: &FeedScope, page_size: i64) -> Result<Vec<Value>> {
         let mut items = Vec::new();
         let mut continuation = None;
@@ -220,6 +240,18 @@ pub fn with_key(header: &str) -> ItemOptions {
 }
 
 /// The ids of items or rows, in order.
+/// One operation of a batch, without conditions.
+pub fn operation(kind: BatchKind, id: &str, body: Option<&str>) -> BatchOperation {
+    BatchOperation {
+        kind,
+        id: Some(id.to_owned()),
+        body: body.map(|body| Bytes::copy_from_slice(body.as_bytes())),
+        if_match: None,
+        if_none_match: None,
+        partition_key: None,
+    }
+}
+
 pub fn ids(items: &[Value]) -> Vec<&str> {
     items.iter().map(|item| item.get("id").and_then(Value::as_str).unwrap()).collect()
 }

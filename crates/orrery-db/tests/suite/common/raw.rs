@@ -60,7 +60,7 @@ pub async fn check_consistency(world: &World) -> Result<(), String> {
         if outcome.is_ok() {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        orrery_testing::wait::pause_task().await;
     }
     outcome
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use orrery_model::{Object, Value};
 
 use super::json_argument;
-use crate::client::{ContainerArguments, ServerArguments};
+use crate::client::{ContainerArguments, Remote};
 use crate::failure::Failure;
 use crate::io::plain;
 use crate::io::rows::{RowsArguments, RowsFormat};
@@ -47,17 +47,14 @@ pub(crate) struct RepartitionArguments {
     container: ContainerArguments,
 
     #[command(flatten)]
-    server: ServerArguments,
-
-    #[command(flatten)]
-    rows: RowsArguments,
+    remote: Remote,
 }
 
 /// How often the progress of a repartitioning is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(super) fn run(arguments: &RepartitionArguments) -> Result<String, Failure> {
-    let (container, server, rows) = (&arguments.container, &arguments.server, arguments.rows);
+    let (container, server, rows) = (&arguments.container, &arguments.remote.server, arguments.remote.rows);
     if arguments.abort {
         let answer = server.change("/_orrery/repartition/abort", container.body())?;
         return Ok(
@@ -89,7 +86,7 @@ pub(super) fn run(arguments: &RepartitionArguments) -> Result<String, Failure> {
     let wait = !arguments.status && !arguments.no_wait;
     while wait && !is_over(&progress) {
         show_progress(rows, &progress);
-        std::thread::sleep(POLL_INTERVAL);
+        orrery_env::task::sleep_thread(POLL_INTERVAL);
         progress = status()?;
     }
     clear_progress(rows, wait);

@@ -7,11 +7,11 @@ use orrery_model::{Object, Value};
 
 use super::json_argument;
 use crate::client::{
-    Client, ContainerArguments, ContainerPath, Request, ServerArguments, accepted_json, block_on, id_of, path,
+    Client, ContainerArguments, ContainerPath, Remote, Request, accepted_json, block_on, id_of, path,
 };
 use crate::commands::databases::{ThroughputArguments, deleted};
 use crate::failure::Failure;
-use crate::io::rows::{RowsArguments, properties, table, terminal_width};
+use crate::io::rows::{properties, table, terminal_width};
 use crate::transfer::{ProvisionedThroughput, RemoteContainer};
 
 #[derive(Args)]
@@ -21,10 +21,7 @@ pub(crate) struct ListArguments {
     database: Option<String>,
 
     #[command(flatten)]
-    server: ServerArguments,
-
-    #[command(flatten)]
-    rows: RowsArguments,
+    remote: Remote,
 }
 
 #[derive(Args)]
@@ -33,10 +30,7 @@ pub(crate) struct ShowArguments {
     container: ContainerArguments,
 
     #[command(flatten)]
-    server: ServerArguments,
-
-    #[command(flatten)]
-    rows: RowsArguments,
+    remote: Remote,
 }
 
 #[derive(Args)]
@@ -58,10 +52,7 @@ pub(crate) struct CreateArguments {
     throughput: ThroughputArguments,
 
     #[command(flatten)]
-    server: ServerArguments,
-
-    #[command(flatten)]
-    rows: RowsArguments,
+    remote: Remote,
 }
 
 #[derive(Args)]
@@ -70,16 +61,13 @@ pub(crate) struct DeleteArguments {
     container: ContainerArguments,
 
     #[command(flatten)]
-    server: ServerArguments,
-
-    #[command(flatten)]
-    rows: RowsArguments,
+    remote: Remote,
 }
 
 pub(super) fn list(arguments: &ListArguments) -> Result<String, Failure> {
-    let rows = block_on(container_rows(&arguments.server.connect()?, arguments.database.as_deref()))?;
+    let rows = block_on(container_rows(&arguments.remote.server.connect()?, arguments.database.as_deref()))?;
     let answer = Value::from(rows.clone());
-    Ok(arguments.rows.render(&answer, || match rows.as_slice() {
+    Ok(arguments.remote.rows.render(&answer, || match rows.as_slice() {
         [] => "There are no containers.\n".to_owned(),
         rows => table(rows, terminal_width()),
     }))
@@ -122,7 +110,7 @@ fn key_paths(container: &Value) -> String {
 }
 
 pub(super) fn show(arguments: &ShowArguments) -> Result<String, Failure> {
-    let client = arguments.server.connect()?;
+    let client = arguments.remote.server.connect()?;
     let path = arguments.container.path();
     let (container, throughput) = block_on(async {
         let container = RemoteContainer::require(&client, &path).await?;
@@ -137,7 +125,7 @@ pub(super) fn show(arguments: &ShowArguments) -> Result<String, Failure> {
         shown.set("throughput", Value::from(throughput.to_string()));
     }
     let shown = Value::from(shown);
-    Ok(arguments.rows.render(&shown, || properties(&shown, terminal_width())))
+    Ok(arguments.remote.rows.render(&shown, || properties(&shown, terminal_width())))
 }
 
 pub(super) fn create(arguments: &CreateArguments) -> Result<String, Failure> {
@@ -156,7 +144,7 @@ pub(super) fn create(arguments: &CreateArguments) -> Result<String, Failure> {
         let key = PartitionKeyDefinition::with_paths(paths).map_err(|error| Failure::usage(error.message))?;
         definition.set("partitionKey", key.to_value());
     }
-    let client = arguments.server.connect_to_change()?;
+    let client = arguments.remote.server.connect_to_change()?;
     let request = Request::post(url(&path), Value::from(definition).to_exact_json());
     let request = arguments.throughput.add_to(request);
     let created = block_on(async {
@@ -167,7 +155,7 @@ pub(super) fn create(arguments: &CreateArguments) -> Result<String, Failure> {
         }
         accepted_json(response)
     })?;
-    Ok(arguments.rows.render(&created, || {
+    Ok(arguments.remote.rows.render(&created, || {
         format!("Created the container {path}, partitioned by {}.\n", key_paths(&created))
     }))
 }
@@ -178,11 +166,14 @@ fn url(container: &ContainerPath) -> String {
 
 pub(super) fn delete(arguments: &DeleteArguments) -> Result<String, Failure> {
     let path = arguments.container.path();
-    let client = arguments.server.connect_to_change()?;
+    let client = arguments.remote.server.connect_to_change()?;
     let response = block_on(client.send(&SystemEnv, &Request::delete(path.path())))?;
     if response.status == 404 {
         return Err(Failure::refused(format!("there is no container {path}")));
     }
     response.accepted()?;
-    Ok(arguments.rows.render(&deleted(&path.to_string()), || format!("Deleted the container {path}.\n")))
+    Ok(arguments
+        .remote
+        .rows
+        .render(&deleted(&path.to_string()), || format!("Deleted the container {path}.\n")))
 }

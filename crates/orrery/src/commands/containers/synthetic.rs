@@ -4,9 +4,8 @@ use clap::Subcommand;
 use orrery_model::Value;
 
 use super::json_argument;
-use crate::client::{ContainerArguments, ServerArguments};
+use crate::client::{ContainerArguments, Remote};
 use crate::failure::Failure;
-use crate::io::rows::RowsArguments;
 
 #[derive(Subcommand)]
 pub(crate) enum SyntheticCommand {
@@ -19,10 +18,7 @@ pub(crate) enum SyntheticCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Show the definition, and whether queries are routed by it.
     Show {
@@ -30,10 +26,7 @@ pub(crate) enum SyntheticCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
     /// Remove the definition. Items keep their keys.
     Remove {
@@ -41,22 +34,19 @@ pub(crate) enum SyntheticCommand {
         container: ContainerArguments,
 
         #[command(flatten)]
-        server: ServerArguments,
-
-        #[command(flatten)]
-        rows: RowsArguments,
+        remote: Remote,
     },
 }
 
 pub(super) fn run(command: &SyntheticCommand) -> Result<String, Failure> {
     Ok(match command {
-        SyntheticCommand::Set { definition, container, server, rows } => {
+        SyntheticCommand::Set { definition, container, remote: Remote { server, rows } } => {
             let mut body = container.body();
             body.set("definition", json_argument(definition)?);
             let answer = server.change("/_orrery/synthetic", body)?;
             rows.render(&answer, || format!("Set the synthetic key of `{}`.\n", container.container))
         }
-        SyntheticCommand::Show { container, server, rows } => {
+        SyntheticCommand::Show { container, remote: Remote { server, rows } } => {
             let answer = server.get("/_orrery/synthetic", Some(&container.query()))?;
             rows.render(&answer, || {
                 let definition = answer.get("definition").map(Value::to_json).unwrap_or_default();
@@ -67,7 +57,7 @@ pub(super) fn run(command: &SyntheticCommand) -> Result<String, Failure> {
                 format!("{definition}\n{routes}\n")
             })
         }
-        SyntheticCommand::Remove { container, server, rows } => {
+        SyntheticCommand::Remove { container, remote: Remote { server, rows } } => {
             let mut body = container.body();
             body.set("definition", Value::Null);
             let answer = server.change("/_orrery/synthetic", body)?;

@@ -5,10 +5,10 @@ use std::io::Write;
 use clap::Args;
 use orrery_model::{Object, Value, value};
 
-use crate::client::{ContainerArguments, QueryText, ServerArguments, parse_partition_key};
+use super::QueryScope;
+use crate::client::{QueryText, Remote};
 use crate::failure::Failure;
 use crate::io::print;
-use crate::io::rows::RowsArguments;
 
 #[derive(Args)]
 pub(crate) struct ExplainArguments {
@@ -16,29 +16,17 @@ pub(crate) struct ExplainArguments {
     query: String,
 
     #[command(flatten)]
-    container: ContainerArguments,
-
-    /// A parameter of the query, as @NAME=JSON. Can be repeated.
-    #[arg(long, short, value_name = "@NAME=JSON")]
-    parameter: Vec<String>,
-
-    /// Restrict the query to this partition key: text, a JSON value, or a JSON array.
-    #[arg(long, value_name = "KEY")]
-    partition_key: Option<String>,
+    over: QueryScope,
 
     #[command(flatten)]
-    server: ServerArguments,
-
-    #[command(flatten)]
-    rows: RowsArguments,
+    remote: Remote,
 }
 
 pub(super) fn run(arguments: &ExplainArguments, output: &mut impl Write) -> Result<(), Failure> {
-    let query = QueryText::new(&arguments.query, &arguments.parameter)?;
-    let key = arguments.partition_key.as_deref().map(parse_partition_key);
-    let body = explain_request(arguments.container.body(), &query, key.as_deref())?;
-    let answer = arguments.server.ask("/_orrery/explain", body)?;
-    print(output, &arguments.rows.render(&answer, || describe(&answer)))
+    let (over, query) = (&arguments.over, arguments.over.query(&arguments.query)?);
+    let body = explain_request(over.container.body(), &query, over.key().as_deref())?;
+    let answer = arguments.remote.server.ask("/_orrery/explain", body)?;
+    print(output, &arguments.remote.rows.render(&answer, || describe(&answer)))
 }
 
 /// The body of a request to explain a query; `body` already names the container.

@@ -6,8 +6,9 @@ mod run;
 
 use std::io::Write;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
+use crate::client::{ContainerArguments, QueryText, parse_partition_key};
 use crate::failure::Failure;
 pub(super) use explain::{describe as describe_explanation, explain_request};
 
@@ -30,6 +31,31 @@ pub(crate) enum QueryCommand {
     ///
     /// Executes one page of the query. POST /_orrery/explain does the same.
     Explain(Box<explain::ExplainArguments>),
+}
+
+/// What a query runs over, and its parameters.
+#[derive(Args)]
+struct QueryScope {
+    #[command(flatten)]
+    container: ContainerArguments,
+
+    /// A parameter of the query, as @NAME=JSON. Can be repeated.
+    #[arg(long, short, value_name = "@NAME=JSON")]
+    parameter: Vec<String>,
+
+    /// Restrict the query to this partition key: text, a JSON value, or a JSON array.
+    #[arg(long, value_name = "KEY")]
+    partition_key: Option<String>,
+}
+
+impl QueryScope {
+    fn query(&self, text: &str) -> Result<QueryText, Failure> {
+        QueryText::new(text, &self.parameter)
+    }
+
+    fn key(&self) -> Option<String> {
+        self.partition_key.as_deref().map(parse_partition_key)
+    }
 }
 
 pub(super) fn run(command: &QueryCommand, output: &mut impl Write) -> Result<(), Failure> {

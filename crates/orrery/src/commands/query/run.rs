@@ -7,11 +7,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::client::{
-    ContainerArguments, QueryPages, QueryText, ServerArguments, block_on, parse_partition_key,
-};
+use super::QueryScope;
+use crate::client::{QueryPages, Remote, block_on};
 use crate::failure::Failure;
-use crate::io::rows::{RowsArguments, RowsFormat, csv, json_lines, table, terminal_width};
+use crate::io::rows::{RowsFormat, csv, json_lines, table, terminal_width};
 use crate::io::{count, print, read_text};
 
 /// The service accepts queries of up to 512 kB.
@@ -28,15 +27,7 @@ pub(crate) struct RunArguments {
     file: Option<PathBuf>,
 
     #[command(flatten)]
-    container: ContainerArguments,
-
-    /// A parameter of the query, as @NAME=JSON. Can be repeated.
-    #[arg(long, short, value_name = "@NAME=JSON")]
-    parameter: Vec<String>,
-
-    /// Restrict the query to this partition key: text, a JSON value, or a JSON array.
-    #[arg(long, value_name = "KEY")]
-    partition_key: Option<String>,
+    over: QueryScope,
 
     /// Return at most this many rows.
     #[arg(long, short, value_name = "NUMBER")]
@@ -47,10 +38,7 @@ pub(crate) struct RunArguments {
     charge: bool,
 
     #[command(flatten)]
-    server: ServerArguments,
-
-    #[command(flatten)]
-    rows: RowsArguments,
+    remote: Remote,
 }
 
 pub(super) fn run(arguments: &RunArguments, output: &mut impl Write) -> Result<(), Failure> {
@@ -63,11 +51,10 @@ pub(super) fn run(arguments: &RunArguments, output: &mut impl Write) -> Result<(
     if text.is_empty() {
         return Err(Failure::usage("the query is empty"));
     }
-    let query = QueryText::new(text, &arguments.parameter)?;
-    let client = arguments.server.connect()?;
-    let path = arguments.container.path();
-    let key = arguments.partition_key.as_deref().map(parse_partition_key);
-    let mut pages = QueryPages::new(&client, &path, query, key);
+    let query = arguments.over.query(text)?;
+    let client = arguments.remote.server.connect()?;
+    let path = arguments.over.container.path();
+    let mut pages = QueryPages::new(&client, &path, query, arguments.over.key());
     let limit = arguments.limit.unwrap_or(usize::MAX);
     let mut rows = Vec::new();
     let mut written = 0_usize;
@@ -76,7 +63,7 @@ pub(super) fn run(arguments: &RunArguments, output: &mut impl Write) -> Result<(
             && let Some(mut page) = pages.next().await?
         {
             page.truncate(limit - written - rows.len());
-            match arguments.rows.output {
+            match arguments.remote.rows.output {
                 RowsFormat::Jsonl => print(output, &json_lines(&page))?,
                 RowsFormat::Json => {
                     for (at, row) in page.iter().enumerate() {
@@ -93,13 +80,13 @@ pub(super) fn run(arguments: &RunArguments, output: &mut impl Write) -> Result<(
         }
         Ok(())
     })?;
-    match arguments.rows.output {
+    match arguments.remote.rows.output {
         RowsFormat::Jsonl => {}
         RowsFormat::Json => print(output, if written == 0 { "[]\n" } else { "\n]\n" })?,
         RowsFormat::Csv => print(output, &csv(&rows))?,
         RowsFormat::Table => print(output, &table(&rows, terminal_width()))?,
     }
-    let is_shown = arguments.rows.output == RowsFormat::Table && std::io::stdout().is_terminal();
+    let is_shown = arguments.remote.rows.output == RowsFormat::Table && std::io::stdout().is_terminal();
     if arguments.charge || is_shown {
         let total = u64::try_from(written + rows.len()).unwrap_or(u64::MAX);
         // Only for people: ignore a closed standard error.

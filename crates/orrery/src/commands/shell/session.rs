@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use orrery_env::SystemEnv;
+use orrery_env::{SystemEnv, monotonic};
 use orrery_model::{Object, Value, value};
 use tokio::runtime::Runtime;
 
@@ -14,7 +14,7 @@ use crate::client::{
     parse_partition_key,
 };
 use crate::commands::containers::container_rows;
-use crate::commands::{export, import, items, partitions, query};
+use crate::commands::{export, import, items, parse_arguments, partitions, query};
 use crate::failure::Failure;
 use crate::io::rows::{RowsFormat, chart, csv, json_array, json_lines, table, terminal_width};
 use crate::io::{count, print};
@@ -154,16 +154,26 @@ impl Session {
                 self.print(&(self.properties.join("\n") + "\n"))?;
             }
             Statement::Import(file) => {
-                let path = self.container()?.path.clone();
-                import::into(&file, &path, &self.server, !self.is_interactive, &mut std::io::stdout())?;
+                let mut arguments: import::ImportArguments = self.transfer_arguments(&file)?;
+                arguments.server = self.server.clone();
+                import::run(&arguments, &mut std::io::stdout())?;
                 self.sample()?;
             }
             Statement::Export(file) => {
-                let path = self.container()?.path.clone();
-                export::from(&file, &path, &self.server, !self.is_interactive, &mut std::io::stdout())?;
+                let mut arguments: export::ExportArguments = self.transfer_arguments(&file)?;
+                arguments.server = self.server.clone();
+                export::run(&arguments, &mut std::io::stdout())?;
             }
         }
         Ok(true)
+    }
+
+    /// The arguments of `import` or `export` for a file and the current container, with the usual options.
+    fn transfer_arguments<A: clap::Args>(&self, file: &str) -> Result<A, Failure> {
+        let path = &self.container()?.path;
+        let mut arguments = vec!["orrery", file, "-d", &path.database, "-c", &path.container];
+        arguments.extend((!self.is_interactive).then_some("--quiet"));
+        parse_arguments(&arguments)
     }
 
     /// Runs until the end, or until Ctrl-C.
@@ -312,7 +322,7 @@ impl Session {
         let path = &self.container()?.path;
         let query = QueryText::new(text, &[])?;
         let charge_before = self.client.charge();
-        let started = std::time::Instant::now();
+        let started = monotonic::now();
         let mut pages = QueryPages::new(&self.client, path, query, self.key.clone());
         // Tables on a terminal are paged; JSON lines are printed as they arrive; everything else needs all rows.
         let is_paged = self.is_interactive && self.mode == Mode::Rows(RowsFormat::Table);
@@ -349,7 +359,7 @@ impl Session {
         }
         let charge = format!("{:.2} RU", self.client.charge() - charge_before);
         let rest = if is_stopped { " shown" } else { "" };
-        let milliseconds = started.elapsed().as_millis();
+        let milliseconds = monotonic::elapsed(started).as_millis();
         match (self.is_interactive, self.shows_charge) {
             (true, true) => self.say(&format!("{}{rest}, {charge}, {milliseconds} ms", count(shown, "row"))),
             (true, false) => self.say(&format!("{}{rest}", count(shown, "row"))),

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead};
 
 use super::{Place, RECORD_BYTES_MAX, Record};
+use crate::io::JsonStrings;
 
 /// Some programs start a UTF-8 file with a byte order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -168,12 +169,12 @@ impl<R: BufRead> JsonElements<R> {
     /// Reads one value: up to its closing bracket, or for a scalar up to a delimiter.
     fn value(&mut self) -> io::Result<Result<Vec<u8>, String>> {
         let mut text = Vec::new();
-        let (mut depth, mut in_string, mut escaped, mut is_long) = (0_usize, false, false, false);
+        let (mut depth, mut strings, mut is_long) = (0_usize, JsonStrings::default(), false);
         loop {
             let buffer = self.reader.fill_buf()?;
             if buffer.is_empty() {
                 // A scalar may end with the input; an object, array or string may not.
-                if depth > 0 || in_string {
+                if depth > 0 || strings.is_open() {
                     return Err(broken("the input ends inside a record"));
                 }
                 return Ok(if is_long { Err(too_long()) } else { Ok(text) });
@@ -181,16 +182,8 @@ impl<R: BufRead> JsonElements<R> {
             let mut taken = 0;
             let mut ended = false;
             for byte in buffer {
-                if in_string {
+                if !strings.contain(*byte) {
                     match byte {
-                        _ if escaped => escaped = false,
-                        b'\\' => escaped = true,
-                        b'"' => in_string = false,
-                        _ => {}
-                    }
-                } else {
-                    match byte {
-                        b'"' => in_string = true,
                         b'{' | b'[' => depth += 1,
                         b'}' | b']' if depth > 0 => {
                             depth -= 1;
