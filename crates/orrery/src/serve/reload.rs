@@ -24,7 +24,7 @@ pub(super) fn follow(
         loop {
             let is_asked = tokio::select! {
                 () = signal.next() => true,
-                () = tokio::time::sleep(CHECK_INTERVAL) => false,
+                () = orrery_env::task::sleep(CHECK_INTERVAL) => false,
             };
             let now = (modified(&certificate), modified(&key));
             if !is_asked && now == seen {
