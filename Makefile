@@ -42,9 +42,10 @@ run: build ## Builds and starts the server on its embedded store
 
 test: lint test-rust test-fuzz test-postgres test-clients test-explorer test-sdk ## Runs every test: lints, the workspace, on PostgreSQL again, the key libraries, the explorer, the official SDKs
 
-lint: setup ## Checks formatting and lints
+lint: setup ## Checks formatting, lints and documentation comments
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --lib --no-deps --document-private-items --locked --quiet
 	scripts/dependencies.py
 	scripts/links.py
 

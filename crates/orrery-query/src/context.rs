@@ -140,7 +140,7 @@ impl Held {
 /// A *row* is one combination of joined elements: a join inside one document multiplies array lengths, so even one
 /// document can take forever, and the caller sets a bound. A *step* is work of a few nanoseconds: an operator, an
 /// element visited, sixteen bytes searched. Every [`STEPS_BETWEEN_CHECKS`] steps the [`Interrupt`] is checked.
-/// Long-running functions check it themselves ([`Context::steps`]).
+/// Long-running functions check it themselves (`Context::steps`).
 pub struct Work<'w> {
     rows_left: AtomicU64,
     steps: AtomicU64,

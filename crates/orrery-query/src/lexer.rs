@@ -97,7 +97,7 @@ const EXACT_WORDS: [(&str, ExactWord); 7] = [
     ("udf", ExactWord::Udf),
 ];
 
-/// See [`EXACT_WORDS`].
+/// See `EXACT_WORDS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExactWord {
     True,

@@ -1,6 +1,6 @@
 //! A compiled query: names are slots, parameters are constants, functions are resolved.
 //!
-//! A [`Block`] is one SELECT. Its rows are bound to slots, which are unique within the program, so expressions at any
+//! A `Block` is one SELECT. Its rows are bound to slots, which are unique within the program, so expressions at any
 //! depth refer to values by number. Aggregates and grouping keys are slots too: they are bound once a group is
 //! complete.
 

@@ -2,7 +2,7 @@
 //!
 //! A table tracks up to [`ENTRIES_MAX`] keys. When it is full, the median weight is subtracted from every key and keys
 //! without weight are dropped. The subtracted amount is remembered: a key's true weight is at least the tracked one and at
-//! most that plus [`Frequent::error`], which never exceeds the total divided by half the entries. So a key with more than
+//! most that plus [`Frequent::error_bytes`], which never exceeds the total divided by half the entries. So a key with more than
 //! a thousandth of all bytes is never missed.
 
 /// Most tracked keys.

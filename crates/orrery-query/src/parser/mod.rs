@@ -1,4 +1,4 @@
-//! Tokens to tree: the clauses of a query. Expressions are in [`expression`].
+//! Tokens to tree: the clauses of a query. Expressions are in `expression`.
 //!
 //! A recursive descent over the clauses with operator precedence below. Recursion is counted: text nested deeper than
 //! [`limits::NESTING_MAX`] and trees deeper than [`limits::EXPRESSION_DEPTH_MAX`] are rejected, so no text can exhaust
