@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use orrery_model::container::IndexingPolicy;
+use orrery_model::container::{ComputedProperty, IndexingPolicy};
 
-use super::PolicyTree;
+use super::{ComputedIndex, PolicyTree};
 
 /// One generation of a container's index.
 #[derive(Clone, Debug)]
@@ -13,11 +13,18 @@ pub struct Generation {
     pub number: u32,
     pub policy: IndexingPolicy,
     pub(crate) tree: PolicyTree,
+    pub(crate) computed: ComputedIndex,
 }
 
 impl Generation {
-    pub fn new(number: u32, policy: IndexingPolicy) -> Self {
-        Self { number, tree: PolicyTree::new(&policy), policy }
+    pub fn new(number: u32, policy: IndexingPolicy, computed: &[ComputedProperty]) -> Self {
+        let computed = ComputedIndex::of(computed, &policy);
+        Self { number, tree: PolicyTree::new(&policy), policy, computed }
+    }
+
+    /// Whether its entries are those of this policy and these properties.
+    fn is_of(&self, policy: &IndexingPolicy, computed: &ComputedIndex) -> bool {
+        self.policy == *policy && self.computed == *computed
     }
 }
 
@@ -35,9 +42,9 @@ pub struct IndexState {
 }
 
 impl IndexState {
-    pub fn new(policy: IndexingPolicy) -> Self {
+    pub fn new(policy: IndexingPolicy, computed: &[ComputedProperty]) -> Self {
         Self {
-            serving: Arc::new(Generation::new(1, policy)),
+            serving: Arc::new(Generation::new(1, policy, computed)),
             building: None,
             version: 1,
             retired: Vec::new(),
@@ -58,19 +65,21 @@ impl IndexState {
         Self { serving: Arc::clone(building), building: None, version: self.version + 1, retired }
     }
 
-    /// The state after the policy was replaced. Reverting to the serving policy just stops the building.
+    /// The state after the policy or the computed properties were replaced. Going back to what serves just stops the
+    /// building.
     #[must_use]
-    pub fn with_policy(&self, policy: &IndexingPolicy) -> Self {
+    pub fn with_policy(&self, policy: &IndexingPolicy, computed: &[ComputedProperty]) -> Self {
         let target = self.building.as_ref().unwrap_or(&self.serving);
-        if target.policy == *policy {
+        let wanted = ComputedIndex::of(computed, policy);
+        if target.is_of(policy, &wanted) {
             return self.clone();
         }
         let used = self.generations().map(|generation| generation.number).chain(self.retired.iter().copied());
         let number = used.max().unwrap_or(0) + 1;
         let mut retired = self.retired.clone();
         retired.extend(self.building.as_ref().map(|abandoned| abandoned.number));
-        let building =
-            (self.serving.policy != *policy).then(|| Arc::new(Generation::new(number, policy.clone())));
+        let building = (!self.serving.is_of(policy, &wanted))
+            .then(|| Arc::new(Generation::new(number, policy.clone(), computed)));
         Self { serving: Arc::clone(&self.serving), building, version: self.version + 1, retired }
     }
 }

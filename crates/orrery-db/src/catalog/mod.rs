@@ -4,6 +4,7 @@
 //! partition and then publishes it. Changes are serialised, and each commit checks that no other process has changed
 //! the catalog.
 
+mod computed_index;
 mod duty;
 mod index_state;
 pub(crate) mod policy_tree;
@@ -27,6 +28,7 @@ use orrery_model::rid::{
 use orrery_model::{Error, ErrorKind, Result, Value};
 use orrery_storage::PartitionRef;
 
+pub(crate) use computed_index::ComputedIndex;
 pub(crate) use duty::take_duty;
 pub(crate) use index_state::{Generation, IndexState};
 pub(crate) use policy_tree::PolicyTree;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use orrery_model::container::{ContainerDefinition, IndexingPolicy};
+use orrery_model::container::{ComputedProperty, ContainerDefinition, IndexingPolicy};
 use orrery_model::encryption_key::ClientEncryptionKey;
 use orrery_model::offer;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey, PartitionKeyDefinition};
@@ -140,6 +140,9 @@ struct IndexRecord {
 struct GenerationRecord {
     number: u32,
     policy: Box<RawValue>,
+    /// Names and queries of the computed properties among its entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    computed: Vec<(String, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -302,7 +305,9 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
 fn generation(generation: &Generation) -> GenerationRecord {
     let policy =
         RawValue::from_string(generation.policy.to_value().to_json()).expect("a value prints as JSON");
-    GenerationRecord { number: generation.number, policy }
+    let computed = generation.computed.definitions();
+    let computed = computed.map(|property| (property.name.to_string(), property.query.to_string()));
+    GenerationRecord { number: generation.number, policy, computed: computed.collect() }
 }
 
 fn load_generation(
@@ -312,7 +317,11 @@ fn load_generation(
     let policy = value::parse(record.policy.get().as_bytes())?;
     let policy = policy.as_object().ok_or("an indexing policy is not an object")?;
     let policy = IndexingPolicy::parse(policy, &definition.vector_embeddings)?;
-    Ok(Arc::new(Generation::new(record.number, policy)))
+    let computed = record
+        .computed
+        .iter()
+        .map(|(name, query)| ComputedProperty { name: name.as_str().into(), query: query.as_str().into() });
+    Ok(Arc::new(Generation::new(record.number, policy, &computed.collect::<Vec<_>>())))
 }
 
 pub(super) fn offer_key(rid: OfferRid) -> Vec<u8> {

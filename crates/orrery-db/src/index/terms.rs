@@ -27,6 +27,8 @@ pub(crate) fn push_entries(
     if !tree.is_enabled() {
         return;
     }
+    let item = generation.computed.apply(item);
+    let item = item.as_ref();
     let mut place = Vec::with_capacity(effective.as_bytes().len() + 8 + id.len());
     push_place(&mut place, effective, id);
     let mut walk = Walk { number: generation.number, tree, place: &place, keys };

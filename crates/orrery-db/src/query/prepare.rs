@@ -19,6 +19,7 @@ use orrery_query::{Program, QueryRequest};
 use super::checks;
 use super::errors::invalid_query;
 use super::item_work::ItemWork;
+use crate::catalog::Container;
 
 /// A query that is parsed, checked against its container and compiled.
 #[derive(Debug)]
@@ -50,6 +51,19 @@ impl Prepared {
         let compile_time = monotonic::elapsed(started).saturating_sub(parse_time);
         let work = ItemWork::of(&query);
         Ok(Self { query, program, policies, work, parse_time, compile_time })
+    }
+
+    /// The query as the index sees it: computed properties that it holds are properties like any other.
+    pub(super) fn as_indexed(&self, request: &QueryRequest, container: &Container) -> Result<Arc<Program>> {
+        let (definition, held) = (&container.definition, &container.index.serving.computed);
+        let is_held = |name: &str| held.holds(definition, name);
+        if !definition.computed_properties.iter().any(|property| is_held(&property.name)) {
+            return Ok(Arc::clone(&self.program));
+        }
+        let mut computed = computed_properties(definition)?;
+        computed.retain(|property| !is_held(&property.name));
+        let (parameters, policies) = (&request.parameters, &self.policies);
+        compile(&self.query, Settings { parameters, computed: &computed, policies })
     }
 }
 

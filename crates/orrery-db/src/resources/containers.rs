@@ -179,7 +179,8 @@ impl Resources {
                 }
                 let definition = current.definition.replace(&body)?;
                 check_what_is_done(&definition)?;
-                let mut index = current.index.with_policy(&definition.indexing);
+                let mut index =
+                    current.index.with_policy(&definition.indexing, &definition.computed_properties);
                 let mut synthetic = SyntheticPolicy::of(&definition, false)?;
                 let is_same = |policy: &Arc<SyntheticPolicy>, own: &Arc<SyntheticPolicy>| {
                     policy.definition == own.definition
@@ -371,7 +372,7 @@ fn new_container(
     ranges: Vec<EpkRange>,
     stores: &[PartitionRef],
 ) -> Container {
-    let index = IndexState::new(definition.indexing.clone());
+    let index = IndexState::new(definition.indexing.clone(), &definition.computed_properties);
     let partitions = (0u32..).zip(ranges).zip(stores).map(|((range_id, range), store)| Partition {
         range_id,
         range,

@@ -69,7 +69,9 @@ impl Resources {
                         definition: before.definition.clone(),
                         synthetic: before.synthetic.clone(),
                         stamp: change.stamp,
-                        index: current.index.with_policy(&before.definition.indexing),
+                        index: current
+                            .index
+                            .with_policy(&before.definition.indexing, &before.definition.computed_properties),
                         ..Container::clone(&current)
                     },
                 };

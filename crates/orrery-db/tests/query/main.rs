@@ -19,6 +19,7 @@ mod merging;
 
 mod cases;
 mod changes;
+mod computed;
 mod equivalence;
 mod fairness;
 mod metrics;

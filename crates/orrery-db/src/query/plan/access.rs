@@ -227,8 +227,8 @@ pub(crate) fn access_paths(
     };
     AccessPaths {
         candidates,
-        sequence: finder.sequence(query, definition, condition),
-        values_of_extreme: finder.values_of_extreme(query, definition, condition),
+        sequence: finder.sequence(query, condition),
+        values_of_extreme: finder.values_of_extreme(query, condition),
         points: None,
         is_empty: *condition == IndexCondition::None,
     }
@@ -318,12 +318,7 @@ impl Finder<'_> {
         self.definition.partition_key.paths().iter().any(is_same)
     }
 
-    fn sequence(
-        &self,
-        query: &Query,
-        definition: &ContainerDefinition,
-        condition: &IndexCondition,
-    ) -> Option<Sequence> {
+    fn sequence(&self, query: &Query, condition: &IndexCondition) -> Option<Sequence> {
         let single_source = match query.from.as_ref().map(|from| from.sources.as_slice()) {
             Some([source]) => !source.iterate && matches!(source.collection, Collection::Path { .. }),
             _ => false,
@@ -337,8 +332,7 @@ impl Finder<'_> {
             return None;
         }
         let (text, order) = &keys[0];
-        // A computed property has no entries.
-        let path = property_path(text).filter(|path| !is_computed(path, definition))?;
+        let path = property_path(text).filter(|path| self.holds(path))?;
         if !is_indexed(self.generation, &path) {
             return None;
         }
@@ -364,16 +358,11 @@ impl Finder<'_> {
         })
     }
 
-    /// The values among which the query seeks the minimum or maximum, if all of them are known to match.
-    fn values_of_extreme(
-        &self,
-        query: &Query,
-        definition: &ContainerDefinition,
-        condition: &IndexCondition,
-    ) -> Option<Values> {
-        // Within one logical partition, entries of others would lie in between.
+    /// The values among which the query looks for the least or greatest, if all of them are known to match.
+    fn values_of_extreme(&self, query: &Query, condition: &IndexCondition) -> Option<Values> {
+        // In one logical partition the entries of others would stand in between.
         let extreme = shortcut::extreme_of(query).filter(|_| !self.points)?;
-        let path = property_path(&extreme.path).filter(|path| !is_computed(path, definition))?;
+        let path = property_path(&extreme.path).filter(|path| self.holds(path))?;
         if !is_indexed(self.generation, &path) {
             return None;
         }
@@ -412,16 +401,27 @@ impl Finder<'_> {
         named_paths(&self.generation.policy).any(|named| named.steps == path.0)
     }
 
-    /// Whether a composite index contains the items' actual values: not for array elements and computed properties,
-    /// which count as missing.
+    /// Whether the entries at a path are of the property that queries see: those of a computed property only if it is
+    /// indexed as it is defined now.
+    fn holds(&self, path: &IndexPath) -> bool {
+        match path.0.first() {
+            Some(IndexStep::Property(name)) => {
+                let computed = &self.definition.computed_properties;
+                computed.iter().all(|property| property.name != *name)
+                    || self.generation.computed.holds(self.definition, name)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a composite index holds what items have at its paths: not so for array elements and for computed
+    /// properties that are not indexed, which it has as missing.
     fn holds_items(&self, paths: &[CompositePath]) -> bool {
-        let computed = &self.definition.computed_properties;
         paths.iter().all(|path| {
-            let is_computed = matches!(path.steps.first(), Some(IndexStep::Property(name))
-                if computed.iter().any(|property| *property.name == **name));
+            let is_held = self.holds(&IndexPath(path.steps.clone()));
             let is_system = matches!(path.steps.first(), Some(IndexStep::Property(name))
                 if **name != *"_ts" && SYSTEM_PROPERTIES.contains(&&**name));
-            !is_computed && !is_system && !path.steps.contains(&IndexStep::Element)
+            is_held && !is_system && !path.steps.contains(&IndexStep::Element)
         })
     }
 
@@ -557,14 +557,6 @@ fn property_path(text: &str) -> Option<IndexPath> {
     let path = PolicyPath::parse(&format!("{text}/?")).ok().map(|path| IndexPath(path.steps))?;
     let is_usable = !path.0.is_empty() && !path.0.contains(&IndexStep::Element);
     is_usable.then_some(path)
-}
-
-fn is_computed(path: &IndexPath, definition: &ContainerDefinition) -> bool {
-    let first = path.0.first();
-    definition
-        .computed_properties
-        .iter()
-        .any(|property| matches!(first, Some(IndexStep::Property(name)) if **name == *property.name))
 }
 
 fn merge_overlapping(ranges: &mut Vec<KeyRange>) {
