@@ -69,7 +69,10 @@ impl Scripts {
     ) -> Result<Option<String>> {
         let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         let scripts = self.catalog.snapshot().scripts(container.rid);
-        let script = Arc::clone(scripts.get(ScriptKind::StoredProcedure, id)?);
+        let script = match Script::built_in(container.rid, id) {
+            Some(script) => Arc::new(script),
+            None => Arc::clone(scripts.get(ScriptKind::StoredProcedure, id)?),
+        };
         let key = full_key(&container, options)?;
         if std::str::from_utf8(&call.arguments).is_err() {
             return Err(Error::bad_request("The arguments of the stored procedure are not valid UTF-8."));
