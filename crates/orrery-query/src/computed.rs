@@ -3,6 +3,8 @@
 //! Queries see them like stored properties, `SELECT *` does not show them, and they hide a stored
 //! property of the same name.
 
+use std::sync::Arc;
+
 use orrery_model::Value;
 
 use crate::ast::{Collection, Expr, ExprKind, Query, Selection};
@@ -70,7 +72,7 @@ impl ComputedProperty {
 
 /// A computed property's value for single items, outside of any query: for the index.
 #[derive(Clone, Debug)]
-pub struct Formula(Node);
+pub struct Formula(Arc<Node>);
 
 impl Formula {
     /// Compiles a property. `None` if it depends on more than what a client stores: on the item as a whole, on what the
@@ -83,7 +85,7 @@ impl Formula {
         }
         let policies = Policies::default();
         let settings = Settings { parameters: &[], computed: &[], policies: &policies };
-        compile::document_expression(expr, alias, settings).ok().map(Self)
+        compile::document_expression(expr, alias, settings).ok().map(|node| Self(Arc::new(node)))
     }
 
     /// The property of this item; `None` if it is undefined.
