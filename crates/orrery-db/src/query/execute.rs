@@ -153,7 +153,8 @@ impl Queries {
             stands_for_entries: false,
         };
         let planning = monotonic::now();
-        let condition = index_condition(prepared.as_indexed(request, container)?.as_ref(), &run.context(None));
+        let condition =
+            index_condition(prepared.as_indexed(request, container)?.as_ref(), &run.context(None));
         let paths = find_paths(container, options, &prepared, &condition, &windows);
         run.names_key = paths.candidates.iter().any(|candidate| candidate.names_key);
         run.metrics.plan_time = monotonic::elapsed(planning);
