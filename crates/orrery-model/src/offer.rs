@@ -12,9 +12,9 @@ pub const DEFAULT_THROUGHPUT: u32 = 400;
 pub const PARTITION_THROUGHPUT_MAX: u32 = 10_000;
 /// The throughput per partition of a new container that needs several.
 const PARTITION_THROUGHPUT_INITIAL: u32 = 6_000;
-/// A new container has no more partitions than this, however little one of them may carry. It splits from there.
+/// The most partitions that a new container gets where limits are scaled down. It splits further as needed.
 const PARTITIONS_MAX: u32 = 1_000;
-/// What can be had without asking the operator of the service.
+/// The maximum throughput without a support request.
 pub const THROUGHPUT_MAX: u32 = 1_000_000;
 
 /// The offer type of today's offers; earlier ones were S1, S2 and S3.
@@ -138,7 +138,9 @@ impl Throughput {
         }
         let (initial, all) = (u64::from(PARTITION_THROUGHPUT_INITIAL), u64::from(PARTITION_THROUGHPUT_MAX));
         let count = (maximum * all).div_ceil(carried * initial);
-        u32::try_from(count).map_or(PARTITIONS_MAX, |count| count.min(PARTITIONS_MAX))
+        // The cap is for scaled-down partitions only.
+        let count_max = maximum.div_ceil(initial).max(PARTITIONS_MAX.into());
+        u32::try_from(count.min(count_max)).unwrap_or(PARTITIONS_MAX)
     }
 
     /// The throughput that a switch of kind starts with.
