@@ -123,8 +123,8 @@ impl Throughput {
         matches!(self, Self::Autoscale { .. })
     }
 
-    /// How many physical partitions a new container gets. Beyond what one can carry the service leaves room
-    /// for growth and counts 6000 for each, as its guide to scaling says and the clients' tests expect.
+    /// How many physical partitions a new container gets. For more than one partition can carry, the service leaves
+    /// room for growth and counts 6000 for each, as documented in its scaling guide and expected by client tests.
     pub fn partition_count(self) -> u32 {
         self.partition_count_of(PARTITION_THROUGHPUT_MAX)
     }

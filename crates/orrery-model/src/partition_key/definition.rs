@@ -257,8 +257,8 @@ impl PartitionKeyDefinition {
 /// The two highest bits of a version 2 hash are clear.
 const LAST_HASH_V2: u128 = (1 << 126) - 1;
 
-/// So many of `count` equal parts of the 32-bit hashes. What the division leaves belongs to the last range, as in the
-/// service.
+/// The boundary after this many of `count` equal parts of the 32-bit hashes. The remainder belongs to the last range,
+/// as in the service.
 fn boundary_v1(index: u32, count: u32) -> EffectiveKey {
     EffectiveKey::from_bytes(encode::boundary_v1(u32::MAX / count * index))
 }
@@ -267,7 +267,7 @@ fn boundary_v1(index: u32, count: u32) -> EffectiveKey {
 fn boundary_v2(index: u32, count: u32) -> EffectiveKey {
     let (index, count) = (u128::from(index), u128::from(count));
     let mut hash = LAST_HASH_V2 / count * index;
-    // Some clients take keys that differ in trailing zero bytes for equal: never end in one.
+    // Some clients treat keys that differ only in trailing zero bytes as equal: never end in one.
     if hash.trailing_zeros() >= 8 {
         hash += 1;
     }
