@@ -112,7 +112,7 @@ async fn tls_modes_passwords_and_privileges() {
     drop(eventually(url("gateway", "127.0.0.1", "sslmode=require")).await);
     let expectations = [
         ("plain", "127.0.0.1", "sslmode=disable".to_owned(), Ok(false)),
-        ("gateway", "127.0.0.1", "sslmode=disable".to_owned(), Err("refuses the user")),
+        ("gateway", "127.0.0.1", "sslmode=disable".to_owned(), Err("rejects the user")),
         ("gateway", "127.0.0.1", String::new(), Ok(true)),
         ("gateway", "127.0.0.1", "sslmode=prefer".to_owned(), Ok(true)),
         ("gateway", "127.0.0.1", "sslmode=require".to_owned(), Ok(true)),
