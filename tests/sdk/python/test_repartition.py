@@ -49,17 +49,27 @@ class Worker(threading.Thread):
         self.join()
 
 
-def test_a_live_client_sees_no_error_at_the_switch(place):
+def test_live_clients_see_no_error_at_the_switch(place):
     server, database, container = place
     written = {}
 
+    # A client each: one that is shared by threads drops what it knows of a container while another thread's retry needs
+    # it, whatever the server answers.
+    def own_container():
+        client = CosmosClient(server.endpoint, EMULATOR_KEY)
+        return client.get_database_client(database.id).get_container_client(container.id)
+
+    writing, querying = own_container(), own_container()
+
     def write(round_number):
         number = round_number % ITEMS
-        container.upsert_item(item(number, round_number))
+        writing.upsert_item(item(number, round_number))
         written[number] = round_number
 
     def query(_):
-        rows = container.query_items("SELECT VALUE c.id FROM c", enable_cross_partition_query=True)
+        # One page: a position in the former container means nothing in the new one.
+        options = {"enable_cross_partition_query": True, "max_item_count": 2 * ITEMS}
+        rows = querying.query_items("SELECT VALUE c.id FROM c", **options)
         assert len(set(rows)) == ITEMS
 
     workers = [Worker(write), Worker(query)]
@@ -72,8 +82,7 @@ def test_a_live_client_sees_no_error_at_the_switch(place):
     }
     deadline = time.monotonic() + 60
     # Repeating the request reports its progress.
-    while container.read()["partitionKey"]["paths"] != ["/customer"]:
-        status = orrery_server.control(server, EMULATOR_KEY, "repartition", begin)
+    while (status := orrery_server.control(server, EMULATOR_KEY, "repartition", begin))["phase"] != "done":
         assert status["phase"] != "failed", status
         assert time.monotonic() < deadline, status
     # Some rounds with the new key.

@@ -357,7 +357,14 @@ pub(crate) fn prepare(
     missing: Missing,
     env: &dyn Env,
 ) -> Result<(PartitionKey, PreparedItem)> {
-    prepare_under(container, options.partition_key.as_ref(), body, missing, env)
+    match prepare_under(container, options.partition_key.as_ref(), body, missing, env) {
+        // The client knows the container as it is now, by its resource id, but has taken the key from the item before it
+        // did. The Python client does not do so again when it retries, so the item's own key counts.
+        Err(error) if error.kind == ErrorKind::NameCacheStale && options.intended_rid.is_some() => {
+            prepare_under(container, None, body, missing, env)
+        }
+        prepared => prepared,
+    }
 }
 
 /// The same for an optional key.

@@ -121,19 +121,9 @@ async fn tls_modes_passwords_and_privileges() {
         ("gateway", "127.0.0.1", format!("sslmode=verify-ca&sslrootcert={right}"), Ok(true)),
         ("gateway", "127.0.0.1", format!("sslmode=verify-ca&sslrootcert={wrong}"), Err("is not trusted")),
         // The certificate is for another host name.
-        (
-            "gateway",
-            "127.0.0.1",
-            format!("sslmode=verify-full&sslrootcert={right}"),
-            Err("is not trusted"),
-        ),
+        ("gateway", "127.0.0.1", format!("sslmode=verify-full&sslrootcert={right}"), Err("is not trusted")),
         ("gateway", "localhost", format!("sslmode=verify-full&sslrootcert={right}"), Ok(true)),
-        (
-            "gateway",
-            "localhost",
-            format!("sslmode=verify-full&sslrootcert={wrong}"),
-            Err("is not trusted"),
-        ),
+        ("gateway", "localhost", format!("sslmode=verify-full&sslrootcert={wrong}"), Err("is not trusted")),
         (
             "gateway",
             "localhost",
