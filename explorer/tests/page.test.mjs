@@ -384,7 +384,7 @@ describe('queries', () => {
       await page.getByRole('button', { name: 'Parameters' }).click();
       await page.getByLabel('Parameters as JSON').fill('{"least": 0}');
       await editor.fill('SELECT * FROM c WHERE c.total >= @least');
-      await page.getByRole('button', { name: 'Run', exact: true }).click();
+      await editor.press('Control+Enter');
       await page.getByText('100 rows, more to come').waitFor();
       await page.locator('.grid').evaluate((shown) => (shown.scrollTop = shown.scrollHeight));
       await page.getByText('200 rows, more to come').waitFor();
@@ -597,7 +597,7 @@ describe('the other pages', () => {
         await page.getByRole('heading', { name: 'What is here' }).waitFor();
         await findNoViolation(page, `${name}: home`);
         await page.keyboard.press('Control+k');
-        await page.keyboard.type('orders');
+        await page.getByRole('combobox', { name: 'Go to a container' }).fill('orders');
         await page.getByRole('option', { name: /orders.*shop/ }).waitFor();
         await findNoViolation(page, `${name}: palette`);
         await page.keyboard.press('Enter');
@@ -671,7 +671,7 @@ describe('the other pages', () => {
         await page.getByRole('link', { name: 'c0249', exact: true }).waitFor();
         await findNoViolation(page, 'a thousand containers');
         await page.keyboard.press('Control+k');
-        await page.keyboard.type('c0999');
+        await page.getByRole('combobox', { name: 'Go to a container' }).fill('c0999');
         await page.getByRole('option', { name: /c0999/ }).waitFor();
       });
     } finally {

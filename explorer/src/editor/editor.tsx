@@ -36,7 +36,7 @@ export function Editor(props: EditorProps) {
           typed.current.push(value);
           latest.current.onChange?.(value);
         },
-        onRun: now.onRun && (() => latest.current.onRun?.()),
+        onRun: now.onRun && ((value) => latest.current.onRun?.(value)),
         onSave: now.onSave && (() => latest.current.onSave?.()),
         known: now.known && { samples: () => latest.current.known?.samples() ?? [], parameters: () => latest.current.known?.parameters() ?? [] },
       });

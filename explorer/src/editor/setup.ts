@@ -28,7 +28,8 @@ export interface EditorOptions {
   known?: Known;
   onChange?: (value: string) => void;
   /** Ctrl-Enter. */
-  onRun?: () => void;
+  /** With the text as it is now, which the page may not have rendered yet. */
+  onRun?: (value: string) => void;
   /** Ctrl-S. */
   onSave?: () => void;
 }
@@ -112,7 +113,7 @@ export function createEditor(parent: HTMLElement, options: EditorOptions): Edito
       doc: options.value,
       extensions: [
         keymap.of([
-          { key: 'Mod-Enter', run: run(options.onRun), preventDefault: true },
+          { key: 'Mod-Enter', run: (view) => (options.onRun?.(view.state.doc.toString()), options.onRun !== undefined), preventDefault: true },
           { key: 'Mod-s', run: run(options.onSave), preventDefault: true },
         ]),
         lineNumbers(),

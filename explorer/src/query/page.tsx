@@ -177,7 +177,7 @@ export function QueryPage({ place, definition, shown }: ContainerProps & { shown
     <div class="query">
       <div class="query-top">
         <div class="query-editor">
-          <Editor language="sql" label="Query" value={text} onChange={setText} onRun={() => void run()} faults={faults} known={{ samples: () => samples, parameters: parameterNames }} placeholder="SELECT * FROM c" autofocus />
+          <Editor language="sql" label="Query" value={text} onChange={setText} onRun={(now) => void run(now)} faults={faults} known={{ samples: () => samples, parameters: parameterNames }} placeholder="SELECT * FROM c" autofocus />
         </div>
         {showParameters && (
           <div class="query-parameters">
