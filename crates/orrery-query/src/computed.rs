@@ -3,25 +3,16 @@
 //! Queries see them like stored properties, `SELECT *` does not show them, and they hide a stored
 //! property of the same name.
 
-use std::sync::Arc;
-
-use orrery_model::Value;
-
 use crate::ast::{Collection, Expr, ExprKind, Query, Selection};
 use crate::check::{self, aggregate_of, is_grouped, source_alias};
-use crate::compile::{self, Settings};
-use crate::context::{Context, Policies, Random};
 use crate::error::QueryError;
-use crate::eval::{self, Env};
 use crate::functions::NOT_DETERMINISTIC;
-use crate::operand::{borrowed, into_value};
-use crate::program::{DOCUMENT, Node};
 
 /// Computed properties a container may have.
 pub const COMPUTED_PROPERTIES_MAX: usize = 20;
 
 /// Reserved names.
-const SYSTEM_NAMES: [&str; 7] = ["id", "_rid", "_ts", "_self", "_etag", "_attachments", "_lsn"];
+pub(crate) const SYSTEM_NAMES: [&str; 7] = ["id", "_rid", "_ts", "_self", "_etag", "_attachments", "_lsn"];
 
 /// A property that queries see although items do not store it.
 #[derive(Clone, Debug)]
@@ -68,54 +59,6 @@ impl ComputedProperty {
         }
         Ok(Self { name: name.to_owned(), query })
     }
-}
-
-/// A computed property's value for single items, outside of any query: for the index.
-#[derive(Clone, Debug)]
-pub struct Formula(Arc<Node>);
-
-impl Formula {
-    /// Compiles a property. `None` if it depends on more than what a client stores: on the item as a whole, on what the
-    /// server adds when the item is read, or on other settings of the container.
-    pub fn compile(property: &ComputedProperty) -> Option<Self> {
-        let Selection::Value(expr) = &property.query.select.selection else { return None };
-        let alias = property.query.from.as_ref()?.sources.first().and_then(source_alias)?;
-        if !reads_stored(expr, alias) {
-            return None;
-        }
-        let policies = Policies::default();
-        let settings = Settings { parameters: &[], computed: &[], policies: &policies };
-        compile::document_expression(expr, alias, settings).ok().map(|node| Self(Arc::new(node)))
-    }
-
-    /// The property of this item; `None` if it is undefined.
-    pub fn value(&self, item: &Value) -> Option<Value> {
-        let (random, policies) = (Random::new(0), Policies::default());
-        let context = Context::new(0, &random, &policies);
-        let values = [borrowed(item)];
-        let env = Env::default();
-        let env = Env::bind(&env, &[DOCUMENT], &values);
-        eval::evaluate(&self.0, env, &context).ok().and_then(into_value)
-    }
-}
-
-/// Whether every mention of the item is one of a property that clients store.
-fn reads_stored(expr: &Expr, alias: &str) -> bool {
-    let is_item = |base: &Expr| matches!(&base.kind, ExprKind::Identifier(name) if &**name == alias);
-    match &expr.kind {
-        ExprKind::Member { base, name, .. } if is_item(base) => {
-            &*name.text == "id" || !SYSTEM_NAMES.contains(&&*name.text)
-        }
-        ExprKind::Identifier(name) => &**name != alias,
-        // Their results depend on the container's policies.
-        ExprKind::Call(call) if depends_on_policies(&call.name.text) => false,
-        _ => expr.children().into_iter().all(|child| reads_stored(child, alias)),
-    }
-}
-
-fn depends_on_policies(function: &str) -> bool {
-    let name = function.to_ascii_uppercase();
-    name.starts_with("FULLTEXT") || name == "VECTORDISTANCE"
 }
 
 /// Checks the definitions of one container against each other.

@@ -15,6 +15,7 @@ pub mod context;
 pub mod error;
 mod eval;
 pub mod filter;
+pub mod formula;
 pub mod functions;
 mod hash;
 pub mod lexer;

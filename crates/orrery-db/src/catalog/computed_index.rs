@@ -8,7 +8,8 @@ use std::borrow::Cow;
 
 use orrery_model::Value;
 use orrery_model::container::{ComputedProperty, ContainerDefinition, IndexStep, IndexingPolicy};
-use orrery_query::computed::{self, Formula};
+use orrery_query::computed;
+use orrery_query::formula::Formula;
 
 /// The computed properties of a generation.
 #[derive(Clone, Debug, Default)]
