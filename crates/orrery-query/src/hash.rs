@@ -5,7 +5,7 @@
 //! its content. Items of an array are hashed apart, from a seed that tells their place, and so are members of an object,
 //! from the hash of their name; members are joined by xor, so their order does not matter.
 
-use orrery_model::{Number, Value};
+use orrery_model::{Number, Value, murmur3};
 
 /// One width of the hash.
 pub(crate) trait Hash {
@@ -76,27 +76,8 @@ impl Hash for Wide {
     const OBJECT: Self::State = (0x77b2_85ac_511a_ef30, 0x3dcf_1872_4582_2449);
     const PROPERTY_NAME: Self::State = (0xc915_dde0_5849_2a8a, 0x7c8b_e2eb_a72e_4634);
 
-    fn stir(input: &[u8], (mut low, mut high): Self::State) -> Self::State {
-        let (blocks, tail) = input.as_chunks::<16>();
-        for block in blocks {
-            low ^= mix_low(word(&block[..8]));
-            low = low.rotate_left(27).wrapping_add(high).wrapping_mul(5).wrapping_add(0x52dc_e729);
-            high ^= mix_high(word(&block[8..]));
-            high = high.rotate_left(31).wrapping_add(low).wrapping_mul(5).wrapping_add(0x3849_5ab5);
-        }
-        let (tail_low, tail_high) = tail.split_at(tail.len().min(8));
-        high ^= mix_high(word(tail_high));
-        low ^= mix_low(word(tail_low));
-        let length = input.len() as u64;
-        low ^= length;
-        high ^= length;
-        low = low.wrapping_add(high);
-        high = high.wrapping_add(low);
-        low = finish(low);
-        high = finish(high);
-        low = low.wrapping_add(high);
-        high = high.wrapping_add(low);
-        (low, high)
+    fn stir(input: &[u8], state: Self::State) -> Self::State {
+        murmur3::x64_128_halves(input, state)
     }
 
     fn mix((low, high): Self::State, state: Self::State) -> Self::State {
@@ -185,10 +166,6 @@ const C2: u64 = 0x4cf5_ad43_2745_937f;
 
 fn mix_low(block: u64) -> u64 {
     block.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2)
-}
-
-fn mix_high(block: u64) -> u64 {
-    block.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
 }
 
 fn word(bytes: &[u8]) -> u64 {

@@ -28,8 +28,8 @@ pub(crate) struct PolicyPlace {
 
 impl PolicyTree {
     pub(crate) fn new(policy: &IndexingPolicy) -> Self {
-        // Without automatic indexing an item would be indexed if its write says so. Queries find the others too, by
-        // going through all items; then there is no use for entries of some of them.
+        // Without automatic indexing only items whose write asks for it would be indexed. Queries must find the others
+        // too, so they scan all items, and entries of a few would never be read.
         let enabled = policy.mode == IndexingMode::Consistent && policy.automatic;
         let mut tree = Self { nodes: vec![Node::default()], enabled };
         // If both lists contain the same path, the included one wins, so it is written last.

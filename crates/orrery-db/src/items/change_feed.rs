@@ -174,7 +174,7 @@ impl Items {
             }
             match changes.entries.last() {
                 Some(last) if changes.more => left.start = [last.key.as_slice(), &[0]].concat(),
-                // Whoever saw this position saw every change up to it.
+                // A reader at this position has seen every change up to it.
                 _ => return Ok(out.ended(receipt, reached.max(changes.lsn))),
             }
         }

@@ -91,7 +91,7 @@ async fn a_query_is_cancelled_when_its_client_disconnects() {
     for text in [COUNTED, "SELECT VALUE COUNT(1) FROM c WHERE RegexMatch(c.s, '(?=a*b)x')"] {
         let cancellation = Cancellation::default();
         let options = QueryOptions { cancellation: Some(cancellation.clone()), ..QueryOptions::default() };
-        // The query keeps its thread busy, so whoever leaves needs another one.
+        // The query blocks its thread, so the cancellation needs another one.
         let leave = tokio::task::spawn_blocking(move || {
             wait::until("the query to work", || (cancellation.looks() > 5000).then_some(()));
             cancellation.cancel();

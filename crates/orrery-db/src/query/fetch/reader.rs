@@ -331,15 +331,8 @@ impl Reader<'_> {
         candidate: &Candidate,
         count_max: usize,
     ) -> Result<usize> {
-        let mut count = 0;
-        for range in candidate.ranges_in(partition).filter(|range| !range.is_empty()) {
-            let scan = Scan::forward(range.clone(), count_max - count);
-            count += self.read_index(receipt, partition, scan).await?.entries.len();
-            if count >= count_max {
-                break;
-            }
-        }
-        Ok(count)
+        let ranges = candidate.ranges_in(partition).filter(|range| !range.is_empty()).cloned();
+        self.count_in(receipt, partition, ranges, count_max).await
     }
 
     /// [`Self::probe`] without charging for the entries that were counted.
@@ -362,8 +355,20 @@ impl Reader<'_> {
         partition: &Partition,
         count_max: usize,
     ) -> Result<usize> {
+        let ranges = self.item_ranges(partition, &Key::new()).into_iter();
+        self.count_in(receipt, partition, ranges, count_max).await
+    }
+
+    /// How many entries there are in several ranges, counting only up to `count_max`.
+    async fn count_in(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        ranges: impl Iterator<Item = KeyRange> + Send,
+        count_max: usize,
+    ) -> Result<usize> {
         let mut count = 0;
-        for range in self.item_ranges(partition, &Key::new()) {
+        for range in ranges {
             let scan = Scan::forward(range, count_max - count);
             count += self.read_index(receipt, partition, scan).await?.entries.len();
             if count >= count_max {
