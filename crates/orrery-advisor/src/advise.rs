@@ -502,7 +502,7 @@ fn missing(
             missing.push("The workload has no writes, so it does not show whether a key spreads them. Record while the application writes, or add a create with its rate.".to_owned());
         }
     } else {
-        missing.push("Without a workload the cost of reads cannot be estimated. Record one with `orrery record for 60`, or write one: --workload workload.json.".to_owned());
+        missing.push("With no workload, the cost of reads cannot be estimated. Record one with `orrery record for 60`, or write one: --workload workload.json.".to_owned());
     }
     let total: f64 = workload.operations.iter().map(|operation| operation.per_second).sum();
     let failed = matching.failures.keys().map(|at| workload.operations[*at].per_second).sum::<f64>();
