@@ -2,6 +2,7 @@
 #   ORRERY_ENDPOINT        a server that runs already; without it
 #   ORRERY_BIN             the binary of a new one, which keeps everything in memory or,
 #   ORRERY_TEST_STORE_URL  where this names a PostgreSQL server, in a schema of its own there
+# `server_options`, an array, holds further options of a suite's server.
 # Exports ORRERY_ENDPOINT. `work` names a directory for the run; it and the server go when the shell ends.
 # shellcheck shell=bash
 
@@ -21,7 +22,7 @@ if [ -z "${ORRERY_ENDPOINT:-}" ]; then
     [[ $ORRERY_TEST_STORE_URL != *\?* ]] || joint='&'
     store=(--store "$ORRERY_TEST_STORE_URL${joint}schema=sdk_$(basename "$PWD")_$$")
   fi
-  "${ORRERY_BIN:?is not set: it names the server binary}" serve --listen 127.0.0.1:0 "${store[@]}" --no-throttle >"$work/server.log" 2>&1 &
+  "${ORRERY_BIN:?is not set: it names the server binary}" serve --listen 127.0.0.1:0 "${store[@]}" --no-throttle "${server_options[@]:+${server_options[@]}}" >"$work/server.log" 2>&1 &
   server=$!
   for _ in $(seq 300); do
     port=$(grep -oE '(127\.0\.0\.1|localhost):[0-9]+' "$work/server.log" | grep -oE '[0-9]+$' | grep -vx 0 | head -n 1 || true)

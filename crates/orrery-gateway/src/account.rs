@@ -1,9 +1,11 @@
 //! The account document, which every client reads first.
 
+use http::Uri;
 use orrery_db::query_limits;
 use orrery_model::{Object, Value};
 
 use crate::consistency::AccountConsistency;
+use crate::options::PortEndpoint;
 
 /// Properties of the query engine for clients, apart from its limits.
 const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":-1000,"queryEnableFullText":true,"queryEnableFullTextPreviewFeatures":false,"clientDisableOptimisticDirectExecution":false,"sqlQueryILDisableOptimizationFlags":0,"maxQueryRequestTimeoutFraction":0.9,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":2147483647,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true"#;
@@ -12,9 +14,16 @@ const QUERY_ENGINE: &str = r#""queryMaxInMemorySortDocumentCount":-1000,"queryEn
 const ACCOUNT_ID: &str = "orrery";
 const REGION: &str = "Local";
 
-/// The document for a client that reached the server at this base address, which ends with a slash.
-pub(crate) fn document(endpoint: &str, consistency: AccountConsistency) -> Value {
-    let location = || {
+/// The base address of another port, for a client that reaches the gateway at this one.
+pub(crate) fn endpoint_of(port: &PortEndpoint, gateway: &str) -> Option<String> {
+    let gateway: Uri = gateway.parse().ok()?;
+    Some(format!("{}://{}/", gateway.scheme_str()?, port.authority(gateway.authority()?.as_str())))
+}
+
+/// The document for a client that reached the server at this base address, which ends with a slash; with the address of
+/// Gateway 2.0 if it is served.
+pub(crate) fn document(endpoint: &str, consistency: AccountConsistency, gateway_v2: Option<&str>) -> Value {
+    let location = |endpoint: &str| {
         let mut object = Object::new();
         object.set("name", Value::from(REGION));
         object.set("databaseAccountEndpoint", Value::from(endpoint));
@@ -27,8 +36,12 @@ pub(crate) fn document(endpoint: &str, consistency: AccountConsistency) -> Value
     account.set("media", Value::from("//media/"));
     account.set("addresses", Value::from("//addresses/"));
     account.set("_dbs", Value::from("//dbs/"));
-    account.set("writableLocations", location());
-    account.set("readableLocations", location());
+    account.set("writableLocations", location(endpoint));
+    account.set("readableLocations", location(endpoint));
+    if let Some(gateway_v2) = gateway_v2 {
+        account.set("thinClientWritableLocations", location(gateway_v2));
+        account.set("thinClientReadableLocations", location(gateway_v2));
+    }
     for name in [
         "enableMultipleWriteLocations",
         "continuousBackupEnabled",

@@ -15,7 +15,7 @@ use std::fmt::Write;
 use orrery_model::rid::ContainerRid;
 use orrery_model::value::write_json_string;
 
-use crate::options::DirectEndpoint;
+use crate::options::PortEndpoint;
 
 /// The target of a replica's address; none for the account's own resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,11 +61,7 @@ impl Replica {
 }
 
 /// The feed: one address for each of these ranges, or that of the account's own resources.
-pub(crate) fn feed(
-    container: Option<(ContainerRid, &[u32])>,
-    endpoint: &DirectEndpoint,
-    host: &str,
-) -> String {
+pub(crate) fn feed(container: Option<(ContainerRid, &[u32])>, endpoint: &PortEndpoint, host: &str) -> String {
     let mut rows = Vec::new();
     match container {
         None => rows.push((MASTER.to_owned(), Replica::default())),
@@ -125,7 +121,7 @@ mod tests {
     #[test]
     fn every_range_has_one_address() {
         let rid = ContainerRid::parse("hLEEAI1YjgA=").unwrap();
-        let endpoint = DirectEndpoint { port: 10250, advertised: None };
+        let endpoint = PortEndpoint { port: 10250, advertised: None };
         let text = feed(Some((rid, &[1, 2])), &endpoint, "db.test:8081");
         let value = orrery_model::value::parse(text.as_bytes()).unwrap();
         assert_eq!(value.get("_rid").and_then(|rid| rid.as_str()), Some("hLEEAI1YjgA="));
@@ -134,9 +130,9 @@ mod tests {
         assert!(text.contains("\"partitionKeyRangeId\":\"2\""), "{text}");
         let master = feed(None, &endpoint, "[::1]:8081");
         assert!(master.contains("rntbd://[::1]:10250/") && master.contains("\"partitionKeyRangeId\":\"M\""));
-        let endpoint = DirectEndpoint { port: 10250, advertised: Some("db.example.com:443".into()) };
+        let endpoint = PortEndpoint { port: 10250, advertised: Some("db.example.com:443".into()) };
         assert!(feed(None, &endpoint, "localhost").contains("rntbd://db.example.com:443/"));
-        let endpoint = DirectEndpoint { port: 10250, advertised: Some("db.example.com".into()) };
+        let endpoint = PortEndpoint { port: 10250, advertised: Some("db.example.com".into()) };
         assert!(feed(None, &endpoint, "localhost").contains("rntbd://db.example.com:10250/"));
     }
 }

@@ -32,5 +32,5 @@ pub mod wire;
 
 pub use consistency::{AccountConsistency, ConsistencyLevel};
 pub use hosts::{HostPolicy, InvalidHost};
-pub use options::{CrossPartitionQueries, DirectEndpoint, GatewayOptions};
+pub use options::{CrossPartitionQueries, GatewayOptions, PortEndpoint};
 pub use pipeline::Gateway;

@@ -31,18 +31,20 @@ pub struct GatewayOptions {
     /// The memory budget of all requests.
     pub memory: MemoryBudget,
     /// Where direct mode is served, if it is.
-    pub direct: Option<DirectEndpoint>,
+    pub direct: Option<PortEndpoint>,
+    /// Where Gateway 2.0 is served, if it is.
+    pub gateway_v2: Option<PortEndpoint>,
 }
 
-/// Where clients reach direct mode.
+/// How clients reach a port besides the gateway's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectEndpoint {
+pub struct PortEndpoint {
     pub port: u16,
     /// The host, and optionally port, for clients to use instead of the one by which they reached the gateway.
     pub advertised: Option<String>,
 }
 
-impl DirectEndpoint {
+impl PortEndpoint {
     /// Host and port for a client that has used this host, with or without a port, for the gateway.
     pub(crate) fn authority(&self, host: &str) -> String {
         let host = match &self.advertised {

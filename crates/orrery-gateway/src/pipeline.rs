@@ -88,12 +88,10 @@ impl Gateway {
     where
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
     {
-        let hosts = &self.options.hosts;
-        if let Err(failure) = hosts.check(&parts) {
-            tracing::warn!(%failure, "a request was refused");
-            let activity_id = self.database.env().guid();
-            return self.answer_page(&parts, &activity_id, Reply::auth_failure(&failure, &activity_id));
+        if let Some(refused) = self.refuse_foreign(&parts) {
+            return refused;
         }
+        let hosts = &self.options.hosts;
         if hosts.is_preflight(&parts) {
             let activity_id = self.database.env().guid();
             let mut response = self.answer_page(&parts, &activity_id, Reply::new(StatusCode::NO_CONTENT));
@@ -107,6 +105,14 @@ impl Gateway {
         let mut response = self.answer_accepted(parts, connection, body).await;
         hosts.mark(&asked, response.headers_mut());
         response
+    }
+
+    /// The response to a request with a foreign host name, or of a foreign web page.
+    pub(crate) fn refuse_foreign(&self, parts: &Parts) -> Option<Response<Full<Bytes>>> {
+        let failure = self.options.hosts.check(parts).err()?;
+        tracing::warn!(%failure, "a request was refused");
+        let activity_id = self.database.env().guid();
+        Some(self.answer_page(parts, &activity_id, Reply::auth_failure(&failure, &activity_id)))
     }
 
     /// A response that needs neither the database nor authorisation.
@@ -156,6 +162,20 @@ impl Gateway {
         };
         let exchange = self.begin(parts, connection, replica);
         self.answer_exchange(exchange, body).await
+    }
+
+    /// Handles a request of Gateway 2.0. Its `payload` is read once the request is authorised.
+    pub(crate) async fn answer_framed<F>(
+        &self,
+        parts: Parts,
+        connection: ConnectionInfo,
+        payload: F,
+    ) -> Response<Full<Bytes>>
+    where
+        F: AsyncFnOnce() -> Result<Bytes, BodyError>,
+    {
+        let exchange = self.begin(parts, connection, Replica::default());
+        self.answer_exchange(exchange, payload).await
     }
 
     async fn answer_exchange<F>(&self, mut exchange: Exchange, body: F) -> Response<Full<Bytes>>
@@ -292,6 +312,7 @@ impl Gateway {
             memory: &self.options.memory,
             advertised: self.options.advertised.as_deref(),
             direct: self.options.direct.as_ref(),
+            gateway_v2: self.options.gateway_v2.as_ref(),
         };
         let noted = recorder::shape(&call);
         let reply = call.dispatch(receipt).await;

@@ -16,7 +16,6 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use http::Response;
-use http_body_util::{BodyExt, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -472,15 +471,7 @@ async fn work(gateway: Arc<Gateway>, info: ConnectionInfo, arrival: Arrival) -> 
             })
         }
     };
-    Answer { response: whole(response), activity_id, transport_id }
-}
-
-/// The response with its body in one piece, as it always is.
-fn whole(response: Response<Full<Bytes>>) -> Response<Bytes> {
-    response.map(|body| match body.collect().now_or_never() {
-        Some(Ok(collected)) => collected.to_bytes(),
-        _ => Bytes::new(),
-    })
+    Answer { response: response::whole(response), activity_id, transport_id }
 }
 
 /// A task that is aborted with its connection.

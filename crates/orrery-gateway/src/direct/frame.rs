@@ -40,6 +40,11 @@ pub enum MalformedFrame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActivityId(pub [u8; 16]);
 
+impl ActivityId {
+    /// Of a response to a frame that has none.
+    pub(super) const NIL: Self = Self([0; 16]);
+}
+
 impl std::fmt::Display for ActivityId {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];

@@ -47,6 +47,8 @@ mod operation {
     pub(super) const HEAD_FEED: u16 = 18;
     pub(super) const UPSERT: u16 = 19;
     pub(super) const BATCH: u16 = 37;
+    /// Only in Gateway 2.0.
+    pub(super) const QUERY_PLAN: u16 = 66;
 }
 
 /// Characters to percent-encode in a path: all but the unreserved ones.
@@ -190,6 +192,7 @@ impl<'a> Reading<'a> {
                 code,
                 &["Default", "Eventual", "Session", "LatestCommitted", "GlobalStrong"],
             ),
+            (255, Text(text)) => self.set(headers::QUERY_FEATURES, text),
             _ => {}
         }
     }
@@ -268,8 +271,8 @@ impl<'a> Reading<'a> {
     /// The method, and the headers that distinguish operations with the same method in HTTP.
     fn method(&mut self) -> Result<Method> {
         use operation::{
-            BATCH, CREATE, DELETE, EXECUTE, HEAD, HEAD_FEED, PATCH, QUERY, READ, READ_FEED, REPLACE,
-            SQL_QUERY, UPSERT,
+            BATCH, CREATE, DELETE, EXECUTE, HEAD, HEAD_FEED, PATCH, QUERY, QUERY_PLAN, READ, READ_FEED,
+            REPLACE, SQL_QUERY, UPSERT,
         };
         Ok(match self.frame.operation {
             CREATE | EXECUTE => Method::POST,
@@ -283,6 +286,11 @@ impl<'a> Reading<'a> {
                 self.set_static("content-type", content_type);
                 // Each request targets one range, chosen by the client.
                 self.set_static(headers::ENABLE_CROSS_PARTITION, "True");
+                Method::POST
+            }
+            QUERY_PLAN => {
+                self.set_static(headers::IS_QUERY_PLAN, "True");
+                self.set_static("content-type", "application/query+json");
                 Method::POST
             }
             BATCH => {
@@ -302,8 +310,11 @@ impl<'a> Reading<'a> {
 
     /// Whether the operation is on a feed; the names then identify the feed's owner.
     fn is_feed(&self) -> bool {
-        use operation::{BATCH, CREATE, HEAD_FEED, QUERY, READ_FEED, SQL_QUERY, UPSERT};
-        matches!(self.frame.operation, CREATE | UPSERT | QUERY | SQL_QUERY | READ_FEED | BATCH | HEAD_FEED)
+        use operation::{BATCH, CREATE, HEAD_FEED, QUERY, QUERY_PLAN, READ_FEED, SQL_QUERY, UPSERT};
+        matches!(
+            self.frame.operation,
+            CREATE | UPSERT | QUERY | SQL_QUERY | QUERY_PLAN | READ_FEED | BATCH | HEAD_FEED
+        )
     }
 
     fn path(&self) -> Result<String> {

@@ -1,7 +1,9 @@
 //! Converts the pipeline's response into a frame: each header becomes a token.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::FutureExt;
 use http::{HeaderMap, Response};
+use http_body_util::{BodyExt, Full};
 
 use super::frame::{self, ActivityId};
 use super::token::TokenWriter;
@@ -17,6 +19,14 @@ const TRANSPORT_REQUEST_ID: u16 = 53;
 pub(super) struct LargePayload {
     pub(super) bytes: Bytes,
     pub(super) _held: Option<HeldUntilSent>,
+}
+
+/// The response with its body in one piece, as it always is.
+pub(super) fn whole(response: Response<Full<Bytes>>) -> Response<Bytes> {
+    response.map(|body| match body.collect().now_or_never() {
+        Some(Ok(collected)) => collected.to_bytes(),
+        _ => Bytes::new(),
+    })
 }
 
 /// Writes the response up to its payload; returns the payload if it is large enough to be sent without copying.

@@ -16,7 +16,7 @@ use crate::consistency::AccountConsistency;
 use crate::headers;
 use crate::memory::MemoryBudget;
 use crate::operation::Verb;
-use crate::options::{CrossPartitionQueries, DirectEndpoint};
+use crate::options::{CrossPartitionQueries, PortEndpoint};
 use crate::path::Path;
 use crate::transport::ConnectionInfo;
 
@@ -37,7 +37,8 @@ pub(crate) struct Call<'a> {
     pub memory: &'a MemoryBudget,
     /// The address in the account document, if not the one that the client used.
     pub advertised: Option<&'a str>,
-    pub direct: Option<&'a DirectEndpoint>,
+    pub direct: Option<&'a PortEndpoint>,
+    pub gateway_v2: Option<&'a PortEndpoint>,
 }
 
 /// The host in the request: HTTP/2 has it in the URL, HTTP/1.1 in a header.

@@ -107,7 +107,8 @@ impl Call<'_> {
             let origin = super::origin(self.parts, &self.connection);
             format!("{}/", origin.ok_or_else(|| Error::bad_request("The request has no Host header."))?)
         };
-        let document = account::document(&endpoint, self.consistency);
+        let gateway_v2 = self.gateway_v2.and_then(|port| account::endpoint_of(port, &endpoint));
+        let document = account::document(&endpoint, self.consistency, gateway_v2.as_deref());
         // Attachments are not supported, so media storage is zero.
         Ok(Reply::json(StatusCode::OK, document.to_json())
             .with("x-ms-max-media-storage-usage-mb", 0)

@@ -335,7 +335,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> DirectClient<Io> {
     pub async fn negotiate(stream: TlsStream<Io>) -> Self {
         let mut client = Self { stream };
         client.stream.write_all(&context_request()).await.unwrap();
-        let (status, _, payload) = client.receive_parts().await.unwrap();
+        let (status, _, payload) = read_parts(&mut client.stream).await.unwrap();
         assert_eq!((status, payload.len()), (200, 0));
         client
     }
@@ -346,43 +346,49 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> DirectClient<Io> {
     }
 
     pub async fn receive(&mut self) -> Option<Response> {
-        let (status, tokens, body) = self.receive_parts().await?;
-        let mut headers = vec![("x-ms-activity-id".to_owned(), ACTIVITY_TEXT.to_owned())];
-        let mut has_transport_id = false;
-        for (id, value) in tokens {
-            let Some(name) = PROTOCOL.responses.get(&id) else { continue };
-            has_transport_id |= name == "TransportRequestID" && value == "7";
-            if let Some((_, header)) = RESPONSE_TOKENS.iter().find(|(token, _)| token == name) {
-                headers.push(((*header).to_owned(), value));
-            }
-        }
-        assert!(has_transport_id, "a response that nobody can match");
-        // As clients do: the token is the partition's own, and the session's has the range in front.
-        let range = headers.iter().find(|(name, _)| name == "x-ms-documentdb-partitionkeyrangeid");
-        let range = range.map(|(_, value)| value.clone());
-        if let Some((_, token)) = headers.iter_mut().find(|(name, _)| name == "x-ms-session-token") {
-            assert!(!token.contains(':'), "a session token with a range: {token}");
-            *token = format!("{}:{token}", range.unwrap());
-        }
-        Some(Response { status, headers, body })
+        read_response(&mut self.stream).await
     }
+}
 
-    /// Status, tokens and payload.
-    async fn receive_parts(&mut self) -> Option<(u16, Vec<(u16, String)>, Vec<u8>)> {
-        let length = usize::try_from(self.stream.read_u32_le().await.ok()?).unwrap();
-        let mut metadata = vec![0; length - 4];
-        self.stream.read_exact(&mut metadata).await.ok()?;
-        let status = u16::try_from(u32::from_le_bytes(metadata[..4].try_into().unwrap())).unwrap();
-        let tokens = read_tokens(&metadata[20..]);
-        let is_request = tokens.iter().any(|(id, _)| *id == 53);
-        let mut payload = Vec::new();
-        if is_request && tokens.contains(&(0, "1".to_owned())) {
-            let length = usize::try_from(self.stream.read_u32_le().await.ok()?).unwrap();
-            payload = vec![0; length];
-            self.stream.read_exact(&mut payload).await.ok()?;
+/// Reads the response to a request.
+pub async fn read_response(stream: &mut (impl AsyncRead + Unpin)) -> Option<Response> {
+    let (status, tokens, body) = read_parts(stream).await?;
+    let mut headers = vec![("x-ms-activity-id".to_owned(), ACTIVITY_TEXT.to_owned())];
+    let mut has_transport_id = false;
+    for (id, value) in tokens {
+        let Some(name) = PROTOCOL.responses.get(&id) else { continue };
+        has_transport_id |= name == "TransportRequestID" && value == "7";
+        if let Some((_, header)) = RESPONSE_TOKENS.iter().find(|(token, _)| token == name) {
+            headers.push(((*header).to_owned(), value));
         }
-        Some((status, tokens, payload))
     }
+    assert!(has_transport_id, "a response that nobody can match");
+    // As clients do: the token is the partition's own, and the session's has the range in front.
+    let range = headers.iter().find(|(name, _)| name == "x-ms-documentdb-partitionkeyrangeid");
+    let range = range.map(|(_, value)| value.clone());
+    if let Some((_, token)) = headers.iter_mut().find(|(name, _)| name == "x-ms-session-token") {
+        assert!(!token.contains(':'), "a session token with a range: {token}");
+        *token = format!("{}:{token}", range.unwrap());
+    }
+    Some(Response { status, headers, body })
+}
+
+/// Status, tokens and payload of a frame.
+pub async fn read_parts(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u16, Vec<(u16, String)>, Vec<u8>)> {
+    let length = usize::try_from(stream.read_u32_le().await.ok()?).unwrap();
+    let mut metadata = vec![0; length - 4];
+    stream.read_exact(&mut metadata).await.ok()?;
+    let status = u16::try_from(u32::from_le_bytes(metadata[..4].try_into().unwrap())).unwrap();
+    let tokens = read_tokens(&metadata[20..]);
+    // The response to a context request has the version of the protocol there, and no payload.
+    let is_context = tokens.contains(&(0, "1".to_owned())) && tokens.iter().any(|(id, _)| *id == 5);
+    let mut payload = Vec::new();
+    if !is_context && tokens.contains(&(0, "1".to_owned())) {
+        let length = usize::try_from(stream.read_u32_le().await.ok()?).unwrap();
+        payload = vec![0; length];
+        stream.read_exact(&mut payload).await.ok()?;
+    }
+    Some((status, tokens, payload))
 }
 
 pub async fn connect_tls(port: &DirectPort) -> TlsStream<TcpStream> {

@@ -17,7 +17,7 @@ use crate::server::TestServer;
 /// Longer than anything here takes, shorter than the server's own patience with slow clients.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn request(server: &TestServer, method: &str, target: &str, body: &[u8]) -> Request {
+pub fn request(server: &TestServer, method: &str, target: &str, body: &[u8]) -> Request {
     let mut headers = authorization(server, "primary", method, target);
     if target.contains("/docs") {
         headers.push(("x-ms-documentdb-partitionkey".to_owned(), "[\"a\"]".to_owned()));
@@ -26,7 +26,7 @@ fn request(server: &TestServer, method: &str, target: &str, body: &[u8]) -> Requ
 }
 
 /// A server with one item.
-async fn prepared() -> TestServer {
+pub async fn prepared() -> TestServer {
     let server = TestServer::start().await;
     let container = br#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
     for (target, body) in [

@@ -9,12 +9,13 @@
 mod binary;
 mod client;
 mod direct;
+mod gateway_v2;
 mod hostile;
 mod rights;
 mod script;
 mod server;
 
-use script::{run, run_advertising, run_direct, run_with_controls};
+use script::{run, run_advertising, run_direct, run_gateway_v2, run_with_controls};
 
 macro_rules! exchanges {
     ($($name:ident),+) => {
@@ -61,7 +62,7 @@ async fn advertised_address() {
     run_advertising("https://localhost:9000/", &format!("> GET /\n< 200\n< {expected}\n")).await;
 }
 
-macro_rules! direct_exchanges {
+macro_rules! framed_exchanges {
     ($($name:ident),+) => {
         mod over_direct_mode {
             use super::run_direct;
@@ -72,10 +73,20 @@ macro_rules! direct_exchanges {
                 }
             )+
         }
+
+        mod over_gateway_v2 {
+            use super::run_gateway_v2;
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    run_gateway_v2(include_str!(concat!(stringify!($name), ".txt"))).await;
+                }
+            )+
+        }
     };
 }
 
-direct_exchanges!(
+framed_exchanges!(
     all_versions,
     authorization,
     batches,

@@ -26,6 +26,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::client::{Request, Response, try_send};
 use crate::direct::{DirectClient, NOT_IN_FRAMES, frame_of};
+use crate::gateway_v2::FramedClient;
 use crate::server::TestServer;
 
 /// One exchange as it is written.
@@ -36,26 +37,32 @@ struct Exchange {
 }
 
 pub async fn run(text: &str) {
-    let level = text.lines().find_map(|line| line.strip_prefix("! consistency "));
-    let level = level.map(|level| ConsistencyLevel::parse(level).expect("a level"));
-    let consistency =
-        AccountConsistency { level: level.unwrap_or_default(), ..AccountConsistency::default() };
-    run_on(TestServer::with_consistency(consistency).await, text, Mode::Gateway).await;
+    run_in(Mode::Gateway, text).await;
 }
 
 /// The same exchanges, sent over direct mode where a client would.
 pub async fn run_direct(text: &str) {
+    run_in(Mode::Direct, text).await;
+}
+
+/// The same exchanges, with the frames of direct mode in HTTP/2 requests.
+pub async fn run_gateway_v2(text: &str) {
+    run_in(Mode::GatewayV2, text).await;
+}
+
+async fn run_in(mode: Mode, text: &str) {
     let level = text.lines().find_map(|line| line.strip_prefix("! consistency "));
     let level = level.map(|level| ConsistencyLevel::parse(level).expect("a level"));
     let consistency =
         AccountConsistency { level: level.unwrap_or_default(), ..AccountConsistency::default() };
-    run_on(TestServer::with_consistency(consistency).await, text, Mode::Direct).await;
+    run_on(TestServer::with_consistency(consistency).await, text, mode).await;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Gateway,
     Direct,
+    GatewayV2,
 }
 
 pub async fn run_with_controls(text: &str) {
@@ -69,17 +76,19 @@ pub async fn run_advertising(url: &str, text: &str) {
 async fn run_on(server: TestServer, text: &str, mode: Mode) {
     let mut names: HashMap<String, String> = HashMap::new();
     let mut direct = DirectClient::connect(&server.direct).await;
-    let mut direct_count = 0;
+    let mut gateway_v2 = FramedClient::connect(server.gateway_v2).await;
+    let mut framed_count = 0;
     for exchange in exchanges(text) {
         let request = request(&server, &exchange, &names);
-        let frame = if mode == Mode::Direct { frame_of(&request) } else { None };
-        let is_direct = frame.is_some();
+        let frame = if mode == Mode::Gateway { None } else { frame_of(&request) };
+        let is_framed = frame.is_some();
+        framed_count += usize::from(is_framed);
         let response = match frame {
-            Some(frame) => {
-                direct_count += 1;
+            Some(frame) if mode == Mode::Direct => {
                 direct.send(&frame.bytes()).await;
                 direct.receive().await
             }
+            Some(frame) => gateway_v2.exchange(frame.bytes()).await,
             None => try_send(server.address, &request).await,
         };
         let response = match response {
@@ -88,17 +97,17 @@ async fn run_on(server: TestServer, text: &str, mode: Mode) {
             None => panic!("no response to {:?}", exchange.sent),
         };
         let context = context(&exchange, &response);
-        if !is_direct {
+        if !is_framed {
             check_common(&request, &response, &context);
         }
         for line in &exchange.expected {
             let name = line.split(':').next().unwrap_or_default();
-            if !(is_direct && NOT_IN_FRAMES.contains(&name)) {
+            if !(is_framed && NOT_IN_FRAMES.contains(&name)) {
                 check_line(line, &response, &mut names, &context);
             }
         }
     }
-    assert!(mode == Mode::Gateway || direct_count > 0, "nothing was sent over direct mode");
+    assert!(mode == Mode::Gateway || framed_count > 0, "nothing was sent as a frame");
 }
 
 fn exchanges(text: &str) -> Vec<Exchange> {

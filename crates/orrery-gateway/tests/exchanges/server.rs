@@ -8,13 +8,13 @@ use futures_util::FutureExt;
 use orrery_db::{Database, MovableClock, Options, SystemEnv};
 use orrery_env::Env;
 use orrery_gateway::auth::{AccountKeys, AuthOptions, KeyHome, KeyRing, KeySource, MasterKey};
-use orrery_gateway::direct::DirectServer;
+use orrery_gateway::direct::{DirectServer, GatewayV2};
 use orrery_gateway::memory::MemoryBudget;
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::certificate::TlsPolicy;
 use orrery_gateway::transport::{Server, TransportOptions, bind, certificate};
 use orrery_gateway::{
-    AccountConsistency, CrossPartitionQueries, DirectEndpoint, Gateway, GatewayOptions, HostPolicy,
+    AccountConsistency, CrossPartitionQueries, Gateway, GatewayOptions, HostPolicy, PortEndpoint,
 };
 use orrery_storage::{Memory, PartitionStore, Postgres, PostgresOptions};
 use tokio::sync::oneshot;
@@ -26,6 +26,8 @@ pub struct TestServer {
     pub read_only: MasterKey,
     pub now_seconds: i64,
     pub direct: DirectPort,
+    /// Where Gateway 2.0 is served, without TLS.
+    pub gateway_v2: SocketAddr,
     /// Ends the server when it is dropped.
     _stop: oneshot::Sender<()>,
 }
@@ -83,6 +85,8 @@ impl TestServer {
         let [primary, secondary, read_only] = keys;
         let direct_listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let direct_address = direct_listener.local_addr().unwrap();
+        let gateway_v2_listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let gateway_v2 = gateway_v2_listener.local_addr().unwrap();
         // The clients of these tests check the certificate against the system's clock.
         let certificate =
             certificate::create(&["localhost".to_owned()], SystemEnv.now_seconds(), &TlsPolicy::default())
@@ -101,7 +105,8 @@ impl TestServer {
             certificate: None,
             consistency,
             advertised,
-            direct: Some(DirectEndpoint { port: direct_address.port(), advertised: None }),
+            direct: Some(PortEndpoint { port: direct_address.port(), advertised: None }),
+            gateway_v2: Some(PortEndpoint { port: gateway_v2.port(), advertised: None }),
             clock,
             cross_partition_queries: CrossPartitionQueries::default(),
             hosts: HostPolicy::new(Ipv4Addr::LOCALHOST.into(), &[], &["http://app.test:3000".to_owned()])
@@ -111,6 +116,12 @@ impl TestServer {
         let direct_server = DirectServer {
             gateway: Arc::clone(&gateway),
             tls: certificate.tls,
+            options: TransportOptions::default(),
+            connections_open: metrics.connections_open.clone(),
+        };
+        let gateway_v2_server = Server {
+            handler: Arc::new(GatewayV2 { gateway: Arc::clone(&gateway) }),
+            tls: None,
             options: TransportOptions::default(),
             connections_open: metrics.connections_open.clone(),
         };
@@ -126,8 +137,9 @@ impl TestServer {
         // The other side is dropped when the test ends.
         let stopped = stopped.map(|_| ()).shared();
         tokio::spawn(server.run(listener, stopped.clone()));
-        tokio::spawn(direct_server.run(direct_listener, stopped));
+        tokio::spawn(direct_server.run(direct_listener, stopped.clone()));
+        tokio::spawn(gateway_v2_server.run(gateway_v2_listener, stopped));
         let direct = DirectPort { address: direct_address, trust_pem: certificate.current.trust_pem() };
-        Self { address, primary, secondary, read_only, now_seconds, direct, _stop: stop }
+        Self { address, primary, secondary, read_only, now_seconds, direct, gateway_v2, _stop: stop }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Banner<'a> {
     pub(super) certificate: Option<CertificateOrigin>,
     /// The port of direct mode, if it is served.
     pub(super) direct_port: Option<u16>,
+    /// The port of Gateway 2.0, if it is served.
+    pub(super) gateway_v2_port: Option<u16>,
     pub(super) ready_after: Duration,
 }
 
@@ -141,6 +143,9 @@ impl Banner<'_> {
         ] {
             writeln!(text, "  {name:<18} {value}").expect("a String accepts every write");
         }
+        if let Some(port) = self.gateway_v2_port {
+            writeln!(text, "  {:<18} port {port}", "Gateway 2.0").expect("a String accepts every write");
+        }
         if let Some(profile) = self.profile {
             writeln!(text, "  {:<18} {profile}", "Profile").expect("a String accepts every write");
         }
@@ -168,6 +173,9 @@ impl Banner<'_> {
         object.set("tls", Value::from(self.certificate.is_some()));
         object
             .set("directPort", self.direct_port.map(|port| Value::from(i64::from(port))).unwrap_or_default());
+        if let Some(port) = self.gateway_v2_port {
+            object.set("gatewayV2Port", Value::from(i64::from(port)));
+        }
         let ready_ms = i64::try_from(self.ready_after.as_millis()).unwrap_or(i64::MAX);
         object.set("readyAfterMs", Value::from(ready_ms));
         object.set("pid", Value::from(i64::from(std::process::id())));
@@ -195,6 +203,7 @@ mod tests {
             profile: None,
             certificate: Some(CertificateOrigin::Generated),
             direct_port: Some(10250),
+            gateway_v2_port: None,
             ready_after: Duration::from_millis(7),
         }
     }

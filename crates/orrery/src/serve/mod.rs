@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use orrery_env::{Env, MovableClock, SystemEnv, monotonic};
 use orrery_gateway::auth::AuthOptions;
-use orrery_gateway::direct::DirectServer;
+use orrery_gateway::direct::{DirectServer, GatewayV2};
 use orrery_gateway::memory::MemoryBudget;
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
-use orrery_gateway::{DirectEndpoint, Gateway, GatewayOptions, HostPolicy};
+use orrery_gateway::{Gateway, GatewayOptions, HostPolicy, PortEndpoint};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
@@ -34,7 +34,7 @@ use banner::{Banner, CertificateOrigin};
 use notify::Notifier;
 use options::LogFormat;
 pub(crate) use options::{OptionSources, ServeOptions};
-use settings::{DirectSettings, Settings, TlsSettings};
+use settings::{PortSettings, Settings, TlsSettings};
 
 use crate::failure::Failure;
 use crate::io::Output;
@@ -42,6 +42,9 @@ use crate::io::Output;
 /// From the gateway's port to that of direct mode. For 8081 it is 10250, which commands for the vendor's emulator in
 /// containers publish too.
 const DIRECT_PORT_DISTANCE: u16 = 2169;
+
+/// From the gateway's port to that of Gateway 2.0: the next one.
+const GATEWAY_V2_PORT_DISTANCE: u16 = 2170;
 
 /// The log filter unless `ORRERY_LOG` sets another.
 const DEFAULT_LOG: &str = "warn,orrery=info,orrery_gateway=info,orrery_db=info,orrery_storage=info";
@@ -110,11 +113,9 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         _ => Failure::refused(format!("cannot listen on {}: {error}", settings.listen)),
     })?;
     let address = listener.local_addr().map_err(Failure::internal)?;
-    let direct = settings
-        .direct
-        .as_ref()
-        .map(|direct| bind_direct(direct, address, settings.listen.port() == 0))
-        .transpose()?;
+    let ports = FurtherPorts { gateway: address, is_any: settings.listen.port() == 0 };
+    let direct = ports.bind("direct mode", settings.direct.as_ref(), DIRECT_PORT_DISTANCE)?;
+    let gateway_v2 = ports.bind("Gateway 2.0", settings.gateway_v2.as_ref(), GATEWAY_V2_PORT_DISTANCE)?;
     let hosts = HostPolicy::new(address.ip(), &settings.allowed_hosts, &settings.allowed_origins)
         .map_err(|error| Failure::usage(error.to_string()))?;
     let store = open_store(&settings.storage).await?;
@@ -149,6 +150,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
             memory: MemoryBudget::new(settings.memory_bytes),
             hosts,
             direct: direct.as_ref().map(|(_, endpoint)| endpoint.clone()),
+            gateway_v2: gateway_v2.as_ref().map(|(_, endpoint)| endpoint.clone()),
         },
     );
     let gateway = Arc::new(gateway);
@@ -173,6 +175,16 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         };
         (listener, server)
     });
+    let gateway_v2_port = gateway_v2.as_ref().map(|(_, endpoint)| endpoint.port);
+    let gateway_v2_server = gateway_v2.map(|(listener, _)| {
+        let server = Server {
+            handler: Arc::new(GatewayV2 { gateway: Arc::clone(&gateway) }),
+            tls: tls.clone(),
+            options: TransportOptions { connections_max: settings.connections_max.div_ceil(2), ..options },
+            connections_open: metrics.connections_open.clone(),
+        };
+        (listener, server)
+    });
     let server =
         Server { handler: gateway, tls, options, connections_open: metrics.connections_open.clone() };
     let stop = signals::listen(settings.drain)?;
@@ -184,6 +196,7 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         profile: settings.profile.as_deref(),
         certificate: certificate_origin,
         direct_port,
+        gateway_v2_port,
         ready_after: monotonic::elapsed(started),
     };
     announce(&match output {
@@ -201,12 +214,19 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
             None => 0,
         }
     };
-    let serving = async { tokio::join!(server.run(listener, stop.clone()), serving_direct) };
-    let (drained, cut_direct) = tokio::select! {
+    let serving_gateway_v2 = async {
+        match gateway_v2_server {
+            Some((listener, server)) => server.run(listener, stop.clone()).await.cut,
+            None => 0,
+        }
+    };
+    let serving =
+        async { tokio::join!(server.run(listener, stop.clone()), serving_direct, serving_gateway_v2) };
+    let (drained, cut_direct, cut_gateway_v2) = tokio::select! {
         served = serving => served,
         () = notifier.keep_alive() => unreachable!("it reports for as long as the server runs"),
     };
-    let cut = drained.cut + cut_direct;
+    let cut = drained.cut + cut_direct + cut_gateway_v2;
     if cut > 0 {
         tracing::warn!(connections = cut, "closed connections whose requests did not finish in time");
     }
@@ -218,29 +238,39 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
     Ok(())
 }
 
-/// Opens the port of direct mode: the configured one, or one at a fixed offset from the gateway's. Clients learn the
-/// port from the address feed, so any free port works if that one is taken or the gateway's port is arbitrary
-/// (`is_any`).
-fn bind_direct(
-    settings: &DirectSettings,
+/// Opens ports next to the gateway's.
+struct FurtherPorts {
     gateway: SocketAddr,
+    /// Whether the gateway's port is arbitrary.
     is_any: bool,
-) -> Result<(TcpListener, DirectEndpoint), Failure> {
-    let at = |port| SocketAddr::new(gateway.ip(), port);
-    let refuse =
-        |port, error| Failure::refused(format!("cannot listen on {} for direct mode: {error}", at(port)));
-    let listener = if let Some(port) = settings.port {
-        bind(at(port)).map_err(|error| refuse(port, error))?
-    } else {
-        let distance = if is_any { None } else { gateway.port().checked_add(DIRECT_PORT_DISTANCE) };
-        let usual = distance.unwrap_or(0);
-        bind(at(usual)).or_else(|error| {
-            tracing::warn!(port = usual, %error, "the default port of direct mode is not available; using another one");
-            bind(at(0)).map_err(|error| refuse(0, error))
-        })?
-    };
-    let port = listener.local_addr().map_err(Failure::internal)?.port();
-    Ok((listener, DirectEndpoint { port, advertised: settings.advertised.clone() }))
+}
+
+impl FurtherPorts {
+    /// Opens the configured port, or one at a fixed distance from the gateway's. Clients learn it from the gateway, so
+    /// any free port works if that one is taken or the gateway's is arbitrary.
+    fn bind(
+        &self,
+        purpose: &str,
+        settings: Option<&PortSettings>,
+        distance: u16,
+    ) -> Result<Option<(TcpListener, PortEndpoint)>, Failure> {
+        let Some(settings) = settings else { return Ok(None) };
+        let at = |port| SocketAddr::new(self.gateway.ip(), port);
+        let refuse =
+            |port, error| Failure::refused(format!("cannot listen on {} for {purpose}: {error}", at(port)));
+        let listener = if let Some(port) = settings.port {
+            bind(at(port)).map_err(|error| refuse(port, error))?
+        } else {
+            let usual = if self.is_any { None } else { self.gateway.port().checked_add(distance) };
+            let usual = usual.unwrap_or(0);
+            bind(at(usual)).or_else(|error| {
+                tracing::warn!(port = usual, %error, "the default port of {purpose} is not available; using another one");
+                bind(at(0)).map_err(|error| refuse(0, error))
+            })?
+        };
+        let port = listener.local_addr().map_err(Failure::internal)?.port();
+        Ok(Some((listener, PortEndpoint { port, advertised: settings.advertised.clone() })))
+    }
 }
 
 /// Announces that the server is ready. A closed standard output is not an error.

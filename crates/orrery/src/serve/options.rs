@@ -147,6 +147,21 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "HOST[:PORT]", help_heading = "Network")]
     pub(crate) direct_advertise: Option<String>,
 
+    /// Serve Gateway 2.0, the frames of direct mode in HTTP/2 requests, and name it in the account document: Rust, Java and
+    /// .NET clients that support it then use it for items and queries. On a port of its own.
+    #[arg(long, help_heading = "Network")]
+    pub(crate) gateway_v2: Option<bool>,
+
+    /// The port of Gateway 2.0. [default: the port of `listen` + 2170, such as 10251 for 8081; another free port if that is
+    /// in use]
+    #[arg(long, value_name = "PORT", help_heading = "Network")]
+    pub(crate) gateway_v2_port: Option<u16>,
+
+    /// The host, and optionally the port, at which clients reach Gateway 2.0 if a port mapping or load balancer is in
+    /// between. By default the host that they use for the gateway and the port that the server listens on.
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "Network")]
+    pub(crate) gateway_v2_advertise: Option<String>,
+
     /// A host name to accept in addition to localhost, *.localhost and loopback addresses, with an optional port or a
     /// leading *. (*.example.com); * accepts any. Can be repeated, or a comma-separated list. On addresses other than
     /// loopback every name is accepted unless this option is given. Other names get 403, which protects local servers

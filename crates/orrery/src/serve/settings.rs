@@ -37,7 +37,9 @@ pub(crate) struct Settings {
     pub(crate) tls_policy: TlsPolicy,
     pub(crate) log_format: LogFormat,
     /// None if direct mode is not served.
-    pub(crate) direct: Option<DirectSettings>,
+    pub(crate) direct: Option<PortSettings>,
+    /// None if Gateway 2.0 is not served.
+    pub(crate) gateway_v2: Option<PortSettings>,
     pub(crate) connections_max: usize,
     /// Host names to accept besides those of loopback.
     pub(crate) allowed_hosts: Vec<String>,
@@ -57,9 +59,9 @@ pub(crate) struct Settings {
     pub(crate) test_controls: bool,
 }
 
-/// Where direct mode is served.
+/// A port besides the gateway's own: that of direct mode, or of Gateway 2.0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DirectSettings {
+pub(crate) struct PortSettings {
     /// The configured port; chosen automatically if there is none.
     pub(crate) port: Option<u16>,
     /// The host that clients get instead of the one that they used.
@@ -204,6 +206,11 @@ impl OptionSources {
                 options.direct_port,
                 options.direct_advertise,
                 &tls,
+            )?,
+            gateway_v2: resolve_gateway_v2(
+                options.gateway_v2,
+                options.gateway_v2_port,
+                options.gateway_v2_advertise,
             )?,
             listen: options.listen.map_or(Ok(DEFAULT_LISTEN), |text| parse_listen(&text))?,
             storage,
@@ -394,7 +401,7 @@ fn resolve_direct(
     port: Option<u16>,
     advertised: Option<String>,
     tls: &TlsSettings,
-) -> Result<Option<DirectSettings>, Failure> {
+) -> Result<Option<PortSettings>, Failure> {
     let is_asked_for = port.is_some() || advertised.is_some();
     if no_direct && is_asked_for {
         return Err(Failure::usage(
@@ -409,16 +416,35 @@ fn resolve_direct(
         }
         return Ok(None);
     }
-    if let Some(host) = &advertised {
-        // The same characters as in the authority of a URL.
-        let is_host = !host.is_empty() && host.parse::<http::uri::Authority>().is_ok() && !host.contains('@');
-        if !is_host {
-            return Err(Failure::usage(format!(
-                "direct-advertise must be a host, with or without a port, but got `{host}`"
-            )));
-        }
+    check_advertised("direct-advertise", advertised.as_deref())?;
+    Ok((!no_direct).then_some(PortSettings { port, advertised }))
+}
+
+fn resolve_gateway_v2(
+    is_on: Option<bool>,
+    port: Option<u16>,
+    advertised: Option<String>,
+) -> Result<Option<PortSettings>, Failure> {
+    let is_asked_for = port.is_some() || advertised.is_some();
+    if is_on != Some(true) {
+        return if is_asked_for {
+            Err(Failure::usage("gateway-v2-port and gateway-v2-advertise require gateway-v2"))
+        } else {
+            Ok(None)
+        };
     }
-    Ok((!no_direct).then_some(DirectSettings { port, advertised }))
+    check_advertised("gateway-v2-advertise", advertised.as_deref())?;
+    Ok(Some(PortSettings { port, advertised }))
+}
+
+fn check_advertised(option: &str, host: Option<&str>) -> Result<(), Failure> {
+    let Some(host) = host else { return Ok(()) };
+    // The same characters as in the authority of a URL.
+    let is_host = !host.is_empty() && host.parse::<http::uri::Authority>().is_ok() && !host.contains('@');
+    if is_host {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{option} must be a host, with or without a port, but got `{host}`")))
 }
 
 fn resolve_consistency(

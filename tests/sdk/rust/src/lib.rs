@@ -25,6 +25,11 @@ pub fn endpoint() -> String {
     std::env::var("ORRERY_ENDPOINT").expect("ORRERY_ENDPOINT is not set: start the suite with ./run").trim_end_matches('/').to_owned()
 }
 
+/// Whether items go over Gateway 2.0, which requires HTTP/2.
+pub fn uses_gateway_v2() -> bool {
+    std::env::var("ORRERY_SDK_MODE").is_ok_and(|mode| mode == "gateway-v2")
+}
+
 /// The same server through TLS, by host name.
 pub fn secure_endpoint(host: &str) -> String {
     let address = endpoint();
