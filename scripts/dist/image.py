@@ -67,7 +67,7 @@ def main(version, root, architecture, output):
             "Env": ["PATH=/usr/bin", "ORRERY_LISTEN=0.0.0.0:8081", "ORRERY_DATA=/data"],
             "Entrypoint": ["/usr/bin/orrery"],
             "Cmd": ["serve"],
-            "ExposedPorts": {"8081/tcp": {}},
+            "ExposedPorts": {"8081/tcp": {}, "10250/tcp": {}},
             "Volumes": {"/data": {}},
             "WorkingDir": "/data",
             "Labels": labels,

@@ -29,6 +29,10 @@ valid "$work"/*.yaml
 kinds() { grep -h ^kind: "$work/$1.yaml" | sort | tr -d '\n'; }
 [[ $(kinds embedded) == "kind: NetworkPolicykind: PodDisruptionBudgetkind: Servicekind: StatefulSet" ]] || fail "the chart: $(kinds embedded)"
 [[ $(kinds gateway) == "kind: Deploymentkind: NetworkPolicykind: PodDisruptionBudgetkind: Secretkind: Service" ]] || fail "the chart: $(kinds gateway)"
+# Direct mode: in the service, in the pod, and in the policy.
+for file in "$work"/embedded.yaml "$work"/gateway.yaml packaging/kubernetes/*.yaml; do
+    [[ $(grep -cE '[pP]ort: 10250\b' "$file") == 3 ]] || fail "$file does not expose direct mode"
+done
 ! render refused --set mode=gateway 2>/dev/null || fail "the chart accepts gateways without a store"
 pass "the chart renders, and what it renders fits the schemas of Kubernetes"
 

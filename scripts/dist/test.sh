@@ -16,7 +16,7 @@ finish() {
 }
 trap finish EXIT
 
-# Starts a server command on a free port, waits until it is ready, and asks it for its health.
+# Starts a server command on a free port, waits until it is ready, asks it for its health, and writes and queries an item.
 try_server() { # name, client binary, command...
     local name=$1 client=$2
     shift 2
@@ -27,10 +27,17 @@ try_server() { # name, client binary, command...
     read -r line <"$work/ready" || { cat "$work/log" >&2; fail "$name does not start"; }
     rm "$work/ready"
     port=$(sed 's/.*"port":\([0-9]*\).*/\1/' <<<"$line")
-    [[ $("$client" health --endpoint "http://127.0.0.1:$port") == ready ]] || fail "$name is not ready"
+    export ORRERY_ENDPOINT=http://127.0.0.1:$port ORRERY_DATABASE=tried ORRERY_CONTAINER=tried
+    [[ $("$client" health) == ready ]] || fail "$name is not ready"
+    {
+        "$client" containers create --partition-key /pk && "$client" items put '{"id":"1","pk":"a","n":41}'
+    } >/dev/null 2>"$work/client.log" || { cat "$work/client.log" >&2; fail "a write to $name"; }
+    [[ $("$client" query run "SELECT VALUE c.n + 1 FROM c WHERE c.n > 40" -o jsonl) == 42 ]] || fail "a query to $name"
+    "$client" databases delete tried >/dev/null 2>&1 || fail "a delete in $name"
+    unset ORRERY_ENDPOINT ORRERY_DATABASE ORRERY_CONTAINER
     kill "${servers[-1]}"
     wait "${servers[-1]}" || fail "$name does not stop cleanly"
-    pass "$name starts, is ready, and stops"
+    pass "$name starts, is ready, writes, answers a query, and stops"
 }
 
 (cd "$out" && sha256sum --quiet -c SHA256SUMS) && pass "checksums"
@@ -50,14 +57,16 @@ PYTHON
 pass "the SBOM is CycloneDX 1.5 and complete"
 
 data=$work/data
+native=$work/orrery-$version-$(uname -m)-unknown-linux-musl/orrery
+for archive in "$out"/orrery-"$version"-*-musl.tar.gz; do tar -xzf "$archive" -C "$work"; done
+[[ -x $native ]] || fail "there is no archive for this machine"
 for archive in "$out"/orrery-"$version"-*-musl.tar.gz; do
-    tar -xzf "$archive" -C "$work"
     folder=$work/$(basename "$archive" .tar.gz)
     for file in README.md LICENSE-MIT THIRD-PARTY-LICENSES.txt man/orrery.1 completions/orrery.bash; do
         [[ -s $folder/$file ]] || fail "$archive has no $file"
     done
     case $archive in
-        *-"$(uname -m)"-*) run=() native=$folder/orrery ;;
+        *-"$(uname -m)"-*) run=() ;;
         *-aarch64-*) run=(qemu-aarch64-static) ;;
         *) run=(qemu-x86_64-static) ;;
     esac
@@ -126,6 +135,7 @@ read = lambda name: layout.extractfile(name).read()
 blob = lambda digest: read("blobs/sha256/" + digest.removeprefix("sha256:"))
 manifest = json.loads(blob(json.loads(read("index.json"))["manifests"][0]["digest"]))
 config = json.loads(blob(manifest["config"]["digest"]))["config"]
+assert set(config["ExposedPorts"]) == {"8081/tcp", "10250/tcp"}, config
 assert config["User"] == "65532:65532" and config["Healthcheck"]["Test"][-1] == "health"
 for layer in manifest["layers"]:
     tarfile.open(fileobj=io.BytesIO(blob(layer["digest"]))).extractall(sys.argv[2], numeric_owner=True)
@@ -173,3 +183,4 @@ pass "the GitHub action starts a server and tells where it is"
 
 scripts/dist/lint.sh
 scripts/dist/engine.sh
+scripts/dist/recipes.sh

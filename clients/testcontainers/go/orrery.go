@@ -18,8 +18,8 @@ const port = "8081/tcp"
 // Container is a server that is ready.
 type Container struct {
 	testcontainers.Container
-	// Endpoint is the address for clients.
-	Endpoint string
+	// URL is the address for clients.
+	URL string
 }
 
 // Run starts a server whose containers are listed as "shop/orders:/customer".
@@ -41,5 +41,5 @@ func Run(ctx context.Context, containers ...string) (*Container, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Container{Container: container, Endpoint: endpoint + "/"}, nil
+	return &Container{Container: container, URL: endpoint + "/"}, nil
 }

@@ -23,7 +23,7 @@ func TestAnOrderIsFoundAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := azcosmos.NewClientWithKey(server.Endpoint, credential, nil)
+	client, err := azcosmos.NewClientWithKey(server.URL, credential, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

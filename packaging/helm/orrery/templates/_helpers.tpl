@@ -94,6 +94,7 @@ spec:
         {{- end }}
       ports:
         - {name: https, containerPort: 8081}
+        - {name: direct, containerPort: 10250}
       securityContext:
         allowPrivilegeEscalation: false
         readOnlyRootFilesystem: true
