@@ -1,6 +1,6 @@
 // The frame: bar, tree, and the current page.
 import { signal } from '@preact/signals';
-import { Suspense, lazy } from './ui/lazy';
+import { lazy } from './ui/lazy';
 import { useEffect } from 'preact/hooks';
 import { SignIn } from './resources/sign-in';
 import { Tree } from './resources/tree';
@@ -90,12 +90,10 @@ export function App() {
       <div class="below">
         <Tree open={treeOpen.value} onClose={() => (treeOpen.value = false)} />
         <main id="main" tabIndex={-1}>
-          <Suspense>
-            {at.page === 'home' && <Home />}
-            {at.page === 'server' && <ServerPage />}
-            {at.page === 'database' && <DatabasePage key={at.database} database={at.database} />}
-            {at.page === 'container' && <ContainerPage key={`${at.database}/${at.container}`} database={at.database} container={at.container} tab={at.tab} />}
-          </Suspense>
+          {at.page === 'home' && <Home />}
+          {at.page === 'server' && <ServerPage />}
+          {at.page === 'database' && <DatabasePage key={at.database} database={at.database} />}
+          {at.page === 'container' && <ContainerPage key={`${at.database}/${at.container}`} database={at.database} container={at.container} tab={at.tab} />}
         </main>
       </div>
       <Palette />

@@ -1,6 +1,8 @@
-// Measures what the explorer costs: first paint, bytes, and the server's processor time while live views are open. Prints a
-// table; nothing is judged, because the figures depend on the machine. `make bench-explorer` runs it on a release build.
+// Measures what the explorer costs: first paint on an idle machine and on one whose cores are all busy, bytes, and the
+// server's processor time while live views are open. Prints a table; nothing is judged, because the figures depend on the machine. `make bench-explorer` runs it on a release build.
+import { spawn } from 'node:child_process';
 import { readFileSync, readdirSync, statSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ORDERS, makeContainer, openTab, orders, startBrowser, startServer, stopBrowser, writeItems } from './support.mjs';
@@ -35,23 +37,35 @@ async function watching(server, place, ready) {
   return `${(((used - idle) / TICKS_PER_SECOND / WATCHED_SECONDS) * 100).toFixed(2)} % of a core`;
 }
 
+/** The first paints of new tabs, each with an empty cache, in milliseconds. */
+async function firstPaints(server) {
+  const paints = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const tab = await openTab({});
+    await tab.page.goto(server.page);
+    await tab.page.getByRole('heading', { level: 1 }).waitFor();
+    paints.push(await tab.page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime));
+    await tab.close();
+  }
+  return paints;
+}
+
+const summary = (paints) => {
+  const sorted = [...paints].sort((a, b) => a - b);
+  return `median ${Math.round(sorted[ROUNDS >> 1])} ms, slowest ${Math.round(sorted.at(-1))} ms`;
+};
+
 await startBrowser();
 console.log('| what | measured |\n|---|---|');
 const sizes = readdirSync(assets).map((name) => statSync(join(assets, name)).size);
 row('bytes in the binary', `${(sizes.reduce((sum, size) => sum + size, 0) / 1e6).toFixed(2)} MB`);
 
 const server = await startServer('--partitions-at-creation', '4');
-const paints = [];
-for (let round = 0; round < ROUNDS; round++) {
-  const tab = await openTab({});
-  await tab.page.goto(server.page);
-  await tab.page.getByRole('heading', { level: 1 }).waitFor();
-  paints.push(await tab.page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime));
-  await tab.close();
-}
-const [first] = paints;
-paints.sort((a, b) => a - b);
-row(`first paint, empty cache, ${ROUNDS} times`, `median ${Math.round(paints[ROUNDS >> 1])} ms, slowest ${Math.round(paints.at(-1))} ms, in a browser that has just started ${Math.round(first)} ms`);
+const paints = await firstPaints(server);
+row(`first paint, empty cache, ${ROUNDS} times`, `${summary(paints)}, in a browser that has just started ${Math.round(paints[0])} ms`);
+const loads = Array.from({ length: availableParallelism() }, () => spawn(process.execPath, ['-e', 'for (;;);']));
+row(`the same with a busy program on each of ${loads.length} cores`, summary(await firstPaints(server)));
+for (const load of loads) load.kill();
 
 await makeContainer(server, 'watched', ORDERS, 40_000);
 await writeItems(server, 'watched', 'orders', orders(2000), 'customer');

@@ -123,6 +123,53 @@ describe('the advisor', () => {
   });
 });
 
+describe('suffixes', () => {
+  let server;
+  before(async () => {
+    server = await startServer('--no-throttle');
+    await makeContainer(server, 'advised', ORDERS, 10_000);
+  });
+  after(() => server.stop());
+
+  test('a slider shows what a number of suffixes would cost, and asks nothing for it', async () => {
+    const file = join(mkdtempSync(join(tmpdir(), 'orrery-')), 'readings.jsonl');
+    // All of a day is written on that day: the day alone is a hot key.
+    const readings = Array.from({ length: 2000 }, (_, at) => ({ id: `r${at}`, device: `d${at % 40}`, day: `2026-01-${String(1 + (at >> 6)).padStart(2, '0')}`, value: at }));
+    writeFileSync(file, readings.map((reading) => JSON.stringify(reading)).join('\n'));
+    await inTab({}, async (page) => {
+      await page.goto(`${server.page}#/db/advised/orders/advisor`);
+      await page.getByLabel('From a file…').setInputFiles(file);
+      await page.getByText('readings.jsonl').waitFor();
+      await page.getByLabel('Additional keys to measure').fill('/device,/day');
+      const [answer] = await Promise.all([page.waitForResponse((response) => response.url().endsWith('/_orrery/advise') && response.ok()), page.getByRole('button', { name: 'Measure' }).click()]);
+      const [plan] = (await answer.json()).suffixPlans;
+      assert.equal(plan.base, '/day');
+      const card = page.locator('.card', { has: page.getByRole('heading', { name: 'A suffix for /day', exact: true }) });
+      const slider = card.getByRole('slider');
+      const shows = async (point) => {
+        await card.getByLabel(`What if there were ${point.suffixes === 1 ? '1 suffix' : `${point.suffixes.toLocaleString('en-US')} suffixes`}?`).waitFor();
+        await card.getByText(`needs ${Math.round(point.neededThroughput).toLocaleString('en-US')} RU/s`, { exact: true }).waitFor();
+        await card.getByText(`busiest partition ${point.hotFactor.toFixed(1)} × the average`).waitFor();
+      };
+      // It begins at the best number.
+      await shows(plan.curve.find((point) => point.suffixes === plan.best));
+      await card.getByText(`${plan.best} needs the least throughput.`).waitFor();
+      let asked = 0;
+      page.on('request', (request) => (asked += request.url().endsWith('/_orrery/advise') ? 1 : 0));
+      await slider.focus();
+      await page.keyboard.press('Home');
+      await shows(plan.curve[0]);
+      await page.keyboard.press('ArrowRight');
+      await shows(plan.curve[1]);
+      await page.keyboard.press('End');
+      await shows(plan.curve.at(-1));
+      assert.equal(asked, 0);
+      await findNoViolation(page, 'suffixes');
+      await shot(page, 'advisor-suffixes');
+    });
+  });
+});
+
 describe('the server', () => {
   let server;
   before(async () => (server = await startServer()));

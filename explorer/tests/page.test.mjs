@@ -344,6 +344,38 @@ describe('queries', () => {
     });
   });
 
+  test('Enter takes what completion proposes, Escape does not', async () => {
+    await makeContainer(server, 'typed', ORDERS, 100_000);
+    await writeItems(server, 'typed', 'orders', orders(30), 'customer');
+    await inTab({}, async (page) => {
+      // The editor takes Enter for a new line in the first moments after the list has opened: the clock is moved past them.
+      await page.clock.install();
+      await page.goto(`${server.page}#/db/typed/orders/query`);
+      const editor = page.getByLabel('Query', { exact: true });
+      await page.getByText(/AVG\(c\.total\)/).waitFor();
+      const propose = async (typed, option) => {
+        await page.keyboard.type(typed);
+        await page.getByRole('option', { name: option }).first().waitFor();
+        await page.clock.fastForward(1000);
+      };
+      await editor.click();
+      await page.keyboard.press('Control+a');
+      await propose('SELECT * FROM c WHERE c.to', /total/);
+      await page.keyboard.press('Enter');
+      await propose(' = 7 AND ARRAY_CONT', /^ARRAY_CONTAINS\b/);
+      await page.keyboard.press('Escape');
+      await page.locator('.cm-tooltip-autocomplete').waitFor({ state: 'detached' });
+      assert.equal((await editor.innerText()).trim(), 'SELECT * FROM c WHERE c.total = 7 AND ARRAY_CONT');
+      for (let at = 0; at < 'ARRAY_CONT'.length; at++) await page.keyboard.press('Backspace');
+      await propose('c.ci', /city/);
+      await page.keyboard.press('Enter');
+      await page.keyboard.type(' = "Lima"');
+      assert.equal((await editor.innerText()).trim(), 'SELECT * FROM c WHERE c.total = 7 AND c.city = "Lima"');
+      await page.keyboard.press('Control+Enter');
+      await page.getByRole('grid', { name: 'Rows' }).getByText('Lima').first().waitFor();
+    });
+  });
+
   test('completion, errors at their place, parameters, pages', async () => {
     await makeContainer(server, 'asked', ORDERS, 100_000);
     await writeItems(server, 'asked', 'orders', orders(300), 'customer');
@@ -357,7 +389,6 @@ describe('queries', () => {
       await page.keyboard.type('SELECT * FROM c WHERE c.to');
       await page.getByRole('option', { name: /total/ }).waitFor();
       await shot(page, 'query-completion');
-      // By a click: the editor takes Enter for a new line in the first moments after the list has opened.
       await page.getByRole('option', { name: /total/ }).click();
       await page.keyboard.type(' > 10 AND STARTSW');
       await page.getByRole('option', { name: /STARTSWITH/ }).waitFor();

@@ -117,7 +117,7 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
 
   const running = progress && !['done', 'failed', 'aborted'].includes(progress.phase);
   return (
-    <div class="scrolls">
+    <div class="scrolls advisor">
       {progress && <RepartitionProgress progress={progress} onAbort={() => void post('/_orrery/repartition/abort', names).then(() => say('It was given up; nothing has changed.'), (failure: Error) => say(failure.message, 'error'))} />}
       <section class="card stack">
         <h2>Which key would be best?</h2>

@@ -114,11 +114,13 @@ function Suffixes({ plan }: { plan: SuffixPlan }) {
       <Field label={`What if there were ${format.plural(point.suffixes, 'suffix', 'suffixes')}?`} hint={`${format.count(plan.best)} needs the least throughput.`}>
         {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={plan.curve.length - 1} value={at} onInput={(event) => setAt(Number(event.currentTarget.value))} />}
       </Field>
-      <ul class="facts" role="status">
-        <li>needs {format.count(point.neededThroughput)} RU/s</li>
-        <li>busiest partition {point.hotFactor.toFixed(1)} × the average</li>
-        <li>reads of all suffixes visit {format.short(point.partitionsVisited)} partitions</li>
-      </ul>
+      <div role="status">
+        <ul class="facts">
+          <li>needs {format.count(point.neededThroughput)} RU/s</li>
+          <li>busiest partition {point.hotFactor.toFixed(1)} × the average</li>
+          <li>reads of all suffixes visit {format.short(point.partitionsVisited)} partitions</li>
+        </ul>
+      </div>
     </div>
   );
 }

@@ -1,5 +1,5 @@
 // Lazily loaded components.
-import type { ComponentChildren, ComponentType } from 'preact';
+import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Notice, Spinner } from './parts';
 
@@ -21,8 +21,4 @@ export function lazy<P extends object>(load: () => Promise<ComponentType<P>>): C
     if (part.error) return <Notice kind="error">{part.error}</Notice>;
     return Part ? <Part {...props} /> : <div class="loading-part"><Spinner /></div>;
   };
-}
-
-export function Suspense({ children }: { children: ComponentChildren }) {
-  return <>{children}</>;
 }
