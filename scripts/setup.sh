@@ -51,6 +51,8 @@ case $part in
         install dpkg-deb dpkg
         install rpmbuild rpm
         install readelf binutils
+        install systemd-analyze systemd
+        install go golang-go
         install qemu-aarch64-static qemu-user-static
         ;;
     java)

@@ -297,19 +297,19 @@ fn completions_and_man_pages_are_generated() {
     }
 }
 
-/// A shell on a pseudo terminal of its own, which `script` provides.
+/// A command on a pseudo terminal of its own, which `script` provides.
 struct Terminal {
     child: Child,
     output: Arc<Mutex<String>>,
 }
 
 impl Terminal {
-    fn open(server: &Server, history: &str) -> Self {
-        let line =
-            format!("stty cols 100 rows 40; exec {} shell {}", env!("CARGO_BIN_EXE_orrery"), server.url());
+    fn open(server: &Server, columns: u32, command: &str, history: &str) -> Self {
+        let line = format!("stty cols {columns} rows 40; exec {} {command}", env!("CARGO_BIN_EXE_orrery"));
         let mut child = Command::new("script")
             .args(["-q", "-e", "-f", "-c", &line, "/dev/null"])
             .env("TERM", "xterm")
+            .env("ORRERY_ENDPOINT", server.url())
             .env("ORRERY_HISTORY", history)
             .env_remove("ORRERY_OUTPUT")
             .stdin(Stdio::piped())
@@ -349,11 +349,38 @@ impl Drop for Terminal {
 }
 
 #[test]
+fn a_progress_bar_fits_its_line_and_leaves_it_clean() {
+    let server = Server::start(&["--in-memory", "--test-controls"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("items.jsonl");
+    std::fs::write(&file, "{\"id\":\"1\"}\n").unwrap();
+    // Longer than the bar waits before it is drawn.
+    command(&server, &["faults", "add", "--latency-ms", "300"]);
+    let import = format!("import {} -d db -c c --create --partition-key /id", path_text(&file));
+    let mut terminal = Terminal::open(&server, 50, &import, "");
+    assert!(until("the import to end", || terminal.child.try_wait().unwrap()).success());
+    terminal.expect(0, "Imported 1 item");
+    let output = terminal.output.lock().unwrap().clone();
+    let bars: Vec<String> = output
+        .split(['\r', '\n'])
+        .map(|line| console::strip_ansi_codes(line).into_owned())
+        .filter(|line| line.contains(" left, "))
+        .collect();
+    assert!(!bars.is_empty(), "{output:?}");
+    assert!(bars.iter().all(|bar| bar.chars().count() <= 50), "{bars:?}");
+    assert!(bars.iter().any(|bar| bar.contains(" left, 0 items")), "{bars:?}");
+    // The summary begins a line that holds nothing else.
+    let summary = output.lines().find(|line| line.contains("Imported 1 item")).unwrap();
+    let shown = summary.rsplit('\r').next().unwrap();
+    assert!(console::strip_ansi_codes(shown).starts_with("Imported"), "{output:?}");
+}
+
+#[test]
 fn a_terminal_session_completes_pages_remembers_and_survives_ctrl_c() {
     let server = server_with_orders(&["--test-controls"]);
     let directory = tempfile::tempdir().unwrap();
     let history = directory.path().join("history");
-    let mut terminal = Terminal::open(&server, path_text(&history));
+    let mut terminal = Terminal::open(&server, 100, "shell", path_text(&history));
     terminal.expect(0, "orrery> ");
     terminal.enter("use shop.or\t\r", "shop.orders> ");
     // A query over two lines runs once it is complete; the second line is completed by the sampled properties.

@@ -8,6 +8,7 @@
 mod common;
 
 mod all_versions;
+mod background;
 mod batches;
 mod change_feed;
 mod charges;

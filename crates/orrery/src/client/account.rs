@@ -102,6 +102,12 @@ impl Account {
         self
     }
 
+    /// Whether the server would be on this machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let address = self.host.parse::<std::net::IpAddr>();
+        self.host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    }
+
     /// The endpoint as text, without the key.
     pub(crate) fn endpoint(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };

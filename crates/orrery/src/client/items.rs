@@ -48,17 +48,21 @@ impl Client {
             text: "SELECT * FROM c WHERE c.id = @id".to_owned(),
             parameters: vec![("@id".to_owned(), Value::from(id))],
         };
-        let mut rows = QueryPages::new(self, container, query, None).collect(3).await?;
-        let (Some(item), 0) = (rows.pop(), rows.len()) else {
-            if rows.is_empty() {
-                return Err(missing(""));
-            }
+        let rows = QueryPages::new(self, container, query, None).collect(3).await?;
+        let mut found = Vec::new();
+        for item in rows {
+            let key = definition.extract(&item).map_err(|error| Failure::refused(error.message))?.to_json();
+            found.push(FoundItem { item, key });
+        }
+        if found.len() > 1 {
+            let keys: Vec<&str> = found.iter().map(|found| found.key.as_str()).collect();
             return Err(Failure::refused(format!(
-                "several items of {container} have the id `{id}`: specify the partition key"
+                "several items of {container} have the id `{id}`, with the partition keys {}: choose one with \
+                 --partition-key KEY (in the shell: .key KEY)",
+                keys.join(" and ")
             )));
-        };
-        let key = definition.extract(&item).map_err(|error| Failure::refused(error.message))?.to_json();
-        Ok(FoundItem { item, key })
+        }
+        found.pop().ok_or_else(|| missing(""))
     }
 
     /// Writes an item, with its partition key taken from the item itself.

@@ -128,7 +128,8 @@ impl Client {
                 // If the very first connection fails, the server is not running; one that has responded before may come
                 // back.
                 Err(error) if error.is_refused && !self.has_answered.load(Ordering::Relaxed) => {
-                    return outcome.map_err(Failure::refused);
+                    let hint = if self.account.is_loopback() { "; `orrery serve` starts one" } else { "" };
+                    return Err(Failure::refused(format!("{error}{hint}")));
                 }
                 Err(error) if error.is_transient && retries < RETRIES_MAX => {
                     retries += 1;

@@ -80,9 +80,21 @@ impl ServerArguments {
             let account = Account::parse(text).map_err(named("--connection"))?;
             return Ok(ChosenAccount { account, source: "--connection" });
         }
+        // Beside the key stands its own source, for messages.
+        let given = || {
+            let flag = self.key.clone().map(|key| (key, "--key"));
+            flag.or_else(|| variable("ORRERY_KEY").map(|key| (key, "ORRERY_KEY")))
+        };
+        let account = |endpoint: &str, source, key: &Option<(String, &'static str)>| {
+            let account = Account::new(endpoint, None).map_err(named(source))?;
+            match key {
+                Some((key, source)) => account.with_key(key).map_err(named(source)),
+                None => Ok(account),
+            }
+        };
         if let Some(endpoint) = &self.endpoint {
-            let key = self.key.clone().or_else(|| variable("ORRERY_KEY"));
-            let account = Account::new(endpoint, key.as_deref()).map_err(named("--endpoint"))?;
+            let key = given();
+            let account = account(endpoint, "--endpoint", &key)?;
             return Ok(ChosenAccount { account, source: "--endpoint" });
         }
         if let Some(text) = variable("ORRERY_CONNECTION") {
@@ -92,13 +104,12 @@ impl ServerArguments {
             }
             return Ok(ChosenAccount { account, source: "ORRERY_CONNECTION" });
         }
-        let key = self.key.clone().or_else(|| variable("ORRERY_KEY"));
+        let key = given();
         let (endpoint, source) = match variable("ORRERY_ENDPOINT") {
             Some(endpoint) => (endpoint, "ORRERY_ENDPOINT"),
             None => (DEFAULT_ENDPOINT.to_owned(), "the default"),
         };
-        let account = Account::new(&endpoint, key.as_deref()).map_err(named(source))?;
-        Ok(ChosenAccount { account, source })
+        Ok(ChosenAccount { account: account(&endpoint, source, &key)?, source })
     }
 }
 

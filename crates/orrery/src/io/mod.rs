@@ -169,7 +169,8 @@ pub(crate) fn byte_size(bytes: f64) -> String {
     match bytes {
         bytes if bytes >= 1e9 => format!("{:.2} GB", bytes / 1e9),
         bytes if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
-        bytes => format!("{:.1} kB", bytes / 1e3),
+        bytes if bytes >= 1e3 => format!("{:.1} kB", bytes / 1e3),
+        bytes => format!("{bytes:.0} B"),
     }
 }
 

@@ -195,7 +195,7 @@ pub(crate) fn chart(rows: &[Value], width: Option<usize>) -> Result<String, &'st
     let label = |row: &Value| {
         let values = grid.columns.iter().filter_map(|column| value(row, column));
         let labels: Vec<String> = values
-            .filter(|value| !matches!(value, Value::Number(_)))
+            .filter(|value| !matches!(value, Value::Number(_) | Value::Array(_) | Value::Object(_)))
             .map(|value| one_line(&plain(value)))
             .collect();
         labels.join(" ")
@@ -208,7 +208,7 @@ pub(crate) fn chart(rows: &[Value], width: Option<usize>) -> Result<String, &'st
     }
     let longest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     let label_width = longest(&mut bars.iter().map(|(label, _)| label.chars().count())).min(30);
-    let figure = |number: f64| Value::from(number).to_json();
+    let figure = |number: f64| Value::from(rounded(number)).to_json();
     let figure_width = longest(&mut bars.iter().map(|(_, number)| figure(*number).len()));
     let room = width.unwrap_or(80).saturating_sub(label_width + figure_width + 4).max(10);
     let largest = bars.iter().map(|(_, number)| number.abs()).fold(f64::MIN_POSITIVE, f64::max);
@@ -221,6 +221,16 @@ pub(crate) fn chart(rows: &[Value], width: Option<usize>) -> Result<String, &'st
         text.extend([&label, &padding, "  ", &figure, "  ", &bar, "\n"]);
     }
     Ok(text)
+}
+
+/// A number with six significant digits, or all the digits before its point: nobody reads more beside a bar.
+fn rounded(number: f64) -> f64 {
+    if number == 0.0 {
+        return number;
+    }
+    let places = (5.0 - number.abs().log10().floor()).clamp(0.0, 300.0);
+    let scaled = number * 10_f64.powf(places);
+    if scaled.is_finite() { scaled.round() / 10_f64.powf(places) } else { number }
 }
 
 /// A bar of this share of `room`, to an eighth of a character.
@@ -348,5 +358,13 @@ mod tests {
         let bars: Vec<usize> = text.lines().map(|line| line.matches('█').count()).collect();
         assert_eq!(bars[0], 2 * bars[1], "{text}");
         assert!(chart(&rows(r#"["x"]"#), None).is_err());
+        let text =
+            chart(&rows(r#"[{"city":"Lima","at":{"x":1},"n":47559.440000000046}]"#), Some(40)).unwrap();
+        assert!(text.starts_with("Lima  47559.4  █"), "{text}");
+        for (number, expected) in
+            [(0.1 + 0.2, 0.3), (1_234_567.8, 1_234_568.0), (-2.0, -2.0), (1e-310, 1e-310)]
+        {
+            assert!((rounded(number) - expected).abs() <= f64::EPSILON, "{number}: {}", rounded(number));
+        }
     }
 }

@@ -59,9 +59,10 @@ pub(crate) async fn show(quiet: bool, outcome: Arc<Outcome>, client: Arc<Client>
 
 async fn show_bar(outcome: &Outcome, client: &Client, total: &ExpectedTotal) {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    // The message is cut at the width of the terminal: a bar that wraps cannot be redrawn.
     let template = match total {
-        ExpectedTotal::Unknown => "{spinner} {elapsed_precise} {msg}",
-        _ => "{elapsed_precise} [{bar:30}] {percent}% {msg}, {eta} left",
+        ExpectedTotal::Unknown => "{spinner} {elapsed} {wide_msg}",
+        _ => "{elapsed} [{bar:14}] {percent}%, {eta} left, {wide_msg}",
     };
     // Our own template always parses; the default bar would do otherwise.
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -105,7 +106,7 @@ fn figures(outcome: &Outcome, client: &Client) -> String {
         byte_size(bytes as f64 / seconds)
     );
     for (count, name) in
-        [(load(&outcome.failed), "failed"), (load(&client.statistics.throttled), "throttled (429)")]
+        [(load(&outcome.failed), "failed"), (load(&client.statistics.throttled), "throttled")]
     {
         if count > 0 {
             text.extend([", ", &count.to_string(), " ", name]);

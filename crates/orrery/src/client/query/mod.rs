@@ -141,6 +141,10 @@ impl<'a> QueryPages<'a> {
                 State::Merging(Box::new(MergedRows::start(self.client, self.container, plan).await?));
             return Ok(Some(Vec::new()));
         }
+        if response.status == 404 {
+            let failure = Failure::refused(format!("there is no container {}", self.container));
+            return Err(failure.with_detail(String::from_utf8_lossy(&response.body).into_owned()));
+        }
         let response = response.accepted()?;
         let rows = rows_of(&response)?;
         self.state = match response.continuation() {

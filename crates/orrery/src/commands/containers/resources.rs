@@ -141,6 +141,11 @@ pub(super) fn create(arguments: &CreateArguments) -> Result<String, Failure> {
     if !arguments.partition_key.is_empty() || definition.get("partitionKey").is_none() {
         let paths: Vec<&str> = arguments.partition_key.iter().map(String::as_str).collect();
         let paths = if paths.is_empty() { &["/id"] } else { paths.as_slice() };
+        if let Some(path) = paths.iter().find(|path| !path.starts_with('/')) {
+            return Err(Failure::usage(format!(
+                "a path of a partition key begins with a slash: --partition-key /{path}"
+            )));
+        }
         let key = PartitionKeyDefinition::with_paths(paths).map_err(|error| Failure::usage(error.message))?;
         definition.set("partitionKey", key.to_value());
     }

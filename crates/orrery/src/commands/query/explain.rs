@@ -8,7 +8,7 @@ use orrery_model::{Object, Value, value};
 use super::QueryScope;
 use crate::client::{QueryText, Remote};
 use crate::failure::Failure;
-use crate::io::print;
+use crate::io::{count, print};
 
 #[derive(Args)]
 pub(crate) struct ExplainArguments {
@@ -52,7 +52,13 @@ pub(in crate::commands) fn describe(answer: &Value) -> String {
         Some(Value::String(text)) => text.to_string(),
         Some(value) => value.to_json(),
     };
-    let rows = |name: &str| text(answer.get("rows").and_then(|rows| rows.get(name)));
+    let rows = |name: &str| answer.get("rows").and_then(|rows| rows.get(name));
+    let whole = |value: &Value| value.as_i64().and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
+    let figure = |name: &str| rows(name).map_or(0, whole);
+    let estimate = match rows("estimated") {
+        None | Some(Value::Null) => String::new(),
+        estimated => format!(", {} estimated", text(estimated)),
+    };
     let visited = answer.get("partitionsVisited").and_then(Value::as_array).unwrap_or(&[]);
     let by = match answer.get("routedBy").and_then(Value::as_str) {
         Some("syntheticKey") => ", routed by the synthetic key",
@@ -66,21 +72,32 @@ pub(in crate::commands) fn describe(answer: &Value) -> String {
     let mut lines = vec![
         format!("Access      {}", text(answer.get("access"))),
         format!("Partitions  {} of {}{keys}", visited.len(), text(answer.get("partitions"))),
-        format!("Rows        {} returned, {} estimated", rows("returned"), rows("estimated")),
+        format!("Rows        {} returned{}", figure("returned"), estimate),
         format!(
-            "Read        {} items ({} bytes), {} index entries",
-            rows("itemsRead"),
-            rows("itemBytesRead"),
-            rows("indexEntriesRead")
+            "Read        {} ({}), {}",
+            count(figure("itemsRead"), "item"),
+            count(figure("itemBytesRead"), "byte"),
+            match figure("indexEntriesRead") {
+                1 => "1 index entry".to_owned(),
+                entries => format!("{entries} index entries"),
+            }
         ),
         format!("Charge      {} RU", text(answer.get("charge"))),
     ];
-    for considered in answer.get("considered").and_then(Value::as_array).unwrap_or(&[]) {
+    let considered = answer.get("considered").and_then(Value::as_array).unwrap_or(&[]);
+    // The only way, not even counted, stands above already.
+    let is_choice = |considered: &[Value]| match considered {
+        [only] => only.get("estimatedRows").is_some(),
+        _ => true,
+    };
+    for considered in considered.iter().filter(|_| is_choice(considered)) {
         let chosen = considered.get("chosen").and_then(Value::as_bool) == Some(true);
         let more = considered.get("isLowerBound").and_then(Value::as_bool) == Some(true);
         let estimate = match considered.get("estimatedRows") {
             None => "not counted".to_owned(),
-            Some(rows) => format!("{}{} rows", if more { "at least " } else { "about " }, rows.to_json()),
+            Some(rows) => {
+                format!("{} {}", if more { "at least" } else { "about" }, count(whole(rows), "row"))
+            }
         };
         let mark = if chosen { "*" } else { " " };
         lines.push(format!("  {mark} {}: {estimate}", text(considered.get("access"))));

@@ -303,7 +303,8 @@ impl Session {
         if rows.is_empty() {
             self.say("Nothing here.");
         }
-        self.show(&rows)
+        // A list is no chart.
+        if self.mode == Mode::Chart { self.print(&table(&rows, terminal_width())) } else { self.show(&rows) }
     }
 
     fn show(&self, rows: &[Value]) -> Result<(), Failure> {
