@@ -71,9 +71,12 @@ impl Database {
         self.wake_maintenance();
     }
 
-    /// The store's health.
+    /// The store's health; impaired if a partition's writes are offline.
     pub fn store_health(&self) -> Health {
-        self.store.health()
+        match (self.store.health(), self.offline.summary()) {
+            (Health::Ready, Some(offline)) => Health::Impaired(offline),
+            (health, _) => health,
+        }
     }
 
     /// How long the oldest write has been waiting for the store.

@@ -19,6 +19,14 @@ pub(crate) fn commit_failure(error: CommitError) -> Error {
             tracing::error!(detail, "an operation failed inside the store");
             Error::internal("The operation failed because of an internal error.")
         }
+        // Logged once, when the partition is taken offline.
+        CommitError::Inconsistent(detail) => {
+            tracing::debug!(detail, "a write was rejected because the partition's writes are offline");
+            Error::new(
+                ErrorKind::Unavailable,
+                "Writes to this partition are offline because its stored data is inconsistent. Reads are still served.",
+            )
+        }
         CommitError::Full(detail) => storage_full(&detail),
         CommitError::Unavailable(detail) | CommitError::Unknown(detail) => {
             tracing::error!(detail, "the store could not commit");

@@ -88,6 +88,7 @@ impl Running {
                 Ok(Step::Final(Some(writes)))
             }
             ErasedDecision::Reject => Ok(Step::Final(None)),
+            ErasedDecision::Inconsistent(detail) => Err(CommitError::Inconsistent(detail)),
             ErasedDecision::NeedReads(more) => {
                 self.wanted = more;
                 self.rounds += 1;

@@ -1,31 +1,48 @@
 //! Every write to a partition goes through here, so that a split can follow it by the split log.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use orrery_model::Result;
-use orrery_storage::{CommitError, Committed, Decision, Key, Lsn, Op, PartitionRef, View, WriteSet};
+use orrery_storage::{
+    CommitError, Committed, Decision, Key, Lsn, Op, PartitionId, PartitionRef, View, WriteSet,
+};
 
 use super::Partitions;
+use super::offline::OfflinePartitions;
 use crate::catalog::Partition;
 use crate::failure::commit_failure;
 use crate::layout::split_log::{SPLIT_MARK, encode_keys, log_key};
 
-/// An operation whose writes a split can follow.
-struct Logged<O>(O);
+/// An operation whose writes a split can follow, on a partition that must not be offline.
+struct Logged<O> {
+    op: O,
+    partition: PartitionId,
+    offline: Arc<OfflinePartitions>,
+}
 
 impl<O: Op> Op for Logged<O> {
     type Out = O::Out;
 
     fn id(&self) -> u128 {
-        self.0.id()
+        self.op.id()
     }
 
     fn reads(&self, keys: &mut Vec<Key>) {
-        self.0.reads(keys);
+        self.op.reads(keys);
         keys.push(SPLIT_MARK.to_vec());
     }
 
     fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<O::Out> {
-        match self.0.decide(view, lsn) {
+        // Checked while deciding, not before: operations of the group that finds the fault are decided after it.
+        if let Some(reason) = self.offline.reason(self.partition) {
+            return Decision::Inconsistent(reason);
+        }
+        match self.op.decide(view, lsn) {
+            Decision::Inconsistent(reason) => {
+                self.offline.add(self.partition, &reason);
+                Decision::Inconsistent(reason)
+            }
             Decision::Write(mut writes, out) => {
                 if view.get(&SPLIT_MARK).is_some() {
                     let parts = encode_keys(writes.keys());
@@ -47,13 +64,17 @@ impl Partitions {
         partition: &Partition,
         op: O,
     ) -> std::result::Result<Committed<O::Out>, CommitError> {
-        orrery_storage::commit(&*self.store, partition.store, Logged(op)).await
+        let op = Logged { op, partition: partition.store.id, offline: Arc::clone(&self.offline) };
+        orrery_storage::commit(&*self.store, partition.store, op).await
     }
 
-    /// Sets or removes the split mark.
+    /// Sets or removes the split mark. A partition that is offline is not split, but a split in progress is rolled back.
     pub(crate) async fn mark_split(&self, partition: PartitionRef, on: bool) -> Result<Lsn> {
         let mut writes = WriteSet::default();
         if on {
+            if let Some(reason) = self.offline.reason(partition.id) {
+                return Err(commit_failure(CommitError::Inconsistent(reason)));
+            }
             writes.put(SPLIT_MARK.to_vec(), Bytes::new());
         } else {
             writes.delete(SPLIT_MARK.to_vec());

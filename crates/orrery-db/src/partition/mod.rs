@@ -12,6 +12,7 @@ mod commit;
 mod coordination;
 mod gate;
 mod heat;
+mod offline;
 mod options;
 mod overlay;
 mod read;
@@ -51,6 +52,8 @@ pub struct Partitions {
     pub(crate) reshapings: tokio::sync::Mutex<()>,
     /// The last published demand of this process.
     budget_note: Mutex<Bytes>,
+    /// Partitions that accept no writes because their data is inconsistent.
+    pub(crate) offline: Arc<offline::OfflinePartitions>,
     /// Wakes the background work.
     pub(crate) wake: Arc<Notify>,
     /// The database is closing: long-running work should stop.
@@ -73,6 +76,7 @@ impl Partitions {
             gates: Gates::default(),
             reshapings: tokio::sync::Mutex::new(()),
             budget_note: Mutex::default(),
+            offline: Arc::default(),
             wake: Arc::default(),
             stopping: AtomicBool::new(false),
         }
@@ -100,6 +104,7 @@ impl Partitions {
     pub(crate) fn forget_partitions(&self, partitions: &[PartitionId]) {
         for partition in partitions {
             self.budgets.forget(*partition);
+            self.offline.forget(*partition);
         }
     }
 

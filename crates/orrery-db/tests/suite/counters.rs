@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orrery_db::{BatchKind, BatchOperation, Receipt};
+use orrery_db::{BatchKind, BatchOperation, Health, ItemOptions, Receipt};
+use orrery_model::ErrorKind;
 
 use crate::common::raw::{self, STATISTICS};
 use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, PLACE, World, check, quiet_options, with_key};
@@ -119,5 +120,51 @@ async fn concurrent_writers_keep_counters_exact() {
         }
         raw::check_consistency(&world).await.unwrap();
         assert!(world.usage().await.0 > 0);
+    }
+}
+
+/// Counters below what is stored, as a lost write would leave them.
+#[tokio::test]
+async fn a_counter_below_zero_takes_writes_of_the_partition_offline() {
+    for engine in ENGINES {
+        let world = World::with_partitions(engine, 2).await;
+        world.create_container(BY_PK).await;
+        for pk in 0..20 {
+            world.create(&format!(r#"{{"id":"1","pk":"{pk}"}}"#)).await;
+        }
+        let counted = raw::counted_keys(&world).await;
+        let [broken, sound] = &counted[..] else { panic!("{counted:?}") };
+        let (pk, other) = (&broken[0], &broken[1]);
+        raw::lose_counters(&world, pk).await;
+
+        let create = async |pk: &str, id: &str| {
+            let body = Bytes::from(format!(r#"{{"id":"{id}","pk":"{pk}"}}"#));
+            world.database.create_item(&mut Receipt::default(), PLACE, &ItemOptions::default(), &body).await
+        };
+        let delete = async |world: &World, pk: &str| {
+            let options = with_key(&format!(r#"["{pk}"]"#));
+            world.database.delete_item(&mut Receipt::default(), (DATABASE, CONTAINER, "1"), &options).await
+        };
+        create(other, "2").await.unwrap();
+        assert_eq!(delete(&world, pk).await.unwrap_err().kind, ErrorKind::Unavailable);
+        // Other logical partitions of the same partition share its fate; other partitions and reads do not.
+        let refused = create(other, "3").await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Unavailable);
+        assert!(refused.message.contains("inconsistent"), "{refused}");
+        create(&sound[0], "2").await.unwrap();
+        let options = with_key(&format!(r#"["{pk}"]"#));
+        let at = (DATABASE, CONTAINER, "1");
+        world.database.read_item(&mut Receipt::default(), at, &options).await.unwrap();
+        let health = world.database.store_health();
+        assert!(matches!(&health, Health::Impaired(reason) if reason.contains("offline")), "{health:?}");
+        let container = world.database.catalog().container(DATABASE, CONTAINER).cloned().unwrap();
+        let split = world.database.split_partition(container.rid, container.partitions[0].range_id).await;
+        assert_eq!(split.unwrap_err().kind, ErrorKind::Unavailable);
+
+        // A restart lifts it until the fault is found again.
+        let world = world.restart().await;
+        assert_eq!(world.database.store_health(), Health::Ready);
+        world.create(&format!(r#"{{"id":"3","pk":"{other}"}}"#)).await;
+        assert_eq!(delete(&world, pk).await.unwrap_err().kind, ErrorKind::Unavailable);
     }
 }

@@ -126,6 +126,8 @@ pub enum Decision<T> {
     Reject(T),
     /// Read these keys as well, then decide again.
     NeedReads(Vec<Key>),
+    /// The values contradict each other: change nothing. The commit fails with [`CommitError::Inconsistent`].
+    Inconsistent(String),
 }
 
 /// The changes of one operation. A key may appear only once.
@@ -215,6 +217,10 @@ pub enum CommitError {
     /// named a key twice. Nothing was changed and other operations are not affected.
     #[error("the operation failed: {0}")]
     Failed(String),
+    /// The operation found that the stored data breaks an invariant. Nothing was changed. The caller should stop writing
+    /// to the partition: further writes would build on doubtful data.
+    #[error("the stored data is inconsistent: {0}")]
+    Inconsistent(String),
 }
 
 /// Why a read or a partition change failed.
@@ -482,6 +488,7 @@ pub enum ErasedDecision {
     Write(WriteSet),
     Reject,
     NeedReads(Vec<Key>),
+    Inconsistent(String),
 }
 
 struct Typed<O: Op> {
@@ -503,6 +510,7 @@ impl<O: Op> ErasedOp for Typed<O> {
             Decision::Write(writes, out) => (ErasedDecision::Write(writes), Some(out)),
             Decision::Reject(out) => (ErasedDecision::Reject, Some(out)),
             Decision::NeedReads(keys) => (ErasedDecision::NeedReads(keys), None),
+            Decision::Inconsistent(detail) => (ErasedDecision::Inconsistent(detail), None),
         };
         // Overwritten by a later run: only the last decision counts.
         *self.out.lock() = out;

@@ -118,6 +118,19 @@ pub(crate) async fn operations_may_request_further_reads(constructor: Constructo
     assert_eq!(run(&subject.store, follow).await.unwrap().out, b"end");
 }
 
+pub(crate) async fn inconsistent_data_fails_only_that_operation(constructor: Constructor) {
+    let subject = opened(constructor).await;
+    put(&subject.store, b"key", b"value").await;
+    let found = op(&[b"key"], |view, _| match view.get(b"key") {
+        Some(_) => Decision::<()>::Inconsistent("the key has a value".to_owned()),
+        None => Decision::Reject(()),
+    });
+    let result = run(&subject.store, found).await;
+    assert_eq!(result.unwrap_err(), CommitError::Inconsistent("the key has a value".to_owned()));
+    // No LSN was consumed, and the store itself goes on: what to do about it is the caller's decision.
+    assert_eq!(put(&subject.store, b"key", b"value").await, 2);
+}
+
 pub(crate) async fn endless_reads_fail_only_that_operation(constructor: Constructor) {
     let subject = opened(constructor).await;
     let endless = op(&[], |_, _| Decision::<()>::NeedReads(vec![b"more".to_vec()]));

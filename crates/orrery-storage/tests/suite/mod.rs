@@ -42,7 +42,7 @@ macro_rules! conformance {
             $crate::conformance!(@ $constructor, commits:
                 lsns_are_assigned_in_order, rejected_operations_consume_no_lsn,
                 later_operations_see_earlier_ones, operations_may_request_further_reads,
-                endless_reads_fail_only_that_operation, a_panic_fails_only_that_operation,
+                inconsistent_data_fails_only_that_operation, endless_reads_fail_only_that_operation, a_panic_fails_only_that_operation,
                 reading_an_unnamed_key_fails_only_that_operation, writing_a_key_twice_fails,
                 unread_keys_are_written, limits_are_enforced, counters_are_exact, multi_key_writes_are_atomic,
                 an_empty_write_consumes_an_lsn, partitions_share_nothing);

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use bytes::Bytes;
 use orrery_model::container::IndexingMode;
-use orrery_storage::{KeyRange, ReadRequest, Scan};
+use orrery_storage::{
+    Decision, Entry, Key, KeyRange, Lsn, Op, PartitionRef, ReadRequest, Scan, View, WriteSet, commit,
+};
 
 use super::{CONTAINER, DATABASE, World};
 
@@ -45,6 +48,58 @@ pub async fn entries(world: &World) -> BTreeMap<u8, usize> {
 /// How many entries of one kind there are.
 pub async fn count(world: &World, prefix: u8) -> usize {
     entries(world).await.get(&prefix).copied().unwrap_or(0)
+}
+
+/// The keys with counters, as texts, of each partition of the container.
+pub async fn counted_keys(world: &World) -> Vec<Vec<String>> {
+    let mut keys = Vec::new();
+    for (_, counters) in counters(world).await {
+        let texts = counters.iter().map(|entry| String::from_utf8(entry.value[33..].to_vec()).unwrap());
+        keys.push(texts.map(|text| text.trim_matches(['[', ']', '"']).to_owned()).collect());
+    }
+    keys
+}
+
+/// Overwrites the counters of a logical partition with zeros.
+pub async fn lose_counters(world: &World, pk: &str) {
+    for (partition, counters) in counters(world).await {
+        for entry in counters {
+            if entry.value.ends_with(format!(r#"["{pk}"]"#).as_bytes()) {
+                let value = [&entry.value[..1], &[0; 16], &entry.value[17..]].concat();
+                commit(&*world.store, partition, Overwrite(entry.key, value.into())).await.unwrap();
+            }
+        }
+    }
+}
+
+async fn counters(world: &World) -> Vec<(PartitionRef, Vec<Entry>)> {
+    let catalog = world.database.catalog();
+    let mut counters = Vec::new();
+    for partition in &catalog.container(DATABASE, CONTAINER).unwrap().partitions {
+        let scan = Scan::forward(KeyRange::prefix(&[STATISTICS]), 1000);
+        let page = world.store.read(partition.store, ReadRequest::Scan(scan)).await.unwrap();
+        counters.push((partition.store, page.entries));
+    }
+    counters
+}
+
+/// A write below the database.
+struct Overwrite(Key, Bytes);
+
+impl Op for Overwrite {
+    type Out = ();
+
+    fn id(&self) -> u128 {
+        1
+    }
+
+    fn reads(&self, _: &mut Vec<Key>) {}
+
+    fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
+        let mut writes = WriteSet::default();
+        writes.put(self.0.clone(), self.1.clone());
+        Decision::Write(writes, ())
+    }
 }
 
 /// Bytes before the body of a stored item, as `items/stored.rs` freezes them.
