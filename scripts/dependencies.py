@@ -23,21 +23,19 @@ def is_allowed(expression, allowed):
     tokens = re.findall(r"\(|\)|[^\s()]+", text)
     position = 0
 
-    def choice():
+    def operands(word, operand, combine):
         nonlocal position
-        met = both()
-        while position < len(tokens) and tokens[position] == "OR":
+        met = [operand()]
+        while position < len(tokens) and tokens[position] == word:
             position += 1
-            met = both() or met
-        return met
+            met.append(operand())
+        return combine(met)
+
+    def choice():
+        return operands("OR", both, any)
 
     def both():
-        nonlocal position
-        met = single()
-        while position < len(tokens) and tokens[position] == "AND":
-            position += 1
-            met = single() and met
-        return met
+        return operands("AND", single, all)
 
     def single():
         nonlocal position

@@ -1,4 +1,4 @@
-//! Validates client-chosen ids.
+//! Validates client-chosen ids: a value of these types is valid, so nothing below checks again.
 
 use std::fmt;
 use std::ops::Deref;

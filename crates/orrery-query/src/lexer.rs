@@ -62,6 +62,9 @@ macro_rules! keywords {
         pub enum Keyword { $($name),* }
 
         impl Keyword {
+            /// Every reserved word, in capitals.
+            pub const ALL: &[&str] = &[$($text),*];
+
             fn find(word: &str) -> Option<Self> {
                 let mut buffer = [0u8; KEYWORD_BYTES_MAX];
                 let capitals = buffer.get_mut(..word.len())?;

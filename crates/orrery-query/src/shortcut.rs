@@ -82,7 +82,7 @@ pub fn extreme_of(query: &Query) -> Option<Extreme> {
     fits.then_some(Extreme { is_counted: true, ..extreme })
 }
 
-/// What a query over whole documents selects, if nothing but a filter stands beside it.
+/// What a query over whole documents selects, if it has no other clause than a filter.
 fn only_expression(query: &Query) -> Option<&Expr> {
     let from = query.from.as_ref()?;
     let [source] = from.sources.as_slice() else { return None };

@@ -13,7 +13,7 @@ const INPUT_BYTES_MAX: usize = 4096;
 ///
 /// # Panics
 /// With the panic of the target.
-#[expect(clippy::print_stderr, reason = "for whoever runs the test")]
+#[expect(clippy::print_stderr, reason = "shown to the developer")]
 pub fn fuzz(name: &str, seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let time = Duration::from_secs(setting("ORRERY_FUZZ_SECONDS").unwrap_or(2));

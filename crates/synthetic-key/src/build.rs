@@ -229,30 +229,16 @@ impl Maker {
         let Self::Made { parts, separator, escaped, .. } = self else {
             unreachable!("only made levels have parts")
         };
-        let mut base = String::new();
-        let mut empty = true;
-        for part in parts {
-            let Some(text) = part.text(item)? else { continue };
-            if !empty {
-                base.push_str(separator);
-            }
-            empty = false;
-            match escaped {
-                None => base.push_str(&text.text),
-                Some(escaped) => {
-                    // `%` is escaped in ordinary text, so this marker cannot be confused with a property's value.
-                    if text.substitute {
-                        base.push_str("%~");
-                    }
-                    escape_into(&mut base, &text.text, escaped);
+        join(parts, item, separator, |base, text| match escaped {
+            None => base.push_str(&text.text),
+            Some(escaped) => {
+                // `%` is escaped in ordinary text, so this marker cannot be confused with a property's value.
+                if text.substitute {
+                    base.push_str("%~");
                 }
+                escape_into(base, &text.text, escaped);
             }
-        }
-        match parts.first() {
-            // All parts were skipped: an empty key would put all such items into one logical partition.
-            Some(part) if empty => Err(part.missing_error()),
-            _ => Ok(base),
-        }
+        })
     }
 }
 
@@ -348,20 +334,31 @@ impl Part {
 }
 
 fn hashed(of: &[Part], item: &impl Item) -> Result<u32, KeyError> {
-    let mut input = String::new();
+    let separator = HASHED_SEPARATOR.encode_utf8(&mut [0; 4]).to_owned();
+    let input = join(of, item, &separator, |input, text| input.push_str(&text.text))?;
+    Ok(murmur3::x86_32(input.as_bytes(), 0))
+}
+
+/// Joins the texts of an item's parts. Fails if all parts were skipped: all such items would get the same key or suffix.
+fn join(
+    parts: &[Part],
+    item: &impl Item,
+    separator: &str,
+    mut push: impl FnMut(&mut String, &PartText),
+) -> Result<String, KeyError> {
+    let mut joined = String::new();
     let mut empty = true;
-    for part in of {
+    for part in parts {
         let Some(text) = part.text(item)? else { continue };
         if !empty {
-            input.push(HASHED_SEPARATOR);
+            joined.push_str(separator);
         }
         empty = false;
-        input.push_str(&text.text);
+        push(&mut joined, &text);
     }
-    match of.first() {
-        // All hashed parts were skipped: every such item would get the same suffix.
+    match parts.first() {
         Some(part) if empty => Err(part.missing_error()),
-        _ => Ok(murmur3::x86_32(input.as_bytes(), 0)),
+        _ => Ok(joined),
     }
 }
 

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { Advice, Candidate, SuffixPlan } from '../api/shapes';
 import * as format from '../ui/format';
-import { Button, Field, Notice } from '../ui/parts';
+import { Button, Field, Notice, Table } from '../ui/parts';
 
 /** Keys that get a card of their own. */
 const CARDS = 12;
@@ -58,38 +58,22 @@ export function Report({ report, current, onTake }: { report: Advice; current: s
 function Comparison({ candidates, current }: { candidates: Candidate[]; current: string | null }) {
   return (
     <div class="card">
-      <div class="table-box" role="region" aria-label="Keys compared" tabIndex={0}>
-        <table class="table">
-          <thead>
-            <tr>
-              <th>Key</th>
-              <th class="numeric">Values</th>
-              <th class="numeric">Largest key</th>
-              <th class="numeric">Busiest partition</th>
-              <th class="numeric">Throttled</th>
-              <th class="numeric">Queries that fan out</th>
-              <th class="numeric">Needs</th>
-              <th class="numeric">In a year</th>
-            </tr>
-          </thead>
-          <tbody>
-            {candidates.map((one) => (
-              <tr key={one.name}>
-                <td>
-                  <code>{one.name}</code> {one.name === current && <span class="badge">in use</span>}
-                </td>
-                <td class="numeric">{format.count(one.distinctValues)}</td>
-                <td class="numeric">{format.percent(one.largestKey.share)}</td>
-                <td class="numeric">{one.hotFactor.toFixed(1)} × average</td>
-                <td class="numeric">{format.percent(one.throttled.share)}</td>
-                <td class="numeric">{format.percent(one.reads.fanOutShare)}</td>
-                <td class="numeric">{format.count(one.neededThroughput.now)} RU/s</td>
-                <td class="numeric">{format.count(one.neededThroughput.inAYear)} RU/s</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table label="Keys compared" columns={['Key', { numeric: 'Values' }, { numeric: 'Largest key' }, { numeric: 'Busiest partition' }, { numeric: 'Throttled' }, { numeric: 'Queries that fan out' }, { numeric: 'Needs' }, { numeric: 'In a year' }]}>
+        {candidates.map((one) => (
+          <tr key={one.name}>
+            <td>
+              <code>{one.name}</code> {one.name === current && <span class="badge">in use</span>}
+            </td>
+            <td class="numeric">{format.count(one.distinctValues)}</td>
+            <td class="numeric">{format.percent(one.largestKey.share)}</td>
+            <td class="numeric">{one.hotFactor.toFixed(1)} × average</td>
+            <td class="numeric">{format.percent(one.throttled.share)}</td>
+            <td class="numeric">{format.percent(one.reads.fanOutShare)}</td>
+            <td class="numeric">{format.count(one.neededThroughput.now)} RU/s</td>
+            <td class="numeric">{format.count(one.neededThroughput.inAYear)} RU/s</td>
+          </tr>
+        ))}
+      </Table>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 // Why requests were throttled: the latest ones with their causes, and what would help.
 import type { Throttle } from '../api/shapes';
 import * as format from '../ui/format';
-import { Notice } from '../ui/parts';
+import { Notice, Table } from '../ui/parts';
 
 /** What the latest throttled requests have in common, and what to do about it. */
 export function explainThrottles(events: Throttle[], partitions: number, total: number): string | null {
@@ -34,34 +34,19 @@ export function Throttles({ events, partitions, total }: { events: Throttle[]; p
       ) : (
         <>
           <Notice kind="warning">{verdict}</Notice>
-          <div class="table-box" role="region" aria-label="Throttled requests" tabIndex={0}>
-            <table class="table">
-              <thead>
-                <tr>
-                  <th>Time</th>
-                  <th>Partition</th>
-                  <th>Key</th>
-                  <th class="numeric">Its share of the load</th>
-                  <th>Cause</th>
-                  <th class="numeric">Budget</th>
-                  <th class="numeric">Retry after</th>
-                </tr>
-              </thead>
-              <tbody>
-                {events.slice(0, 12).map((event, at) => (
-                  <tr key={`${event.atMs}/${at}`}>
-                    <td>{format.timeOfDay(event.atMs)}</td>
-                    <td>{event.partition}</td>
-                    <td class="code">{event.partitionKey ?? 'several'}</td>
-                    <td class="numeric">{event.keySharePercent} %</td>
-                    <td>{event.cause}</td>
-                    <td class="numeric">{format.count(event.budgetPerSecond)} RU/s</td>
-                    <td class="numeric">{event.retryAfterMs} ms</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table label="Throttled requests" columns={['Time', 'Partition', 'Key', { numeric: 'Its share of the load' }, 'Cause', { numeric: 'Budget' }, { numeric: 'Retry after' }]}>
+            {events.slice(0, 12).map((event, at) => (
+              <tr key={`${event.atMs}/${at}`}>
+                <td>{format.timeOfDay(event.atMs)}</td>
+                <td>{event.partition}</td>
+                <td class="code">{event.partitionKey ?? 'several'}</td>
+                <td class="numeric">{event.keySharePercent} %</td>
+                <td>{event.cause}</td>
+                <td class="numeric">{format.count(event.budgetPerSecond)} RU/s</td>
+                <td class="numeric">{event.retryAfterMs} ms</td>
+              </tr>
+            ))}
+          </Table>
         </>
       )}
     </section>

@@ -7,7 +7,7 @@ import { Editor } from '../editor/editor';
 import { Stat } from '../partitions/page';
 import { Chart } from '../ui/chart';
 import * as format from '../ui/format';
-import { Button, Notice, Spinner, say, useEvery, useLoaded } from '../ui/parts';
+import { Button, Notice, Spinner, Table, say, useEvery, useLoaded } from '../ui/parts';
 import { type OperationStats, operationsOf, parseMetrics } from './metrics';
 import { Background, Regions } from './places';
 
@@ -112,44 +112,29 @@ export function ServerPage() {
       </section>
       <section class="card stack">
         <h2>By operation, since the start</h2>
-        <div class="table-box" role="region" aria-label="Operations" tabIndex={0}>
-          <table class="table">
-            <thead>
-              <tr>
-                <th>Operation</th>
-                <th class="numeric">Requests</th>
-                <th class="numeric">Request units</th>
-                <th class="numeric">p50</th>
-                <th class="numeric">p95</th>
-                <th class="numeric">p99</th>
-                <th>Statuses</th>
-              </tr>
-            </thead>
-            <tbody>
-              {operations.map((one) => (
-                <tr key={`${one.resource}/${one.operation}`}>
-                  <td>
-                    {one.operation.replaceAll('_', ' ')} {one.resource.replaceAll('_', ' ')}
-                  </td>
-                  <td class="numeric">{format.count(one.requests)}</td>
-                  <td class="numeric">{format.short(one.charge)}</td>
-                  {[one.p50, one.p95, one.p99].map((value, at) => (
-                    <td key={at} class="numeric">
-                      {value === null ? '' : format.duration(value * 1000)}
-                    </td>
-                  ))}
-                  <td>
-                    {one.statuses.map(([status, count]) => (
-                      <span key={status} class={`status ${Number(status) >= 400 ? 'bad' : ''}`}>
-                        {status} <span class="muted">{format.short(count)}</span>
-                      </span>
-                    ))}
-                  </td>
-                </tr>
+        <Table label="Operations" columns={['Operation', { numeric: 'Requests' }, { numeric: 'Request units' }, { numeric: 'p50' }, { numeric: 'p95' }, { numeric: 'p99' }, 'Statuses']}>
+          {operations.map((one) => (
+            <tr key={`${one.resource}/${one.operation}`}>
+              <td>
+                {one.operation.replaceAll('_', ' ')} {one.resource.replaceAll('_', ' ')}
+              </td>
+              <td class="numeric">{format.count(one.requests)}</td>
+              <td class="numeric">{format.short(one.charge)}</td>
+              {[one.p50, one.p95, one.p99].map((value, at) => (
+                <td key={at} class="numeric">
+                  {value === null ? '' : format.duration(value * 1000)}
+                </td>
               ))}
-            </tbody>
-          </table>
-        </div>
+              <td>
+                {one.statuses.map(([status, count]) => (
+                  <span key={status} class={`status ${Number(status) >= 400 ? 'bad' : ''}`}>
+                    {status} <span class="muted">{format.short(count)}</span>
+                  </span>
+                ))}
+              </td>
+            </tr>
+          ))}
+        </Table>
       </section>
       <Background tasks={info.background} />
       <Regions regions={regions} store={store} />

@@ -3,7 +3,7 @@ import type { Region } from '../api/calls';
 import type { ServerInfo, StoreInfo } from '../api/shapes';
 import { hrefOf } from '../state/route';
 import * as format from '../ui/format';
-import { Notice } from '../ui/parts';
+import { Notice, Table } from '../ui/parts';
 
 const KINDS: Record<string, string> = {
   split: 'Split',
@@ -25,35 +25,23 @@ export function Background({ tasks }: { tasks: ServerInfo['background'] }) {
       {tasks.length === 0 ? (
         <p class="muted">Nothing is running.</p>
       ) : (
-        <div class="table-box" role="region" aria-label="Tasks" tabIndex={0}>
-          <table class="table">
-            <thead>
-              <tr>
-                <th>Work</th>
-                <th>Container</th>
-                <th>Details</th>
-                <th>Progress</th>
+        <Table label="Tasks" columns={['Work', 'Container', 'Details', 'Progress']}>
+          {tasks.map((task) => {
+            const [, database, , container] = task.container.split('/');
+            return (
+              <tr key={`${task.kind} ${task.container}`}>
+                <td>{KINDS[task.kind] ?? task.kind}</td>
+                <td>
+                  <a href={hrefOf({ page: 'container', database: database!, container: container!, tab: TAB_OF[task.kind] ?? 'settings' })}>
+                    {database}/{container}
+                  </a>
+                </td>
+                <td>{task.detail}</td>
+                <td>{task.percent === null ? <span class="muted">running</span> : <progress aria-label={`${KINDS[task.kind] ?? task.kind} of ${container}`} max={100} value={task.percent} title={`${task.percent} %`} />}</td>
               </tr>
-            </thead>
-            <tbody>
-              {tasks.map((task) => {
-                const [, database, , container] = task.container.split('/');
-                return (
-                  <tr key={`${task.kind} ${task.container}`}>
-                    <td>{KINDS[task.kind] ?? task.kind}</td>
-                    <td>
-                      <a href={hrefOf({ page: 'container', database: database!, container: container!, tab: TAB_OF[task.kind] ?? 'settings' })}>
-                        {database}/{container}
-                      </a>
-                    </td>
-                    <td>{task.detail}</td>
-                    <td>{task.percent === null ? <span class="muted">running</span> : <progress aria-label={`${KINDS[task.kind] ?? task.kind} of ${container}`} max={100} value={task.percent} title={`${task.percent} %`} />}</td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
+            );
+          })}
+        </Table>
       )}
     </section>
   );
@@ -83,29 +71,18 @@ export function Regions({ regions, store }: { regions: Region[]; store: StoreInf
           {node.standbys.length === 0 ? (
             <p class="muted">No standby: if this server is lost, its data is restored from a backup.</p>
           ) : (
-            <div class="table-box" role="region" aria-label={`Standbys of ${node.name}`} tabIndex={0}>
-              <table class="table">
-                <thead>
-                  <tr>
-                    <th>Standby</th>
-                    <th>State</th>
-                    <th class="numeric">Behind</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {node.standbys.map((standby) => (
-                    <tr key={standby.name}>
-                      <td>{standby.name || 'unnamed'}</td>
-                      <td>{standby.state ?? 'hidden from this user (grant pg_read_all_stats)'}</td>
-                      <td class="numeric">
-                        {standby.behindBytes === null ? '' : format.bytes(standby.behindBytes)}
-                        {standby.behindMilliseconds !== null && `, ${format.duration(standby.behindMilliseconds)}`}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Table label={`Standbys of ${node.name}`} columns={['Standby', 'State', { numeric: 'Behind' }]}>
+              {node.standbys.map((standby) => (
+                <tr key={standby.name}>
+                  <td>{standby.name || 'unnamed'}</td>
+                  <td>{standby.state ?? 'hidden from this user (grant pg_read_all_stats)'}</td>
+                  <td class="numeric">
+                    {standby.behindBytes === null ? '' : format.bytes(standby.behindBytes)}
+                    {standby.behindMilliseconds !== null && `, ${format.duration(standby.behindMilliseconds)}`}
+                  </td>
+                </tr>
+              ))}
+            </Table>
           )}
         </div>
       ))}

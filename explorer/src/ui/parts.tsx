@@ -21,6 +21,25 @@ export function Button({ icon, kind = 'plain', label, children, class: extra, ..
   );
 }
 
+/** A heading, right-aligned above numbers. */
+export type Column = string | { numeric: string };
+
+/** A table that scrolls inside its box, also by keyboard. */
+export function Table({ label, columns, children }: { label: string; columns: Column[]; children: ComponentChildren }) {
+  return (
+    <div class="table-box" role="region" aria-label={label} tabIndex={0}>
+      <table class="table">
+        <thead>
+          <tr>
+            {columns.map((column) => (typeof column === 'string' ? <th key={column}>{column}</th> : <th key={column.numeric} class="numeric">{column.numeric}</th>))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
+
 export function Field({ label, hint, error, children }: { label: string; hint?: ComponentChildren; error?: string | null; children: (id: string, described: string) => ComponentChildren }) {
   const id = useId();
   return (

@@ -310,28 +310,26 @@ def _present(value: Any, at: str) -> Any:
     return value
 
 
-def _object(value: Any, at: str) -> dict:
-    if not isinstance(value, dict):
-        raise DefinitionError(at, "must be an object")
+def _of_type(value: Any, types: Any, at: str, expected: str) -> Any:
+    if not isinstance(value, types):
+        raise DefinitionError(at, f"must be {expected}")
     return value
+
+
+def _object(value: Any, at: str) -> dict:
+    return _of_type(value, dict, at, "an object")
 
 
 def _array(value: Any, at: str) -> list:
-    if not isinstance(value, (list, tuple)):
-        raise DefinitionError(at, "must be an array")
-    return list(value)
+    return list(_of_type(value, (list, tuple), at, "an array"))
 
 
 def _text(value: Any, at: str) -> "str | None":
-    if value is not None and not isinstance(value, str):
-        raise DefinitionError(at, "must be text")
-    return value
+    return _of_type(value, (str, type(None)), at, "text")
 
 
 def _flag(value: Any, at: str) -> bool:
-    if not isinstance(value, bool):
-        raise DefinitionError(at, "must be true or false")
-    return value
+    return _of_type(value, bool, at, "true or false")
 
 
 def _whole(value: Any, at: str, least: int, most: int) -> "int | None":

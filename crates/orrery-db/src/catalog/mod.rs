@@ -449,6 +449,7 @@ impl Container {
         let former = self.former.iter().find(|former| former.range_id == range_id);
         let served = former.filter(|former| match gone {
             GoneRanges::Refused => false,
+            // It is not the last one if a range to its right existed already when it was retired.
             GoneRanges::RefusedIfLast => self
                 .partitions
                 .iter()

@@ -285,6 +285,7 @@ pub(super) fn container(container: &Container) -> Vec<u8> {
             copied: done.copied,
             removed: done.removed,
             compared: done.compared,
+            // As text: JSON numbers are exact only up to 2^53.
             checksum: format!("{:032x}", done.checksum),
             kept_as: done.kept_as.as_deref().map(str::to_owned),
             former_key: done
@@ -384,6 +385,7 @@ pub(super) fn encryption_key(key: &EncryptionKey) -> Vec<u8> {
 /// Builds a catalog from its records, in any order.
 pub(super) fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordError> {
     let mut catalog = Catalog::default();
+    // Owners before what they own.
     for kind in [&b"d/"[..], b"c/", b"u/", b"k/", b"o/", b"s/", VERSION_KEY, ACCOUNT_KEY] {
         for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(kind)) {
             add(&mut catalog, kind, value).map_err(|detail| RecordError {
@@ -463,6 +465,7 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
                 children.push(PendingPartition {
                     range_id: child.range_id,
                     range: EpkRange::new(EffectiveKey::parse(&child.min)?, EffectiveKey::parse(&child.max)?),
+                    // New partitions start at epoch 0.
                     store: PartitionRef { id: PartitionId(child.store), epoch: 0 },
                     numberings: child.numberings,
                 });
@@ -560,6 +563,7 @@ fn add_encryption_key(catalog: &mut Catalog, record: &EncryptionKeyRecord) -> Re
     let key = ClientEncryptionKey::parse(&value::parse(record.definition.get().as_bytes())?)?;
     let stamp = Stamp { version: record.version, timestamp: record.timestamp };
     let keys = &mut catalog.database_mut(&database).encryption_keys;
+    // Records of the first version lack it.
     let created = record.created.unwrap_or(record.timestamp);
     keys.insert(key.id.as_str().into(), Arc::new(EncryptionKey { rid, key, stamp, created }));
     Ok(())

@@ -96,7 +96,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// A procedure that every container has without anybody creating it.
+    /// A procedure that exists in every container.
     pub(crate) fn built_in(container: ContainerRid, id: &str) -> Option<Self> {
         let body = match id {
             "__.sys.echo" => "function (value) { getContext().getResponse().setBody(value); }",

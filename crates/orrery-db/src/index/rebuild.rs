@@ -82,9 +82,17 @@ impl Indexes {
 
     /// Records the container's index version in every partition, so that writes with an older view are retried.
     pub(crate) async fn fence_writers(&self, container: &Container) -> Result<()> {
+        let version = container.index.version;
+        let decide = move |view: &dyn View, _| {
+            if version_in(view) >= version {
+                return Decision::Reject(());
+            }
+            let mut writes = WriteSet::default();
+            writes.put(keys::INDEX_VERSION.to_vec(), Bytes::copy_from_slice(&version.to_be_bytes()));
+            Decision::Write(writes, ())
+        };
         for partition in &container.partitions {
-            let op = SetIndexVersion { operation_id: self.operation_id(), version: container.index.version };
-            self.commit(partition, op).await.map_err(commit_failure)?;
+            self.commit_decision(partition, vec![keys::INDEX_VERSION.to_vec()], decide).await?;
         }
         Ok(())
     }
@@ -151,37 +159,6 @@ impl Indexes {
                 Ok(())
             })
             .await
-    }
-
-    pub(crate) fn operation_id(&self) -> u128 {
-        u128::from(self.env.random_u64()) << 64 | u128::from(self.env.random_u64())
-    }
-}
-
-/// Records the index version that writers must have.
-struct SetIndexVersion {
-    operation_id: u128,
-    version: u64,
-}
-
-impl Op for SetIndexVersion {
-    type Out = ();
-
-    fn id(&self) -> u128 {
-        self.operation_id
-    }
-
-    fn reads(&self, keys: &mut Vec<Key>) {
-        keys.push(keys::INDEX_VERSION.to_vec());
-    }
-
-    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<()> {
-        if version_in(view) >= self.version {
-            return Decision::Reject(());
-        }
-        let mut writes = WriteSet::default();
-        writes.put(keys::INDEX_VERSION.to_vec(), Bytes::copy_from_slice(&self.version.to_be_bytes()));
-        Decision::Write(writes, ())
     }
 }
 

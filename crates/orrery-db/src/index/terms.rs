@@ -1,4 +1,7 @@
-//! The index entries of an item.
+//! Computes the index entries of an item from the indexing policy.
+//!
+//! One walk over the value follows the policy's paths as a tree, so an excluded subtree is not visited and the cost is that
+//! of the indexed part. The same function serves writes, rebuilds and the check that entries are exactly the terms.
 
 use orrery_model::Value;
 use orrery_model::container::{IndexStep, IndexingPolicy, PathEnd, PolicyPath};

@@ -54,9 +54,8 @@ impl Items {
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let item_keys = page.entries.iter().filter_map(|entry| keys::item_of_expiry(&entry.key));
             self.sweep_keys(container, partition, item_keys.collect()).await?;
-            match page.entries.last() {
-                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                _ => return Ok(()),
+            if !range.continue_after(&page) {
+                return Ok(());
             }
         }
     }

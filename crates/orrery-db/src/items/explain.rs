@@ -38,7 +38,7 @@ impl Items {
             let effective = definition.effective_key(&key);
             let partition = container.partition_of(&effective).clone();
             let transaction = ItemTransaction {
-                operation_id: u128::from(self.env.random_u64()),
+                operation_id: self.operation_id(),
                 range_id: partition.range_id,
                 partition_key: key,
                 effective,

@@ -162,9 +162,8 @@ impl Items {
                     receipt.add(cost::point_read(item.body.len()));
                     last_key = Some(entry.key.clone());
                 }
-                match read.entries.last() {
-                    Some(last) if read.more => keys_left.start = [last.key.as_slice(), &[0]].concat(),
-                    _ => break,
+                if !keys_left.continue_after(&read) {
+                    break;
                 }
             }
         }

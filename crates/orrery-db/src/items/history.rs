@@ -16,12 +16,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orrery_model::Result;
 use orrery_model::rid::ContainerRid;
-use orrery_storage::{Decision, Key, Lsn, Op, PartitionRef, ReadRequest, Scan, View, WriteSet};
+use orrery_storage::{Decision, Key, Lsn, PartitionRef, ReadRequest, Scan, View, WriteSet};
 use parking_lot::Mutex;
 
 use super::Items;
 use crate::catalog::{Container, Partition};
-use crate::failure::{commit_failure, store_failure};
+use crate::failure::store_failure;
 use crate::layout::history::Version;
 use crate::layout::keys;
 
@@ -72,22 +72,22 @@ impl Items {
             let Some(container) = self.catalog.snapshot().container_by_rid(rid).cloned() else {
                 return Ok(());
             };
-            match self.set_recording_once(&container).await {
+            match self.set_marks_once(&container).await {
                 Err(error) if self.may_route_again(&error, &mut attempt).await => {}
                 result => return result,
             }
         }
     }
 
-    async fn set_recording_once(&self, container: &Container) -> Result<()> {
+    async fn set_marks_once(&self, container: &Container) -> Result<()> {
         let on = self.history_seconds(container).is_some();
         for partition in &container.partitions {
             if self.history_floor(partition).await?.is_some() == on {
                 continue;
             }
             let numberings = partition.numberings.max(1);
-            let op = SetRecording { operation_id: self.operation_id(), on, numberings };
-            self.commit(partition, op).await.map_err(commit_failure)?;
+            let decide = move |view: &dyn View, lsn| set_mark(view, lsn, on, numberings);
+            self.commit_decision(partition, vec![keys::history_mark(0)], decide).await?;
         }
         Ok(())
     }
@@ -139,13 +139,9 @@ impl Items {
                 return Ok(());
             };
             let count = old.len();
-            let op = TrimHistory {
-                operation_id: self.operation_id(),
-                versions: old,
-                to: last,
-                everything: before == i64::MAX,
-            };
-            let trimmed = self.commit(partition, op).await.map_err(commit_failure)?.out;
+            let everything = before == i64::MAX;
+            let decide = move |view: &dyn View, _| trim(view, &old, last, everything);
+            let trimmed = self.commit_decision(partition, vec![keys::history_mark(0)], decide).await?.out;
             if !trimmed || (count < entries_max && !page.more) || self.is_stopping() {
                 return Ok(());
             }
@@ -159,72 +155,35 @@ fn number(bytes: &[u8]) -> Lsn {
 }
 
 /// Enables or disables history in one partition.
-struct SetRecording {
-    operation_id: u128,
-    on: bool,
-    numberings: u16,
+fn set_mark(view: &dyn View, lsn: Lsn, on: bool, numberings: u16) -> Decision<()> {
+    if view.get(&keys::history_mark(0)).is_some() == on {
+        return Decision::Reject(());
+    }
+    let mut writes = WriteSet::default();
+    if on {
+        // Earlier writes are not in the history.
+        writes.put(keys::history_mark(0), Bytes::copy_from_slice(&lsn.to_be_bytes()));
+    } else {
+        for numbering in 0..numberings {
+            writes.delete(keys::history_mark(numbering));
+        }
+    }
+    Decision::Write(writes, ())
 }
 
-impl Op for SetRecording {
-    type Out = ();
-
-    fn id(&self) -> u128 {
-        self.operation_id
+/// Removes versions and advances the mark to the last of them. `everything`: the history is being removed, unless it has
+/// been enabled again meanwhile.
+fn trim(view: &dyn View, versions: &[Key], to: Lsn, everything: bool) -> Decision<bool> {
+    let floor = view.get(&keys::history_mark(0)).map(|bytes| number(&bytes));
+    if floor.is_some() == everything {
+        return Decision::Reject(false);
     }
-
-    fn reads(&self, keys: &mut Vec<Key>) {
-        keys.push(keys::history_mark(0));
+    let mut writes = WriteSet::default();
+    if let Some(floor) = floor {
+        writes.put(keys::history_mark(0), Bytes::copy_from_slice(&floor.max(to).to_be_bytes()));
     }
-
-    fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<()> {
-        if view.get(&keys::history_mark(0)).is_some() == self.on {
-            return Decision::Reject(());
-        }
-        let mut writes = WriteSet::default();
-        if self.on {
-            // Earlier writes are not in the history.
-            writes.put(keys::history_mark(0), Bytes::copy_from_slice(&lsn.to_be_bytes()));
-        } else {
-            for numbering in 0..self.numberings {
-                writes.delete(keys::history_mark(numbering));
-            }
-        }
-        Decision::Write(writes, ())
+    for key in versions {
+        writes.delete(key.clone());
     }
-}
-
-/// Removes versions and advances the mark.
-struct TrimHistory {
-    operation_id: u128,
-    versions: Vec<Key>,
-    to: Lsn,
-    /// The history is being removed, unless it has been enabled again meanwhile.
-    everything: bool,
-}
-
-impl Op for TrimHistory {
-    type Out = bool;
-
-    fn id(&self) -> u128 {
-        self.operation_id
-    }
-
-    fn reads(&self, keys: &mut Vec<Key>) {
-        keys.push(keys::history_mark(0));
-    }
-
-    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<bool> {
-        let floor = view.get(&keys::history_mark(0)).map(|bytes| number(&bytes));
-        if floor.is_some() == self.everything {
-            return Decision::Reject(false);
-        }
-        let mut writes = WriteSet::default();
-        if let Some(floor) = floor {
-            writes.put(keys::history_mark(0), Bytes::copy_from_slice(&floor.max(self.to).to_be_bytes()));
-        }
-        for key in &self.versions {
-            writes.delete(key.clone());
-        }
-        Decision::Write(writes, true)
-    }
+    Decision::Write(writes, true)
 }

@@ -1,4 +1,7 @@
-//! Operations on one item.
+//! Operations on one item, and the one loop that commits transactions.
+//!
+//! A request may meet a partition that has just been split, an index that is changing, or a container that is being cut
+//! over. `run_transaction_as` retries all of these inside the server; the transaction itself is in `transaction`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,6 +194,7 @@ impl Items {
         let mut container = Arc::clone(container);
         let mut attempt = 0;
         loop {
+            // The RID stays with the items: after a cut-over it belongs to the former container, under another name.
             if container.definition.id != name {
                 return Err(replaced());
             }
@@ -203,13 +207,15 @@ impl Items {
                 continue;
             }
             let partition = container.partition_of(&effective);
+            // A script that has lost twice on this key goes first.
             self.gates.pass(container.rid, &effective).await;
+            // Background work has no container in its receipt and pays from an allowance of its own.
             if receipt.container.is_some() {
                 receipt.key.get_or_insert_with(|| partition_key.to_json());
                 self.admit(receipt, &container, partition)?;
             }
             let transaction = ItemTransaction {
-                operation_id: u128::from(self.env.random_u64()) << 64 | u128::from(self.env.random_u64()),
+                operation_id: self.operation_id(),
                 container: Arc::clone(&container),
                 range_id: partition.range_id,
                 partition_key: partition_key.clone(),
@@ -227,6 +233,7 @@ impl Items {
                     receipt.key_usage = Some(KeyUsage { items, bytes });
                     return Ok(committed.out);
                 }
+                // Stale: prepared for an older index or a container that is being cut over.
                 Ok(_) => self.wait_for_index(&mut attempt).await?,
                 Err(error) => {
                     let error = commit_failure(error);

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use orrery_model::partition_key::{EffectiveKey, PartitionKey};
 use orrery_model::rid::ContainerRid;
 use orrery_model::{Charge, Error, Result};
-use orrery_storage::{Decision, Key, Lsn, Op, ReadRequest, Scan, View, WriteSet};
+use orrery_storage::{Decision, Key, Lsn, ReadRequest, Scan, View, WriteSet};
 use parking_lot::RwLock;
 
 use orrery_metering::cost;
@@ -23,7 +23,7 @@ use super::Items;
 use super::point::{ItemOptions, full_key};
 use super::transaction::{Action, ActionKind};
 use crate::catalog::{Container, Partition};
-use crate::failure::{commit_failure, store_failure};
+use crate::failure::store_failure;
 use crate::layout::document::decode;
 use crate::layout::keys;
 use crate::layout::statistics::Statistics;
@@ -147,6 +147,8 @@ impl Items {
                 return Err(crate::catalog::is_locked());
             }
             let key = full_key(&container, options)?;
+            // The mark covers everything under the effective key, including items of other keys that hash to the same
+            // place.
             if container.definition.partition_key.may_collide(&key) {
                 return Err(Error::not_implemented(
                     "Deleting by a partition key value longer than its hash covers is not supported.",
@@ -154,15 +156,13 @@ impl Items {
             }
             let effective = container.definition.partition_key.effective_key(&key);
             let partition = container.partition_of(&effective);
-            let op = BeginPurge {
-                operation_id: u128::from(self.env.random_u64()),
-                effective: effective.clone(),
-                partition_key: key,
-            };
-            match self.commit(partition, op).await.map_err(commit_failure) {
+            let purged = effective.clone();
+            let decide = move |_: &dyn View, lsn| begin(lsn, &purged, &key);
+            match self.commit_decision(partition, Vec::new(), decide).await {
                 Ok(committed) => {
                     receipt.served_by(partition, committed.lsn);
                     receipt.add(cost::metadata_write());
+                    // Before the reply, so that no later read of this process sees the items.
                     self.purges.insert(container.rid, effective.clone(), committed.lsn);
                     self.wake_maintenance();
                     // Other processes do not know of the purge, so it must be complete when this returns.
@@ -210,9 +210,8 @@ impl Items {
                             self.purges.insert(container.rid, effective, lsn);
                         }
                     }
-                    match page.entries.last() {
-                        Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                        _ => break,
+                    if !range.continue_after(&page) {
+                        break;
                     }
                 }
             }
@@ -225,6 +224,7 @@ impl Items {
         let mut waiting = false;
         for (rid, effective, lsn) in self.purges.pending() {
             let (mut attempt, mut finished) = (0, true);
+            // A dropped container has nothing left to remove: the loop does not run and the purge counts as finished.
             while let Some(container) = self.catalog.snapshot().container_by_rid(rid).cloned() {
                 let partition = container.partition_of(&effective);
                 match self.remove_purged(&container, partition, &effective, lsn).await {
@@ -262,20 +262,21 @@ impl Items {
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let mut item_keys = Vec::new();
             for entry in &page.entries {
+                // Items written after the mark are alive.
                 if decode(&entry.value)?.lsn <= lsn {
                     item_keys.push((entry.key.clone(), entry.value.clone()));
                 }
             }
             let charge = self.sweep(container, item_keys).await?;
             self.charge_background(container, partition, charge);
-            match page.entries.last() {
-                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                _ => break,
+            if !range.continue_after(&page) {
+                break;
             }
         }
-        let op =
-            EndPurge { operation_id: u128::from(self.env.random_u64()), effective: effective.clone(), lsn };
-        self.commit(partition, op).await.map_err(commit_failure)?;
+        // The mark is removed last, so that after a restart the rest is found by it.
+        let mark = keys::purge(effective);
+        let reads = vec![mark.clone()];
+        self.commit_decision(partition, reads, move |view, _| end(view, &mark, lsn)).await?;
         Ok(true)
     }
 
@@ -288,6 +289,7 @@ impl Items {
             let partition_key = container.definition.partition_key.extract(&document)?;
             let id = orrery_model::ids::ItemId::parse(id)?;
             let action = Action { id, kind: ActionKind::Sweep, if_match: None, if_none_match: None };
+            // In key order, so items of one logical partition are adjacent; a transaction covers only one.
             match by_key.last_mut() {
                 Some((last, actions)) if *last == partition_key && actions.len() < REMOVE_AT_ONCE => {
                     actions.push(action);
@@ -306,56 +308,21 @@ impl Items {
 }
 
 /// Marks all items of a logical partition as purged.
-struct BeginPurge {
-    operation_id: u128,
-    effective: EffectiveKey,
-    partition_key: PartitionKey,
-}
-
-impl Op for BeginPurge {
-    type Out = ();
-
-    fn id(&self) -> u128 {
-        self.operation_id
-    }
-
-    fn reads(&self, _keys: &mut Vec<Key>) {}
-
-    fn decide(&self, _view: &dyn View, lsn: Lsn) -> Decision<()> {
-        let mut writes = WriteSet::default();
-        let statistics = Statistics { items: 0, bytes: 0, purged_to: lsn, written_at: lsn };
-        writes.put(keys::statistics(&self.effective), statistics.encode(&self.partition_key));
-        writes.put(keys::purge(&self.effective), Bytes::copy_from_slice(&lsn.to_be_bytes()));
-        Decision::Write(writes, ())
-    }
+fn begin(lsn: Lsn, effective: &EffectiveKey, partition_key: &PartitionKey) -> Decision<()> {
+    let mut writes = WriteSet::default();
+    let statistics = Statistics { items: 0, bytes: 0, purged_to: lsn, written_at: lsn };
+    writes.put(keys::statistics(effective), statistics.encode(partition_key));
+    writes.put(keys::purge(effective), Bytes::copy_from_slice(&lsn.to_be_bytes()));
+    Decision::Write(writes, ())
 }
 
 /// Removes the mark of a finished purge, unless a newer one has started.
-struct EndPurge {
-    operation_id: u128,
-    effective: EffectiveKey,
-    lsn: Lsn,
-}
-
-impl Op for EndPurge {
-    type Out = ();
-
-    fn id(&self) -> u128 {
-        self.operation_id
+fn end(view: &dyn View, mark: &Key, lsn: Lsn) -> Decision<()> {
+    let marked = view.get(mark).and_then(|bytes| bytes.as_ref().try_into().ok()).map(u64::from_be_bytes);
+    if marked != Some(lsn) {
+        return Decision::Reject(());
     }
-
-    fn reads(&self, keys: &mut Vec<Key>) {
-        keys.push(keys::purge(&self.effective));
-    }
-
-    fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<()> {
-        let key = keys::purge(&self.effective);
-        let marked = view.get(&key).and_then(|bytes| bytes.as_ref().try_into().ok()).map(u64::from_be_bytes);
-        if marked != Some(self.lsn) {
-            return Decision::Reject(());
-        }
-        let mut writes = WriteSet::default();
-        writes.delete(key);
-        Decision::Write(writes, ())
-    }
+    let mut writes = WriteSet::default();
+    writes.delete(mark.clone());
+    Decision::Write(writes, ())
 }

@@ -179,9 +179,8 @@ impl Lifecycle {
                     return Ok(());
                 }
             }
-            match page.entries.last() {
-                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                _ => return Ok(()),
+            if !range.continue_after(&page) {
+                return Ok(());
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Every write to a partition goes through here, so that a split can follow it by the split log.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -84,27 +85,59 @@ impl Partitions {
 
     /// Commits an unconditional write set that splits do not follow.
     pub(crate) async fn commit_as_it_is(&self, partition: PartitionRef, writes: WriteSet) -> Result<Lsn> {
-        let op = AsItIs { operation_id: u128::from(self.env.random_u64()), writes };
+        let op = self.operation(Vec::new(), move |_, _| Decision::Write(writes.clone(), ()));
         let committed = orrery_storage::commit(&*self.store, partition, op).await.map_err(commit_failure)?;
         Ok(committed.lsn)
     }
+
+    /// Commits an operation that is small enough to be a closure: it reads these keys and must decide from their values
+    /// alone, because it may run more than once.
+    pub(crate) async fn commit_decision<T: Send + 'static>(
+        &self,
+        partition: &Partition,
+        reads: Vec<Key>,
+        decide: impl Fn(&dyn View, Lsn) -> Decision<T> + Send + Sync + 'static,
+    ) -> Result<Committed<T>> {
+        self.commit(partition, self.operation(reads, decide)).await.map_err(commit_failure)
+    }
+
+    fn operation<T, F>(&self, reads: Vec<Key>, decide: F) -> Decide<T, F>
+    where
+        F: Fn(&dyn View, Lsn) -> Decision<T>,
+    {
+        Decide { operation_id: self.operation_id(), reads, decide, out: PhantomData }
+    }
+
+    /// A name for an operation, by which a store recognises it if its outcome is in doubt.
+    pub(crate) fn operation_id(&self) -> u128 {
+        u128::from(self.env.random_u64()) << 64 | u128::from(self.env.random_u64())
+    }
 }
 
-struct AsItIs {
+/// A small operation: the keys it reads, and a decision that captures the rest.
+struct Decide<T, F> {
     operation_id: u128,
-    writes: WriteSet,
+    reads: Vec<Key>,
+    decide: F,
+    out: PhantomData<fn() -> T>,
 }
 
-impl Op for AsItIs {
-    type Out = ();
+impl<T, F> Op for Decide<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&dyn View, Lsn) -> Decision<T> + Send + Sync + 'static,
+{
+    type Out = T;
 
     fn id(&self) -> u128 {
         self.operation_id
     }
 
-    fn reads(&self, _keys: &mut Vec<Key>) {}
+    fn reads(&self, keys: &mut Vec<Key>) {
+        keys.extend(self.reads.iter().cloned());
+    }
 
-    fn decide(&self, _view: &dyn View, _lsn: Lsn) -> Decision<()> {
-        Decision::Write(self.writes.clone(), ())
+    fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<T> {
+        (self.decide)(view, lsn)
     }
 }

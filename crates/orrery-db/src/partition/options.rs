@@ -1,4 +1,4 @@
-//! What an operator may set.
+//! Settings of the database: limits, intervals and defaults, with the service's values where it has any.
 
 /// What an operator may set.
 #[derive(Clone, Debug)]

@@ -152,8 +152,7 @@ impl Resources {
         database: &str,
         container: &str,
     ) -> Result<MetadataReply> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         let container = catalog.database(database).map_err(owner_missing)?.container(container)?;
         receipt.at(container);
         Ok(container_reply(container, false))
@@ -235,10 +234,8 @@ impl Resources {
         (database, container): (&str, &str),
         if_match: Option<&str>,
     ) -> Result<()> {
-        receipt.add(cost::metadata_write());
         let partitions = self
-            .catalog
-            .change(|change| {
+            .change_catalog(receipt, |change| {
                 let container = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, container.stamp)?;
                 remove_offer_of(change, OfferOwner::Container(container.rid));
@@ -257,8 +254,7 @@ impl Resources {
         (database, container): (&str, &str),
         if_none_match: Option<&str>,
     ) -> Result<RangesPage> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         let container = catalog.container(database, container)?;
         receipt.at(container);
         let etag = format!("\"{}\"", container.routing_version);
@@ -313,9 +309,8 @@ impl Resources {
                 sum.bytes += usage.bytes;
                 show(Statistics::key_text(&entry.value).unwrap_or_default(), usage);
             }
-            match page.entries.last() {
-                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                _ => return Ok(sum),
+            if !range.continue_after(&page) {
+                return Ok(sum);
             }
         }
     }

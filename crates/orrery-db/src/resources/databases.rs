@@ -1,4 +1,4 @@
-//! Databases.
+//! Databases as resources, and what their owners share: checks of etags and account size, and offers of throughput.
 
 use orrery_model::document::parse_object;
 use std::sync::Arc;
@@ -7,8 +7,6 @@ use orrery_model::ids::ResourceName;
 use orrery_model::offer::Throughput;
 use orrery_model::rid::{DatabaseRid, Rid};
 use orrery_model::{Error, ErrorKind, Result};
-
-use orrery_metering::cost;
 
 use super::Resources;
 use super::metadata::{MetadataReply, first_unused};
@@ -24,30 +22,27 @@ impl Resources {
     ) -> Result<MetadataReply> {
         let body = parse_object(body)?;
         let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
-        receipt.add(cost::metadata_write());
         let limit = self.options.account_resources_max;
         let random = self.env.random_u64();
-        self.catalog
-            .change(|change| {
-                if change.catalog.databases().any(|database| *database.id == *name.as_str()) {
-                    return Err(already_exists());
-                }
-                check_account_size(&change.catalog, limit)?;
-                let rid = unused_rid(&change.catalog, random);
-                let database = DatabaseEntry::new(rid, name.as_str(), change.stamp);
-                let reply = database_reply(&database, true);
-                change.put_database(database);
-                if let Some(throughput) = throughput {
-                    add_offer(change, OfferOwner::Database(rid), throughput, random);
-                }
-                Ok(reply)
-            })
-            .await
+        self.change_catalog(receipt, |change| {
+            if change.catalog.databases().any(|database| *database.id == *name.as_str()) {
+                return Err(already_exists());
+            }
+            check_account_size(&change.catalog, limit)?;
+            let rid = unused_rid(&change.catalog, random);
+            let database = DatabaseEntry::new(rid, name.as_str(), change.stamp);
+            let reply = database_reply(&database, true);
+            change.put_database(database);
+            if let Some(throughput) = throughput {
+                add_offer(change, OfferOwner::Database(rid), throughput, random);
+            }
+            Ok(reply)
+        })
+        .await
     }
 
     pub fn read_database(&self, receipt: &mut Receipt, database: &str) -> Result<MetadataReply> {
-        receipt.add(cost::metadata_read());
-        Ok(database_reply(self.catalog.snapshot().database(database)?, false))
+        Ok(database_reply(self.read_catalog(receipt).database(database)?, false))
     }
 
     /// Deletes the database and everything in it.
@@ -57,10 +52,8 @@ impl Resources {
         database: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        receipt.add(cost::metadata_write());
         let partitions = self
-            .catalog
-            .change(|change| {
+            .change_catalog(receipt, |change| {
                 let database = Arc::clone(change.catalog.database(database)?);
                 check_etag(if_match, database.stamp)?;
                 let containers = database.containers.values();

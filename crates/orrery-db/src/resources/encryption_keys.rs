@@ -7,8 +7,6 @@ use orrery_model::encryption_key::ClientEncryptionKey;
 use orrery_model::rid::ClientEncryptionKeyRid;
 use orrery_model::{Error, ErrorKind, Result, Value};
 
-use orrery_metering::cost;
-
 use super::Resources;
 use super::databases::check_etag;
 use super::metadata::{MetadataReply, first_unused};
@@ -26,28 +24,26 @@ impl Resources {
         body: &[u8],
     ) -> Result<MetadataReply> {
         let key = ClientEncryptionKey::parse(&parse_object(body)?)?;
-        receipt.add(cost::metadata_write());
         let random = self.env.random_u64();
-        self.catalog
-            .change(|change| {
-                let database = Arc::clone(change.catalog.database(database)?);
-                if database.encryption_keys.contains_key(key.id.as_str()) {
-                    return Err(already_exists());
-                }
-                if database.encryption_keys.len() >= KEYS_MAX {
-                    return Err(Error::new(
-                        ErrorKind::QuotaExceeded,
-                        format!("A database holds at most {KEYS_MAX} client encryption keys."),
-                    ));
-                }
-                let rid = unused_rid(&database, random);
-                let created = change.stamp.timestamp;
-                let key = EncryptionKey { rid, key, stamp: change.stamp, created };
-                let reply = reply(&key, true);
-                change.put_encryption_key(&database.id, key);
-                Ok(reply)
-            })
-            .await
+        self.change_catalog(receipt, |change| {
+            let database = Arc::clone(change.catalog.database(database)?);
+            if database.encryption_keys.contains_key(key.id.as_str()) {
+                return Err(already_exists());
+            }
+            if database.encryption_keys.len() >= KEYS_MAX {
+                return Err(Error::new(
+                    ErrorKind::QuotaExceeded,
+                    format!("A database holds at most {KEYS_MAX} client encryption keys."),
+                ));
+            }
+            let rid = unused_rid(&database, random);
+            let created = change.stamp.timestamp;
+            let key = EncryptionKey { rid, key, stamp: change.stamp, created };
+            let reply = reply(&key, true);
+            change.put_encryption_key(&database.id, key);
+            Ok(reply)
+        })
+        .await
     }
 
     pub fn read_encryption_key(
@@ -55,8 +51,7 @@ impl Resources {
         receipt: &mut Receipt,
         (database, key): (&str, &str),
     ) -> Result<MetadataReply> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         Ok(reply(catalog.database(database)?.encryption_key(key)?, false))
     }
 
@@ -69,22 +64,20 @@ impl Resources {
         if_match: Option<&str>,
     ) -> Result<MetadataReply> {
         let new = ClientEncryptionKey::parse(&parse_object(body)?)?;
-        receipt.add(cost::metadata_write());
-        self.catalog
-            .change(|change| {
-                let database = Arc::clone(change.catalog.database(database)?);
-                let current = database.encryption_key(key)?;
-                check_etag(if_match, current.stamp)?;
-                if new.id != current.key.id {
-                    return Err(Error::bad_request("The id of a client encryption key cannot be changed."));
-                }
-                let (rid, created) = (current.rid, current.created);
-                let key = EncryptionKey { rid, key: new, stamp: change.stamp, created };
-                let reply = reply(&key, false);
-                change.put_encryption_key(&database.id, key);
-                Ok(reply)
-            })
-            .await
+        self.change_catalog(receipt, |change| {
+            let database = Arc::clone(change.catalog.database(database)?);
+            let current = database.encryption_key(key)?;
+            check_etag(if_match, current.stamp)?;
+            if new.id != current.key.id {
+                return Err(Error::bad_request("The id of a client encryption key cannot be changed."));
+            }
+            let (rid, created) = (current.rid, current.created);
+            let key = EncryptionKey { rid, key: new, stamp: change.stamp, created };
+            let reply = reply(&key, false);
+            change.put_encryption_key(&database.id, key);
+            Ok(reply)
+        })
+        .await
     }
 }
 

@@ -1,11 +1,13 @@
 //! Common to databases, containers, offers, users and permissions: replies and paged feeds.
 
+use std::sync::Arc;
+
 use orrery_metering::cost;
 use orrery_model::{Result, Value};
 
 use super::Resources;
 use super::containers::owner_missing;
-use crate::catalog::Stamp;
+use crate::catalog::{Catalog, Change, Stamp};
 use crate::layout::continuation;
 use crate::layout::page_request::PageRequest;
 use crate::partition::Receipt;
@@ -39,6 +41,22 @@ pub enum ResourceFeed<'a> {
 }
 
 impl Resources {
+    /// The catalog, for a request that reads metadata and is charged for it.
+    pub(super) fn read_catalog(&self, receipt: &mut Receipt) -> Arc<Catalog> {
+        receipt.add(cost::metadata_read());
+        self.catalog.snapshot()
+    }
+
+    /// Changes the catalog, for a request that writes metadata and is charged for it, even if the change is refused.
+    pub(super) async fn change_catalog<T>(
+        &self,
+        receipt: &mut Receipt,
+        edit: impl FnOnce(&mut Change) -> Result<T>,
+    ) -> Result<T> {
+        receipt.add(cost::metadata_write());
+        self.catalog.change(edit).await
+    }
+
     /// One page of a feed.
     pub fn list(
         &self,
@@ -46,8 +64,7 @@ impl Resources {
         feed: ResourceFeed<'_>,
         page: &PageRequest,
     ) -> Result<MetadataPage> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         match feed {
             ResourceFeed::Databases => {
                 let rows = catalog.databases().map(|database| (&*database.id, database.to_value()));

@@ -31,15 +31,13 @@ pub struct OfferReply {
 
 impl Resources {
     pub fn read_offer(&self, receipt: &mut Receipt, rid: &str) -> Result<OfferReply> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         let offer = find(&catalog, rid)?;
         Ok(self.offer_reply(&catalog, offer))
     }
 
     pub fn list_offers(&self, receipt: &mut Receipt, page: &PageRequest) -> Result<MetadataPage> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         let mut offers: Vec<(String, Value)> = catalog
             .offers
             .values()

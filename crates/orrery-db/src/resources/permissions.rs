@@ -8,8 +8,6 @@ use orrery_model::partition_key::PartitionKey;
 use orrery_model::rid::PermissionRid;
 use orrery_model::{Error, Object, Result, Value};
 
-use orrery_metering::cost;
-
 use super::databases::check_etag;
 use super::metadata::MetadataReply;
 use super::{Resources, resource_token};
@@ -35,11 +33,9 @@ impl Resources {
     ) -> Result<PermissionReply> {
         let wanted = Wanted::parse(body)?;
         let token_seconds = check_token_seconds(token_seconds)?;
-        receipt.add(cost::metadata_write());
         let random = self.env.random_u64();
         let (permission, created) = self
-            .catalog
-            .change(|change| {
+            .change_catalog(receipt, |change| {
                 let database = Arc::clone(change.catalog.database(database)?);
                 let mut user = User::clone(database.user(user)?);
                 let existing = user.permissions.get(wanted.id.as_str());
@@ -65,8 +61,7 @@ impl Resources {
         token_seconds: Option<i64>,
     ) -> Result<PermissionReply> {
         let token_seconds = check_token_seconds(token_seconds)?;
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         let permission = catalog.database(database)?.user(user)?.permission(permission)?;
         Ok(self.permission_reply(permission, false, token_seconds))
     }
@@ -79,8 +74,7 @@ impl Resources {
         token_seconds: Option<i64>,
     ) -> Result<MetadataPage> {
         let token_seconds = check_token_seconds(token_seconds)?;
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         let user = catalog.database(database)?.user(user)?;
         let permissions = user.permissions.iter().map(|(name, permission)| {
             (&**name, self.permission_reply(permission, false, token_seconds).value)
@@ -98,10 +92,8 @@ impl Resources {
     ) -> Result<PermissionReply> {
         let wanted = Wanted::parse(body)?;
         let token_seconds = check_token_seconds(token_seconds)?;
-        receipt.add(cost::metadata_write());
         let permission = self
-            .catalog
-            .change(|change| {
+            .change_catalog(receipt, |change| {
                 let (database, mut user, current) = take_permission(change, place, if_match)?;
                 if user.permissions.contains_key(wanted.id.as_str()) {
                     return Err(already_exists());
@@ -122,14 +114,12 @@ impl Resources {
         place: (&str, &str, &str),
         if_match: Option<&str>,
     ) -> Result<()> {
-        receipt.add(cost::metadata_write());
-        self.catalog
-            .change(|change| {
-                let (database, user, _) = take_permission(change, place, if_match)?;
-                change.put_user(&database.id, user);
-                Ok(())
-            })
-            .await
+        self.change_catalog(receipt, |change| {
+            let (database, user, _) = take_permission(change, place, if_match)?;
+            change.put_user(&database.id, user);
+            Ok(())
+        })
+        .await
     }
 
     fn permission_reply(

@@ -10,8 +10,6 @@ use orrery_model::ids::{ResourceName, missing_properties};
 use orrery_model::rid::ChildRid;
 use orrery_model::{Error, ErrorKind, Result, Value};
 
-use orrery_metering::cost;
-
 use super::Resources;
 use super::databases::check_etag;
 use super::metadata::{MetadataReply, first_unused};
@@ -35,37 +33,34 @@ impl Resources {
     ) -> Result<MetadataReply> {
         let container = self.item_container(receipt, database, container, None)?;
         let wanted = Wanted::parse(kind, body)?;
-        receipt.add(cost::metadata_write());
         let random = self.env.random_u64();
-        self.catalog
-            .change(|change| {
-                still_there(&change.catalog, &container)?;
-                let scripts = change.catalog.scripts(container.rid);
-                let existing = scripts.get(kind, wanted.id.as_str()).ok().cloned();
-                let rid = match &existing {
-                    Some(_) if !upsert => return Err(already_exists()),
-                    Some(existing) => existing.rid,
-                    None => {
-                        check_count(&scripts, kind)?;
-                        unused_rid(&scripts, &container, kind, random)
-                    }
-                };
-                let script = wanted.script(rid, kind, change.stamp);
-                let reply = reply(&script, existing.is_none());
-                change.put_script(script);
-                Ok(reply)
-            })
-            .await
+        self.change_catalog(receipt, |change| {
+            still_there(&change.catalog, &container)?;
+            let scripts = change.catalog.scripts(container.rid);
+            let existing = scripts.get(kind, wanted.id.as_str()).ok().cloned();
+            let rid = match &existing {
+                Some(_) if !upsert => return Err(already_exists()),
+                Some(existing) => existing.rid,
+                None => {
+                    check_count(&scripts, kind)?;
+                    unused_rid(&scripts, &container, kind, random)
+                }
+            };
+            let script = wanted.script(rid, kind, change.stamp);
+            let reply = reply(&script, existing.is_none());
+            change.put_script(script);
+            Ok(reply)
+        })
+        .await
     }
 
     pub fn read_script(
         &self,
         receipt: &mut Receipt,
-        place: (&str, &str),
+        (database, container, id): (&str, &str, &str),
         kind: ScriptKind,
-        id: &str,
     ) -> Result<MetadataReply> {
-        let (_, scripts) = self.scripts_of(receipt, place)?;
+        let (_, scripts) = self.scripts_of(receipt, (database, container))?;
         Ok(reply(scripts.get(kind, id)?, false))
     }
 
@@ -88,8 +83,7 @@ impl Resources {
         (database, container): (&str, &str),
     ) -> Result<(Arc<Container>, Arc<ContainerScripts>)> {
         let container = self.item_container(receipt, database, container, None)?;
-        receipt.add(cost::metadata_read());
-        let scripts = self.catalog.snapshot().scripts(container.rid);
+        let scripts = self.read_catalog(receipt).scripts(container.rid);
         Ok((container, scripts))
     }
 
@@ -104,25 +98,23 @@ impl Resources {
     ) -> Result<MetadataReply> {
         let container = self.item_container(receipt, database, container, None)?;
         let wanted = Wanted::parse(kind, body)?;
-        receipt.add(cost::metadata_write());
-        self.catalog
-            .change(|change| {
-                still_there(&change.catalog, &container)?;
-                let scripts = change.catalog.scripts(container.rid);
-                let current = scripts.get(kind, id)?;
-                check_etag(if_match, current.stamp)?;
-                if *current.id != *wanted.id.as_str() {
-                    if scripts.get(kind, wanted.id.as_str()).is_ok() {
-                        return Err(already_exists());
-                    }
-                    change.remove_script(current);
+        self.change_catalog(receipt, |change| {
+            still_there(&change.catalog, &container)?;
+            let scripts = change.catalog.scripts(container.rid);
+            let current = scripts.get(kind, id)?;
+            check_etag(if_match, current.stamp)?;
+            if *current.id != *wanted.id.as_str() {
+                if scripts.get(kind, wanted.id.as_str()).is_ok() {
+                    return Err(already_exists());
                 }
-                let script = wanted.script(current.rid, kind, change.stamp);
-                let reply = reply(&script, false);
-                change.put_script(script);
-                Ok(reply)
-            })
-            .await
+                change.remove_script(current);
+            }
+            let script = wanted.script(current.rid, kind, change.stamp);
+            let reply = reply(&script, false);
+            change.put_script(script);
+            Ok(reply)
+        })
+        .await
     }
 
     pub async fn delete_script(
@@ -133,17 +125,15 @@ impl Resources {
         if_match: Option<&str>,
     ) -> Result<()> {
         let container = self.item_container(receipt, database, container, None)?;
-        receipt.add(cost::metadata_write());
-        self.catalog
-            .change(|change| {
-                still_there(&change.catalog, &container)?;
-                let scripts = change.catalog.scripts(container.rid);
-                let current = scripts.get(kind, id)?;
-                check_etag(if_match, current.stamp)?;
-                change.remove_script(current);
-                Ok(())
-            })
-            .await
+        self.change_catalog(receipt, |change| {
+            still_there(&change.catalog, &container)?;
+            let scripts = change.catalog.scripts(container.rid);
+            let current = scripts.get(kind, id)?;
+            check_etag(if_match, current.stamp)?;
+            change.remove_script(current);
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -104,9 +104,8 @@ impl Resources {
                         ))
                     })?;
                 }
-                match page.entries.last() {
-                    Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                    _ => break,
+                if !range.continue_after(&page) {
+                    break;
                 }
                 tokio::task::yield_now().await;
             }

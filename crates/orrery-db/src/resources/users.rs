@@ -8,8 +8,6 @@ use orrery_model::Result;
 use orrery_model::ids::ResourceName;
 use orrery_model::rid::UserRid;
 
-use orrery_metering::cost;
-
 use super::Resources;
 use super::databases::check_etag;
 use super::metadata::{MetadataReply, first_unused};
@@ -27,34 +25,31 @@ impl Resources {
     ) -> Result<MetadataReply> {
         let body = parse_object(body)?;
         let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
-        receipt.add(cost::metadata_write());
         let random = self.env.random_u64();
-        self.catalog
-            .change(|change| {
-                let database = Arc::clone(change.catalog.database(database)?);
-                match database.users.get(name.as_str()) {
-                    Some(_) if !upsert => Err(already_exists()),
-                    Some(user) => {
-                        let user = User { stamp: change.stamp, ..User::clone(user) };
-                        Ok(put(change, &database, user, false))
-                    }
-                    None => {
-                        let user = User {
-                            rid: unused_rid(&database, random),
-                            id: name.as_str().into(),
-                            stamp: change.stamp,
-                            permissions: BTreeMap::new(),
-                        };
-                        Ok(put(change, &database, user, true))
-                    }
+        self.change_catalog(receipt, |change| {
+            let database = Arc::clone(change.catalog.database(database)?);
+            match database.users.get(name.as_str()) {
+                Some(_) if !upsert => Err(already_exists()),
+                Some(user) => {
+                    let user = User { stamp: change.stamp, ..User::clone(user) };
+                    Ok(put(change, &database, user, false))
                 }
-            })
-            .await
+                None => {
+                    let user = User {
+                        rid: unused_rid(&database, random),
+                        id: name.as_str().into(),
+                        stamp: change.stamp,
+                        permissions: BTreeMap::new(),
+                    };
+                    Ok(put(change, &database, user, true))
+                }
+            }
+        })
+        .await
     }
 
     pub fn read_user(&self, receipt: &mut Receipt, database: &str, user: &str) -> Result<MetadataReply> {
-        receipt.add(cost::metadata_read());
-        let catalog = self.catalog.snapshot();
+        let catalog = self.read_catalog(receipt);
         Ok(reply(catalog.database(database)?.user(user)?, false))
     }
 
@@ -68,22 +63,20 @@ impl Resources {
     ) -> Result<MetadataReply> {
         let body = parse_object(body)?;
         let name = ResourceName::from_body(body.as_object().expect("it is an object"))?;
-        receipt.add(cost::metadata_write());
-        self.catalog
-            .change(|change| {
-                let database = Arc::clone(change.catalog.database(database)?);
-                let current = Arc::clone(database.user(user)?);
-                check_etag(if_match, current.stamp)?;
-                if *current.id != *name.as_str() {
-                    if database.users.contains_key(name.as_str()) {
-                        return Err(already_exists());
-                    }
-                    change.remove_user(&database.id, &current);
+        self.change_catalog(receipt, |change| {
+            let database = Arc::clone(change.catalog.database(database)?);
+            let current = Arc::clone(database.user(user)?);
+            check_etag(if_match, current.stamp)?;
+            if *current.id != *name.as_str() {
+                if database.users.contains_key(name.as_str()) {
+                    return Err(already_exists());
                 }
-                let user = User { id: name.as_str().into(), stamp: change.stamp, ..User::clone(&current) };
-                Ok(put(change, &database, user, false))
-            })
-            .await
+                change.remove_user(&database.id, &current);
+            }
+            let user = User { id: name.as_str().into(), stamp: change.stamp, ..User::clone(&current) };
+            Ok(put(change, &database, user, false))
+        })
+        .await
     }
 
     pub async fn delete_user(
@@ -92,16 +85,14 @@ impl Resources {
         (database, user): (&str, &str),
         if_match: Option<&str>,
     ) -> Result<()> {
-        receipt.add(cost::metadata_write());
-        self.catalog
-            .change(|change| {
-                let database = Arc::clone(change.catalog.database(database)?);
-                let user = database.user(user)?;
-                check_etag(if_match, user.stamp)?;
-                change.remove_user(&database.id, user);
-                Ok(())
-            })
-            .await
+        self.change_catalog(receipt, |change| {
+            let database = Arc::clone(change.catalog.database(database)?);
+            let user = database.user(user)?;
+            check_etag(if_match, user.stamp)?;
+            change.remove_user(&database.id, user);
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -82,6 +82,7 @@ impl<'a> Session<'a> {
         // Admits the request, and waits for the client's session.
         database.read_partition(receipt, &partition, session, ReadRequest::Get(Vec::new())).await?;
         let snapshot = database.store.snapshot(partition.store).await.map_err(store_failure)?;
+        // From here on the script sees this snapshot and its own writes, nothing else.
         let overlay = Overlay::new(snapshot);
         receipt.served_by(&partition, overlay.lsn());
         let page = overlay.read(ReadRequest::Get(vec![keys::statistics(&effective)])).await?;
@@ -172,6 +173,7 @@ impl<'a> Session<'a> {
         self.transaction.reads_of(&action, &mut HashSet::new(), &mut named);
         let mut view = Fetched { overlay: &self.overlay, values: HashMap::new() };
         let lsn = self.overlay.lsn() + 1;
+        // What is read may name further keys: the item that holds a unique tuple, for example.
         let (result, statistics, writes) = loop {
             view.fetch(std::mem::take(&mut named)).await?;
             let mut working = Working::after(&self.transaction, &view, lsn, self.statistics);
@@ -204,6 +206,7 @@ impl<'a> Session<'a> {
         let mut out = ItemPage { documents: Vec::new(), continuation: None };
         let mut count = 0;
         loop {
+            // One more than wanted, to know whether another page follows.
             let scan = Scan::forward(range.clone(), (count_max - count).clamp(1, 256) + 1);
             let read = self.overlay.read(ReadRequest::Scan(scan)).await?;
             for entry in &read.entries {
@@ -247,6 +250,7 @@ impl<'a> Session<'a> {
 
     /// Commits all writes atomically, unless there was a conflict.
     pub(super) async fn commit(mut self, receipt: &mut Receipt) -> Result<Ending> {
+        // A script that only read has seen one snapshot, so there is nothing that could conflict.
         if self.actions.is_empty() {
             return Ok(Ending::Committed);
         }
@@ -254,6 +258,7 @@ impl<'a> Session<'a> {
         match self.database.commit(&self.partition, self.transaction).await {
             Ok(committed) if committed.out.stale => Ok(Ending::Overtaken),
             Ok(committed) if committed.out.failed => {
+                // The store decides the same actions on the same versions, so their outcome cannot differ.
                 let error = committed.out.results.into_iter().find_map(|result| result.outcome.err());
                 tracing::error!(?error, "a script's write was decided twice and differently");
                 Err(Error::internal("The script's writes could not be repeated."))

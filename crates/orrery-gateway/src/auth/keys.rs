@@ -1,4 +1,7 @@
-//! The keys of the account.
+//! One key of the account, and the signatures made with it.
+//!
+//! Signatures are compared in constant time. Which keys are valid is the business of `ring`, where they come from that of
+//! the binary (`serve/keys.rs`).
 
 use std::fmt;
 

@@ -1,4 +1,7 @@
-//! The port of direct mode.
+//! The port of direct mode: accepts connections and bounds them.
+//!
+//! A connection that has not authenticated yet waits in the `lobby`, where newcomers evict the oldest: clients that never
+//! authenticate cannot lock out those that do.
 
 use std::future::Future;
 use std::sync::Arc;

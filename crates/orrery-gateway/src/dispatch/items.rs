@@ -1,4 +1,8 @@
-//! Item requests.
+//! Item requests: points, feeds, queries, batches and change feeds, from headers and body to a call of the database and
+//! back to a reply.
+//!
+//! Each function reads the headers of its operation, makes one call, and maps the result. What the wire formats look like
+//! is in `wire`; what the operations do is the database's business.
 
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ impl Call<'_> {
         let place = (at.database.as_str(), at.container.as_str(), id);
         match self.verb {
             Verb::Read => {
-                let script = self.database.read_script(receipt, at.pair(), kind, id)?;
+                let script = self.database.read_script(receipt, place, kind)?;
                 self.with_script_usage(at, Reply::metadata(&script))
             }
             Verb::Replace => {

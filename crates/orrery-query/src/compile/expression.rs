@@ -1,4 +1,8 @@
-//! Expressions, with constants folded.
+//! Compiles expressions: names become slots and paths, calls are looked up, and constant operands are computed once.
+//!
+//! Folding never raises an error: a constant that fails is left as it is, because the row that would evaluate it may not
+//! exist. Properties computed by the container's policy are replaced by their expressions here, so nothing behind the
+//! compiler knows of them.
 
 use orrery_model::Value;
 use orrery_model::container::DistanceFunction;

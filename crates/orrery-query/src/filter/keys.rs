@@ -304,7 +304,7 @@ impl<C: Constraint> Keys<C> {
         found
     }
 
-    /// Where the value at the path stands so to this one.
+    /// The restriction of a path whose value compares to this one in this way.
     fn ordered(
         &self,
         operator: BinaryOperator,

@@ -1,4 +1,4 @@
-//! Which types the value of an expression can have, whatever the documents are.
+//! Which types the value of an expression can have, for any document.
 //!
 //! `UPPER(c.a)` is a string or undefined, so it is never true and never equals a number. Expressions over
 //! constants are constants already; this is about the others.
@@ -27,7 +27,7 @@ pub(super) const BOOL: Types = FALSE | TRUE;
 pub(super) const ANY: Types = u8::MAX;
 pub(super) const DEFINED: Types = ANY & !UNDEFINED;
 
-/// Types of which values stand in an order.
+/// Types whose values are ordered.
 const ORDERED: [Types; 4] = [NULL, BOOL, NUMBER, STRING];
 
 pub(super) fn of_value(value: Option<&Value>) -> Types {
@@ -43,17 +43,17 @@ pub(super) fn of_value(value: Option<&Value>) -> Types {
     }
 }
 
-/// Whether values of both can stand in an order to each other.
+/// Whether some value of one is ordered relative to some value of the other.
 pub(super) fn comparable(left: Types, right: Types) -> bool {
     ORDERED.iter().any(|kind| left & kind != 0 && right & kind != 0)
 }
 
-/// The types whose values can stand in an order to some of these.
+/// The types whose values may be ordered relative to values of these types.
 pub(super) fn comparable_to(types: Types) -> Types {
     ORDERED.iter().filter(|kind| types & **kind != 0).fold(0, |all, kind| all | kind)
 }
 
-/// What is known of a value: its types, and its parts where they are known.
+/// What is known about a value: its types and, for some arrays and objects, its parts.
 #[derive(Clone)]
 pub(super) struct Shape {
     pub(super) types: Types,
@@ -98,7 +98,7 @@ pub(super) struct Scope {
     depth: Cell<usize>,
 }
 
-/// Expressions, and levels of them, beyond which nothing is known of a value.
+/// The number of expressions and levels analysed; beyond that a value may have any type.
 const STEPS_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 40;
 

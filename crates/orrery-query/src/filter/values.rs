@@ -64,8 +64,8 @@ impl<T: PartialOrd + Clone> Spans<T> {
         let mut met = Vec::new();
         for a in &self.0 {
             for b in &other.0 {
-                let low = later(a.low.as_ref(), b.low.as_ref());
-                let high = earlier(a.high.as_ref(), b.high.as_ref());
+                let low = narrower(a.low.as_ref(), b.low.as_ref(), Ordering::Less);
+                let high = narrower(a.high.as_ref(), b.high.as_ref(), Ordering::Greater);
                 let holds_some = match (&low, &high) {
                     (Some((low, with_low)), Some((high, with_high))) => match low.partial_cmp(high) {
                         Some(Ordering::Less) => true,
@@ -83,22 +83,17 @@ impl<T: PartialOrd + Clone> Spans<T> {
     }
 }
 
-fn later<T: PartialOrd + Clone>(a: Option<&(T, bool)>, b: Option<&(T, bool)>) -> Option<(T, bool)> {
+/// The narrower of two ends, each a value and whether it is included. `wider` says how the wider one compares: a low end
+/// is wider if it is less, a high end if it is greater.
+fn narrower<T: PartialOrd + Clone>(
+    a: Option<&(T, bool)>,
+    b: Option<&(T, bool)>,
+    wider: Ordering,
+) -> Option<(T, bool)> {
     match (a, b) {
         (Some(a), Some(b)) => Some(match a.0.partial_cmp(&b.0) {
-            Some(Ordering::Less) => b.clone(),
             Some(Ordering::Equal) => (a.0.clone(), a.1 && b.1),
-            _ => a.clone(),
-        }),
-        (end, None) | (None, end) => end.cloned(),
-    }
-}
-
-fn earlier<T: PartialOrd + Clone>(a: Option<&(T, bool)>, b: Option<&(T, bool)>) -> Option<(T, bool)> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(match a.0.partial_cmp(&b.0) {
-            Some(Ordering::Greater) => b.clone(),
-            Some(Ordering::Equal) => (a.0.clone(), a.1 && b.1),
+            Some(order) if order == wider => b.clone(),
             _ => a.clone(),
         }),
         (end, None) | (None, end) => end.cloned(),
@@ -155,7 +150,7 @@ impl Values {
         values
     }
 
-    /// The values that stand so to this one.
+    /// The values that compare to this one in this way.
     pub(super) fn compared(operator: BinaryOperator, value: &Value) -> Self {
         use BinaryOperator as B;
         match operator {

@@ -110,8 +110,8 @@ pub fn plan_query(query: &Query, request: PlanRequest<'_>) -> Result<Plan, Vec<Q
     })
 }
 
-/// Plans a query text for a container whose keys are kept in order instead of being hashed, and tells which keys
-/// it asks for; nothing stands for all. Such containers existed once: their plans are still recorded, and checked.
+/// Plans a query text for a container whose keys are ordered instead of hashed, and returns the keys it asks for; none
+/// means all. Such containers existed once: their plans are still recorded, and tested.
 pub fn plan_ordered(
     text: &str,
     request: PlanRequest<'_>,

@@ -270,6 +270,14 @@ impl KeyRange {
         Self { start, end: Some(end) }
     }
 
+    /// Moves the start behind the last entry of a forward scan's page; false if the page was the last one.
+    pub fn continue_after(&mut self, page: &ReadPage) -> bool {
+        let Some(last) = page.entries.last().filter(|_| page.more) else { return false };
+        // The smallest key after `last`.
+        self.start = [last.key.as_slice(), &[0]].concat();
+        true
+    }
+
     /// The whole partition.
     pub fn all() -> Self {
         Self { start: Key::new(), end: None }

@@ -1,4 +1,4 @@
-//! The servers behind a store, as far as it has any.
+//! The servers behind a store, if it has any: nodes, their partitions, their standbys.
 
 use super::PartitionId;
 

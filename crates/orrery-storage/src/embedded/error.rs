@@ -1,4 +1,4 @@
-//! Why a store could not be opened.
+//! Errors of opening an embedded store, worded for the operator who has to act on them.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -605,7 +605,7 @@ mod tests {
         assert!(replayed.torn_bytes > 0);
     }
 
-    /// Preallocated zeros are not damage in the newest journal, and are told apart from a torn record.
+    /// Preallocated zeros are not damage in the newest journal, and are distinguished from a torn record.
     #[test]
     fn zeros_may_follow_the_records_of_the_newest_journal() {
         let directory = tempfile::tempdir().unwrap();

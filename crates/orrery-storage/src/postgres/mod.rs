@@ -205,17 +205,8 @@ impl PartitionStore for Postgres {
         Box::pin(async move {
             self.open_partition(partition.id)?;
             let epoch = partition.epoch.cast_signed();
-            let rows = self
-                .shared
-                .repeat(partition.id, || {
-                    Box::pin(async {
-                        let session = self.shared.writing_session(partition.id).await?;
-                        let rows = session.query(sql::RETIRE, &[&key::column(partition.id), &epoch]).await?;
-                        session.release();
-                        Ok(rows)
-                    })
-                })
-                .await?;
+            let part = key::column(partition.id);
+            let rows = self.shared.query(partition.id, true, sql::RETIRE, &[&part, &epoch]).await?;
             rows.first().map(|row| row.get::<_, i64>(0).cast_unsigned()).ok_or(StoreError::Fenced)
         })
     }
@@ -223,19 +214,9 @@ impl PartitionStore for Postgres {
     fn destroy(&self, id: PartitionId) -> Pending<'_, ()> {
         Box::pin(async move {
             self.open_partition(id)?;
-            let condemned = self
-                .shared
-                .repeat(id, || {
-                    Box::pin(async {
-                        let session = self.shared.writing_session(id).await?;
-                        let rows = session.query(sql::CONDEMN, &[&key::column(id)]).await?;
-                        session.release();
-                        Ok(!rows.is_empty())
-                    })
-                })
-                .await?;
+            let condemned = self.shared.query(id, true, sql::CONDEMN, &[&key::column(id)]).await?;
             self.shared.forget(id);
-            if condemned { load::clear(&self.shared, id).await } else { Ok(()) }
+            if !condemned.is_empty() { load::clear(&self.shared, id).await } else { Ok(()) }
         })
     }
 
@@ -301,17 +282,7 @@ impl PartitionStore for Postgres {
             let mut closing = self.shared.closing.subscribe();
             let mut progress = self.shared.local(id).progress.subscribe();
             loop {
-                let rows = self
-                    .shared
-                    .repeat(id, || {
-                        Box::pin(async {
-                            let session = self.shared.session(id).await?;
-                            let rows = session.query(sql::STATE, &[&key::column(id)]).await?;
-                            session.release();
-                            Ok(rows)
-                        })
-                    })
-                    .await?;
+                let rows = self.shared.query(id, false, sql::STATE, &[&key::column(id)]).await?;
                 let there = rows.first().filter(|row| row.get::<_, i64>(0) >= 0);
                 let reached = there.ok_or(StoreError::Fenced)?.get::<_, i64>(1).cast_unsigned();
                 self.shared.advance(id, reached);

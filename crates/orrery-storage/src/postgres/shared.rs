@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, watch};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use orrery_env::monotonic;
 
@@ -141,6 +143,30 @@ impl Shared {
         }
         self.lanes.lock().retain(|partition, _| partition.id != id);
         self.cluster.remove(id);
+    }
+
+    /// Runs one idempotent statement of a partition, retrying like [`Self::repeat`]; one that `writes` needs the host that
+    /// accepts writes.
+    pub(super) async fn query(
+        &self,
+        partition: PartitionId,
+        writes: bool,
+        statement: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let work = || -> BoxFuture<'_, _> {
+            Box::pin(async {
+                let session = if writes {
+                    self.writing_session(partition).await?
+                } else {
+                    self.session(partition).await?
+                };
+                let rows = session.query(statement, parameters).await?;
+                session.release();
+                Ok(rows)
+            })
+        };
+        self.repeat(partition, work).await
     }
 
     /// Runs idempotent work until it succeeds or a retry is pointless.

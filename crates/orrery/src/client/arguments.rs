@@ -31,6 +31,16 @@ pub(crate) struct ContainerArguments {
     pub(crate) container: String,
 }
 
+/// A container, and the server that has it.
+#[derive(Args, Clone)]
+pub(crate) struct ContainerOnServer {
+    #[command(flatten)]
+    pub(crate) container: ContainerArguments,
+
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
 impl ContainerArguments {
     pub(crate) fn path(&self) -> ContainerPath {
         ContainerPath::new(&self.database, &self.container)

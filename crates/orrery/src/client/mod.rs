@@ -27,7 +27,7 @@ use orrery_gateway::auth::{print_date, sign_request};
 
 use crate::failure::Failure;
 pub(crate) use account::Account;
-pub(crate) use arguments::{ContainerArguments, Remote, accepted_json, container_query};
+pub(crate) use arguments::{ContainerArguments, ContainerOnServer, Remote, accepted_json, container_query};
 use connection::{ConnectionPool, RequestError};
 pub(crate) use feed::{ContainerPath, Lane, PageOutcome, PartitionRange, ascii_json, range_of};
 pub(crate) use items::parse_partition_key;

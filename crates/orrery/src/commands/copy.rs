@@ -18,9 +18,9 @@ use crate::failure::Failure;
 use crate::io::print;
 use crate::transfer::progress::{self, ExpectedTotal};
 use crate::transfer::{
-    BATCH_WAIT_MAX, BatchLimits, Checkpoint, ContainerReader, FailedRecord, IdRule, ItemBatch, ItemWriter,
-    LanePosition, Outcome, PaceOptions, PendingItem, ProvisionedThroughput, RemoteContainer, Summary,
-    Tracker, WriteOptions, item_line, positions, prepare, run_on_threads, supervise,
+    BATCH_WAIT_MAX, BatchLimits, ContainerReader, FailedRecord, IdRule, ItemBatch, ItemWriter, LanePosition,
+    Outcome, PaceOptions, PendingItem, ProvisionedThroughput, RemoteContainer, Summary, Tracker,
+    WriteOptions, item_line, positions, prepare, run_on_threads, supervise,
 };
 
 /// Pages read ahead of the writer.
@@ -95,7 +95,7 @@ async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), 
     if from.account().endpoint() == to.account().endpoint() && pairs.iter().any(|(from, to)| from == to) {
         return Err(Failure::usage("a container cannot be copied onto itself"));
     }
-    let (checkpoint, state) = open_checkpoint(arguments, &from, &to)?;
+    let (checkpoint, state) = arguments.pace.open_checkpoint(identity(arguments, &from, &to))?;
     let copier = Copier {
         from: Arc::clone(&from),
         to: Arc::clone(&to),
@@ -133,14 +133,8 @@ async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), 
         [(from, to)] => format!("from {from} to {to}"),
         pairs => format!("from {} containers", pairs.len()),
     };
-    let summary = Summary {
-        verb: "Copied",
-        what,
-        complete,
-        checkpoint: arguments.pace.checkpoint.as_ref(),
-        clients: &[&from, &to],
-        error: why.as_ref().and_then(|failure| failure.message.as_deref()),
-    };
+    let clients: [&Client; 2] = [&from, &to];
+    let summary = Summary::new("Copied", what, complete, &arguments.pace, &clients, why.as_ref());
     print(output, &summary.write(&outcome, arguments.pace.output))?;
     match why {
         Some(failure) => Err(failure),
@@ -162,12 +156,8 @@ async fn expected_total(
     Ok(total.filter(|total| *total > 0).map_or(ExpectedTotal::Unknown, ExpectedTotal::Items))
 }
 
-fn open_checkpoint(
-    arguments: &CopyArguments,
-    from: &Client,
-    to: &Client,
-) -> Result<(Option<Checkpoint>, Option<Value>), Failure> {
-    let Some(path) = &arguments.pace.checkpoint else { return Ok((None, None)) };
+/// What a checkpoint must have been written for to be resumed.
+fn identity(arguments: &CopyArguments, from: &Client, to: &Client) -> Object {
     let mut identity = Object::new();
     identity.set("operation", Value::from("copy"));
     for (name, value) in [
@@ -182,8 +172,7 @@ fn open_checkpoint(
             identity.set(name, Value::from(value));
         }
     }
-    let (checkpoint, state) = Checkpoint::open(path, identity.into())?;
-    Ok((Some(checkpoint), state))
+    identity
 }
 
 /// Positions by container name. Each carries the container's RID: a container that was recreated starts over.

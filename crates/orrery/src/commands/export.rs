@@ -64,7 +64,7 @@ async fn export(arguments: &ExportArguments, output: &mut impl Write) -> Result<
     let outcome = Arc::new(Outcome::new(None)?);
     let path = arguments.container.path();
     let container = RemoteContainer::require(&client, &path).await?;
-    let (checkpoint, state) = open_checkpoint(arguments, &client, &container)?;
+    let (checkpoint, state) = arguments.pace.open_checkpoint(identity(arguments, &client, &container))?;
     let written = state.as_ref().and_then(|state| state.get("bytes")).and_then(Value::as_i64);
     let file = ExportFile::open(arguments, written.and_then(|bytes| u64::try_from(bytes).ok()))?;
     let from = positions(state.as_ref().and_then(|state| state.get("lanes")))?;
@@ -98,14 +98,9 @@ async fn export(arguments: &ExportArguments, output: &mut impl Write) -> Result<
     if complete && let Some(checkpoint) = &checkpoint {
         checkpoint.remove()?;
     }
-    let summary = Summary {
-        verb: "Exported",
-        what: format!("from {path}"),
-        complete,
-        checkpoint: arguments.pace.checkpoint.as_ref(),
-        clients: &[&client],
-        error: why.as_ref().and_then(|failure| failure.message.as_deref()),
-    };
+    let clients: [&Client; 1] = [&client];
+    let summary =
+        Summary::new("Exported", format!("from {path}"), complete, &arguments.pace, &clients, why.as_ref());
     let text = summary.write(&outcome, arguments.pace.output);
     if to_standard_output {
         print(&mut io::stderr(), &text)?;
@@ -119,12 +114,8 @@ async fn export(arguments: &ExportArguments, output: &mut impl Write) -> Result<
     }
 }
 
-fn open_checkpoint(
-    arguments: &ExportArguments,
-    client: &Client,
-    container: &RemoteContainer,
-) -> Result<(Option<Checkpoint>, Option<Value>), Failure> {
-    let Some(path) = &arguments.pace.checkpoint else { return Ok((None, None)) };
+/// What a checkpoint must have been written for to be resumed.
+fn identity(arguments: &ExportArguments, client: &Client, container: &RemoteContainer) -> Object {
     let mut identity = Object::new();
     identity.set("operation", Value::from("export"));
     identity.set("endpoint", Value::from(client.account().endpoint()));
@@ -132,8 +123,7 @@ fn open_checkpoint(
     identity.set("rid", Value::from(container.rid.as_str()));
     identity.set("file", Value::from(arguments.file.display().to_string()));
     identity.set("systemProperties", Value::from(arguments.system_properties));
-    let (checkpoint, state) = Checkpoint::open(path, identity.into())?;
-    Ok((Some(checkpoint), state))
+    identity
 }
 
 /// Writes pages as they arrive, and keeps file and checkpoint in step.

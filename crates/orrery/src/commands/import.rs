@@ -145,14 +145,9 @@ async fn import(arguments: &ImportArguments, output: &mut impl Write) -> Result<
         Some(checkpoint) => checkpoint.save(state(&tracker))?,
         None => {}
     }
-    let summary = Summary {
-        verb: "Imported",
-        what: format!("into {path}"),
-        complete,
-        checkpoint: arguments.pace.checkpoint.as_ref(),
-        clients: &[&client],
-        error: why.as_ref().and_then(|failure| failure.message.as_deref()),
-    };
+    let clients: [&Client; 1] = [&client];
+    let summary =
+        Summary::new("Imported", format!("into {path}"), complete, &arguments.pace, &clients, why.as_ref());
     print(output, &summary.write(&outcome, arguments.pace.output))?;
     if let Some(failure) = why {
         return Err(failure);
@@ -224,13 +219,13 @@ fn id_rule(arguments: &ImportArguments) -> IdRule {
     }
 }
 
+/// The checkpoint, if any, and the number of records that need not be read again.
 fn open_checkpoint(
     arguments: &ImportArguments,
     client: &Client,
     container: &RemoteContainer,
     bytes: Option<u64>,
 ) -> Result<(Option<Checkpoint>, u64), Failure> {
-    let Some(path) = &arguments.pace.checkpoint else { return Ok((None, 0)) };
     let mut identity = Object::new();
     identity.set("operation", Value::from("import"));
     identity.set("source", Value::from(input_name(&arguments.file)));
@@ -240,9 +235,9 @@ fn open_checkpoint(
     identity.set("endpoint", Value::from(client.account().endpoint()));
     identity.set("container", Value::from(container.path.to_string()));
     identity.set("rid", Value::from(container.rid.as_str()));
-    let (checkpoint, state) = Checkpoint::open(path, identity.into())?;
+    let (checkpoint, state) = arguments.pace.open_checkpoint(identity)?;
     let records = state.as_ref().and_then(|state| state.get("records")).and_then(Value::as_i64).unwrap_or(0);
-    Ok((Some(checkpoint), u64::try_from(records).unwrap_or(0)))
+    Ok((checkpoint, u64::try_from(records).unwrap_or(0)))
 }
 
 fn state(tracker: &Tracker<u64>) -> Value {

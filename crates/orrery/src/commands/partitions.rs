@@ -7,7 +7,7 @@ use clap::Subcommand;
 use orrery_gateway::auth::print_date;
 use orrery_model::{Object, Value};
 
-use crate::client::{ContainerArguments, Remote, ServerArguments, container_query};
+use crate::client::{ContainerArguments, ContainerOnServer, Remote, ServerArguments, container_query};
 use crate::failure::Failure;
 use crate::io::rows::RowsArguments;
 use crate::io::{plain, print};
@@ -28,13 +28,7 @@ pub(crate) enum PartitionsCommand {
         remote: Remote,
     },
     /// Show a container's partitions with their hottest and largest keys, and its last throttled requests.
-    Show {
-        #[command(flatten)]
-        container: ContainerArguments,
-
-        #[command(flatten)]
-        remote: Remote,
-    },
+    Show(ContainerOnServer),
     /// Split a partition at the middle of its data, online.
     Split {
         /// The partition's number.
@@ -75,7 +69,7 @@ pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Resul
                 },
             )
         }
-        PartitionsCommand::Show { container, remote: Remote { server, rows } } => {
+        PartitionsCommand::Show(ContainerOnServer { container, remote: Remote { server, rows } }) => {
             show(container, server, *rows)?
         }
         PartitionsCommand::Split { partition, container, remote: Remote { server, rows } } => {

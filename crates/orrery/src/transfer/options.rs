@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use orrery_model::{Object, Value};
 
+use super::checkpoint::Checkpoint;
+use crate::failure::Failure;
 use crate::io::Output;
 
 /// Speed, resumption and reporting of a transfer.
@@ -28,6 +31,19 @@ pub(crate) struct PaceOptions {
     /// Format of the summary.
     #[arg(long, value_enum, value_name = "FORMAT", env = "ORRERY_OUTPUT", default_value_t = Output::Text)]
     pub(crate) output: Output,
+}
+
+impl PaceOptions {
+    /// Opens the checkpoint of a transfer with this identity, and returns the state saved in it; neither without
+    /// `--checkpoint`.
+    pub(crate) fn open_checkpoint(
+        &self,
+        identity: Object,
+    ) -> Result<(Option<Checkpoint>, Option<Value>), Failure> {
+        let Some(path) = &self.checkpoint else { return Ok((None, None)) };
+        let (checkpoint, state) = Checkpoint::open(path, identity.into())?;
+        Ok((Some(checkpoint), state))
+    }
 }
 
 /// How items are written.

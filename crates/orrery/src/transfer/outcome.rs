@@ -16,6 +16,7 @@ use orrery_model::{Object, Value};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::options::PaceOptions;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::io::{JsonStrings, Output, byte_size, count};
@@ -183,16 +184,29 @@ pub(crate) fn compact(json: &str, out: &mut String) {
 
 /// What the summary says besides the counters.
 pub(crate) struct Summary<'a> {
-    pub(crate) verb: &'static str,
-    pub(crate) what: String,
-    pub(crate) complete: bool,
-    pub(crate) checkpoint: Option<&'a PathBuf>,
-    pub(crate) clients: &'a [&'a Client],
+    verb: &'static str,
+    what: String,
+    complete: bool,
+    checkpoint: Option<&'a PathBuf>,
+    clients: &'a [&'a Client],
     /// Why it was stopped, for the JSON summary; in text mode the error goes to standard error.
-    pub(crate) error: Option<&'a str>,
+    error: Option<&'a str>,
 }
 
-impl Summary<'_> {
+impl<'a> Summary<'a> {
+    /// `why` it was stopped, if it was.
+    pub(crate) fn new(
+        verb: &'static str,
+        what: String,
+        complete: bool,
+        pace: &'a PaceOptions,
+        clients: &'a [&'a Client],
+        why: Option<&'a Failure>,
+    ) -> Self {
+        let error = why.and_then(|failure| failure.message.as_deref());
+        Self { verb, what, complete, checkpoint: pace.checkpoint.as_ref(), clients, error }
+    }
+
     pub(crate) fn write(&self, outcome: &Outcome, output: Output) -> String {
         match output {
             Output::Json => self.json(outcome),

@@ -1,4 +1,7 @@
-//! The parsed form of a definition.
+//! The parsed form of a synthetic key definition: versions, levels, parts and suffixes as data.
+//!
+//! `parse` builds it from JSON and rejects what it does not know, so the types here only hold valid definitions. Building
+//! keys from them is in `build`.
 
 mod parse;
 

@@ -111,7 +111,7 @@ pub(super) fn precondition(action: &Action, item: &StoredItem) -> Option<Error> 
 pub(crate) fn precondition_failed() -> Error {
     Error::new(
         ErrorKind::PreconditionFailed,
-        "One of the specified pre-condition is not existing. Learn more: https://aka.ms/CosmosDB/sql/errors/precondition-failed",
+        "One of the specified pre-condition is not met. Learn more: https://aka.ms/CosmosDB/sql/errors/precondition-failed",
     )
 }
 

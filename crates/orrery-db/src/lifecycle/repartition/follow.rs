@@ -128,6 +128,8 @@ impl<'a> Follower<'a> {
         for _ in 0..ROUNDS_MAX {
             let changes = self.round().await?;
             in_vain += usize::from(changes >= before);
+            // Writers may be as fast as the copier: after some rounds without progress, the rest is left to the
+            // freeze.
             if changes <= LITTLE || in_vain > ROUNDS_IN_VAIN_MAX {
                 break;
             }
@@ -178,6 +180,7 @@ impl<'a> Follower<'a> {
         count += item_keys.len() as u64;
         let target = self.target()?;
         for item_key in &item_keys {
+            // Noted before the copy: the comparison must look at the item again whether or not the copy succeeds.
             self.touch(|touched| touched.source.insert(item_key.clone()))?;
         }
         let this = &*self;
@@ -189,6 +192,7 @@ impl<'a> Follower<'a> {
 
     /// Copies one item to the second container; a page names each item once.
     async fn copy(&self, target: &Arc<Container>, item_key: Key) -> Result<()> {
+        // Deleted meanwhile: its tombstone removes the copy.
         let Some(item) = self.database.item_at(&self.source, &item_key).await? else { return Ok(()) };
         let timestamp_ms = item.timestamp.saturating_mul(1000);
         let copied = Copied::new(target, &item_key, &item.body)?;
@@ -220,6 +224,7 @@ impl<'a> Follower<'a> {
             let burials = stream::iter(ended).map(|((item_key, old_key), old)| {
                 let target = &target;
                 async move {
+                    // If the current version has the same key, the copy there is its own.
                     if let Some(item) = this.database.item_at(&this.source, &item_key).await?
                         && Copied::new(target, &item_key, &item.body)?.store_key(target) == old_key
                     {
@@ -232,9 +237,8 @@ impl<'a> Follower<'a> {
                 }
             });
             burials.buffer_unordered(WRITES_AT_ONCE).try_collect::<()>().await?;
-            match page.entries.last() {
-                Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                _ => return Ok(count),
+            if !range.continue_after(&page) {
+                return Ok(count);
             }
         }
     }

@@ -52,9 +52,8 @@ impl Verification {
                     database.repartitions.update(&source.alt_path(), |status| {
                         status.compared += page.entries.len() as u64;
                     });
-                    match page.entries.last() {
-                        Some(last) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-                        _ => break,
+                    if !range.continue_after(&page) {
+                        break;
                     }
                     tokio::task::yield_now().await;
                 }

@@ -189,17 +189,7 @@ fn write_array(
     depth: usize,
 ) -> Result<(), BinaryJsonError> {
     let extent = enter(marker - 0xE0, reader, depth)?;
-    text.push("[")?;
-    let mut read = 0;
-    while extent.has_more(reader, read)? {
-        if read > 0 {
-            text.push(",")?;
-        }
-        write_value(reader, text, depth + 1).map_err(|error| extent.explain(error))?;
-        read += 1;
-    }
-    extent.leave(reader);
-    text.push("]")
+    write_members(&extent, ["[", "]"], reader, text, |reader, text| write_value(reader, text, depth + 1))
 }
 
 fn write_object(
@@ -209,24 +199,34 @@ fn write_object(
     depth: usize,
 ) -> Result<(), BinaryJsonError> {
     let extent = enter(marker - 0xE8, reader, depth)?;
-    text.push("{")?;
+    write_members(&extent, ["{", "}"], reader, text, |reader, text| {
+        let name_at = reader.at;
+        let name_marker = reader.byte()?;
+        text.push_string(&reader.string(name_marker, name_at)?)?;
+        text.push(":")?;
+        write_value(reader, text, depth + 1)
+    })
+}
+
+/// Writes the elements of an array or the members of an object between its brackets.
+fn write_members(
+    extent: &Extent,
+    [open, close]: [&str; 2],
+    reader: &mut Reader<'_>,
+    text: &mut Text,
+    mut write_one: impl FnMut(&mut Reader<'_>, &mut Text) -> Result<(), BinaryJsonError>,
+) -> Result<(), BinaryJsonError> {
+    text.push(open)?;
     let mut read = 0;
     while extent.has_more(reader, read)? {
         if read > 0 {
             text.push(",")?;
         }
-        let mut write_member = || {
-            let name_at = reader.at;
-            let name_marker = reader.byte()?;
-            text.push_string(&reader.string(name_marker, name_at)?)?;
-            text.push(":")?;
-            write_value(reader, text, depth + 1)
-        };
-        write_member().map_err(|error| extent.explain(error))?;
+        write_one(reader, text).map_err(|error| extent.explain(error))?;
         read += 1;
     }
     extent.leave(reader);
-    text.push("}")
+    text.push(close)
 }
 
 /// Numbers of one type without a marker each.

@@ -54,6 +54,7 @@ pub(crate) fn verdict(program: &Program, paths: &[Vec<Box<str>>]) -> Verdict {
     };
     let mut cases = solver.block(&program.block, true);
     cases.retain(is_consistent);
+    // The analysis was cut short: what it did not see cannot be excluded.
     if solver.steps.get() >= STEPS_MAX {
         return Verdict::Unknown;
     }
@@ -66,6 +67,7 @@ pub(crate) fn verdict(program: &Program, paths: &[Vec<Box<str>>]) -> Verdict {
         .collect();
     let mut keys: Vec<Vec<KeyPart>> = Vec::new();
     for case in &cases {
+        // Keys are hierarchical: the first path without single values ends the prefix.
         let mut prefixes = vec![Vec::new()];
         for term in &terms {
             let Some(points) = case.get(term).and_then(Values::points) else {
@@ -81,6 +83,7 @@ pub(crate) fn verdict(program: &Program, paths: &[Vec<Box<str>>]) -> Verdict {
                 return Verdict::Unknown;
             }
         }
+        // One alternative without any key means all partitions, whatever the others say.
         if prefixes.iter().any(Vec::is_empty) {
             return Verdict::Unknown;
         }
@@ -148,6 +151,7 @@ impl<'p> Solver<'p> {
         if let Some(filter) = &block.filter {
             cases = both(cases, &self.predicate(filter, Wanted::True));
         }
+        // A row whose value is undefined is left out of the result, so SELECT VALUE restricts like a filter.
         match (&block.projection, &block.grouping) {
             (Projection::Value(node), Some(grouping))
                 if grouping.keys.is_empty() && needs_value(node) && self.scope.types(node) == UNDEFINED =>

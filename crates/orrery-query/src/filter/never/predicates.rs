@@ -31,6 +31,7 @@ impl<'p> Solver<'p> {
     }
 
     fn predicate_of(&self, node: &'p Node, wanted: Wanted) -> Vec<Case> {
+        // A path that leads into something not understood is analysed as it stands.
         let (node, steps) = match self.resolve(node) {
             (found, steps) if steps.is_empty() => (found, steps),
             _ => (node, Vec::new()),
@@ -117,6 +118,7 @@ impl<'p> Solver<'p> {
         if wanted == Wanted::NotTrue {
             return anything();
         }
+        // De Morgan: NOT (a AND b) is an alternative, NOT (a OR b) a conjunction.
         let all = (operator == LogicalOperator::And) == (wanted == Wanted::True);
         if all {
             let mut cases = anything();
@@ -181,6 +183,7 @@ impl<'p> Solver<'p> {
     /// The cases in which a term compares to a value in this way.
     fn compared(&self, term: &'p Node, operator: BinaryOperator, value: &Value) -> Vec<Case> {
         if let Node::Binary { operator: BinaryOperator::Coalesce, left, right } = term {
+            // `a ?? b` is a where that is defined, and b elsewhere.
             let given = self.compared(left, operator, value);
             let missing = both(
                 self.within(left, &Values::of_types(UNDEFINED)),
@@ -191,6 +194,7 @@ impl<'p> Solver<'p> {
         if let Node::Conditional(parts) = term {
             return self.conditional(&parts[..], |part| self.compared_any(part, operator, value));
         }
+        // `(c.a > 1) = false` is `NOT (c.a > 1)`.
         if let (Value::Bool(flag), BinaryOperator::Equal | BinaryOperator::NotEqual) = (value, operator)
             && self.scope.types(term) & !(TRUE | FALSE | UNDEFINED) == 0
         {
@@ -294,6 +298,7 @@ impl<'p> Solver<'p> {
     fn call(&self, node: &'p Node, call: &'p FunctionCall, holds: bool) -> Vec<Case> {
         let name = call.function.name;
         if let (Some(checked), [value]) = (types::checked_types(name), &call.arguments[..]) {
+            // A number need not be an integer nor a string a date, so failing these tests excludes no type.
             let exact = !matches!(name, "IS_INTEGER" | "IS_FINITE_NUMBER" | "IS_DATETIME");
             return match (holds, exact) {
                 (true, _) => self.within(value, &Values::of_types(checked)),

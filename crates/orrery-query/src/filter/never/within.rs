@@ -23,6 +23,8 @@ impl<'p> Solver<'p> {
         if values.is_empty() {
             return nothing();
         }
+        // An expression that must have a value needs defined operands; one that may be undefined restricts nothing
+        // below.
         let defined = !values.has_undefined();
         let (node, steps) = self.resolve(node);
         if let Node::Slot(slot) | Node::Path { slot, .. } = node {
@@ -80,6 +82,7 @@ impl<'p> Solver<'p> {
                 cases = both(cases, &self.within(operand, &Values::of_types(TRUE | FALSE)));
             }
             Node::Binary { operator, left, right } if operator.is_comparison() => {
+                // Values of different types have no order, so the constant's type is also the other side's.
                 let ordered = !matches!(operator, BinaryOperator::Equal | BinaryOperator::NotEqual);
                 for (side, other) in [(left, right), (right, left)] {
                     let types = match &**other {

@@ -1,4 +1,4 @@
-//! How two shapes lie to each other.
+//! ST_INTERSECTS and ST_WITHIN: relations between two shapes, decided edge by edge.
 
 use super::shape::{Kind, Location, Shape};
 use super::sorted::SortedEdges;

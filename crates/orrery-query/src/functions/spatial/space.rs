@@ -14,7 +14,7 @@ pub(super) enum Space {
     Plane,
 }
 
-/// An edge and a ball that holds it, by which most pairs of edges are told apart cheaply.
+/// An edge and a bounding ball, which excludes most pairs of edges cheaply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub(super) start: Vector,

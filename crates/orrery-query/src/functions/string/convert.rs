@@ -1,4 +1,5 @@
-//! Between texts and other values.
+//! Conversions between strings and other values: ToString, and StringToNumber and its relatives, which parse JSON and
+//! accept only a value of their own type.
 
 use orrery_model::{Number, Value, value};
 

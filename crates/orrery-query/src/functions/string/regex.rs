@@ -1,11 +1,11 @@
 //! `REGEXMATCH`: whether a pattern is found in a text.
 //!
 //! The service documents Perl-compatible patterns. Nearly all of them run in linear time; those with
-//! look-around or back references, which cannot, are tried at one place of the text after the other, so that the
-//! query can be stopped in between, with a limit on backtracking for each. What the engine hands on to its linear
-//! part, such as the inside of a look-ahead, is not counted by that limit and may run to the end of the text each time:
-//! patterns that do so many times at one place are only matched with short texts. Compiling costs
-//! far more than matching, so each thread keeps the patterns it used last.
+//! look-around or back references, which cannot, are tried at one position of the text after another, with a limit on
+//! backtracking for each, so that the query can be stopped in between. What the engine delegates to its linear part, such
+//! as the inside of a look-ahead, is not counted by that limit and may run to the end of the text each time: patterns that
+//! do so repeatedly at one position are only matched with short texts. Compiling costs far more than matching, so each
+//! thread caches the patterns it used last.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,16 +18,16 @@ use crate::context::Context;
 use crate::error::EvalError;
 use crate::operand::{Operand, owned};
 
-/// The longest pattern, the largest compiled form, and the most steps back of one match.
+/// The longest pattern, the largest compiled form, and the most backtracking steps of one match.
 const PATTERN_BYTES_MAX: usize = 16 * 1024;
 const COMPILED_BYTES_MAX: usize = 1024 * 1024;
 const BACKTRACKS_MAX: usize = 200_000;
 const BACKTRACKS_MIN: usize = 200;
-/// Where each step back may scan the text, so many bytes in all: they decide the limit of steps back.
+/// The total number of bytes that may be scanned if every backtracking step scans the text; it determines their limit.
 const SCANNED_BYTES_MAX: usize = 400 << 20;
 /// Texts up to this length are matched in one go.
 const SHORT_TEXT_BYTES: usize = 1024;
-/// The longest text for patterns that may scan it many times at each place.
+/// The longest text for patterns that may scan it many times at each position.
 const NESTED_TEXT_BYTES: usize = 16 * 1024;
 
 /// Compiled patterns a thread keeps.

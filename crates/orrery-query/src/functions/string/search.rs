@@ -1,4 +1,6 @@
-//! Finding one text in another.
+//! Finding one string in another: CONTAINS and its relatives, INDEX_OF, StringEquals.
+//!
+//! Ignoring case folds both strings first and then compares them byte by byte, so one code path serves both forms.
 
 use std::borrow::Cow;
 

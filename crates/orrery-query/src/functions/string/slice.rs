@@ -1,4 +1,6 @@
-//! Taking parts of a text.
+//! Taking parts of a string: LEFT, RIGHT, SUBSTRING, TRIM and the parts around a separator.
+//!
+//! All positions are UTF-16 code units (`units`); the cut itself is made there.
 
 use orrery_model::Number;
 

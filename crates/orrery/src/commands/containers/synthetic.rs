@@ -4,7 +4,7 @@ use clap::Subcommand;
 use orrery_model::Value;
 
 use super::json_argument;
-use crate::client::{ContainerArguments, Remote};
+use crate::client::{ContainerArguments, ContainerOnServer, Remote};
 use crate::failure::Failure;
 
 #[derive(Subcommand)]
@@ -21,21 +21,9 @@ pub(crate) enum SyntheticCommand {
         remote: Remote,
     },
     /// Show the definition, and whether queries are routed by it.
-    Show {
-        #[command(flatten)]
-        container: ContainerArguments,
-
-        #[command(flatten)]
-        remote: Remote,
-    },
+    Show(ContainerOnServer),
     /// Remove the definition. Items keep their keys.
-    Remove {
-        #[command(flatten)]
-        container: ContainerArguments,
-
-        #[command(flatten)]
-        remote: Remote,
-    },
+    Remove(ContainerOnServer),
 }
 
 pub(super) fn run(command: &SyntheticCommand) -> Result<String, Failure> {
@@ -46,7 +34,7 @@ pub(super) fn run(command: &SyntheticCommand) -> Result<String, Failure> {
             let answer = server.change("/_orrery/synthetic", body)?;
             rows.render(&answer, || format!("Set the synthetic key of `{}`.\n", container.container))
         }
-        SyntheticCommand::Show { container, remote: Remote { server, rows } } => {
+        SyntheticCommand::Show(ContainerOnServer { container, remote: Remote { server, rows } }) => {
             let answer = server.get("/_orrery/synthetic", Some(&container.query()))?;
             rows.render(&answer, || {
                 let definition = answer.get("definition").map(Value::to_json).unwrap_or_default();
@@ -57,7 +45,7 @@ pub(super) fn run(command: &SyntheticCommand) -> Result<String, Failure> {
                 format!("{definition}\n{routes}\n")
             })
         }
-        SyntheticCommand::Remove { container, remote: Remote { server, rows } } => {
+        SyntheticCommand::Remove(ContainerOnServer { container, remote: Remote { server, rows } }) => {
             let mut body = container.body();
             body.set("definition", Value::Null);
             let answer = server.change("/_orrery/synthetic", body)?;
