@@ -1,6 +1,7 @@
 //! The known properties of definitions. An unknown name would be stored without effect, so a typo like `defaultTTL`
 //! would look like success: such names are rejected, with a suggestion.
 
+use crate::edit_distance::edit_distance;
 use crate::error::{Error, Result};
 use crate::value::{Object, Value};
 
@@ -61,16 +62,5 @@ fn unknown(name: &str, members: &[(&str, Shape)], owner: &str) -> Error {
 /// The case-insensitive edit distance of two names.
 fn distance(one: &str, other: &str) -> usize {
     let lower = |text: &str| text.chars().map(|letter| letter.to_ascii_lowercase()).collect::<Vec<_>>();
-    let (one, other) = (lower(one), lower(other));
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (place, wanted) in other.iter().enumerate() {
-            let change = diagonal + usize::from(letter != wanted);
-            diagonal = row[place + 1];
-            row[place + 1] = change.min(diagonal + 1).min(row[place] + 1);
-        }
-    }
-    row[other.len()]
+    edit_distance(&lower(one), &lower(other), usize::MAX).unwrap_or(usize::MAX)
 }

@@ -6,6 +6,7 @@
 pub mod charge;
 pub mod container;
 pub mod document;
+pub mod edit_distance;
 pub mod encryption_key;
 pub mod error;
 pub mod etag;

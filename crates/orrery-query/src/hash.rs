@@ -123,7 +123,7 @@ impl Hash for Narrow {
             state = state.rotate_left(27).wrapping_mul(5).wrapping_add(0x52dc_e729);
         }
         state ^= mix_low(word(tail));
-        finish(state ^ input.len() as u64)
+        murmur3::x64_finish(state ^ input.len() as u64)
     }
 
     fn mix(value: u64, state: u64) -> u64 {
@@ -172,12 +172,4 @@ fn word(bytes: &[u8]) -> u64 {
     let mut padded = [0; 8];
     padded[..bytes.len()].copy_from_slice(bytes);
     u64::from_le_bytes(padded)
-}
-
-fn finish(mut half: u64) -> u64 {
-    half ^= half >> 33;
-    half = half.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    half ^= half >> 33;
-    half = half.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    half ^ half >> 33
 }

@@ -63,7 +63,7 @@ macro_rules! keywords {
 
         impl Keyword {
             /// Every reserved word, in capitals.
-            pub const ALL: &[&str] = &[$($text),*];
+            pub const ALL: &'static [&'static str] = &[$($text),*];
 
             fn find(word: &str) -> Option<Self> {
                 let mut buffer = [0u8; KEYWORD_BYTES_MAX];

@@ -62,8 +62,8 @@ pub fn x64_128_halves(input: &[u8], seed: (u64, u64)) -> (u64, u64) {
     high ^= input.len() as u64;
     low = low.wrapping_add(high);
     high = high.wrapping_add(low);
-    low = finish(low);
-    high = finish(high);
+    low = x64_finish(low);
+    high = x64_finish(high);
     low = low.wrapping_add(high);
     high = high.wrapping_add(low);
     (low, high)
@@ -77,7 +77,8 @@ fn halves(block: &[u8; 16]) -> (u64, u64) {
     (low, high)
 }
 
-fn finish(mut half: u64) -> u64 {
+/// The final mix of one half of the x64 variant, which hashes derived from it share.
+pub fn x64_finish(mut half: u64) -> u64 {
     half ^= half >> 33;
     half = half.wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     half ^= half >> 33;
