@@ -63,7 +63,7 @@ export function parse(source) {
       const at = `versions[${index}]`;
       const { version, retired, ...inner } = object(entry, at);
       const number = whole(version, `${at}.version`, 1, 2 ** 32 - 1);
-      if (number === undefined) throw new DefinitionError(`${at}.version`, "is wanted");
+      if (number === undefined) throw new DefinitionError(`${at}.version`, "is required");
       strategies.push({ version: number, retired: flag(retired, `${at}.retired`), levels: levels(inner, shared, at) });
     });
     strategies.sort((left, right) => left.version - right.version);
@@ -130,7 +130,7 @@ function levels(fields, shared, at) {
     return [{ property: shared, ...maker(fields, at) }];
   }
   known(fields, ["kind", "levels"], at);
-  if (!("levels" in fields)) throw new DefinitionError(`${at}.levels`, "is wanted");
+  if (!("levels" in fields)) throw new DefinitionError(`${at}.levels`, "is required");
   const inner = array(fields.levels, `${at}.levels`);
   if (inner.length < 2 || inner.length > 3) throw new DefinitionError(`${at}.levels`, "must have two or three elements");
   const found = [];
@@ -141,7 +141,7 @@ function levels(fields, shared, at) {
     if (text(own.kind, `${place}.kind`) === "property") {
       known(own, ["kind", "path", "null"], place);
       const property = path(own.path, `${place}.path`);
-      if (!property) throw new DefinitionError(`${place}.path`, "is wanted");
+      if (!property) throw new DefinitionError(`${place}.path`, "is required");
       const treatment = text(own.null, `${place}.null`);
       if (![undefined, "error", "keep"].includes(treatment)) {
         throw new DefinitionError(`${place}.null`, "must be error or keep");
@@ -150,7 +150,7 @@ function levels(fields, shared, at) {
     } else {
       const { property: target, ...rest } = own;
       const property = path(target, `${place}.property`);
-      if (!property) throw new DefinitionError(`${place}.property`, "is wanted");
+      if (!property) throw new DefinitionError(`${place}.property`, "is required");
       level = { property, ...maker(rest, place) };
     }
     if (found.some((other) => isSame(other.property, level.property))) {
@@ -197,11 +197,11 @@ function escapedCharacters(separator, own, parts, at) {
 
 function suffix(fields, outer, defaults, hashed) {
   const at = `${outer}.suffix`;
-  if (!("suffix" in fields)) throw new DefinitionError(at, "is wanted");
+  if (!("suffix" in fields)) throw new DefinitionError(at, "is required");
   const own = object(fields.suffix, at);
   known(own, ["count", "first", "separator", "of", "hash"], at);
   const count = whole(own.count, `${at}.count`, 1, SUFFIXES_MAX);
-  if (count === undefined) throw new DefinitionError(`${at}.count`, "is wanted");
+  if (count === undefined) throw new DefinitionError(`${at}.count`, "is required");
   const first = whole(own.first, `${at}.first`, 0, 1e9) ?? 1;
   const separator = text(own.separator, `${at}.separator`) ?? ".";
   const of = partList(own.of, `${at}.of`, defaults);
@@ -246,11 +246,11 @@ function onePart(value, at, defaults) {
     if (Object.keys(fields).length > 1) throw new DefinitionError(at, "a fixed text must not have other fields");
   } else {
     const own = path(fields.path, `${at}.path`);
-    if (!own) throw new DefinitionError(`${at}.path`, "is wanted");
+    if (!own) throw new DefinitionError(`${at}.path`, "is required");
     names.push(own);
     if ("was" in fields) {
       for (const earlier of array(fields.was, `${at}.was`)) {
-        if (typeof earlier !== "string") throw new DefinitionError(`${at}.was`, "must be text");
+        if (typeof earlier !== "string") throw new DefinitionError(`${at}.was`, "must be a string");
         names.push(path(earlier, `${at}.was`));
       }
       if (names.length > PARTS_MAX) throw new DefinitionError(`${at}.was`, `at most ${PARTS_MAX} are allowed`);
@@ -307,7 +307,7 @@ function array(value, at) {
 }
 
 function text(value, at) {
-  if (value !== undefined && typeof value !== "string") throw new DefinitionError(at, "must be text");
+  if (value !== undefined && typeof value !== "string") throw new DefinitionError(at, "must be a string");
   return value;
 }
 

@@ -74,7 +74,7 @@ def parse(source: Any) -> dict:
             inner = dict(_object(version, at))
             number = _whole(inner.pop("version", None), f"{at}.version", 1, 2**32 - 1)
             if number is None:
-                raise DefinitionError(f"{at}.version", "is wanted")
+                raise DefinitionError(f"{at}.version", "is required")
             retired = _flag(inner.pop("retired", False), f"{at}.retired")
             strategies.append({"version": number, "retired": retired, "levels": _levels(inner, shared, at)})
         strategies.sort(key=lambda strategy: strategy["version"])
@@ -133,7 +133,7 @@ def _levels(fields: dict, shared: Path, at: str) -> list:
         return [{"property": shared, **_maker(fields, at)}]
     _known(fields, {"kind", "levels"}, at)
     if "levels" not in fields:
-        raise DefinitionError(f"{at}.levels", "is wanted")
+        raise DefinitionError(f"{at}.levels", "is required")
     inner = _array(fields["levels"], f"{at}.levels")
     if not 2 <= len(inner) <= 3:
         raise DefinitionError(f"{at}.levels", "must have two or three elements")
@@ -145,7 +145,7 @@ def _levels(fields: dict, shared: Path, at: str) -> list:
             _known(own, {"kind", "path", "null"}, place)
             target = _path(own.get("path"), f"{place}.path")
             if target is None:
-                raise DefinitionError(f"{place}.path", "is wanted")
+                raise DefinitionError(f"{place}.path", "is required")
             null = _text(own.get("null"), f"{place}.null")
             if null not in (None, "error", "keep"):
                 raise DefinitionError(f"{place}.null", "must be error or keep")
@@ -153,7 +153,7 @@ def _levels(fields: dict, shared: Path, at: str) -> list:
         else:
             target = _path(own.pop("property", None), f"{place}.property")
             if target is None:
-                raise DefinitionError(f"{place}.property", "is wanted")
+                raise DefinitionError(f"{place}.property", "is required")
             made = {"property": target, **_maker(own, place)}
         if any(other["property"] == target for other in levels):
             raise DefinitionError(place, "two levels have the same property")
@@ -202,12 +202,12 @@ def _escaped_characters(separator: str, suffix: Any, parts: list, at: str) -> st
 def _suffix(fields: dict, at: str, defaults: dict, hashed: bool) -> dict:
     at = f"{at}.suffix"
     if "suffix" not in fields:
-        raise DefinitionError(at, "is wanted")
+        raise DefinitionError(at, "is required")
     own = _object(fields["suffix"], at)
     _known(own, {"count", "first", "separator", "of", "hash"}, at)
     count = _whole(own.get("count"), f"{at}.count", 1, SUFFIXES_MAX)
     if count is None:
-        raise DefinitionError(f"{at}.count", "is wanted")
+        raise DefinitionError(f"{at}.count", "is required")
     first = _whole(own.get("first"), f"{at}.first", 0, 1_000_000_000)
     separator = _text(own.get("separator"), f"{at}.separator")
     of = _part_list(own.get("of"), f"{at}.of", defaults)
@@ -258,7 +258,7 @@ def _part(value: Any, at: str, defaults: dict) -> dict:
     else:
         own = _path(fields.get("path"), f"{at}.path")
         if own is None:
-            raise DefinitionError(f"{at}.path", "is wanted")
+            raise DefinitionError(f"{at}.path", "is required")
         names = [own]
         if "was" in fields:
             names += [_path(_present(name, f"{at}.was"), f"{at}.was") for name in _array(fields["was"], f"{at}.was")]
@@ -306,7 +306,7 @@ def _known(fields: dict, names: set, at: str) -> None:
 
 def _present(value: Any, at: str) -> Any:
     if value is None:
-        raise DefinitionError(at, "must be text")
+        raise DefinitionError(at, "must be a string")
     return value
 
 
@@ -325,7 +325,7 @@ def _array(value: Any, at: str) -> list:
 
 
 def _text(value: Any, at: str) -> "str | None":
-    return _of_type(value, (str, type(None)), at, "text")
+    return _of_type(value, (str, type(None)), at, "a string")
 
 
 def _flag(value: Any, at: str) -> bool:

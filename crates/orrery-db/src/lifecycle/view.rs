@@ -177,6 +177,7 @@ impl Lifecycle {
     }
 
     async fn view(&self, container: &Container) -> Result<ContainerView> {
+        // One call for all partitions: on PostgreSQL each call is a round trip.
         let known = self.store.partitions().await.map_err(crate::failure::store_failure)?;
         let mut partitions = Vec::with_capacity(container.partitions.len());
         for partition in &container.partitions {

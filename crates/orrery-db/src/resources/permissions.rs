@@ -43,6 +43,8 @@ impl Resources {
                     return Err(already_exists());
                 }
                 let created = existing.is_none();
+                // Tokens name the permission by its RID, so an upsert keeps it and with it the tokens that were
+                // issued.
                 let rid = existing.map_or(PermissionRid::new(user.rid, random), |existing| existing.rid);
                 wanted.check_resource_is_free(&user)?;
                 let permission = Arc::new(wanted.permission(rid, change.stamp));
@@ -95,6 +97,7 @@ impl Resources {
         let permission = self
             .change_catalog(receipt, |change| {
                 let (database, mut user, current) = take_permission(change, place, if_match)?;
+                // `user` no longer contains the permission that is replaced, so keeping its id is not a conflict.
                 if user.permissions.contains_key(wanted.id.as_str()) {
                     return Err(already_exists());
                 }
@@ -129,6 +132,7 @@ impl Resources {
         token_seconds: i64,
     ) -> PermissionReply {
         let expires = self.env.now_seconds().saturating_add(token_seconds);
+        // Every reply has a new token: the expiry counts from the request.
         let token =
             resource_token::issue(&self.catalog.snapshot(), permission, expires, self.env.random_u64());
         let mut object = Object::new();

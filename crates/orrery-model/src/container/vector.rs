@@ -166,6 +166,7 @@ fn parse_index(entry: &Object, embeddings: &[VectorEmbedding]) -> Result<VectorI
     };
     let embedding = embeddings.iter().find(|embedding| embedding.path.same_property(&path));
     let bytes_max = embedding.map_or(QUANTIZATION_BYTES_MAX_UNKNOWN, |embedding| {
+        // A quantised vector has at least one dimension per byte.
         QUANTIZATION_BYTES_MAX.min(embedding.dimensions.into())
     });
     let quantization_bytes = bounded(entry, "quantizationByteSize", "QuantizationByteSize", 1, bytes_max)?;

@@ -37,7 +37,7 @@ pub(crate) fn definition(source: &Value) -> Result<Definition> {
             let at = format!("versions[{index}]");
             let mut fields = object(version, &at)?.clone();
             let number = whole(fields.get("version"), &format!("{at}.version"), 1, u32::MAX)?;
-            let Some(number) = number else { return fault(format!("{at}.version"), "is wanted") };
+            let Some(number) = number else { return fault(format!("{at}.version"), "is required") };
             let retired = flag(fields.get("retired"), &format!("{at}.retired"))?;
             fields.retain(|name, _| name != "version" && name != "retired");
             strategies.push(Strategy { version: number, retired, levels: levels(&fields, &property, &at)? });
@@ -148,7 +148,7 @@ fn levels(fields: &Map<String, Value>, property: &Path, at: &str) -> Result<Vec<
     known(fields, &["kind", "levels"], at)?;
     let inner = match fields.get("levels") {
         Some(levels) => array(levels, &format!("{at}.levels"))?,
-        None => return fault(format!("{at}.levels"), "is wanted"),
+        None => return fault(format!("{at}.levels"), "is required"),
     };
     if !(2..=3).contains(&inner.len()) {
         return fault(format!("{at}.levels"), "must have two or three elements");
@@ -160,7 +160,7 @@ fn levels(fields: &Map<String, Value>, property: &Path, at: &str) -> Result<Vec<
         let level = if text(fields.get("kind"), &format!("{at}.kind"))? == Some("property") {
             known(fields, &["kind", "path", "null"], &at)?;
             let Some(property) = path(fields.get("path"), &format!("{at}.path"))? else {
-                return fault(format!("{at}.path"), "is wanted");
+                return fault(format!("{at}.path"), "is required");
             };
             let keep_null = match text(fields.get("null"), &format!("{at}.null"))? {
                 None | Some("error") => false,
@@ -170,7 +170,7 @@ fn levels(fields: &Map<String, Value>, property: &Path, at: &str) -> Result<Vec<
             Level { property, maker: Maker::Existing { keep_null } }
         } else {
             let Some(property) = path(fields.get("property"), &format!("{at}.property"))? else {
-                return fault(format!("{at}.property"), "is wanted");
+                return fault(format!("{at}.property"), "is required");
             };
             let mut fields = fields.clone();
             fields.retain(|name, _| name != "property");
@@ -221,6 +221,7 @@ fn escaped_characters(separator: &str, suffix: Option<&Suffix>, parts: &[Part], 
         let message = "with escape, separators must not be empty or contain letters, digits, % or ~";
         return fault(format!("{at}.separator"), message);
     }
+    // `a` and no `b` would give the same key as no `a` and `b`.
     let skips = |part: &Part| [&part.missing, &part.null, &part.non_scalar].contains(&&Treatment::Skip);
     if parts.iter().any(skips) {
         return fault(format!("{at}.escape"), "with escape, no part may be skipped");
@@ -230,15 +231,16 @@ fn escaped_characters(separator: &str, suffix: Option<&Suffix>, parts: &[Part], 
 
 fn suffix(fields: &Map<String, Value>, at: &str, defaults: &Treatments, hashed: bool) -> Result<Suffix> {
     let at = format!("{at}.suffix");
-    let Some(suffix) = fields.get("suffix") else { return fault(at, "is wanted") };
+    let Some(suffix) = fields.get("suffix") else { return fault(at, "is required") };
     let fields = object(suffix, &at)?;
     known(fields, &["count", "first", "separator", "of", "hash"], &at)?;
     let Some(count) = whole(fields.get("count"), &format!("{at}.count"), 1, SUFFIXES_MAX)? else {
-        return fault(format!("{at}.count"), "is wanted");
+        return fault(format!("{at}.count"), "is required");
     };
     let first = whole(fields.get("first"), &format!("{at}.first"), 0, 1_000_000_000)?.unwrap_or(1);
     let separator = text(fields.get("separator"), &format!("{at}.separator"))?.unwrap_or(".").to_owned();
     let of = part_list(fields.get("of"), &format!("{at}.of"), defaults)?;
+    // A pre-calculated suffix needs properties to hash, a random one must not name any.
     if hashed == of.is_empty() {
         let message = if hashed {
             "at least one property is required"
@@ -315,7 +317,7 @@ fn part(value: &Value, at: &str, defaults: &Treatments) -> Result<Part> {
         Source::Text(fixed.to_owned())
     } else {
         let Some(own) = path(fields.get("path"), &format!("{at}.path"))? else {
-            return fault(format!("{at}.path"), "is wanted");
+            return fault(format!("{at}.path"), "is required");
         };
         let mut names = vec![own];
         if let Some(was) = fields.get("was") {
@@ -400,7 +402,7 @@ fn text<'a>(value: Option<&'a Value>, at: &str) -> Result<Option<&'a str>> {
     match value {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => fault(at, "must be text"),
+        Some(_) => fault(at, "must be a string"),
     }
 }
 
