@@ -178,6 +178,8 @@ impl Throughput {
 impl Usage {
     /// The minimum manual throughput.
     pub fn manual_minimum(self) -> u32 {
+        // The service's rules: a hundredth of the highest throughput ever provisioned, 1 RU/s per GB ever stored, and
+        // 100 RU/s for each container beyond those that share the default.
         let own = DEFAULT_THROUGHPUT.max(self.highest_ever.div_ceil(100)).max(self.storage_gb());
         let shared = self.extra_containers().saturating_mul(100).saturating_add(DEFAULT_THROUGHPUT);
         round_up(own.max(shared), MANUAL_STEP)

@@ -125,6 +125,7 @@ impl Parser<'_> {
                 let right = self.predicate()?;
                 current = self.logical(current, LogicalOperator::And, right)?;
             } else if self.take_keyword(Keyword::Or) {
+                // AND binds more tightly, so what has been joined so far is one alternative.
                 alternatives = Some(self.alternative(alternatives, current)?);
                 current = self.predicate()?;
             } else {
@@ -215,6 +216,7 @@ impl Parser<'_> {
     fn between(&mut self, left: Node<Expr>, not: bool) -> Parsed<Node<Expr>> {
         self.at += 1 + usize::from(not);
         self.enter()?;
+        // Operators only: the next AND belongs to BETWEEN.
         let low = self.operators()?;
         self.expect_keyword(Keyword::And)?;
         let high = self.operators()?;

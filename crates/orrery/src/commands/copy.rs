@@ -156,7 +156,7 @@ async fn expected_total(
     Ok(total.filter(|total| *total > 0).map_or(ExpectedTotal::Unknown, ExpectedTotal::Items))
 }
 
-/// What a checkpoint must have been written for to be resumed.
+/// Identifies this transfer: a checkpoint of another one is refused.
 fn identity(arguments: &CopyArguments, from: &Client, to: &Client) -> Object {
     let mut identity = Object::new();
     identity.set("operation", Value::from("copy"));

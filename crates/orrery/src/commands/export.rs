@@ -114,7 +114,7 @@ async fn export(arguments: &ExportArguments, output: &mut impl Write) -> Result<
     }
 }
 
-/// What a checkpoint must have been written for to be resumed.
+/// Identifies this transfer: a checkpoint of another one is refused.
 fn identity(arguments: &ExportArguments, client: &Client, container: &RemoteContainer) -> Object {
     let mut identity = Object::new();
     identity.set("operation", Value::from("export"));

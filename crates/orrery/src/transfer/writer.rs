@@ -104,6 +104,7 @@ impl ItemWriter {
     /// Accepts an item; waits while too many requests are in flight.
     pub(crate) async fn write(&mut self, item: PendingItem) {
         let bytes = item.prepared.body.len();
+        // Two items of this size would not fit into one request.
         if self.shared.batch_items == 1 || bytes > BATCH_BYTES_MAX / 2 {
             return self.send(vec![item]).await;
         }
@@ -120,6 +121,7 @@ impl ItemWriter {
         self.waiting_bytes += bytes;
         if items.len() >= self.shared.batch_items {
             self.flush_range(range).await;
+        // Many partitions with a few items each add up.
         } else if self.waiting_bytes > WAITING_BYTES_MAX {
             self.flush().await;
         }
@@ -146,6 +148,7 @@ impl ItemWriter {
             permit = requests.acquire_owned() => permit.expect("the semaphore is never closed"),
             () = self.shared.outcome.until_stopped() => return,
         };
+        // Forget finished tasks, or the set would grow with the number of batches.
         while self.tasks.try_join_next().is_some() {}
         let shared = Arc::clone(&self.shared);
         task::spawn_in(&mut self.tasks, "write a batch", async move {
@@ -188,6 +191,7 @@ impl Shared {
             match step {
                 NextStep::Done => retries = 0,
                 NextStep::Retry(items, pause) => {
+                    // Only attempts without any progress count.
                     retries = if items.len() < before { 0 } else { retries + 1 };
                     if retries > RETRIES_MAX {
                         for item in &items {
@@ -312,6 +316,7 @@ impl Shared {
                     again.push(item);
                 }
                 (410, 1002) => gone.push(item),
+                // Undecided, or undone because of another item: an upsert can simply be repeated.
                 (408 | 410 | 424 | 449 | 503, _) => {
                     pause = pause.max(Duration::from_millis(50));
                     again.push(item);
