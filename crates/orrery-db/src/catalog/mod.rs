@@ -521,3 +521,6 @@ impl PermissionMode {
         modes.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, mode)| mode)
     }
 }
+
+#[cfg(test)]
+mod tests;

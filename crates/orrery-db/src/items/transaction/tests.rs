@@ -1,4 +1,4 @@
-//! An item's index entries are exactly its terms: writes keep it so, and one that would not takes the partition offline.
+//! The invariants of a transaction: writes keep them, and one that finds or would leave them broken is refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use orrery_env::SeededEnv;
 use orrery_model::document::parse_object;
 use orrery_model::partition_key::PartitionKey;
-use orrery_storage::{CommitError, Health, Key, KeyRange, Memory, ReadRequest, Scan};
+use orrery_storage::{CommitError, Decision, Health, Key, KeyRange, Memory, Op, ReadRequest, Scan, View};
 
-use super::{Action, ActionKind, ItemTransaction};
+use super::{Action, ActionKind, ItemTransaction, Working};
 use crate::catalog::Container;
 use crate::items::prepare::PreparedItem;
 use crate::layout::keys;
@@ -75,6 +75,52 @@ async fn index_entries_of_another_item_take_the_partition_offline() {
         assert_eq!(refused, CommitError::Inconsistent(reason.clone()));
         assert_eq!(entries(&database, partition.store).await, [Vec::new(), Vec::new()]);
         assert!(matches!(database.store_health(), Health::Impaired(reason) if reason.contains("offline")));
+    }
+}
+
+/// A store with one entry.
+struct Only(Key, &'static [u8]);
+
+impl View for Only {
+    fn get(&self, key: &[u8]) -> Option<Bytes> {
+        (key == self.0).then(|| Bytes::from_static(self.1))
+    }
+
+    fn has_read(&self, _: &[u8]) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn stored_values_in_an_unknown_format_are_inconsistent() {
+    let container = container(&open().await);
+    let transaction = upsert(&container, r#"{"id":"1","pk":"a"}"#);
+    let effective = &transaction.effective;
+    for (key, invariant) in [
+        (keys::statistics(effective), "counters have a known format"),
+        (keys::item(effective, "1"), "items have a known format"),
+    ] {
+        let decision = transaction.decide(&Only(key, &[0xFF]), 1);
+        assert!(
+            matches!(&decision, Decision::Inconsistent(reason) if reason.contains(invariant)),
+            "{decision:?}"
+        );
+    }
+    let decision = transaction.decide(&Only(Key::new(), &[]), 1);
+    assert!(matches!(decision, Decision::Write(..)), "{decision:?}");
+}
+
+#[tokio::test]
+async fn writes_outside_the_logical_partition_are_inconsistent() {
+    let container = container(&open().await);
+    let transaction = upsert(&container, r#"{"id":"1","pk":"a"}"#);
+    let nothing = Only(Key::new(), &[]);
+    for (id, fits) in [("a", true), ("b", false)] {
+        let key = PartitionKey::parse_json(format!(r#"["{id}"]"#).as_bytes()).unwrap();
+        let effective = container.definition.partition_key.effective_key(&key);
+        let mut working = Working::new(&transaction, &nothing, 1);
+        working.writes.insert(keys::item(&effective, "1"), Some(Bytes::new()));
+        assert_eq!(working.into_writes().is_ok(), fits, "{id}");
     }
 }
 
