@@ -145,6 +145,7 @@ impl IndexCondition {
     }
 
     fn or(parts: Vec<Self>) -> Self {
+        // One branch that any document may satisfy leaves nothing to seek.
         if parts.contains(&Self::All) {
             return Self::All;
         }
@@ -243,6 +244,8 @@ struct Analysis<'c> {
 impl Analysis<'_> {
     fn block(&self, block: &Block, mut slots: Slots, outermost: bool) -> IndexCondition {
         let gives_rows_anyway = block.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty());
+        // An aggregate without GROUP BY yields a row even if nothing matches, so its filter says nothing about
+        // documents.
         if gives_rows_anyway && !outermost {
             return IndexCondition::All;
         }
@@ -268,6 +271,7 @@ impl Analysis<'_> {
         let joined = !block.sources.is_empty();
         if let Some(filter) = &block.filter {
             let condition = self.predicate(filter, true, &slots);
+            // A document may yield several rows, of which the filter keeps some.
             parts.push(if joined { condition.inexact() } else { condition });
         }
         IndexCondition::and(parts)
@@ -277,6 +281,7 @@ impl Analysis<'_> {
     fn predicate(&self, node: &Node, wanted: bool, slots: &Slots) -> IndexCondition {
         match node {
             Node::Constant(Some(Value::Bool(flag))) if *flag == wanted => IndexCondition::All,
+            // Any other constant is never exactly the wanted boolean.
             Node::Constant(_) => IndexCondition::None,
             Node::Path { .. } | Node::Slot(_) => term(node, Test::Equal(wanted.into()), slots),
             Node::Unary { operator: UnaryOperator::Not, operand } => self.predicate(operand, !wanted, slots),
@@ -294,6 +299,7 @@ impl Analysis<'_> {
             Node::Between { not, operands } if *not != wanted => self.between(operands, slots),
             Node::In { not, operand, members: Members::Constant { values, .. } } if *not != wanted => {
                 let condition = term(operand, Test::In(values.clone()), slots);
+                // Arrays and objects are hashed in the index: equal entries need not be equal values.
                 let complex = values.iter().any(|value| matches!(value, Value::Array(_) | Value::Object(_)));
                 if complex { condition.inexact() } else { condition }
             }
@@ -302,6 +308,7 @@ impl Analysis<'_> {
                 if pattern.is_literal() {
                     return term(&operands[0], Test::Equal(prefix.into()), slots);
                 }
+                // Nothing to seek: every string at the path is a candidate.
                 if prefix.is_empty() {
                     return term(&operands[0], Test::StringScan, slots).inexact();
                 }

@@ -124,6 +124,7 @@ pub fn named_items(
             _ => true,
         });
         match parts.pop() {
+            // Ids are strings; a filter that compares the id with anything else names no item.
             Some(KeyPart::String(id)) if plain => Some((PartitionKey::new(parts), id)),
             _ => None,
         }
@@ -189,6 +190,7 @@ impl<C: Constraint> Keys<C> {
                     (Some(part), None) | (None, Some(part)) => Some(Some(part.clone())),
                     (None, None) => Some(None),
                 });
+                // Contradictory values drop the combination.
                 combined.extend(parts.collect::<Option<Vec<_>>>());
             }
         }
@@ -393,7 +395,9 @@ fn restriction(alternatives: Alternatives<KeyPart>) -> KeyRestriction {
     }
     let mut keys = Vec::with_capacity(alternatives.len());
     for alternative in alternatives {
+        // Keys are hierarchical: a prefix ends at the first path that is not fixed.
         let prefix: Vec<KeyPart> = alternative.into_iter().map_while(|part| part).collect();
+        // One alternative without a prefix needs all partitions.
         if prefix.is_empty() {
             return KeyRestriction::All;
         }

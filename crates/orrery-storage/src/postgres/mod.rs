@@ -216,7 +216,7 @@ impl PartitionStore for Postgres {
             self.open_partition(id)?;
             let condemned = self.shared.query(id, true, sql::CONDEMN, &[&key::column(id)]).await?;
             self.shared.forget(id);
-            if !condemned.is_empty() { load::clear(&self.shared, id).await } else { Ok(()) }
+            if condemned.is_empty() { Ok(()) } else { load::clear(&self.shared, id).await }
         })
     }
 
