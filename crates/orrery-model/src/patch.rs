@@ -243,11 +243,13 @@ fn increment(item: &mut Value, path: &Pointer, by: Number) -> Result<(), Fault> 
     if let Parent::Object(object) = path.parent_in(item, "Given")?
         && !object.contains(path.last())
     {
+        // A missing property counts as zero.
         object.set(path.last(), Value::Number(by));
         return Ok(());
     }
     let target = existing(item, path, "incremented")?;
     let Value::Number(number) = target else { return Err(Fault::NotANumber(path.text.clone())) };
+    // Integers stay integers unless the sum overflows.
     let sum = match (*number, by) {
         (Number::Int(a), Number::Int(b)) => a.checked_add(b).map(Number::Int),
         _ => None,

@@ -1,4 +1,5 @@
-//! Every write to a partition goes through here, so that a split can follow it by the split log.
+//! Every write to a partition goes through here, so that a split can follow it by the split log, and so that none reaches a
+//! partition whose data was found inconsistent.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -101,11 +102,11 @@ impl Partitions {
         self.commit(partition, self.operation(reads, decide)).await.map_err(commit_failure)
     }
 
-    fn operation<T, F>(&self, reads: Vec<Key>, decide: F) -> Decide<T, F>
+    fn operation<T, F>(&self, reads: Vec<Key>, decide: F) -> SmallOp<T, F>
     where
         F: Fn(&dyn View, Lsn) -> Decision<T>,
     {
-        Decide { operation_id: self.operation_id(), reads, decide, out: PhantomData }
+        SmallOp { operation_id: self.operation_id(), reads, decide, out: PhantomData }
     }
 
     /// A name for an operation, by which a store recognises it if its outcome is in doubt.
@@ -115,14 +116,14 @@ impl Partitions {
 }
 
 /// A small operation: the keys it reads, and a decision that captures the rest.
-struct Decide<T, F> {
+struct SmallOp<T, F> {
     operation_id: u128,
     reads: Vec<Key>,
     decide: F,
     out: PhantomData<fn() -> T>,
 }
 
-impl<T, F> Op for Decide<T, F>
+impl<T, F> Op for SmallOp<T, F>
 where
     T: Send + 'static,
     F: Fn(&dyn View, Lsn) -> Decision<T> + Send + Sync + 'static,

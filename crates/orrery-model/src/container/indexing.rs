@@ -106,6 +106,7 @@ impl IndexingPolicy {
                 }
             }
             IndexingMode::Consistent => {
+                // A policy that names no paths of its own means everything.
                 if included.is_empty() && excluded.iter().all(is_etag) {
                     included.push(PolicyPath::root());
                 }
@@ -150,6 +151,7 @@ impl IndexingPolicy {
             return true;
         }
         let best = |paths: &[PolicyPath]| paths.iter().filter_map(|path| path.precision(steps)).max();
+        // The more precise path wins; if both are equally precise, the included one.
         let included = best(&self.included);
         included.is_some() && included >= best(&self.excluded)
     }
@@ -206,6 +208,7 @@ impl IndexingPolicy {
                 Value::Array(self.spatial.iter().map(SpatialIndex::to_value).collect()),
             );
         }
+        // Other parts, such as vector indexes, are returned as they were sent.
         for (name, value) in sent.iter() {
             if !out.contains(name) && name != "compositeIndexes" && !matches!(value, Value::Null) {
                 out.set(name, value.clone());

@@ -93,7 +93,8 @@ impl View for Only {
 
 #[tokio::test]
 async fn stored_values_in_an_unknown_format_are_inconsistent() {
-    let container = container(&open().await);
+    let database = open().await;
+    let container = container(&database);
     let transaction = upsert(&container, r#"{"id":"1","pk":"a"}"#);
     let effective = &transaction.effective;
     for (key, invariant) in [
@@ -112,7 +113,8 @@ async fn stored_values_in_an_unknown_format_are_inconsistent() {
 
 #[tokio::test]
 async fn writes_outside_the_logical_partition_are_inconsistent() {
-    let container = container(&open().await);
+    let database = open().await;
+    let container = container(&database);
     let transaction = upsert(&container, r#"{"id":"1","pk":"a"}"#);
     let nothing = Only(Key::new(), &[]);
     for (id, fits) in [("a", true), ("b", false)] {

@@ -42,7 +42,9 @@ pub(crate) struct Working<'a> {
     /// Keys that turned out to be needed. They count as absent so that one pass finds all of them, however long the
     /// batch; then everything is decided again with their values.
     missing: RefCell<BTreeSet<Key>>,
-    /// The first invariant that turned out to be broken. Once the decision is final it counts for nothing then.
+    /// The first invariant that turned out to be broken: the final decision is then [`Decision::Inconsistent`].
+    ///
+    /// [`Decision::Inconsistent`]: orrery_storage::Decision::Inconsistent
     broken: Cell<Option<&'static str>>,
 }
 
