@@ -103,7 +103,7 @@ def missing_lines(block, file, where):
 
 def pages(root):
     """Every page with commands: README and the documents."""
-    listed = [*(root / "docs").rglob("*.md")]
+    listed = [root / "README.md", *(root / "docs").rglob("*.md")]
     listed += [*(root / "examples").rglob("*.md")]
     return sorted(path for path in listed if "node_modules" not in path.parts)
 
