@@ -265,6 +265,9 @@ fn resources_are_managed_from_the_command_line() {
         (&["items", "show", "2", "-d", "db", "-c", "c"], 1, "there is no item `2` in db/c"),
         (&["containers", "show", "-d", "db", "-c", "none"], 1, "there is no container db/none"),
         (&["containers", "create", "-d", "db", "-c", "c"], 1, "already exists"),
+        (&["containers", "create", "-d", "db", "-c", "x", "--partition-key", "a"], 2, "--partition-key /a"),
+        (&["query", "run", "SELECT 1", "-d", "db", "-c", "none"], 1, "there is no container db/none"),
+        (&["databases", "list", "--key", "!"], 2, "--key: the key is not valid"),
         (&["databases", "create", "db"], 1, "already exists"),
         (&["databases", "delete", "none"], 1, "there is no database `none`"),
     ] {
@@ -272,6 +275,15 @@ fn resources_are_managed_from_the_command_line() {
         assert_eq!(found, code, "{arguments:?}: {stderr}");
         assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
+    // An id under several keys is named with all of them.
+    command(&server, &[&["items", "put", r#"{"id":"1","a":"y","b":3}"#], &place[..]].concat());
+    let (code, _, stderr) =
+        common::run(&mut orrery(&[&["items", "show", "1", "--endpoint", &url], &place[..]].concat()));
+    assert_eq!(code, 1, "{stderr}");
+    for part in [r#"["x",2]"#, r#"["y",3]"#, "--partition-key KEY"] {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+    command(&server, &[&["items", "delete", "1", "--partition-key", r#"["y",3]"#], &place[..]].concat());
     command(&server, &[&["items", "delete", "1"], &place[..]].concat());
     assert_eq!(command(&server, &[&["items", "list", "-o", "jsonl"], &place[..]].concat()), "");
     command(&server, &["containers", "delete", "-d", "db", "-c", "c"]);

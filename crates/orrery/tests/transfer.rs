@@ -513,6 +513,7 @@ fn a_dead_server_is_reported_at_once() {
         let (code, _, stderr) = run_with_input(arguments, numbered(10, 10).as_bytes());
         assert_eq!(code, 1, "{arguments:?}");
         assert!(stderr.contains("is not responding"), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("`orrery serve` starts one"), "{arguments:?}: {stderr}");
     }
     // It used to be tried for as long as a server that restarts.
     assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());

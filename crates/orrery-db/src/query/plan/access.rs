@@ -23,6 +23,8 @@ use crate::layout::stored::SYSTEM_PROPERTIES;
 
 /// With more keys than this, narrowing the index to each of them costs more than it saves.
 const POINTS_MAX: usize = 64;
+/// Values of an IN that a description lists.
+const LISTED_VALUES_MAX: usize = 10;
 
 /// A part of the filter that the index can answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -347,12 +349,15 @@ impl Finder<'_> {
         if direction == Direction::Forward && !is_complete && query.filter.is_some() {
             return None;
         }
-        let range = self.sequence_range(condition, &path);
+        let (range, label) = match self.sequence_range(condition, &path) {
+            Some((range, test)) => (range, format!("{path} {} in order", describe(test))),
+            None => (index_entry::path_range(self.generation.number, &path), format!("{path} in order")),
+        };
         Some(Sequence {
-            range: range.unwrap_or_else(|| index_entry::path_range(self.generation.number, &path)),
+            range,
             direction,
             lacks_undefined: !is_complete,
-            label: format!("{path} in order"),
+            label,
             generation: self.generation.number,
             by: SequenceBy::Path(path),
         })
@@ -381,8 +386,12 @@ impl Finder<'_> {
         }
     }
 
-    /// The path's entries that satisfy the filter, if it is on the same path.
-    fn sequence_range(&self, condition: &IndexCondition, path: &IndexPath) -> Option<KeyRange> {
+    /// The path's entries that satisfy the filter, if it is on the same path, and that filter.
+    fn sequence_range<'t>(
+        &self,
+        condition: &'t IndexCondition,
+        path: &IndexPath,
+    ) -> Option<(KeyRange, &'t Test)> {
         let terms = match condition {
             IndexCondition::And(parts) => parts.as_slice(),
             part => std::slice::from_ref(part),
@@ -390,7 +399,7 @@ impl Finder<'_> {
         terms.iter().find_map(|term| match term {
             IndexCondition::Term { path: own, test, .. } if own == path => {
                 let mut ranges = index_entry::ranges(self.generation.number, path, test)?;
-                if ranges.len() == 1 { ranges.pop() } else { None }
+                if ranges.len() == 1 { ranges.pop().map(|range| (range, test)) } else { None }
             }
             _ => None,
         })
@@ -462,7 +471,7 @@ impl Finder<'_> {
                     fixed: equal[..fixed_count].iter().map(|value| (*value).clone()).collect(),
                 },
                 lacks_undefined: false,
-                label: format!("composite index {} in order", describe_composite(paths)),
+                label: format!("composite index {} in order", describe_composite(paths, &equal, None)),
             })
         })
     }
@@ -484,9 +493,10 @@ impl Finder<'_> {
             let descending: Vec<bool> = paths.iter().map(|path| path.descending).collect();
             let values: Vec<_> =
                 equal.iter().map(|value| Some(*value)).zip(descending.iter().copied()).collect();
+            let bounds = range.map(|(bounds, _)| bounds);
+            let label = format!("composite index {number} {}", describe_composite(paths, &equal, bounds));
             let next = range.map(|((low, high), descending)| (low, high, descending));
             let range = index_entry::composite_between(self.generation.number, number, &values, next)?;
-            let label = format!("composite index {number} {}", describe_composite(paths));
             // With specific keys, entries of other keys lie in between.
             let is_narrow = !self.points;
             let all = Candidate::of_ranges(vec![range]);
@@ -527,12 +537,24 @@ fn range_test<'t>(
     })
 }
 
-fn describe_composite(paths: &[CompositePath]) -> String {
-    let path = |path: &CompositePath| {
+/// The paths of a composite index, with the values that the first ones must have and the bounds of the next one.
+fn describe_composite(
+    paths: &[CompositePath],
+    equal: &[&Value],
+    range: Option<(Option<&Bound>, Option<&Bound>)>,
+) -> String {
+    let path = |(at, path): (usize, &CompositePath)| {
         let order = if path.descending { "DESC" } else { "ASC" };
-        format!("{} {order}", path.as_str().trim_end_matches("/?"))
+        let name = path.as_str().trim_end_matches("/?");
+        match (equal.get(at), range) {
+            (Some(value), _) => format!("{name} {order} = {}", value.to_json()),
+            (None, Some((low, high))) if at == equal.len() => {
+                format!("{name} {order} {}", describe_range(low, high))
+            }
+            (None, _) => format!("{name} {order}"),
+        }
     };
-    format!("({})", paths.iter().map(path).collect::<Vec<_>>().join(", "))
+    format!("({})", paths.iter().enumerate().map(path).collect::<Vec<_>>().join(", "))
 }
 
 /// Whether values at this path have entries in the generation.
@@ -569,19 +591,37 @@ fn merge_overlapping(ranges: &mut Vec<KeyRange>) {
     });
 }
 
+/// `> 5 and <= 40`.
+fn describe_range(low: Option<&Bound>, high: Option<&Bound>) -> String {
+    let side = |bound: &Bound, sign: &str| {
+        let or_equal = if bound.inclusive { "=" } else { "" };
+        format!("{sign}{or_equal} {}", bound.value.to_json())
+    };
+    match (low, high) {
+        (Some(low), Some(high)) => format!("{} and {}", side(low, ">"), side(high, "<")),
+        (Some(low), None) => side(low, ">"),
+        (None, Some(high)) => side(high, "<"),
+        (None, None) => "has any value".to_owned(),
+    }
+}
+
 fn describe(test: &Test) -> String {
     match test {
         Test::Equal(value) => format!("= {}", value.to_json()),
-        Test::In(values) => format!("in {} values", values.len()),
+        Test::In(values) => match values.as_slice() {
+            [first, .., last] if values.len() > LISTED_VALUES_MAX => {
+                format!("in {} values: {}, …, {}", values.len(), first.to_json(), last.to_json())
+            }
+            values => {
+                let texts: Vec<String> = values.iter().map(Value::to_json).collect();
+                format!("in ({})", texts.join(", "))
+            }
+        },
         Test::NotEqual(value) => format!("!= {}", value.to_json()),
-        Test::Range { low, high } => {
-            let side = |bound: &Option<orrery_query::filter::Bound>| {
-                bound.as_ref().map_or_else(String::new, |bound| bound.value.to_json())
-            };
-            format!("between {} and {}", side(low), side(high))
-        }
+        Test::Range { low, high } => describe_range(low.as_ref(), high.as_ref()),
         Test::Prefix(text) => format!("begins with {text:?}"),
         Test::StringScan => "is a string".to_owned(),
-        Test::Type(test) => format!("is {test:?}"),
+        Test::Type(TypeTest::NotDefined) => "is not defined".to_owned(),
+        Test::Type(test) => format!("is {test:?}").to_lowercase(),
     }
 }
