@@ -17,6 +17,8 @@ use orrery_testing::fuzz::fuzz;
 
 #[path = "../../../fuzz/fuzz_targets/binary_json.rs"]
 mod binary_json;
+#[path = "../../../fuzz/fuzz_targets/direct_frame.rs"]
+mod direct_frame;
 #[path = "../../../fuzz/fuzz_targets/header_parser.rs"]
 mod header_parser;
 #[path = "../../../fuzz/fuzz_targets/hybrid_row.rs"]
@@ -47,6 +49,28 @@ fn fuzz_binary_json() {
 fn fuzz_hybrid_rows() {
     let seeds: Vec<_> = cases("hybridrow-batch.json").iter().map(|case| bytes(case, "bytes")).collect();
     fuzz("hybrid rows", &seeds, hybrid_row::target);
+}
+
+#[test]
+fn fuzz_direct_frames() {
+    /// A token with a string.
+    fn string(id: u8, value: &str) -> Vec<u8> {
+        let length = u16::try_from(value.len()).unwrap().to_le_bytes();
+        [&[id, 0, 8][..], &length, value.as_bytes()].concat()
+    }
+    let named = [string(21, "db"), string(22, "c"), string(23, "item"), string(43, "[\"a\"]")].concat();
+    // Database, container and item, a number of 32 bits (the size of a page) and one of 8 (the consistency).
+    let by_rid = [&[0, 0, 11, 16, 0][..], &[1; 16], &[4, 0, 2, 10, 0, 0, 0, 16, 0, 0, 2]].concat();
+    let mut seeds = Vec::new();
+    for operation in [1, 2, 3, 4, 5, 6, 8, 9, 15, 17, 19, 37, 66] {
+        for resource in [2, 3, 7] {
+            seeds.push([&[resource, operation][..], &named].concat());
+            seeds.push([&[resource, operation][..], &by_rid].concat());
+        }
+    }
+    // A whole frame, of which the length counts.
+    seeds.push([&[28, 0, 0, 0, 3, 0, 3, 0][..], &[9; 16], &[2, 0, 0, 1]].concat());
+    fuzz("direct frames", &seeds, direct_frame::target);
 }
 
 #[test]
