@@ -13,7 +13,7 @@ use orrery_query::filter::{
 };
 use orrery_query::lexer::Keyword;
 use orrery_query::plan::{Features, PlanRequest, plan};
-use orrery_query::{check, order, parse_condition, parser, printer};
+use orrery_query::{check, functions, order, parse_condition, parser, printer};
 use proptest::prelude::*;
 
 /// Texts that look like queries are made of the reserved words and these.
@@ -88,6 +88,11 @@ const WORDS: &[&str] = &[
     "'",
     "é",
 ];
+
+/// `IS_DEFINED`, `IS_NULL` and so on.
+fn type_checks() -> Vec<&'static str> {
+    functions::all().map(|function| function.name).filter(|name| name.starts_with("IS_")).collect()
+}
 
 fn word() -> impl Strategy<Value = &'static str> {
     prop_oneof![prop::sample::select(Keyword::ALL), prop::sample::select(WORDS)]
@@ -203,19 +208,7 @@ fn filter() -> impl Strategy<Value = String> {
             "EXISTS(SELECT VALUE t FROM t IN c.l WHERE t = {value} OR t.a = {value})"
         )),
         constant().prop_map(|value| format!("(SELECT VALUE 1 WHERE c.a = {value}) = 1")),
-        (
-            prop::sample::select(vec![
-                "IS_DEFINED",
-                "IS_NULL",
-                "IS_BOOL",
-                "IS_NUMBER",
-                "IS_STRING",
-                "IS_ARRAY",
-                "IS_OBJECT",
-                "IS_PRIMITIVE"
-            ]),
-            path()
-        )
+        (prop::sample::select(type_checks()), path())
             .prop_map(|(function, path)| format!("{function}({path})")),
         path().prop_map(str::to_owned),
         constant().prop_map(str::to_owned),
