@@ -57,8 +57,8 @@ pub use orrery_query::limits as query_limits;
 pub use orrery_query::plan::Features;
 pub use orrery_storage::{Checkpoint, Health};
 pub use partition::{
-    HeatSecond, HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served, ThrottleCause,
-    ThrottleEvent,
+    AccountChange, HeatSecond, HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served,
+    ThrottleCause, ThrottleEvent, item_quota,
 };
 pub use query::{
     Cancellation, ClientMerge, Considered, IndexMetrics, MetadataPage, QueryMetrics, QueryOptions, QueryPage,

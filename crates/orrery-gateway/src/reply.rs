@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use orrery_db::{KeyUsage, MetadataPage, MetadataReply, Receipt};
+use orrery_db::{KeyUsage, MetadataPage, MetadataReply, Receipt, item_quota};
 use orrery_model::rid::DatabaseRid;
 use orrery_model::value::write_json_string;
 use orrery_model::{Error, ErrorKind, Value};
@@ -285,7 +285,7 @@ fn with_data_plane_headers(reply: Reply, receipt: &Receipt) -> Reply {
 /// would be too expensive.
 fn with_usage(reply: Reply, usage: KeyUsage) -> Reply {
     let kilobytes = usage.bytes.div_ceil(1024);
-    reply.with_constant(headers::RESOURCE_QUOTA, ITEM_QUOTA).with(
+    reply.with(headers::RESOURCE_QUOTA, item_quota(usage.partition_bytes_max)).with(
         headers::RESOURCE_USAGE,
         format_args!(
             "documentSize=0;documentsSize={kilobytes};documentsCount={};collectionSize={kilobytes};",
@@ -293,10 +293,6 @@ fn with_usage(reply: Reply, usage: KeyUsage) -> Reply {
         ),
     )
 }
-
-/// A container's quota in kilobytes, in header format.
-pub(crate) const ITEM_QUOTA: &str =
-    "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;";
 
 /// Names may contain characters that are not allowed in headers.
 const NOT_IN_HEADERS: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b'%');

@@ -8,8 +8,8 @@
 use orrery_model::Charge;
 use parking_lot::Mutex;
 
-/// The rate up to which a partition may burst.
-const BURST_PER_SECOND: u64 = 3_000 * 100;
+/// The service's rate up to which a partition may burst, in request units.
+pub const BURST_PER_SECOND: u64 = 3_000;
 /// How many seconds of unused throughput are banked.
 const BANK_SECONDS: u64 = 300;
 
@@ -33,10 +33,12 @@ pub struct Budget {
     state: Mutex<State>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct State {
     /// Per second. 0 = there is no limit.
     rate: u64,
+    /// The rate up to which the bank may be spent.
+    burst: u64,
     /// Seconds of unused throughput that are banked.
     bank_seconds: u64,
     /// The current second; none before the first request, after which unused units are banked.
@@ -58,6 +60,28 @@ impl Budget {
         state.rate = units_per_second.saturating_mul(100);
         state.bank_seconds = BANK_SECONDS;
         state.bank = state.bank.min(state.rate.saturating_mul(BANK_SECONDS));
+    }
+
+    /// Sets the rate up to which the bank may be spent, in request units per second.
+    pub fn set_burst(&self, units_per_second: u64) {
+        self.state.lock().burst = units_per_second.saturating_mul(100);
+    }
+
+    /// What earlier seconds have left over: the bank, as long as this second is not spent. `None` if there is no limit.
+    pub fn left_over(&self, now_ms: i64) -> Option<Charge> {
+        let mut state = self.state.lock();
+        state.roll(now_ms.div_euclid(1000));
+        let left = if state.used < state.rate { state.bank } else { 0 };
+        (state.rate > 0).then(|| Charge::from_hundredths(left))
+    }
+
+    /// Takes what earlier seconds have left over. What exceeds it is a debt like that of a request.
+    pub fn spend_left_over(&self, now_ms: i64, charge: Charge) {
+        let mut state = self.state.lock();
+        state.roll(now_ms.div_euclid(1000));
+        let from_bank = charge.hundredths().min(state.bank);
+        state.bank -= from_bank;
+        state.used += charge.hundredths() - from_bank;
     }
 
     /// Fills the bank, as after a long idle time.
@@ -121,10 +145,26 @@ impl Budget {
     }
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            rate: 0,
+            burst: BURST_PER_SECOND * 100,
+            bank_seconds: 0,
+            second: None,
+            used: 0,
+            used_by_high: 0,
+            high_refused: false,
+            reserved: 0,
+            bank: 0,
+        }
+    }
+}
+
 impl State {
     /// The limit of this second: the rate, or more while the bank is not empty.
     fn limit(&self) -> u64 {
-        self.rate.max((self.rate + self.bank).min(BURST_PER_SECOND))
+        self.rate.max((self.rate + self.bank).min(self.burst))
     }
 
     /// Closes the seconds that have passed.
@@ -208,6 +248,29 @@ mod tests {
         assert!(delivered <= 4400, "{delivered}");
         let large = fresh(5000, 0);
         assert_eq!(deliver(&large, 400_000, 1, 2000, Priority::High), 5000);
+    }
+
+    #[test]
+    fn what_is_left_over_takes_nothing_from_the_current_second() {
+        let budget = fresh(400, 0);
+        assert_eq!(budget.left_over(500), Some(Charge::ZERO));
+        budget.settle(500, Charge::from_hundredths(30_000), Priority::High);
+        assert_eq!(budget.left_over(1_000), Some(Charge::from_hundredths(10_000)));
+        budget.spend_left_over(1_000, Charge::from_hundredths(9_000));
+        assert_eq!(
+            deliver(&budget, 1_000, 1, 1000, Priority::High),
+            410,
+            "the second and the rest of the bank"
+        );
+        assert_eq!(budget.left_over(1_999), Some(Charge::ZERO));
+        assert_eq!(Budget::default().left_over(0), None);
+    }
+
+    #[test]
+    fn the_burst_can_be_scaled() {
+        let budget = fresh(400, 0);
+        budget.set_burst(600);
+        assert_eq!(deliver(&budget, 400_000, 1, 1000, Priority::High), 600);
     }
 
     #[test]

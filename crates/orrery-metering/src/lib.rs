@@ -6,4 +6,4 @@
 mod budget;
 pub mod cost;
 
-pub use budget::{Budget, Priority, Throttled};
+pub use budget::{BURST_PER_SECOND, Budget, Priority, Throttled};

@@ -438,7 +438,10 @@ fn profiles_set_options_and_report_them() {
     assert_eq!(code, 1);
     assert!(stderr.contains("(401)"), "{stderr}");
     let server = start(&["--in-memory", "--profile", "faithful"]);
-    assert_eq!(server.ready["profile"], "faithful: no-throttle=false, cross-partition-queries=plan");
+    assert_eq!(
+        server.ready["profile"],
+        "faithful: no-throttle=false, cross-partition-queries=plan, account-limits=1"
+    );
     let mut client = server.client();
     client.create_container(&[]);
     let headers = [

@@ -71,7 +71,7 @@ impl Items {
                     .is_some_and(|(effective, _)| range.contains(&effective))
                     && only.is_none_or(|key| is_of(container, key, &version));
                 if is_wanted {
-                    write_version(container, lsn, &version, &mut out)?;
+                    write_version(container, lsn, &version, request.previous_images, &mut out)?;
                 }
             }
             match read.entries.last() {
@@ -83,7 +83,13 @@ impl Items {
     }
 }
 
-fn write_version(container: &Container, lsn: Lsn, version: &Version, out: &mut ChangePage) -> Result<()> {
+fn write_version(
+    container: &Container,
+    lsn: Lsn,
+    version: &Version,
+    previous_images: bool,
+    out: &mut ChangePage,
+) -> Result<()> {
     out.begin_document();
     out.documents.extend_from_slice(b"{\"current\":");
     let mut metadata = format!(
@@ -96,6 +102,10 @@ fn write_version(container: &Container, lsn: Lsn, version: &Version, out: &mut C
     }
     if version.happened == Happened::Delete {
         out.documents.extend_from_slice(b"{}");
+        if let Some(image) = version.image().filter(|_| previous_images) {
+            out.documents.extend_from_slice(b",\"previous\":");
+            image.write_document(container.rid, &mut out.documents);
+        }
         if version.expired {
             metadata.push_str(",\"timeToLiveExpired\":true");
         }

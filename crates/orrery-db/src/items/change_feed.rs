@@ -56,6 +56,8 @@ pub struct ChangeRequest {
     pub page: PageRequest,
     /// Wrap each document in an envelope with metadata, as newer clients request.
     pub envelope: bool,
+    /// Whether deletes of all versions come with the item that they have ended.
+    pub previous_images: bool,
 }
 
 /// A page of changes.

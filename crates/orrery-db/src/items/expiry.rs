@@ -1,5 +1,5 @@
 //! Removes expired items in the background, found by expiry entries or by the feed. Readers no longer see them anyway;
-//! this only reclaims the space.
+//! this only reclaims the space, with request units that requests have left over.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use orrery_storage::{Key, Lsn, PartitionId, ReadRequest, Scan};
 use parking_lot::Mutex;
 
 use super::Items;
+use super::purge::REMOVAL_HUNDREDTHS;
 use crate::catalog::{Catalog, Container, Partition};
 use crate::failure::store_failure;
 use crate::layout::document::decode;
@@ -49,7 +50,9 @@ impl Items {
     ) -> Result<()> {
         let mut range = keys::expired_by(self.env.now_seconds());
         loop {
-            let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
+            // Without anything left over the rest waits; nobody sees it.
+            let Some(at_once) = self.affordable_removals(container, partition) else { return Ok(()) };
+            let scan = Scan::forward(range.clone(), at_once);
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let item_keys = page.entries.iter().filter_map(|entry| keys::item_of_expiry(&entry.key));
@@ -58,6 +61,13 @@ impl Items {
                 return Ok(());
             }
         }
+    }
+
+    /// How many removals the throughput allows that requests have left over.
+    fn affordable_removals(&self, container: &Container, partition: &Partition) -> Option<usize> {
+        let left = self.left_over(container, partition)?;
+        let affordable = left.hundredths() / REMOVAL_HUNDREDTHS;
+        Some(usize::try_from(affordable).unwrap_or(usize::MAX).clamp(1, PAGE_ENTRIES))
     }
 
     /// Items under the container's default are found by the feed, which is in timestamp order: from its start up to the
@@ -99,7 +109,11 @@ impl Items {
         let (mut nothing_left_behind, mut is_empty) = (true, true);
         let mut range = keys::feed_after(after);
         loop {
-            let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
+            let Some(at_once) = self.affordable_removals(container, partition) else {
+                is_empty = false;
+                break;
+            };
+            let scan = Scan::forward(range.clone(), at_once);
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let own = page.entries.iter().filter(|entry| {
@@ -129,7 +143,8 @@ impl Items {
                     nothing_left_behind = false;
                 }
             }
-            self.sweep(container, expired).await?;
+            let charge = self.sweep(container, expired).await?;
+            self.charge_left_over(container, partition, charge);
             match page.entries.last() {
                 Some(last) if page.more && !too_young => range.start = [last.key.as_slice(), &[0]].concat(),
                 _ => break,
@@ -151,7 +166,8 @@ impl Items {
         let get = ReadRequest::Get(item_keys.clone());
         let values = self.store.read(partition.store, get).await.map_err(store_failure)?.values;
         let items = item_keys.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)));
-        self.sweep(container, items.collect()).await?;
+        let charge = self.sweep(container, items.collect()).await?;
+        self.charge_left_over(container, partition, charge);
         Ok(())
     }
 }

@@ -1,16 +1,18 @@
-//! The read feed: all items of a container, a range or a key, page by page, in key order.
+//! The read feed: all items of a container, a range or a key, page by page. A partition with
+//! few items comes in the order in which they were inserted, others in key order.
 
-use orrery_model::document::parse_object;
 use orrery_model::partition_key::{EffectiveKey, EpkRange, PartitionKey};
 use orrery_model::session::SessionToken;
-use orrery_model::{Charge, Error, Result};
-use orrery_storage::{ReadRequest, Scan};
+use orrery_model::{Charge, Error, Result, Value, value};
+use orrery_storage::Key;
 
 use orrery_metering::cost;
 
 use super::Items;
+use super::areas::{Area, areas_at, pieces};
+use super::insertion_order::{ItemStream, Placed, View};
+use super::point::has_key;
 use crate::catalog::{Container, GoneRanges};
-use crate::layout::document::decode;
 use crate::layout::page_request::PageRequest;
 use crate::layout::{continuation, keys};
 use crate::partition::Receipt;
@@ -70,6 +72,40 @@ impl FeedScope {
     }
 }
 
+/// Where a page begins.
+#[derive(Debug, Default, PartialEq)]
+struct FeedStart {
+    key: Key,
+    areas: Vec<Area>,
+}
+
+impl FeedStart {
+    fn after(start: &Self, piece: &EpkRange, mark: &Key) -> Self {
+        let key = [mark.as_slice(), &[0]].concat();
+        Self { areas: areas_at(&start.areas, piece, &key), key }
+    }
+
+    /// An item key as it is; marks of areas as JSON.
+    fn encode(&self) -> Vec<u8> {
+        match self.areas.as_slice() {
+            [] => self.key.clone(),
+            areas => {
+                let areas: Vec<Value> = areas.iter().map(Area::to_value).collect();
+                Value::from(areas).to_json().into_bytes()
+            }
+        }
+    }
+
+    fn decode(bytes: Vec<u8>) -> Result<Self> {
+        if keys::is_item(&bytes) {
+            return Ok(Self { key: bytes, areas: Vec::new() });
+        }
+        let value = value::parse(&bytes).map_err(|_| continuation::invalid())?;
+        let areas = value.as_array().and_then(|areas| areas.iter().map(Area::parse).collect());
+        Ok(Self { key: Key::new(), areas: areas.ok_or_else(continuation::invalid)? })
+    }
+}
+
 impl Items {
     pub async fn read_items(
         &self,
@@ -123,47 +159,38 @@ impl Items {
             scope.partition_key.as_ref().filter(|key| container.definition.partition_key.may_collide(key));
         let token_scope = format!("docs/{}", container.rid);
         let secret = self.catalog.snapshot().secret;
-        let mut start = keys::items_in(&range).start;
-        if let Some(token) = &page.continuation {
-            start = start.max(continuation::open(&secret, &token_scope, token)?);
-        }
+        let token = page.continuation.as_ref();
+        let start = token.map(|token| continuation::open(&secret, &token_scope, token)).transpose()?;
+        let start = start.map(FeedStart::decode).transpose()?.unwrap_or_default();
         let mut out = FeedPage::default();
-        let mut last_key = None;
+        let mut after: Option<(EpkRange, Key)> = None;
         'partitions: for partition in container.partitions_in(&range) {
             let own = partition.range.intersect(&range).expect("it overlaps");
-            let mut keys_left = keys::items_in(&own);
-            keys_left.start = keys_left.start.max(start.clone());
-            while !keys_left.is_empty() {
-                let scan = Scan::forward(keys_left.clone(), SCAN_ENTRIES_MAX.min(count_max - out.count + 1));
-                let read = self.read_partition(receipt, partition, session, ReadRequest::Scan(scan)).await?;
-                for entry in &read.entries {
-                    if out.count == count_max || out.documents.len() >= PAGE_BYTES_MAX {
-                        let after: &Vec<u8> = last_key.as_ref().expect("a full page has a last item");
-                        let resume = [after.as_slice(), &[0]].concat();
-                        out.continuation = Some(continuation::seal(&secret, &token_scope, &resume));
-                        break 'partitions;
+            let view = View { items: self, partition, session, overlay: None };
+            for (piece, from) in pieces(&start.areas, &start.key, &own) {
+                let mut items = ItemStream::new(piece.clone(), from);
+                while !items.is_read() {
+                    let count = SCAN_ENTRIES_MAX.min(count_max - out.count + 1);
+                    for Placed { mark, item_key, item } in items.next(&view, receipt, count).await? {
+                        let hidden = !self.is_visible_at(&container, &item_key, &item);
+                        if hidden || only.is_some_and(|key| !has_key(&container, key, &item)) {
+                            continue;
+                        }
+                        if out.count == count_max || out.documents.len() >= PAGE_BYTES_MAX {
+                            let (piece, mark) = after.expect("a full page has a last item");
+                            let resume = FeedStart::after(&start, &piece, &mark);
+                            out.continuation =
+                                Some(continuation::seal(&secret, &token_scope, &resume.encode()));
+                            break 'partitions;
+                        }
+                        if out.count > 0 {
+                            out.documents.push(b',');
+                        }
+                        item.write_document(container.rid, &mut out.documents);
+                        out.count += 1;
+                        receipt.add(cost::point_read(item.body.len()));
+                        after = Some((piece.clone(), mark));
                     }
-                    let item = decode(&entry.value)?;
-                    let Some((effective, _)) = keys::parse_item(&entry.key) else { continue };
-                    let hidden = !self.is_visible(&container, partition, &effective, &item);
-                    let foreign = only.is_some_and(|key| {
-                        let own = parse_object(&item.body)
-                            .and_then(|value| container.definition.partition_key.extract(&value));
-                        own.is_ok_and(|own| own != *key)
-                    });
-                    if hidden || foreign {
-                        continue;
-                    }
-                    if out.count > 0 {
-                        out.documents.push(b',');
-                    }
-                    item.write_document(container.rid, &mut out.documents);
-                    out.count += 1;
-                    receipt.add(cost::point_read(item.body.len()));
-                    last_key = Some(entry.key.clone());
-                }
-                if !keys_left.continue_after(&read) {
-                    break;
                 }
             }
         }

@@ -6,6 +6,7 @@
 //! Only item operations that need neither queries nor scripts belong here.
 
 mod all_versions;
+pub(crate) mod areas;
 pub(crate) mod batch;
 pub(crate) mod change_feed;
 pub(crate) mod expiry;
@@ -13,6 +14,7 @@ pub(crate) mod explain;
 pub(crate) mod feed;
 pub(crate) mod fill;
 pub(crate) mod history;
+pub(crate) mod insertion_order;
 pub(crate) mod point;
 pub(crate) mod prepare;
 pub(crate) mod purge;
@@ -33,6 +35,7 @@ pub struct Items {
     pub(crate) purges: purge::PurgeSet,
     pub(crate) unsettled_histories: history::Unsettled,
     pub(crate) feed_cursors: expiry::FeedCursors,
+    pub(crate) large: insertion_order::LargePartitions,
 }
 
 layer!(Items { indexes: Indexes });
@@ -44,6 +47,7 @@ impl Items {
             purges: purge::PurgeSet::default(),
             unsettled_histories: history::Unsettled::default(),
             feed_cursors: expiry::FeedCursors::default(),
+            large: insertion_order::LargePartitions::default(),
         }
     }
 

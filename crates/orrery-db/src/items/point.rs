@@ -230,7 +230,11 @@ impl Items {
                 Ok(committed) if !committed.out.stale => {
                     receipt.served_by(partition, committed.lsn);
                     let Statistics { items, bytes, .. } = committed.out.statistics;
-                    receipt.key_usage = Some(KeyUsage { items, bytes });
+                    receipt.key_usage = Some(KeyUsage {
+                        items,
+                        bytes,
+                        partition_bytes_max: self.options.partition_bytes_max,
+                    });
                     return Ok(committed.out);
                 }
                 // Stale: prepared for an older index or a container that is being cut over.

@@ -32,7 +32,7 @@ use crate::partition::Receipt;
 /// Items removed per background transaction.
 const REMOVE_AT_ONCE: usize = 50;
 /// The approximate cost of removing an item, to estimate how many are affordable.
-const REMOVAL_HUNDREDTHS: u64 = 600;
+pub(super) const REMOVAL_HUNDREDTHS: u64 = 600;
 /// Marks of unfinished purges read per page.
 const LOAD_AT_ONCE: usize = 1000;
 /// How long a client waits for a purge on a shared store.

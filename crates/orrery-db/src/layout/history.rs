@@ -10,6 +10,8 @@ use super::stored::StoredItem;
 const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 3 + 8 + 8 + 2;
 const EXPIRED: u8 = 1;
+/// The item that a delete has ended follows its partition key.
+const HAS_IMAGE: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
@@ -34,12 +36,13 @@ pub(crate) struct Version {
     pub happened: Happened,
     /// Deleted because it expired.
     pub expired: bool,
+    has_image: bool,
     pub timestamp: i64,
     /// The LSN of the previous version.
     pub previous: Option<Lsn>,
     /// The key of the item.
     pub item_key: Key,
-    /// The stored item or, of a delete, its partition key.
+    /// The stored item or, of a delete, its partition key, preceded by its length (u32) if the item follows.
     rest: Bytes,
 }
 
@@ -50,15 +53,19 @@ impl Version {
         encode(happened, 0, item.timestamp, previous.unwrap_or(0), item_key, &item.encode())
     }
 
+    /// The value for the end of an item.
     pub(crate) fn deleted(
         item_key: &[u8],
         partition_key: &PartitionKey,
         timestamp: i64,
-        previous: Lsn,
+        item: &StoredItem,
         expired: bool,
     ) -> Bytes {
-        let flags = if expired { EXPIRED } else { 0 };
-        encode(3, flags, timestamp, previous, item_key, partition_key.to_json().as_bytes())
+        let flags = HAS_IMAGE | if expired { EXPIRED } else { 0 };
+        let key = partition_key.to_json();
+        let length = u32::try_from(key.len()).expect("keys have at most 2 KB");
+        let rest = [&length.to_be_bytes(), key.as_bytes(), &item.encode()].concat();
+        encode(3, flags, timestamp, item.lsn, item_key, &rest)
     }
 
     /// `None` if the bytes are not a version of a known format.
@@ -74,6 +81,7 @@ impl Version {
                 _ => return None,
             },
             expired: bytes[2] & EXPIRED != 0,
+            has_image: bytes[2] & HAS_IMAGE != 0,
             timestamp: i64::from_be_bytes(eight(3)?),
             previous: (previous > 0).then_some(previous),
             rest: bytes.slice(HEADER_BYTES + item_key.len() - 1..),
@@ -88,7 +96,25 @@ impl Version {
 
     /// The partition key of a deleted item.
     pub(crate) fn partition_key(&self) -> Option<PartitionKey> {
-        PartitionKey::parse_json(&self.rest).ok().filter(|_| self.happened == Happened::Delete)
+        let (key, _) = self.key_and_image()?;
+        PartitionKey::parse_json(&key).ok()
+    }
+
+    /// The item that a delete has ended. Histories of earlier releases lack it.
+    pub(crate) fn image(&self) -> Option<StoredItem> {
+        StoredItem::decode(&self.key_and_image()?.1?)
+    }
+
+    fn key_and_image(&self) -> Option<(Bytes, Option<Bytes>)> {
+        if self.happened != Happened::Delete {
+            return None;
+        }
+        if !self.has_image {
+            return Some((self.rest.clone(), None));
+        }
+        let length = usize::try_from(u32::from_be_bytes(*self.rest.first_chunk()?)).ok()?;
+        let end = length.checked_add(4).filter(|end| *end <= self.rest.len())?;
+        Some((self.rest.slice(4..end), Some(self.rest.slice(end..))))
     }
 }
 
@@ -125,11 +151,19 @@ mod tests {
     fn the_format_is_frozen() {
         let item_key = keys::item(&EffectiveKey::parse("0500").unwrap(), "a");
         let key = PartitionKey::parse_json(br#"["x"]"#).unwrap();
-        let bytes = Version::deleted(&item_key, &key, 258, 7, true);
-        assert_eq!(bytes[..11], [1, 3, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
+        let ended = StoredItem { lsn: 7, body: Bytes::from_static(b"{}"), ..StoredItem::default() };
+        let bytes = Version::deleted(&item_key, &key, 258, &ended, true);
+        assert_eq!(bytes[..11], [1, 3, 3, 0, 0, 0, 0, 0, 0, 1, 2]);
         assert_eq!(bytes[11..21], [0, 0, 0, 0, 0, 0, 0, 7, 0, 6]);
-        assert_eq!(&bytes[21..], b"\x05\x00\xFF\x00\x00a[\"x\"]");
+        assert_eq!(&bytes[21..36], b"\x05\x00\xFF\x00\x00a\x00\x00\x00\x05[\"x\"]");
+        assert_eq!(bytes[36..], ended.encode());
         let deleted = Version::decode(&bytes).unwrap();
+        assert_eq!(deleted.image(), Some(ended));
+        assert_eq!(deleted.partition_key(), Some(key.clone()));
+        // As earlier releases have written it.
+        let bytes = encode(3, EXPIRED, 258, 7, &item_key, key.to_json().as_bytes());
+        let deleted = Version::decode(&bytes).unwrap();
+        assert_eq!(deleted.image(), None);
         assert_eq!((deleted.happened, deleted.expired, deleted.previous), (Happened::Delete, true, Some(7)));
         assert_eq!((deleted.timestamp, &deleted.item_key), (258, &item_key));
         assert_eq!(deleted.partition_key(), Some(key));

@@ -158,6 +158,9 @@ pub(crate) fn generation_ranges(generation: u32) -> [KeyRange; 2] {
 
 /// The same entry's key in another generation.
 pub(crate) fn in_generation(mut key: Key, generation: u32) -> Key {
+    if !matches!(key.first(), Some(&(INDEX | COMPOSITE))) {
+        return key;
+    }
     if let Some(place) = key.get_mut(1..5) {
         place.copy_from_slice(&generation.to_be_bytes());
     }

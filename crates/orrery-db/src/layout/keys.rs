@@ -97,6 +97,16 @@ pub(crate) fn parse_item(key: &[u8]) -> Option<(EffectiveKey, &str)> {
     Some((effective, std::str::from_utf8(id).ok()?))
 }
 
+/// Whether a key is that of an item, or lies between those of items.
+pub(crate) fn is_item(key: &[u8]) -> bool {
+    key.first() == Some(&ITEM)
+}
+
+/// Whether a key is that of a RID, or lies between those of RIDs.
+pub(crate) fn is_rid(key: &[u8]) -> bool {
+    key.first() == Some(&RID)
+}
+
 /// All items whose effective key lies in the range.
 pub(crate) fn items_in(range: &EpkRange) -> KeyRange {
     KeyRange::new(bound(ITEM, &range.min), bound(ITEM, &range.max))
@@ -119,6 +129,11 @@ pub(crate) fn rid(ordinal: u64) -> Key {
     key.push(RID);
     key.extend_from_slice(&ordinal.to_be_bytes());
     key
+}
+
+/// All RIDs.
+pub(crate) fn rids() -> KeyRange {
+    KeyRange::prefix(&[RID])
 }
 
 /// The key of a feed entry: what changed at this position of this transaction.

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 
 use orrery_metering::{Budget, Priority, Throttled};
 
+use super::account_limits::AccountLimits;
 use super::allowance::Allowances;
 use super::heat::{Events, Heat, HeatSecond, PartitionHeat, ThrottleCause, ThrottleEvent};
 use super::{Partitions, Receipt};
@@ -60,12 +61,16 @@ pub(crate) struct Budgets {
     accounts: RwLock<HashMap<Place, Arc<Account>>>,
     /// Cached accounts by partition, so that a request need not look up its offer.
     known: RwLock<HashMap<PartitionId, Known>>,
-    events: Events,
+    pub(super) events: Events,
     pub(super) allowances: Allowances,
+    pub(super) account_limits: AccountLimits,
+    /// The rate up to which partitions may burst.
+    burst: u64,
 }
 
-impl Default for Budgets {
-    fn default() -> Self {
+impl Budgets {
+    /// `burst` is the rate up to which partitions may burst.
+    pub(crate) fn new(burst: u64) -> Self {
         let metadata = Budget::default();
         metadata.set_rate(METADATA_PER_SECOND);
         // Starts with a full burst allowance, so that creating many containers at start-up is not throttled.
@@ -76,6 +81,8 @@ impl Default for Budgets {
             known: RwLock::default(),
             events: Events::default(),
             allowances: Allowances::default(),
+            account_limits: AccountLimits::default(),
+            burst,
         }
     }
 }
@@ -137,7 +144,11 @@ impl Budgets {
             return known.clone();
         }
         let (place, rate) = rate_of(catalog, container, partition);
-        let account = Arc::clone(self.accounts.write().entry(place).or_default());
+        let account = Arc::clone(self.accounts.write().entry(place).or_insert_with(|| {
+            let account = Account::default();
+            account.budget.set_burst(self.burst);
+            Arc::new(account)
+        }));
         if account.rate.swap(rate, Ordering::AcqRel) != rate {
             account.apply_rate();
         }
@@ -173,6 +184,30 @@ impl Budgets {
     ) {
         let account = self.known(catalog, container, partition).account;
         account.budget.settle(now_ms, charge, priority);
+        account.heat.used(now_ms.div_euclid(1000), charge, None);
+    }
+
+    /// What earlier seconds have left over of a partition's throughput; `None` if it has no limit.
+    pub(super) fn left_over(
+        &self,
+        catalog: &Catalog,
+        container: &Container,
+        partition: &Partition,
+        now_ms: i64,
+    ) -> Option<Charge> {
+        self.known(catalog, container, partition).account.budget.left_over(now_ms)
+    }
+
+    /// Charges work that is done with what earlier seconds have left over.
+    pub(super) fn spend_left_over(
+        &self,
+        catalog: &Catalog,
+        container: &Container,
+        partition: &Partition,
+        (now_ms, charge): (i64, Charge),
+    ) {
+        let account = self.known(catalog, container, partition).account;
+        account.budget.spend_left_over(now_ms, charge);
         account.heat.used(now_ms.div_euclid(1000), charge, None);
     }
 
@@ -306,7 +341,9 @@ impl Partitions {
         });
         let rate = account.rate.load(Ordering::Relaxed);
         let why = match cause {
-            ThrottleCause::Budget | ThrottleCause::Metadata => "this second's budget is spent".to_owned(),
+            ThrottleCause::Budget | ThrottleCause::Metadata | ThrottleCause::AccountLimit => {
+                "this second's budget is spent".to_owned()
+            }
             ThrottleCause::Priority => "the rest of this second is reserved for high priority".to_owned(),
             ThrottleCause::Bucket(number) => format!("the share of throughput bucket {number} is spent"),
         };

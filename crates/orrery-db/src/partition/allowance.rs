@@ -72,6 +72,24 @@ impl Partitions {
         Some(Charge::from_hundredths(left))
     }
 
+    /// What requests have left over of this partition's throughput lately, for removing expired items. Unlimited if
+    /// requests are not throttled.
+    pub(crate) fn left_over(&self, container: &Container, partition: &Partition) -> Option<Charge> {
+        let unlimited = Charge::from_hundredths(u64::MAX);
+        if !self.options.throttle {
+            return Some(unlimited);
+        }
+        let catalog = self.catalog.snapshot();
+        let left = self.budgets.left_over(&catalog, container, partition, self.env.now_ms());
+        Some(left.unwrap_or(unlimited)).filter(|left| *left > Charge::ZERO)
+    }
+
+    /// Charges the partition for removing expired items.
+    pub(crate) fn charge_left_over(&self, container: &Container, partition: &Partition, charge: Charge) {
+        let catalog = self.catalog.snapshot();
+        self.budgets.spend_left_over(&catalog, container, partition, (self.env.now_ms(), charge));
+    }
+
     /// Charges the partition for background work.
     pub(crate) fn charge_background(&self, container: &Container, partition: &Partition, charge: Charge) {
         let catalog = self.catalog.snapshot();

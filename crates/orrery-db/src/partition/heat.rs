@@ -69,6 +69,8 @@ pub enum ThrottleCause {
     Bucket(u8),
     /// The account's budget for metadata is spent.
     Metadata,
+    /// The account has created or changed too many resources lately.
+    AccountLimit,
 }
 
 /// A throttled request.

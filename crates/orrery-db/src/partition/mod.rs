@@ -6,6 +6,7 @@
 //!
 //! Only what applies to any partition belongs here. Items, indexes and queries are above.
 
+mod account_limits;
 mod admission;
 mod allowance;
 mod commit;
@@ -30,6 +31,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::CatalogStore;
 
+pub use account_limits::AccountChange;
 pub(crate) use admission::Admitted;
 pub(crate) use coordination::ReshapingLock;
 pub(crate) use gate::Gates;
@@ -37,7 +39,7 @@ pub use heat::{HeatSecond, HotKey, PartitionHeat, ThrottleCause, ThrottleEvent};
 pub use options::Options;
 pub(crate) use overlay::Overlay;
 pub(crate) use read::ROUTING_ATTEMPTS;
-pub use receipt::{KeyUsage, Receipt, RequestContext, Served};
+pub use receipt::{KeyUsage, Receipt, RequestContext, Served, item_quota};
 
 /// The partitions of all containers, and what routing and admission need.
 pub struct Partitions {
@@ -71,8 +73,8 @@ impl Partitions {
             store,
             env,
             catalog,
+            budgets: admission::Budgets::new(options.burst_throughput_max),
             options,
-            budgets: admission::Budgets::default(),
             gates: Gates::default(),
             reshapings: tokio::sync::Mutex::new(()),
             budget_note: Mutex::default(),
@@ -119,6 +121,11 @@ impl Partitions {
                 }
             }
         });
+    }
+
+    /// The size at which a physical partition splits.
+    pub fn partition_bytes_max(&self) -> u64 {
+        self.options.partition_bytes_max
     }
 
     /// The maximum request units per second of a physical partition.

@@ -13,6 +13,11 @@ pub struct Options {
     pub partition_bytes_max: u64,
     /// The request units per second above which a physical partition splits; by default the service's.
     pub partition_throughput_max: Option<u32>,
+    /// The request units per second up to which a partition with unused throughput may burst.
+    pub burst_throughput_max: u64,
+    /// Factor for the service's limits on creating databases and containers and on changing throughput; `None` = there
+    /// are no such limits.
+    pub account_limits_scale: Option<f64>,
     /// Whether requests beyond the provisioned throughput are throttled. Charges are reported either way.
     pub throttle: bool,
     /// For tests: give every new container this many physical partitions, whatever its throughput.
@@ -33,6 +38,8 @@ impl Default for Options {
             sweep_interval_ms: 5_000,
             partition_bytes_max: 50 << 30,
             partition_throughput_max: None,
+            burst_throughput_max: orrery_metering::BURST_PER_SECOND,
+            account_limits_scale: None,
             throttle: false,
             partitions_at_creation: None,
             change_feed_retention_minutes: None,

@@ -59,6 +59,16 @@ pub struct KeyUsage {
     pub items: u64,
     /// Bytes of the items.
     pub bytes: u64,
+    /// The size at which their physical partition splits.
+    pub partition_bytes_max: u64,
+}
+
+/// The quota of a partition of a container, in kilobytes, as headers and scripts get it. The service names the size at
+/// which a partition splits, and as the size of a document a 1024th of that.
+pub fn item_quota(partition_bytes_max: u64) -> String {
+    let kilobytes = partition_bytes_max.div_ceil(1024);
+    let document = kilobytes.div_ceil(1024);
+    format!("documentSize={document};documentsSize={kilobytes};documentsCount=-1;collectionSize={kilobytes};")
 }
 
 /// A partition that took part, and its position at that time.

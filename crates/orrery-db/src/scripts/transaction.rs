@@ -19,12 +19,12 @@ use crate::items::batch::{BatchKind, BatchOperation};
 use crate::items::point::Triggers;
 use crate::items::point::{ItemOptions, ItemReply, full_key};
 use crate::items::transaction::{Effect, precondition_failed};
-use crate::partition::Receipt;
+use crate::partition::{Receipt, item_quota};
 
 /// Conflicts with ordinary writes before these have to wait.
 const LOSSES_MAX: u32 = 2;
-/// The container's quota, as reported to scripts.
-const QUOTA: &str = "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;functions=50;storedProcedures=100;triggers=25;";
+/// The part of the container's quota, as reported to scripts, that never changes.
+const SCRIPT_QUOTA: &str = "functions=50;storedProcedures=100;triggers=25;";
 
 /// A call of a stored procedure.
 #[derive(Clone, Debug, Default)]
@@ -296,7 +296,7 @@ impl Session<'_> {
             operation,
             headers: Vec::new(),
             response_body: None,
-            quota: QUOTA.to_owned(),
+            quota: format!("{}{SCRIPT_QUOTA}", item_quota(self.database.options.partition_bytes_max)),
             usage: format!(
                 "documentSize=0;documentsSize=0;documentsCount=-1;collectionSize=0;functions={functions};storedProcedures={procedures};triggers={triggers};"
             ),

@@ -19,6 +19,7 @@ fn request(start: ChangeStart, items_max: i64) -> ChangeRequest {
         session: None,
         page: PageRequest { items_max: Some(items_max), continuation: None },
         envelope: false,
+        previous_images: false,
     }
 }
 

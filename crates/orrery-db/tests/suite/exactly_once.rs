@@ -69,6 +69,7 @@ impl Reader {
                 session: None,
                 page: PageRequest { items_max: Some(7), continuation: None },
                 envelope: true,
+                previous_images: false,
             };
             match database.read_changes(&mut Receipt::default(), PLACE, None, &request).await {
                 Ok(page) => {

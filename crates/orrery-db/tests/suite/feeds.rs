@@ -54,7 +54,13 @@ async fn every_page_size_returns_every_item_once() {
                 let window = Some(EpkRange::parse(min, max).unwrap());
                 by_window.extend(world.feed(&FeedScope { window, ..FeedScope::default() }, 3).await.unwrap());
             }
-            assert_eq!(by_window, whole);
+            // In a partition with several windows the order is another one.
+            let sorted = |items: &[Value]| {
+                let mut ids: Vec<String> = ids(items).into_iter().map(str::to_owned).collect();
+                ids.sort_unstable();
+                ids
+            };
+            assert_eq!(sorted(&by_window), sorted(&whole));
         }
     }
 }

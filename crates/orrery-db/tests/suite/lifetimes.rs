@@ -1,7 +1,14 @@
 //! Time to live: when items vanish, and that they really go.
 
+use orrery_db::{Options, Receipt};
+use orrery_model::Charge;
+use orrery_model::offer::Throughput;
+
 use crate::common::raw::{self, EXPIRY, FEED, ITEM};
-use crate::common::{BY_PK, CONTAINER, DATABASE, ENGINES, World, check, everything, ids, key};
+use crate::common::{
+    BY_PK, CONTAINER, DATABASE, ENGINES, Engine, PLACE, World, check, everything, ids, key, quiet_options,
+    with_key,
+};
 
 /// The container's default, the item's own, and whether it is gone after so many seconds.
 #[tokio::test]
@@ -262,4 +269,49 @@ async fn merged_partitions_are_swept_in_time() {
         }
         raw::check_consistency(&world).await.unwrap();
     }
+}
+
+/// Expired items are removed with request units that requests have left over, and wait while there are none:
+/// <https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live>
+#[tokio::test]
+async fn expired_items_are_removed_with_what_is_left_over() {
+    let options = Options { throttle: true, ..quiet_options() };
+    let world = World::open(Engine::Memory, options).await;
+    drop(
+        world
+            .database
+            .create_database(&mut Receipt::default(), format!(r#"{{"id":"{DATABASE}"}}"#).as_bytes(), None)
+            .await,
+    );
+    let members = format!(r#"{BY_PK},"defaultTtl":10"#);
+    world.create_named(CONTAINER, &members, Some(Throughput::Manual(400))).await.unwrap();
+    for n in 0..300 {
+        world.create(&format!(r#"{{"id":"{n}","pk":"a"}}"#)).await;
+    }
+    let busy = async |seconds: i64| {
+        for _ in 0..seconds {
+            let mut receipt = Receipt::default();
+            let (place, options) = ((PLACE.0, PLACE.1, "0"), with_key(r#"["a"]"#));
+            drop(world.database.read_item(&mut receipt, place, &options).await);
+            assert!(!receipt.served.is_empty(), "the request is not throttled");
+            receipt.charge = Charge::from_hundredths(40_000);
+            world.database.settle(&receipt);
+            world.env.advance_seconds(1);
+        }
+    };
+    let stored = async || {
+        world.database.maintain().await.unwrap();
+        assert!(world.feed(&everything(), 1000).await.unwrap().is_empty(), "nobody sees them");
+        raw::count(&world, ITEM).await
+    };
+    busy(12).await;
+    assert_eq!(stored().await, 300, "requests have used everything");
+    // One second is left over, and the next one's requests do not notice that it was used.
+    world.env.advance_seconds(1);
+    let left = stored().await;
+    assert!((200..260).contains(&left), "{left}");
+    busy(5).await;
+    assert_eq!(stored().await, left);
+    world.env.advance_seconds(10);
+    assert_eq!(stored().await, 0);
 }

@@ -17,6 +17,7 @@ mod counters;
 mod exactly_once;
 mod feeds;
 mod guide;
+mod insertion_order;
 mod items;
 mod lifetimes;
 mod model;

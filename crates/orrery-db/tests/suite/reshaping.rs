@@ -86,6 +86,7 @@ async fn changes_in(
         session: None,
         page: PageRequest { items_max: Some(page_size), continuation: None },
         envelope: false,
+        previous_images: false,
     };
     let mut found = Vec::new();
     loop {

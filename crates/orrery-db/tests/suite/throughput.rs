@@ -1,7 +1,7 @@
 //! Budgets: who must wait, who need not, and what is known about it.
 
 use bytes::Bytes;
-use orrery_db::{Options, Receipt, RequestContext};
+use orrery_db::{AccountChange, Options, Receipt, RequestContext, ThrottleCause};
 use orrery_model::offer::Throughput;
 use orrery_model::{ErrorKind, Result};
 
@@ -328,5 +328,42 @@ async fn metadata_has_its_own_budget() {
     }
     write(&world, "items", "a", 1).await.unwrap();
     let event = &world.database.throttle_events()[0];
-    assert_eq!((event.cause, event.container.as_deref()), (orrery_db::ThrottleCause::Metadata, None));
+    assert_eq!((event.cause, event.container.as_deref()), (ThrottleCause::Metadata, None));
+}
+
+/// The figures are those of the service: <https://learn.microsoft.com/azure/cosmos-db/concepts-limits>
+#[tokio::test]
+async fn account_limits_apply_where_they_are_asked_for() {
+    for (change, allowed, seconds) in [
+        (AccountChange::CreateDatabase, 100, 60),
+        (AccountChange::CreateContainer, 100, 60),
+        (AccountChange::ReplaceOffer, 25, 300),
+    ] {
+        let unlimited = World::memory().await;
+        for _ in 0..1000 {
+            unlimited.database.admit_change(change).unwrap();
+        }
+        let scaled = Options { account_limits_scale: Some(0.2), ..quiet_options() };
+        for (options, allowed) in
+            [(Options { account_limits_scale: Some(1.0), ..quiet_options() }, allowed), (scaled, allowed / 5)]
+        {
+            let world = World::open(Engine::Memory, options).await;
+            world.database.admit_change(change).unwrap();
+            world.env.advance_seconds(10);
+            for _ in 1..allowed {
+                world.database.admit_change(change).unwrap();
+            }
+            let refused = world.database.admit_change(change).unwrap_err();
+            let delay = u32::try_from(seconds - 10).unwrap() * 1000;
+            assert_eq!(refused.kind, ErrorKind::TooManyRequests { retry_after_ms: delay });
+            assert!(refused.message.contains(&format!("allows {allowed} ")), "{refused}");
+            assert!(refused.message.contains(&format!("in {seconds} seconds")), "{refused}");
+            let event = &world.database.throttle_events()[0];
+            assert_eq!((event.cause, event.retry_after_ms), (ThrottleCause::AccountLimit, delay));
+            // The delay is true: one request leaves the window, and only one.
+            world.env.advance_seconds(seconds - 10);
+            world.database.admit_change(change).unwrap();
+            world.database.admit_change(change).unwrap_err();
+        }
+    }
 }

@@ -250,6 +250,7 @@ fn throttle_value(event: &ThrottleEvent) -> Value {
         ThrottleCause::Budget => "the partition's budget for the second was spent".to_owned(),
         ThrottleCause::Priority => "the rest of the second was reserved for high priority".to_owned(),
         ThrottleCause::Metadata => "the account's budget for metadata was spent".to_owned(),
+        ThrottleCause::AccountLimit => "too many changes of the account's resources".to_owned(),
         ThrottleCause::Bucket(number) => format!("the share of throughput bucket {number} was spent"),
     };
     object.set("cause", Value::from(cause.as_str()));

@@ -228,6 +228,7 @@ impl Call<'_> {
             session: self.session()?,
             page: self.page()?,
             envelope: self.header(headers::CHANGE_FEED_FORMAT).is_some(),
+            previous_images: reads_previous_images(self.client()),
         };
         let page = self
             .database
@@ -241,12 +242,17 @@ impl Call<'_> {
         Ok(Reply::rows(&rid, "Documents", &page.documents, page.count, None).with_etag(&page.etag))
     }
 
+    /// The name of the client that sent the request.
+    fn client(&self) -> Option<&str> {
+        self.header("x-ms-useragent").or_else(|| self.header("user-agent"))
+    }
+
     async fn query_items(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
         let headers = &self.parts.headers;
         let token_kb = token_limit_kb(headers)?;
         let mut page = self.page()?;
         // Browsers do not let a page choose its user agent.
-        let client = self.header("x-ms-useragent").or_else(|| self.header("user-agent"));
+        let client = self.client();
         let mut scope = self.scope()?;
         page.continuation = page.continuation.and_then(|sent| continuation::read(sent, &scope));
         scope.gone_ranges =
@@ -413,6 +419,12 @@ impl Call<'_> {
         body.push(']');
         Ok(Reply::json(status, body))
     }
+}
+
+/// Whether a client expects the item that a delete has ended. The suite of the .NET SDK does; those of the Java and Rust
+/// SDKs expect that there is none.
+fn reads_previous_images(client: Option<&str>) -> bool {
+    client.is_some_and(|client| client.starts_with("cosmos-netstandard-sdk/"))
 }
 
 /// The maximum size of a continuation token, in kilobytes.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use orrery_db::{MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Receipt, ResourceFeed};
+use orrery_db::{
+    AccountChange, MetadataPage, OfferReply, PageRequest, PartitionView, RangesPage, Receipt, ResourceFeed,
+    item_quota,
+};
 use orrery_model::offer::{Migration, Throughput};
 use orrery_model::{Error, Result, Value};
 
@@ -12,7 +15,7 @@ use super::Call;
 use super::scripts::SCRIPT_QUOTA;
 use crate::operation::{Verb, method_not_allowed};
 use crate::path::{ContainerPath, Path, query_value};
-use crate::reply::{ITEM_QUOTA, Reply};
+use crate::reply::Reply;
 use crate::wire::throughput;
 use crate::{account, addresses, headers};
 
@@ -118,6 +121,7 @@ impl Call<'_> {
     async fn databases(&self, receipt: &mut Receipt) -> Result<Reply> {
         match self.verb {
             Verb::Create => {
+                self.database.admit_change(AccountChange::CreateDatabase)?;
                 let created = self.database.create_database(receipt, &self.body, self.throughput()?).await?;
                 Ok(Reply::metadata(&created))
             }
@@ -142,6 +146,7 @@ impl Call<'_> {
                 let throughput = self.throughput()?;
                 let is_old = headers::predates_partition_keys(&self.parts.headers);
                 let definition = if is_old { with_system_key(&self.body) } else { self.body.clone() };
+                self.database.admit_change(AccountChange::CreateContainer)?;
                 let created =
                     self.database.create_container(receipt, database, &definition, throughput).await?;
                 let reply = Reply::metadata(&created);
@@ -193,7 +198,7 @@ impl Call<'_> {
         let items: u64 = usages.iter().map(|(_, usage)| usage.items).sum();
         let scripts = self.script_usage(at)?;
         Ok(reply
-            .with(headers::RESOURCE_QUOTA, format_args!("{ITEM_QUOTA}{SCRIPT_QUOTA}"))
+            .with(headers::RESOURCE_QUOTA, format_args!("{}{SCRIPT_QUOTA}", item_quota(self.database.partition_bytes_max())))
             .with(headers::RESOURCE_USAGE, format!("documentSize=0;documentsSize={bytes};documentsCount={items};collectionSize={bytes};{scripts}"))
             // Lazy indexing is not mentioned, because no container supports it: client tests check its absence.
             .with("x-ms-documentdb-collection-index-transformation-progress", self.index_progress(at)?))
@@ -363,6 +368,7 @@ impl Call<'_> {
                     (false, false) => None,
                 };
                 let if_match = self.if_match();
+                self.database.admit_change(AccountChange::ReplaceOffer)?;
                 let mut offer =
                     self.database.replace_offer(receipt, rid, &self.body, migration, if_match).await?;
                 if offer.pending {

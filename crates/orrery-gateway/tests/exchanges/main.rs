@@ -45,6 +45,7 @@ exchanges!(
     items,
     offers,
     permissions,
+    previous_images,
     script_rights,
     procedures,
     queries,

@@ -57,6 +57,8 @@ pub(super) async fn open_database(
     let throughput = scaled(PARTITION_THROUGHPUT_MAX.into(), limits.scale).max(DEFAULT_THROUGHPUT.into());
     let options = Options {
         throttle: limits.throttle,
+        burst_throughput_max: scaled(defaults.burst_throughput_max, limits.scale),
+        account_limits_scale: limits.account_scale,
         logical_partition_bytes_max: limits
             .logical_partition_bytes_max
             .unwrap_or_else(|| scaled(defaults.logical_partition_bytes_max, limits.scale)),

@@ -216,8 +216,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = "Limits")]
     pub(crate) no_throttle: Option<bool>,
 
-    /// Scale the partition limits (50 GB and 10000 request units per second for a physical partition, 20 GB for a
-    /// logical one), so that tests can reach them: 0.001 makes them 50 MB, 400 RU/s (the minimum) and 20 MB.
+    /// Scale the partition limits (50 GB, 10000 request units per second and bursts up to 3000 for a physical partition,
+    /// 20 GB for a logical one), so that tests can reach them: 0.001 makes them 50 MB, 400 RU/s (the minimum) without
+    /// bursts, and 20 MB.
     /// [default: 1]
     #[arg(long, value_name = "FACTOR", help_heading = "Limits")]
     pub(crate) limits_scale: Option<f64>,
@@ -233,6 +234,12 @@ pub(crate) struct ServeOptions {
     /// Request units per second above which a physical partition splits, regardless of the scale.
     #[arg(long, value_name = "NUMBER", help_heading = "Limits")]
     pub(crate) partition_throughput_max: Option<u32>,
+
+    /// Factor for the service's limits on creating databases and containers (100 of each a minute) and on changing
+    /// throughput (25 times in five minutes), beyond which requests are throttled; 0 switches them off, because test
+    /// suites exceed them. [default: 0]
+    #[arg(long, value_name = "FACTOR", help_heading = "Limits")]
+    pub(crate) account_limits: Option<f64>,
 
     /// Number of physical partitions of every new container, regardless of its throughput.
     #[arg(long, value_name = "NUMBER", help_heading = "Limits")]
@@ -289,6 +296,7 @@ impl Profile {
             Self::Faithful => ServeOptions {
                 no_throttle: Some(false),
                 cross_partition_queries: Some(CrossPartition::Plan),
+                account_limits: Some(1.0),
                 ..none
             },
             Self::Production => ServeOptions {
@@ -325,6 +333,10 @@ impl Profile {
         if let (None, Some(who)) = (options.cross_partition_queries, own.cross_partition_queries) {
             set.push("cross-partition-queries=plan".to_owned());
             options.cross_partition_queries = Some(who);
+        }
+        if let (None, Some(factor)) = (options.account_limits, own.account_limits) {
+            set.push(format!("account-limits={factor}"));
+            options.account_limits = Some(factor);
         }
         let name = match self {
             Self::Emulator => "emulator",

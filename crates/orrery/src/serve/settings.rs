@@ -74,6 +74,8 @@ pub(crate) struct PartitionLimits {
     pub(crate) throttle: bool,
     /// Factor for the service's limits; 1 keeps them.
     pub(crate) scale: f64,
+    /// Factor for the service's limits on changes of the account's resources; `None` = no such limits.
+    pub(crate) account_scale: Option<f64>,
     pub(crate) partition_bytes_max: Option<u64>,
     pub(crate) logical_partition_bytes_max: Option<u64>,
     pub(crate) partition_throughput_max: Option<u32>,
@@ -187,6 +189,7 @@ impl OptionSources {
                 options.partition_throughput_max,
             )?,
             scale: check_scale(options.limits_scale.unwrap_or(1.0))?,
+            account_scale: check_account_scale(options.account_limits.unwrap_or(0.0))?,
             partitions_at_creation: check_partitions(options.partitions_at_creation)?,
             change_feed_retention_minutes: at_least_one(
                 "change-feed-retention",
@@ -570,6 +573,13 @@ fn parse_advertised(text: &str) -> Result<String, Failure> {
         return Err(wrong());
     }
     Ok(format!("{}://{authority}/", uri.scheme_str().unwrap_or("https")))
+}
+
+fn check_account_scale(scale: f64) -> Result<Option<f64>, Failure> {
+    if scale.is_finite() && (0.0..=1000.0).contains(&scale) {
+        return Ok(Some(scale).filter(|scale| *scale > 0.0));
+    }
+    Err(Failure::usage(format!("account-limits must be 0 to 1000, but got {scale}")))
 }
 
 fn check_scale(scale: f64) -> Result<f64, Failure> {

@@ -187,7 +187,7 @@ impl Working<'_> {
         let expired = !existing.visible && existing.counted;
         let now = self.transaction.now_seconds();
         let version =
-            Version::deleted(&item_key, &self.transaction.partition_key, now, existing.item.lsn, expired);
+            Version::deleted(&item_key, &self.transaction.partition_key, now, &existing.item, expired);
         self.writes.insert(keys::history(self.lsn, position, history::END), Some(version));
     }
 

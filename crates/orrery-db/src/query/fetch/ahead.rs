@@ -15,10 +15,13 @@ use std::pin::Pin;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use orrery_model::Result;
+use orrery_model::partition_key::EpkRange;
 use orrery_storage::{Direction, Key, KeyRange};
 
-use super::reader::{Fetch, Found, Reader, Timing};
+use super::reader::{Fetch, Found, Place, Reader, SET_ITEMS_MAX, Timing};
 use crate::catalog::Partition;
+use crate::items::insertion_order::ItemStream;
+use crate::layout::keys;
 use crate::partition::Receipt;
 use crate::query::PAGE_BYTES_MAX;
 use crate::query::plan::access::Candidate;
@@ -30,30 +33,54 @@ pub(crate) const SOURCES_MAX: usize = 8;
 const AHEAD_BYTES: usize = PAGE_BYTES_MAX / SOURCES_MAX;
 /// Item sets held concurrently: each may be large.
 const SETS_MAX: usize = 2;
+/// Up to this many entries of a candidate are sorted by the RIDs of their items.
+const FEW_ENTRIES_MAX: usize = 1000;
 
 /// Items of one partition, read in consecutive fetches.
 pub(crate) struct Source<'a> {
     pub(crate) partition: &'a Partition,
+    /// The part of the partition's keys that a mark of this source speaks of.
+    pub(crate) piece: EpkRange,
+    /// The query's windows inside the piece, if it is not the whole partition.
+    windows: Option<Vec<EpkRange>>,
     kind: SourceKind<'a>,
     fetch: Fetch,
 }
 
 enum SourceKind<'a> {
-    /// Items by their own keys.
-    Items(VecDeque<KeyRange>),
+    /// Items by their own keys, or by their RIDs.
+    Items(VecDeque<ItemStream>),
     /// Items by index entries.
     Entries { range: KeyRange, direction: Direction, composite: Option<&'a [bool]> },
     /// Items named by the filter.
     Keys { keys: VecDeque<Key>, are_points: bool },
-    /// Items of a candidate, from a key on; determined by the first fetch.
+    /// Items of a candidate, each once; determined by the first fetch.
     Set { candidate: &'a Candidate, from: &'a Key },
+    /// Items of a candidate in the order in which they were inserted, if there are few; determined by the first fetch.
+    Few { candidate: &'a Candidate, from: &'a Key },
+    /// Items at known places, and then those of further entries.
+    Places { places: VecDeque<Place>, counts: bool, rest: VecDeque<KeyRange>, candidate: &'a Candidate },
 }
 
 impl<'a> Source<'a> {
     /// `rows` is how many a page has at most.
-    pub(crate) fn items(partition: &'a Partition, range: KeyRange, rows: usize) -> Self {
-        let source = Self::new(partition, SourceKind::Items(VecDeque::from([range])));
-        Self { fetch: Fetch::of_rows(rows), ..source }
+    pub(crate) fn items(partition: &'a Partition, piece: EpkRange, items: ItemStream, rows: usize) -> Self {
+        let source = Self::new(partition, SourceKind::Items(VecDeque::from([items])));
+        Self { fetch: Fetch::of_rows(rows), piece, ..source }
+    }
+
+    /// The entries of a candidate in the order in which the items were inserted, if there are few.
+    pub(crate) fn few(partition: &'a Partition, candidate: &'a Candidate, from: &'a Key) -> Self {
+        Self::new(partition, SourceKind::Few { candidate, from })
+    }
+
+    /// Only items of this part of the partition.
+    pub(crate) fn of_piece(self, reader: &Reader<'_>, piece: &EpkRange) -> Self {
+        if piece.covers(&self.partition.range) {
+            return self;
+        }
+        let windows = reader.windows.iter().filter_map(|window| window.intersect(piece)).collect();
+        Self { piece: piece.clone(), windows: Some(windows), ..self }
     }
 
     pub(crate) fn entries(
@@ -75,7 +102,7 @@ impl<'a> Source<'a> {
     }
 
     fn new(partition: &'a Partition, kind: SourceKind<'a>) -> Self {
-        Self { partition, kind, fetch: Fetch::default() }
+        Self { partition, piece: partition.range.clone(), windows: None, kind, fetch: Fetch::default() }
     }
 
     /// Reads only the first item.
@@ -86,30 +113,62 @@ impl<'a> Source<'a> {
     /// Whether there is nothing left to read.
     pub(crate) fn is_read(&self) -> bool {
         match &self.kind {
-            SourceKind::Items(ranges) => ranges.iter().all(KeyRange::is_empty),
+            SourceKind::Items(items) => items.iter().all(ItemStream::is_read),
             SourceKind::Entries { range, .. } => range.is_empty(),
             SourceKind::Keys { keys, .. } => keys.is_empty(),
-            SourceKind::Set { .. } => false,
+            SourceKind::Set { .. } | SourceKind::Few { .. } => false,
+            SourceKind::Places { places, rest, .. } => {
+                places.is_empty() && rest.iter().all(KeyRange::is_empty)
+            }
         }
     }
 
     async fn read(&mut self, reader: &Reader<'_>, receipt: &mut Receipt) -> Result<Vec<Found>> {
         let partition = self.partition;
-        if let SourceKind::Set { candidate, from } = &self.kind {
-            let set = reader.item_set(receipt, partition, candidate).await?;
-            self.kind = match set {
-                Some(set) => {
-                    let keys = set.into_iter().filter(|key| key >= *from).collect();
-                    SourceKind::Keys { keys, are_points: false }
-                }
-                None => SourceKind::Items(reader.item_ranges(partition, from).into()),
-            };
+        let windows = self.windows.take();
+        let clipped = Reader { windows: windows.as_deref().unwrap_or(reader.windows), ..*reader };
+        let found = self.read_clipped(&clipped, receipt, partition).await;
+        self.windows = windows;
+        found
+    }
+
+    async fn read_clipped(
+        &mut self,
+        reader: &Reader<'_>,
+        receipt: &mut Receipt,
+        partition: &Partition,
+    ) -> Result<Vec<Found>> {
+        match self.kind {
+            SourceKind::Set { candidate, from } => {
+                self.kind = self.set_of(reader, receipt, candidate, from).await?;
+            }
+            SourceKind::Few { candidate, from } => {
+                self.kind = self.few_of(reader, receipt, candidate, from).await?;
+            }
+            _ => {}
         }
         match &mut self.kind {
-            SourceKind::Items(ranges) => {
-                ranges.retain(|range| !range.is_empty());
-                let Some(range) = ranges.front_mut() else { return Ok(Vec::new()) };
-                reader.fetch_items(receipt, partition, range, self.fetch.next()).await
+            SourceKind::Items(items) => {
+                items.retain(|items| !items.is_read());
+                let Some(items) = items.front_mut() else { return Ok(Vec::new()) };
+                reader.fetch_items(receipt, partition, items, self.fetch.next()).await
+            }
+            SourceKind::Places { places, counts, rest, candidate } => {
+                let count = self.fetch.next();
+                if places.is_empty() {
+                    rest.retain(|range| !range.is_empty());
+                    let Some(range) = rest.front_mut() else { return Ok(Vec::new()) };
+                    let (more, others) =
+                        reader.fetch_places(receipt, partition, candidate, range, count).await?;
+                    let used: usize = more.iter().map(|place| place.entries).sum();
+                    reader.timing.count_looked_up(used + others);
+                    return reader.load_places(receipt, partition, more).await;
+                }
+                let places: Vec<Place> = places.drain(..count.min(places.len())).collect();
+                if *counts {
+                    reader.timing.count_looked_up(places.iter().map(|place| place.entries).sum());
+                }
+                reader.load_places(receipt, partition, places).await
             }
             SourceKind::Entries { range, direction, composite } => {
                 let count = self.fetch.next();
@@ -127,9 +186,81 @@ impl<'a> Source<'a> {
                     .filter_map(|(mark, item)| Some(Found { item: item?, mark, run: Vec::new() }))
                     .collect())
             }
-            SourceKind::Set { .. } => Ok(Vec::new()),
+            SourceKind::Set { .. } | SourceKind::Few { .. } => Ok(Vec::new()),
         }
     }
+
+    /// The items of a candidate, each once.
+    async fn set_of(
+        &self,
+        reader: &Reader<'_>,
+        receipt: &mut Receipt,
+        candidate: &'a Candidate,
+        from: &Key,
+    ) -> Result<SourceKind<'a>> {
+        let Some(set) = reader.item_set(receipt, self.partition, candidate).await? else {
+            return Ok(SourceKind::Items(reader.item_streams(self.partition, &self.piece, from).into()));
+        };
+        if !from.is_empty() && !keys::is_rid(from) {
+            let keys = set.into_keys().filter(|key| key >= from).collect();
+            return Ok(SourceKind::Keys { keys, are_points: false });
+        }
+        let places = set.into_iter().map(|(item_key, ordinal)| Place {
+            mark: Key::new(),
+            item_key,
+            ordinal,
+            entries: 1,
+        });
+        let places = in_insertion_order(places.collect(), from);
+        Ok(SourceKind::Places { places, counts: false, rest: VecDeque::new(), candidate })
+    }
+
+    /// The items of a candidate in the order in which they were inserted, or if there are many in that of the entries.
+    async fn few_of(
+        &self,
+        reader: &Reader<'_>,
+        receipt: &mut Receipt,
+        candidate: &'a Candidate,
+        from: &Key,
+    ) -> Result<SourceKind<'a>> {
+        let count_max = if from.is_empty() { FEW_ENTRIES_MAX } else { SET_ITEMS_MAX };
+        let mut rest: VecDeque<KeyRange> = candidate.ranges_in(self.partition).cloned().collect();
+        let (mut places, mut fetch, mut read, mut others) = (Vec::<Place>::new(), Fetch::default(), 0, 0);
+        while let Some(range) = rest.front_mut().filter(|_| read <= count_max) {
+            if range.is_empty() {
+                rest.pop_front();
+                continue;
+            }
+            let (more, after) =
+                reader.fetch_places(receipt, self.partition, candidate, range, fetch.next()).await?;
+            read += after + more.iter().map(|place| place.entries).sum::<usize>();
+            others += after;
+            places.extend(more);
+        }
+        match places.last_mut() {
+            Some(last) => last.entries += others,
+            None => reader.timing.count_looked_up(others),
+        }
+        let counts = true;
+        if rest.is_empty() {
+            let places = in_insertion_order(places, from);
+            return Ok(SourceKind::Places { places, counts, rest, candidate });
+        }
+        if from.is_empty() {
+            return Ok(SourceKind::Places { places: places.into(), counts, rest, candidate });
+        }
+        Ok(SourceKind::Items(reader.item_streams(self.partition, &self.piece, from).into()))
+    }
+}
+
+/// Sorts places by the RIDs of their items, and drops those before a mark.
+fn in_insertion_order(mut places: Vec<Place>, from: &Key) -> VecDeque<Place> {
+    for place in &mut places {
+        place.mark = keys::rid(place.ordinal);
+    }
+    places.retain(|place| place.mark >= *from);
+    places.sort_by_key(|place| place.ordinal);
+    places.into()
 }
 
 /// The result of a fetch and its cost.

@@ -14,8 +14,9 @@ use orrery_model::container::{IndexPath, IndexStep};
 use orrery_storage::{Key, KeyRange, Lsn, PartitionId, ReadRequest, Scan};
 use parking_lot::Mutex;
 
-use super::reader::{Reader, advance};
+use super::reader::Reader;
 use crate::catalog::Partition;
+use crate::items::insertion_order::advance;
 use crate::layout::document::{decode, document_value};
 use crate::layout::keys;
 use crate::partition::Receipt;

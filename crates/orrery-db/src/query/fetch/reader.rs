@@ -1,6 +1,6 @@
 //! Fetches the items of a query in batches along an access path.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use orrery_storage::{Direction, Entry, Key, KeyRange, ReadPage, ReadRequest, Sca
 use orrery_model::session::SessionToken;
 
 use crate::catalog::{Container, Partition};
+use crate::items::insertion_order::{ItemStream, View, advance};
 use crate::items::point::has_key;
 use crate::layout::document::decode;
 use crate::layout::stored::StoredItem;
@@ -23,7 +24,7 @@ use crate::query::plan::access::{Candidate, Sequence};
 /// Items or entries per fetch; other requests run between two fetches.
 const FETCH_ENTRIES: usize = 256;
 /// The maximum number of items in a set; beyond that a full scan is cheaper.
-const SET_ITEMS_MAX: usize = 200_000;
+pub(crate) const SET_ITEMS_MAX: usize = 200_000;
 
 /// The time of a page by phase, in nanoseconds.
 #[derive(Debug, Default)]
@@ -91,6 +92,17 @@ pub(crate) struct Found {
     pub mark: Key,
     /// Items with the same sort values share this; empty if the access path has no order.
     pub run: Vec<u8>,
+}
+
+/// Where an item lies.
+pub(crate) struct Place {
+    /// The key to resume from.
+    pub mark: Key,
+    pub item_key: Key,
+    /// The item's part of its RID.
+    pub ordinal: u64,
+    /// How many entries were read to find it: those outside the windows come before it.
+    pub entries: usize,
 }
 
 /// The size of the next fetch: small at first, because few items may be needed.
@@ -197,25 +209,75 @@ impl Reader<'_> {
         ranges.filter(|range| !range.is_empty()).collect()
     }
 
-    /// One fetch of items in key order. Advances the range; an empty range is exhausted.
+    /// The items of the windows in a piece of a partition, from a mark on.
+    pub(crate) fn item_streams(
+        &self,
+        partition: &Partition,
+        piece: &EpkRange,
+        from: &Key,
+    ) -> Vec<ItemStream> {
+        let windows = self.windows.iter().filter_map(|window| partition.range.intersect(window));
+        let ranges = windows.filter_map(|window| window.intersect(piece));
+        ranges.map(|range| ItemStream::new(range, from)).collect()
+    }
+
+    /// One fetch of items.
     pub(crate) async fn fetch_items(
         &self,
         receipt: &mut Receipt,
         partition: &Partition,
-        range: &mut KeyRange,
+        items: &mut ItemStream,
         count: usize,
     ) -> Result<Vec<Found>> {
-        let scan = Scan::forward(range.clone(), count);
-        let page = self.read(receipt, partition, ReadRequest::Scan(scan)).await?;
+        let started = monotonic::now();
+        let view =
+            View { items: &self.database.items, partition, session: self.session, overlay: self.overlay };
+        let placed = items.next(&view, receipt, count).await?;
+        Timing::add(&self.timing.load, started);
+        let shown = placed.into_iter().filter(|placed| self.shows(&placed.item_key, &placed.item));
+        Ok(shown.map(|placed| Found { item: placed.item, mark: placed.mark, run: Vec::new() }).collect())
+    }
+
+    /// One read of the entries of a candidate: the places in the windows, and how many entries were read after the last
+    /// of them. Entries are counted when a place is used. Advances the range.
+    pub(crate) async fn fetch_places(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        candidate: &Candidate,
+        range: &mut KeyRange,
+        count: usize,
+    ) -> Result<(Vec<Place>, usize)> {
+        let started = monotonic::now();
+        let scan = ReadRequest::Scan(Scan::forward(range.clone(), count));
+        let page = self.read_any(receipt, partition, scan).await?;
+        Timing::add(&self.timing.index, started);
         advance(range, &page, Direction::Forward);
-        let mut found = Vec::with_capacity(page.entries.len());
-        for entry in page.entries {
-            let item = decode(&entry.value)?;
-            if self.shows(&entry.key, &item) {
-                found.push(Found { item, mark: entry.key, run: Vec::new() });
-            }
-        }
-        Ok(found)
+        let mut entries = 0;
+        let place = |entry: Entry| {
+            entries += 1;
+            let item_key = candidate.item_of(&entry.key).filter(|item_key| self.contains_item(item_key))?;
+            let ordinal = u64::from_be_bytes(entry.value.as_ref().try_into().ok()?);
+            Some(Place { mark: entry.key, item_key, ordinal, entries: std::mem::take(&mut entries) })
+        };
+        let places = page.entries.into_iter().filter_map(place).collect();
+        Ok((places, entries))
+    }
+
+    /// The visible items at these places. An item created anew since its entry was read has another place by now.
+    pub(crate) async fn load_places(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        places: Vec<Place>,
+    ) -> Result<Vec<Found>> {
+        let item_keys = places.iter().map(|place| place.item_key.clone()).collect();
+        let items = self.load(receipt, partition, item_keys).await?;
+        let found = places.into_iter().zip(items).filter_map(|(place, item)| {
+            let item = item.filter(|item| item.ordinal == place.ordinal)?;
+            Some(Found { item, mark: place.mark, run: Vec::new() })
+        });
+        Ok(found.collect())
     }
 
     /// One fetch of items by their index entries, in the order of the index.
@@ -271,25 +333,22 @@ impl Reader<'_> {
         Ok(items)
     }
 
-    /// The keys of all items of a candidate in a partition, deduplicated and sorted, or `None` if there are too many.
+    /// All items of a candidate in a partition, once each, with their ordinals, or `None` if there are too many.
     pub(crate) async fn item_set(
         &self,
         receipt: &mut Receipt,
         partition: &Partition,
         candidate: &Candidate,
-    ) -> Result<Option<BTreeSet<Key>>> {
-        let mut set = BTreeSet::new();
+    ) -> Result<Option<BTreeMap<Key, u64>>> {
+        let mut set = BTreeMap::new();
         for range in candidate.ranges_in(partition) {
             let mut range = range.clone();
             while !range.is_empty() {
-                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 4);
-                let page = self.read_index(receipt, partition, scan).await?;
-                advance(&mut range, &page, Direction::Forward);
-                for item_key in page.entries.iter().filter_map(|entry| candidate.item_of(&entry.key)) {
-                    if self.contains_item(&item_key) {
-                        set.insert(item_key);
-                    }
-                }
+                let (places, others) =
+                    self.fetch_places(receipt, partition, candidate, &mut range, FETCH_ENTRIES * 4).await?;
+                let used: usize = places.iter().map(|place| place.entries).sum();
+                self.timing.count_looked_up(used + others);
+                set.extend(places.into_iter().map(|place| (place.item_key, place.ordinal)));
                 if set.len() > SET_ITEMS_MAX {
                     return Ok(None);
                 }
@@ -413,15 +472,6 @@ impl Reader<'_> {
             }
         }
         Ok(count)
-    }
-}
-
-/// Advances a range past what a page has returned.
-pub(crate) fn advance(range: &mut KeyRange, page: &ReadPage, direction: Direction) {
-    match (page.entries.last(), direction) {
-        (Some(last), Direction::Forward) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
-        (Some(last), Direction::Backward) if page.more => range.end = Some(last.key.clone()),
-        _ => range.end = Some(range.start.clone()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use orrery_env::monotonic;
+use orrery_model::partition_key::EpkRange;
 use orrery_model::{Object, Result, Value};
 use orrery_query::EvalError;
 use orrery_query::context::{Memory, Work};
@@ -14,7 +15,10 @@ use super::position::StreamStart;
 use super::run::Run;
 use super::stop::{Watch, run_blocking};
 use crate::catalog::Partition;
+use crate::items::areas::pieces;
+use crate::items::insertion_order::ItemStream;
 use crate::layout::document::{document_members, document_value};
+use crate::layout::keys;
 use crate::partition::Receipt;
 use crate::query::errors::evaluation_failure;
 use crate::query::fetch::ahead::{Extent, ReadAhead, Source};
@@ -43,19 +47,18 @@ impl Run<'_> {
         pipeline: &mut Pipeline,
         path: &AccessPath,
         (start, extent): (&StreamStart, Extent),
-        mut after_each: impl FnMut(&mut Pipeline, &Found, &Partition) -> Result<Flow>,
+        mut after_each: impl FnMut(&mut Pipeline, &Found, &EpkRange) -> Result<Flow>,
     ) -> Result<()> {
         let (reader, partitions) = (self.reader, self.reader.partitions());
         let sources = partitions.iter().flat_map(|partition| sources(&reader, path, start, partition));
         let mut ahead = ReadAhead::new(reader, extent, sources);
         while let Some(fetched) = ahead.next(receipt).await? {
-            let partition = fetched.source.partition;
+            let piece = &fetched.source.piece;
             for found in fetched.batches {
-                let after_each =
-                    |pipeline: &mut Pipeline, found: &Found| after_each(pipeline, found, partition);
+                let after_each = |pipeline: &mut Pipeline, found: &Found| after_each(pipeline, found, piece);
                 let flow = self.feed_batch(pipeline, found, after_each).await;
                 if self.interrupted_at.is_some() {
-                    self.interrupted_in = Some(partition.clone());
+                    self.interrupted_in = Some(piece.clone());
                 }
                 if flow? != Flow::GoOn {
                     return Ok(());
@@ -166,10 +169,10 @@ impl Run<'_> {
             }
             return Ok(());
         }
-        for mut range in self.reader.item_ranges(partition, &NO_KEY) {
-            let mut fetch = Fetch::default();
-            while !range.is_empty() {
-                let found = self.reader.fetch_items(receipt, partition, &mut range, fetch.next()).await?;
+        for window in self.reader.windows.iter().filter_map(|window| partition.range.intersect(window)) {
+            let (mut items, mut fetch) = (ItemStream::by_key(window, &NO_KEY), Fetch::default());
+            while !items.is_read() {
+                let found = self.reader.fetch_items(receipt, partition, &mut items, fetch.next()).await?;
                 let mut without = Vec::new();
                 for found in found {
                     let value = document_value(&found.item, self.reader.container.rid)?;
@@ -304,6 +307,8 @@ impl Run<'_> {
 }
 
 static NO_KEY: Key = Key::new();
+/// Up to this many ranges of entries are read one after the other, to sort their items.
+const FEW_RANGES_MAX: usize = 8;
 
 /// The source of a path in one partition, from the start of the page.
 fn sources<'a>(
@@ -312,29 +317,58 @@ fn sources<'a>(
     start: &'a StreamStart,
     partition: &'a Partition,
 ) -> Vec<Source<'a>> {
-    // Entries are ordered within a partition; the last page's position applies to its partition, and to those it has
-    // been split into since.
-    let resumed = match start.areas.first() {
-        None => &start.key,
-        Some(current) if partition.range.max <= current.min => return Vec::new(),
-        Some(_) => {
-            start.areas.iter().find(|area| area.covers(&partition.range)).map_or(&NO_KEY, |area| &area.key)
-        }
-    };
+    let pieces = pieces(&start.areas, &start.key, &partition.range).into_iter();
+    pieces
+        .flat_map(|(piece, from)| sources_of(reader, path, start.by_insertion, partition, &piece, from))
+        .collect()
+}
+
+/// The sources of a path in a piece of a partition, from a mark on.
+fn sources_of<'a>(
+    reader: &Reader<'_>,
+    path: &'a AccessPath,
+    by_insertion: bool,
+    partition: &'a Partition,
+    piece: &EpkRange,
+    from: &'a Key,
+) -> Vec<Source<'a>> {
     match path {
+        AccessPath::Entries(candidate) if keys::is_rid(from) => {
+            vec![Source::few(partition, candidate, from).of_piece(reader, piece)]
+        }
         AccessPath::Entries(candidate) => {
             let ranges = candidate.ranges_in(partition).map(|range| KeyRange {
-                start: range.start.clone().max(resumed.clone()),
+                start: range.start.clone().max(from.clone()),
                 end: range.end.clone(),
             });
             let composite = candidate.composite.as_deref();
-            ranges.map(|range| Source::entries(partition, range, Direction::Forward, composite)).collect()
+            let ranges: Vec<KeyRange> = ranges.filter(|range| !range.is_empty()).collect();
+            // Several keys that the filter names are read concurrently, one after the other.
+            let is_one = candidate.keys.is_empty() || ranges.len() == 1;
+            if by_insertion && from.is_empty() && is_one && ranges.len() <= FEW_RANGES_MAX {
+                return vec![Source::few(partition, candidate, from).of_piece(reader, piece)];
+            }
+            let sources = ranges.into_iter();
+            sources
+                .map(|range| Source::entries(partition, range, Direction::Forward, composite))
+                .map(|source| source.of_piece(reader, piece))
+                .collect()
         }
-        AccessPath::Set(candidate) => vec![Source::set(partition, candidate, resumed)],
-        AccessPath::Points(points) => vec![Source::points(partition, points, resumed)],
+        AccessPath::Set(candidate) => {
+            vec![Source::set(partition, candidate, from).of_piece(reader, piece)]
+        }
+        AccessPath::Points(points) => vec![Source::points(partition, points, from)],
         AccessPath::Items | AccessPath::Sequence(_) => {
-            let ranges = reader.item_ranges(partition, resumed).into_iter();
-            ranges.map(|range| Source::items(partition, range, reader.rows_wanted)).collect()
+            let windows = reader.windows.iter().filter_map(|window| piece.intersect(window));
+            let sources = windows.map(|window| {
+                let items = if by_insertion {
+                    ItemStream::new(window.clone(), from)
+                } else {
+                    ItemStream::by_key(window.clone(), from)
+                };
+                Source::items(partition, window, items, reader.rows_wanted)
+            });
+            sources.collect()
         }
     }
 }

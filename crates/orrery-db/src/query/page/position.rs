@@ -1,19 +1,19 @@
 //! The start of the next page of a query, as encoded in its continuation token.
 //!
 //! A JSON object, because sort values are JSON: `{"k":"<base64 key>","s":rows,"p":passed}` for streams, with
-//! `"i":candidate,"a":[["<min>","<max>","<base64 key>"]]` if they follow the index,
+//! `"i":candidate` if they follow the index and `"a":[["<min>","<max>","<base64 key>"]]` if keys are in order inside a
+//! partition only (`items/areas.rs`),
 //! `{"v":[…],"o":ordinal,"r":row,"p":passed}` for sorted rows, `{"n":returned,"i":candidate}` for rows that must be
 //! recomputed.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use orrery_model::partition_key::{EffectiveKey, EpkRange};
 use orrery_model::value::{self, Value};
 use orrery_model::{Object, Result};
 use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_storage::Key;
 
-use crate::catalog::Partition;
+use crate::items::areas::Area;
 use crate::layout::continuation::invalid;
 use crate::layout::index_entry;
 
@@ -27,29 +27,14 @@ pub(crate) enum Position {
         passed: u64,
         /// The number of the index candidate that was followed; none = all items.
         path: Option<u32>,
-        /// For index entries, which are ordered inside a partition only: the partition that `key` was in, and
-        /// the larger ones, since split, in which earlier pages had stopped. The smallest comes first.
+        /// For index entries and RIDs, which are in order inside a partition only: what `key` speaks of, and the
+        /// larger areas, since split, in which earlier pages had stopped. The smallest comes first.
         areas: Vec<Area>,
     },
     /// After a row in sort order.
     Sorted { point: ResumePoint, passed: u64 },
     /// After this many rows, computed along an index candidate or from all items.
     Counted { returned: u64, path: Option<u32> },
-}
-
-/// The range of a partition, which stays valid after a split.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Area {
-    pub min: EffectiveKey,
-    pub max: EffectiveKey,
-    /// Entries before this one were read.
-    pub key: Key,
-}
-
-impl Area {
-    pub(crate) fn covers(&self, range: &EpkRange) -> bool {
-        self.min <= range.min && range.max <= self.max
-    }
 }
 
 /// Where a stream resumes.
@@ -62,6 +47,8 @@ pub(crate) struct StreamStart {
     #[expect(clippy::option_option, reason = "the first page, all items, or a candidate")]
     pub(crate) path: Option<Option<u32>>,
     pub(crate) areas: Vec<Area>,
+    /// Whether rows come in the order in which their items were inserted, where that is cheap.
+    pub(crate) by_insertion: bool,
 }
 
 impl StreamStart {
@@ -74,17 +61,6 @@ impl StreamStart {
             area.key = index_entry::in_generation(std::mem::take(&mut area.key), generation);
         }
         self
-    }
-
-    /// The areas of a page that ends at this key: its own partition, and the rest of the larger ones.
-    pub(crate) fn areas_at(&self, by_entries: bool, partition: &Partition, key: &Key) -> Vec<Area> {
-        if !by_entries {
-            return Vec::new();
-        }
-        let range = &partition.range;
-        let own = Area { min: range.min.clone(), max: range.max.clone(), key: key.clone() };
-        let larger = self.areas.iter().filter(|area| area.max > range.max).cloned();
-        std::iter::once(own).chain(larger).collect()
     }
 }
 
@@ -100,11 +76,7 @@ impl Position {
                 if let Some(path) = path {
                     object.set("i", number(u64::from(*path)));
                 }
-                let areas = areas.iter().map(|area| {
-                    let key = URL_SAFE_NO_PAD.encode(&area.key);
-                    Value::from(vec![area.min.to_string().into(), area.max.to_string().into(), key.into()])
-                });
-                object.set("a", areas.collect::<Vec<_>>().into());
+                object.set("a", areas.iter().map(Area::to_value).collect::<Vec<_>>().into());
             }
             Self::Sorted { point, passed } => {
                 object.set("v", point.values.iter().map(ResumeValue::to_value).collect::<Vec<_>>().into());
@@ -136,15 +108,7 @@ impl Position {
         let passed = number("p")?;
         if let Some(text) = value.get("k").and_then(Value::as_str) {
             let skip_rows = u32::try_from(number("s")?).ok()?;
-            let bound = |value: &Value| EffectiveKey::parse(value.as_str()?).ok();
-            let areas = value.get("a")?.as_array()?.iter().map(|area| match area.as_array()? {
-                [min, max, key] => Some(Area {
-                    min: bound(min)?,
-                    max: bound(max)?,
-                    key: URL_SAFE_NO_PAD.decode(key.as_str()?).ok()?,
-                }),
-                _ => None,
-            });
+            let areas = value.get("a")?.as_array()?.iter().map(Area::parse);
             let areas = areas.collect::<Option<Vec<_>>>()?;
             let key = URL_SAFE_NO_PAD.decode(text).ok()?;
             return Some(Self::Stream { key, skip_rows, passed, path, areas });
@@ -159,6 +123,8 @@ impl Position {
 
 #[cfg(test)]
 mod tests {
+    use orrery_model::partition_key::EffectiveKey;
+
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use orrery_env::monotonic;
 use orrery_model::Result;
+use orrery_model::partition_key::EpkRange;
 use orrery_query::EvalError;
 use orrery_query::context::{Context, Policies, Random, UdfCaller, Work};
 use orrery_storage::{Key, ReadRequest};
@@ -13,7 +14,6 @@ use parking_lot::Mutex;
 use super::rows::KeptItems;
 use super::stop::{QUERY_TIME_MAX, Watch};
 use super::udf::QueryFunctions;
-use crate::catalog::Partition;
 use crate::partition::Receipt;
 use crate::query::errors::evaluation_failure;
 use crate::query::fetch::ahead::Extent;
@@ -44,9 +44,9 @@ pub(crate) struct Run<'a> {
     pub(crate) is_stream: bool,
     /// Whether an item of this page has been completed.
     pub(crate) has_progress: bool,
-    /// The item whose evaluation ran out of time, and its partition.
+    /// The item whose evaluation ran out of time, and the piece of the partition that its mark speaks of.
     pub(crate) interrupted_at: Option<Key>,
-    pub(crate) interrupted_in: Option<Partition>,
+    pub(crate) interrupted_in: Option<EpkRange>,
     pub(crate) functions: Option<&'a QueryFunctions>,
     /// The properties that the program reads; `None` = all.
     pub(crate) roots: Option<Vec<Box<str>>>,

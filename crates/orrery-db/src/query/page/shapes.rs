@@ -18,7 +18,8 @@ use super::position::{Position, StreamStart};
 use super::rows::{KeptItems, Rows};
 use super::run::Run;
 use super::stop::PAGE_TIME_MAX;
-use crate::layout::continuation;
+use crate::items::areas::areas_at;
+use crate::layout::{continuation, keys};
 use crate::partition::Receipt;
 use crate::query::PAGE_BYTES_MAX;
 use crate::query::fetch::ahead::Extent;
@@ -75,19 +76,22 @@ impl Run<'_> {
         let start = match from {
             None => StreamStart::default(),
             Some(Position::Stream { key, skip_rows, passed, path, areas }) => {
-                StreamStart { key, skip_rows, passed, path: Some(path), areas }
+                StreamStart { key, skip_rows, passed, path: Some(path), areas, by_insertion: false }
                     .in_generation(self.reader.container.index.serving.number)
             }
             Some(_) => return Err(continuation::invalid()),
         };
+        let start = StreamStart { by_insertion: true, ..start };
         let path = match start.path {
             None => self.choose(receipt, paths, None).await?,
             Some(None) => AccessPath::in_key_order(paths.points),
             Some(Some(number)) => {
                 match paths.candidates.into_iter().find(|candidate| candidate.number() == number) {
                     Some(candidate) => AccessPath::of(candidate),
-                    // The index no longer has it. Items in key order can be resumed without it, entries cannot.
-                    None if start.areas.is_empty() => AccessPath::in_key_order(paths.points),
+                    // The index no longer has it. Items by key or RID can be resumed without it, entries cannot.
+                    None if start.areas.iter().all(|area| keys::is_rid(&area.key)) => {
+                        AccessPath::in_key_order(paths.points)
+                    }
                     None => return Err(continuation::invalid()),
                 }
             }
@@ -115,55 +119,53 @@ impl Run<'_> {
         let (mut looked_ahead, mut stopped) = (0, false);
         let mut passed_before = pipeline.passed();
         let (rows_max, started, number) = (self.rows_max, self.started, path.number());
-        let by_entries = matches!(path, AccessPath::Entries(..));
         let extent = self.extent();
-        let feed =
-            self.feed(receipt, &mut pipeline, &path, (&start, extent), |pipeline, found, partition| {
-                // OFFSET and LIMIT have counted all rows of this item, including those that do not fit.
-                let position = |key: Key, skip_rows, passed| {
-                    let areas = start.areas_at(by_entries, partition, &key);
-                    Position::Stream { key, skip_rows, passed, path: number, areas }
-                };
-                passed_before = pipeline.passed();
-                let new = pipeline.take();
-                let before = pipeline.passed() - new.len() as u64;
-                for (passed, output) in (before..).zip(new) {
-                    let skip_rows = output.row;
-                    let item = documents_by_reference.then_some(&found.item);
-                    if rows.is_full(rows_max) || !rows.push(output, item, rid)? {
-                        next = Some(position(found.mark.clone(), skip_rows, passed));
-                        stopped = true;
-                        return Ok(Flow::Stop);
-                    }
-                }
-                if pipeline.is_done() {
-                    return Ok(Flow::Stop);
-                }
-                // The rows are small as text, but more of this item would take too much memory.
-                if let Some(row) = pipeline.cut_at() {
-                    next = Some(position(found.mark.clone(), row, pipeline.passed()));
+        let feed = self.feed(receipt, &mut pipeline, &path, (&start, extent), |pipeline, found, piece| {
+            // OFFSET and LIMIT have counted all rows of this item, including those that do not fit.
+            let position = |key: Key, skip_rows, passed| {
+                let areas = areas_at(&start.areas, piece, &key);
+                Position::Stream { key, skip_rows, passed, path: number, areas }
+            };
+            passed_before = pipeline.passed();
+            let new = pipeline.take();
+            let before = pipeline.passed() - new.len() as u64;
+            for (passed, output) in (before..).zip(new) {
+                let skip_rows = output.row;
+                let item = documents_by_reference.then_some(&found.item);
+                if rows.is_full(rows_max) || !rows.push(output, item, rid)? {
+                    next = Some(position(found.mark.clone(), skip_rows, passed));
                     stopped = true;
                     return Ok(Flow::Stop);
                 }
-                let is_full = rows.is_full(rows_max);
-                let is_late = monotonic::elapsed(started) > PAGE_TIME_MAX;
-                if is_full || is_late {
-                    let key = [found.mark.as_slice(), &[0]].concat();
-                    next = Some(position(key, 0, pipeline.passed()));
-                    // Looking ahead saves clients an empty last page.
-                    if is_late || looked_ahead == LOOK_AHEAD_ITEMS {
-                        stopped = true;
-                        return Ok(Flow::Stop);
-                    }
-                    looked_ahead += 1;
+            }
+            if pipeline.is_done() {
+                return Ok(Flow::Stop);
+            }
+            // The rows are small as text, but more of this item would take too much memory.
+            if let Some(row) = pipeline.cut_at() {
+                next = Some(position(found.mark.clone(), row, pipeline.passed()));
+                stopped = true;
+                return Ok(Flow::Stop);
+            }
+            let is_full = rows.is_full(rows_max);
+            let is_late = monotonic::elapsed(started) > PAGE_TIME_MAX;
+            if is_full || is_late {
+                let key = [found.mark.as_slice(), &[0]].concat();
+                next = Some(position(key, 0, pipeline.passed()));
+                // Looking ahead saves clients an empty last page.
+                if is_late || looked_ahead == LOOK_AHEAD_ITEMS {
+                    stopped = true;
+                    return Ok(Flow::Stop);
                 }
-                Ok(Flow::GoOn)
-            });
+                looked_ahead += 1;
+            }
+            Ok(Flow::GoOn)
+        });
         let fed = feed.await;
         match (self.interrupted_at.take(), self.interrupted_in.take()) {
             // The next page evaluates the item again with its full time. Its rows so far are dropped here.
-            (Some(key), Some(partition)) if self.has_progress => {
-                let areas = start.areas_at(by_entries, &partition, &key);
+            (Some(key), Some(piece)) if self.has_progress => {
+                let areas = areas_at(&start.areas, &piece, &key);
                 let (skip_rows, passed) = (0, passed_before);
                 return Ok((rows, Some(Position::Stream { key, skip_rows, passed, path: number, areas })));
             }
