@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup explorer build dist image test-dist check-targets run test test-documents test-examples test-explorer bench-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-queries bench-planning bench-stores test-bench bench-parts fuzz compare-planner guide docs footprint clean
+.PHONY: help setup explorer build dist image test-dist check-targets run test test-documents test-examples test-explorer bench-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-generator bench-queries bench-planning bench-stores test-bench bench-parts fuzz compare-planner guide docs footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -140,6 +140,9 @@ bench: build test-bench ## Compares Orrery with its peers and its limits in half
 	@$(MAKE) bench-queries
 	@$(MAKE) bench-planning
 	@$(MAKE) bench-stores
+
+bench-generator: setup ## Compares the load generator with wrk and pgbench, and fails if it is more than a tenth slower
+	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- generator
 
 bench-queries: setup ## Measures six queries over 100 thousand and over a million items: what the index answers must not grow with them
 	$(CARGO) run --release --locked -p orrery-db --example query_bench -- 100000 1000000

@@ -15,6 +15,7 @@ use crate::cosmos;
 use crate::limits::{self, Sample};
 use crate::load::{Plan, Protocol};
 use crate::own::{block_on, load, own_output, say};
+use crate::process;
 use crate::results::{ByConnections, Limits, median};
 use crate::wire::Answer;
 use crate::workload::Workload;
@@ -25,6 +26,7 @@ pub struct LimitRounds {
     /// Orrery's answers over the stated items.
     samples: BTreeMap<Workload, Sample>,
     bare: ByConnections,
+    bare_cpu: ByConnections,
     signed: BTreeMap<Workload, ByConnections>,
     engine: BTreeMap<Workload, ByConnections>,
     flushes: Vec<f64>,
@@ -42,6 +44,7 @@ impl LimitRounds {
             directory: directory.to_owned(),
             samples,
             bare: BTreeMap::new(),
+            bare_cpu: BTreeMap::new(),
             signed: BTreeMap::new(),
             engine: BTreeMap::new(),
             flushes: Vec::new(),
@@ -72,8 +75,10 @@ impl LimitRounds {
         if workload.has_one_answer() {
             if workload == Workload::PointRead {
                 let server = self.serve(workload, false)?;
-                let rate = load(&plan(server.address.clone())).rate();
-                self.bare.entry(connections).or_default().0.push(rate);
+                let figures = load(&plan(server.address.clone()));
+                let cpu = process::cpu_seconds(server.child.id()) / figures.all_operations.max(1) as f64;
+                self.bare.entry(connections).or_default().0.push(figures.rate());
+                self.bare_cpu.entry(connections).or_default().0.push(cpu);
             }
             let server = self.serve(workload, true)?;
             let figures = load(&plan(server.address.clone()));
@@ -107,7 +112,13 @@ impl LimitRounds {
 
     pub fn into_limits(self) -> Limits {
         let disk_flushes = median(self.flushes.iter().copied()).unwrap_or(0.0);
-        Limits { bare: self.bare, signed: self.signed, engine: self.engine, disk_flushes }
+        Limits {
+            bare: self.bare,
+            bare_cpu: self.bare_cpu,
+            signed: self.signed,
+            engine: self.engine,
+            disk_flushes,
+        }
     }
 
     /// Starts a server that repeats Orrery's answer to an operation of the workload.
@@ -129,13 +140,13 @@ fn sample_of(answer: &Answer) -> Sample {
 }
 
 /// A server that only repeats an answer, ended when it is dropped.
-struct LimitServer {
+pub struct LimitServer {
     child: Child,
-    address: String,
+    pub address: String,
 }
 
 impl LimitServer {
-    fn start(sample: &Path, checks_signature: bool) -> Result<Self, String> {
+    pub fn start(sample: &Path, checks_signature: bool) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
         command.arg("limit").arg(sample);

@@ -12,6 +12,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::documents::Zipf;
+use crate::light::{self, Tally};
 use crate::workload::{Operation, Stream, Workload};
 use crate::{cosmos, postgres};
 
@@ -88,6 +89,19 @@ pub async fn run(plan: &Plan) -> Figures {
 }
 
 async fn measure(plan: &Plan) -> Result<Figures, String> {
+    let tally = if light::serves(plan.workload) {
+        let plan = plan.clone();
+        // A thread of its own, because it blocks.
+        let run = tokio::task::spawn_blocking(move || light::run(&plan));
+        run.await.map_err(|error| error.to_string())??
+    } else {
+        run_sessions(plan).await?
+    };
+    Ok(figures(plan, tally))
+}
+
+/// Queries, on a connection and a task each.
+async fn run_sessions(plan: &Plan) -> Result<Tally, String> {
     let zipf = Stream::needs_zipf(plan.workload).then(|| Zipf::new(plan.items));
     let mut sessions = Vec::new();
     for _ in 0..plan.connections {
@@ -120,13 +134,18 @@ async fn measure(plan: &Plan) -> Result<Figures, String> {
         whole.add(&done.whole).map_err(|error| error.to_string())?;
         last_ended = last_ended.max(done.last_ended);
     }
+    Ok(Tally { timed, whole, start, last_ended })
+}
+
+fn figures(plan: &Plan, tally: Tally) -> Figures {
+    let Tally { timed, whole, start, last_ended } = tally;
     let all_operations = whole.len();
     let measured = Duration::from_millis(plan.measure_ms);
     // Operations that were under way at the beginning or the end are left out, and so is the time before and after:
     // few among many. Where there are not many, all count, from the beginning of the first to the end of the last.
     let is_slow = plan.rate.is_none() && timed.len() < SLOW_OPERATIONS * plan.connections;
     let (histogram, time) = if is_slow { (whole, last_ended - start) } else { (timed, measured) };
-    Ok(Figures {
+    Figures {
         operations: histogram.len(),
         all_operations,
         seconds: time.as_secs_f64(),
@@ -135,13 +154,13 @@ async fn measure(plan: &Plan) -> Result<Figures, String> {
         p999_us: histogram.value_at_quantile(0.999),
         max_us: histogram.max(),
         failure: None,
-    })
+    }
 }
 
 /// Operations of each connection below which a closed loop counts everything it has done.
 const SLOW_OPERATIONS: u64 = 4;
 
-fn new_histogram() -> Histogram<u64> {
+pub fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 120_000_000, 3).expect("the bounds are valid")
 }
 

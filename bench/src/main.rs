@@ -13,6 +13,8 @@
 
 mod cosmos;
 mod documents;
+mod generator;
+mod light;
 mod limit_rounds;
 mod limits;
 mod load;
@@ -48,6 +50,8 @@ enum Command {
     Run(Box<run::Options>),
     /// Measure Orrery on its embedded store and on PostgreSQL.
     Stores(Box<stores::Options>),
+    /// Compare the load generator with wrk and pgbench; fails if it is more than a tenth slower.
+    Generator,
     /// Execute one plan (JSON) and print its figures.
     Load { plan: String },
     /// Load items into a server and print the duration in seconds.
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
     let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let outcome = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Generator => generator::check(),
         Command::Stores(options) => stores::run(&options),
         Command::Load { plan } => serde_json::from_str(&plan)
             .map_err(|error| error.to_string())

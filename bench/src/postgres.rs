@@ -1,11 +1,12 @@
-//! The same operations on PostgreSQL: documents as jsonb, prepared statements over its own protocol.
+//! The same operations on PostgreSQL: documents as jsonb, prepared statements over its own protocol. `light` executes
+//! those of single items.
 
 use std::collections::HashMap;
 
 use tokio_postgres::types::{Json, ToSql};
 use tokio_postgres::{Client, NoTls, Statement};
 
-use crate::documents::{ITEMS_PER_KEY, code, id, item, key};
+use crate::documents::{code, id, item, key};
 use crate::workload::Operation;
 
 pub struct Session {
@@ -21,11 +22,13 @@ const SET_UP: &str = "
     CREATE INDEX IF NOT EXISTS items_doc ON items USING gin (doc jsonb_path_ops);
     CREATE INDEX IF NOT EXISTS items_seq ON items (seq);";
 
-const READ: &str = "SELECT doc::text FROM items WHERE pk = $1 AND id = $2";
+pub const READ: &str = "SELECT doc::text FROM items WHERE pk = $1 AND id = $2";
 // Documents go as text, so that nothing is parsed on this side.
-const CREATE: &str = "INSERT INTO items (pk, id, doc) VALUES ($1, $2, $3::text::jsonb)";
-const UPSERT: &str = "INSERT INTO items (pk, id, doc) VALUES ($1, $2, $3::text::jsonb)
+pub const CREATE: &str = "INSERT INTO items (pk, id, doc) VALUES ($1, $2, $3::text::jsonb)";
+pub const UPSERT: &str = "INSERT INTO items (pk, id, doc) VALUES ($1, $2, $3::text::jsonb)
     ON CONFLICT (pk, id) DO UPDATE SET doc = EXCLUDED.doc";
+pub const LOAD: &str = "INSERT INTO items (pk, id, doc)
+    SELECT pk, id, doc::jsonb FROM unnest($1::text[], $2::text[], $3::text[]) AS new (pk, id, doc)";
 const BY_CODE: &str = "SELECT doc::text FROM items WHERE doc @> $1 LIMIT 100";
 const TOP10: &str = "SELECT doc::text FROM items ORDER BY (doc->>'rank')::float8 DESC LIMIT 10";
 const PAGE: &str = "SELECT doc::text FROM items WHERE pk = $1 LIMIT 100";
@@ -80,8 +83,6 @@ impl Session {
     }
 
     pub async fn load(&mut self, from: u64, to: u64) -> Result<(), String> {
-        const LOAD: &str = "INSERT INTO items (pk, id, doc)
-            SELECT pk, id, doc::jsonb FROM unnest($1::text[], $2::text[], $3::text[]) AS new (pk, id, doc)";
         let mut next = from;
         while next < to {
             let end = (next + 100).min(to);
@@ -94,29 +95,10 @@ impl Session {
         Ok(())
     }
 
-    async fn upsert(&mut self, number: u64, version: u64) -> Result<(), String> {
-        self.execute(UPSERT, &[&key(number), &id(number), &item(number, version)]).await.map(|_| ())
-    }
-
-    async fn read(&mut self, number: u64) -> Result<(), String> {
-        let rows = self.rows(READ, &[&key(number), &id(number)]).await?;
-        check(rows.len() == 1, || format!("{} rows of 1", rows.len()))
-    }
-
     pub async fn perform(&mut self, operation: Operation) -> Result<(), String> {
         match operation {
-            Operation::Read(number) => self.read(number).await,
             Operation::Create(number) => {
                 self.execute(CREATE, &[&key(number), &id(number), &item(number, 0)]).await.map(|_| ())
-            }
-            Operation::Upsert(number, version) => self.upsert(number, version).await,
-            Operation::ReadModifyWrite(number, version) => {
-                self.read(number).await?;
-                self.upsert(number, version).await
-            }
-            Operation::Batch(first) => {
-                let first = first / ITEMS_PER_KEY * ITEMS_PER_KEY;
-                self.load(first, first + 50).await
             }
             Operation::ByCode(number) => {
                 let wanted = Json(serde_json::json!({ "code": code(number) }));
@@ -154,6 +136,7 @@ impl Session {
                 self.changes = rows.last().map_or(0, |row| row.get(0));
                 Ok(())
             }
+            other => Err(format!("{other:?} is for the light generator")),
         }
     }
 }

@@ -125,32 +125,72 @@ fn targets(results: &Results) -> Vec<Target> {
     // At the number of connections where Orrery is nearest to its limit's work: all cores are busy.
     let busy = 64;
     let orrery = |workload, connections| rates(first, workload, connections, Kind::Orrery);
-    let mut targets = vec![
-        Target::ratio(
-            "point read / bare hyper with signature check, 64 connections",
-            orrery(Workload::PointRead, busy),
-            results.limits.of(Workload::PointRead, busy),
-            0.6,
-        ),
-        Target::ratio(
-            "durable create / storage engine alone, 64 connections",
-            orrery(Workload::Create, busy),
-            results.limits.of(Workload::Create, busy),
-            0.6,
-        ),
-        Target::ratio(
-            "point read / PostgreSQL, 16 connections",
-            orrery(Workload::PointRead, 16),
-            rates(first, Workload::PointRead, 16, Kind::Postgres),
-            2.0,
-        ),
-        Target::ratio(
-            "durable create / PostgreSQL with GIN index, 16 connections",
-            orrery(Workload::Create, 16),
-            rates(first, Workload::Create, 16, Kind::Postgres),
-            2.0,
-        ),
-    ];
+    let own = |kind, workload, connections| rates(first, workload, connections, kind);
+    let mut targets = Vec::new();
+    for (connections, at_least) in [(16, 1.8), (busy, 2.2)] {
+        targets.push(Target::ratio(
+            &format!("point read / PostgreSQL, {connections} connections"),
+            orrery(Workload::PointRead, connections),
+            own(Kind::Postgres, Workload::PointRead, connections),
+            at_least,
+        ));
+    }
+    targets.push(Target::ratio(
+        "point read / bare hyper with the same headers and bytes, 64 connections",
+        orrery(Workload::PointRead, busy),
+        results.limits.bare.get(&busy).cloned(),
+        0.9,
+    ));
+    let cpu = closed(first, Workload::PointRead, busy, Kind::Orrery).and_then(Measured::cpu);
+    let bare_cpu = results.limits.bare_cpu.get(&busy).and_then(Rates::median);
+    targets.push(Target {
+        what: "CPU time of a point read / bare hyper's, 64 connections".to_owned(),
+        value: cpu.zip(bare_cpu).map(|(own, bare)| own / bare),
+        at_least: None,
+        at_most: Some(1.2),
+        unit: "",
+    });
+    for (workload, connections, at_least) in [
+        (Workload::Create, 16, 2.0),
+        (Workload::Create, busy, 2.5),
+        (Workload::Upsert, 16, 1.8),
+        (Workload::Batch50, 16, 1.8),
+        (Workload::YcsbA, 16, 1.8),
+        (Workload::YcsbF, 16, 1.8),
+    ] {
+        targets.push(Target::ratio(
+            &format!("{} / PostgreSQL, {connections} connections", workload.title()),
+            orrery(workload, connections),
+            own(Kind::Postgres, workload, connections),
+            at_least,
+        ));
+    }
+    targets.push(Target::ratio(
+        "create, in memory / on disk, 16 connections",
+        own(Kind::OrreryMemory, Workload::Create, 16),
+        orrery(Workload::Create, 16),
+        1.5,
+    ));
+    for workload in [Workload::Create, Workload::Upsert, Workload::Batch50, Workload::YcsbA] {
+        let what = workload.title().trim_start_matches("durable ");
+        targets.push(Target::ratio(
+            &format!("{what}, in memory / Cosmium, 16 connections"),
+            own(Kind::OrreryMemory, workload, 16),
+            own(Kind::Cosmium, workload, 16),
+            1.5,
+        ));
+    }
+    let create_p50 = |kind| {
+        let measured = closed(first, Workload::Create, 1, kind)?;
+        measured.median_of(|figures| figures.p50_us)
+    };
+    targets.push(Target {
+        what: "durable create, one connection, p50 / PostgreSQL's".to_owned(),
+        value: create_p50(Kind::Orrery).zip(create_p50(Kind::Postgres)).map(|(own, other)| own / other),
+        at_least: None,
+        at_most: Some(1.0),
+        unit: "",
+    });
     for (kind, whose) in [
         (Kind::Orrery, "every workload / best emulator that runs it (they store nothing on disk)"),
         (Kind::OrreryMemory, "the same for Orrery in memory"),
@@ -253,7 +293,7 @@ fn text(results: &Results) -> String {
         line(format_args!("- {name}: {version}"));
     }
     line(format_args!(
-        "- Items of 1 KB with 14 properties, 100 under each partition key; everything is indexed (PostgreSQL: jsonb, primary key,\n  GIN index over the document, VACUUM ANALYZE after loading). The load comes from a separate process, with persistent connections, signed requests, fixed\n  seeds and a warm-up of a third of the measured time. Closed loops start the next operation when the previous one has\n  completed; in open loops operations are scheduled at half of the closed loop's throughput, and latency is measured from the\n  scheduled time. Where a connection completes fewer than four operations in the measured time, all of them count, from the\n  start of the first to the end of the last."
+        "- Items of 1 KB with 14 properties, 100 under each partition key; everything is indexed (PostgreSQL: jsonb, primary key,\n  GIN index over the document, VACUUM ANALYZE after loading). The load comes from a separate process with one thread, as light as wrk and pgbench, with persistent connections, signed requests, fixed\n  seeds and a warm-up of a third of the measured time. Closed loops start the next operation when the previous one has\n  completed; in open loops operations are scheduled at half of the closed loop's throughput, and latency is measured from the\n  scheduled time. Where a connection completes fewer than four operations in the measured time, all of them count, from the\n  start of the first to the end of the last."
     ));
     line(format_args!(
         "- A round runs read-only workloads first, then those that change items, then those that create items. A system that has a\n  tenth more items than stated, or has failed, is restarted empty and reloaded before its next measurement. A workload that\n  fails is not retried in later rounds."
@@ -276,6 +316,9 @@ fn ratios(line: &mut Line<'_>, scale: &Scale) {
         Kind::ALL.into_iter().filter(|kind| *kind != Kind::Orrery && has(scale, *kind)).collect();
     let titles: Vec<&str> = peers.iter().map(|kind| kind.title()).collect();
     line(format_args!("Throughput of Orrery divided by that of each peer (above 1: Orrery is faster).\n"));
+    line(format_args!(
+        "In brackets, the CPU time of Orrery's operation, and of each peer's divided by it (above 1: Orrery needs less).\n"
+    ));
     line(format_args!("| workload | connections | Orrery | / {} |", titles.join(" | / ")));
     line(format_args!("|---|---|---|{}", "---|".repeat(peers.len())));
     let cells: BTreeSet<(Workload, u64)> = scale
@@ -287,10 +330,16 @@ fn ratios(line: &mut Line<'_>, scale: &Scale) {
     let mut failures: Vec<String> = Vec::new();
     for (workload, connections) in cells {
         let own = rates(scale, workload, connections, Kind::Orrery);
+        let cpu = |kind| {
+            let measured = closed(scale, workload, connections, kind)?;
+            measured.cpu().filter(|cpu| measured.failure().is_none() && *cpu > 0.0)
+        };
+        let own_cpu = cpu(Kind::Orrery);
         let mut row = format!(
-            "| {} | {connections} | {} |",
+            "| {} | {connections} | {}{} |",
             workload.title(),
-            per_second(own.as_ref()).unwrap_or_else(|| "fails".to_owned())
+            per_second(own.as_ref()).unwrap_or_else(|| "fails".to_owned()),
+            own_cpu.map_or_else(String::new, |cpu| format!(" ({} µs)", short(cpu * 1e6))),
         );
         for peer in &peers {
             let cell = match closed(scale, workload, connections, *peer).map(Measured::rates) {
@@ -303,7 +352,8 @@ fn ratios(line: &mut Line<'_>, scale: &Scale) {
                 }
                 .unwrap_or_else(|| "fails".to_owned()),
             };
-            write!(row, " {cell} |").expect("a String accepts every write");
+            let times = cpu(*peer).zip(own_cpu).map(|(other, own)| format!(" ({})", short(other / own)));
+            write!(row, " {cell}{} |", times.unwrap_or_default()).expect("a String accepts every write");
         }
         line(format_args!("{row}"));
         for measured in scale
@@ -488,6 +538,8 @@ mod tests {
         let mut results = Results { scales: vec![scale], ..Results::default() };
         let signed = ByConnections::from([(16, Rates(vec![500.0, 500.0, 400.0])), (64, Rates(vec![400.0]))]);
         results.limits.signed.insert(Workload::PointRead, signed);
+        results.limits.bare = ByConnections::from([(64, Rates(vec![320.0]))]);
+        results.limits.bare_cpu = ByConnections::from([(64, Rates(vec![0.000_03]))]);
         results
     }
 
@@ -495,7 +547,7 @@ mod tests {
     #[test]
     fn ratios_shares_and_failures_are_in_the_report() {
         let text = text(&results());
-        assert!(text.contains("| point read | 16 | 200/s | 5 | fails | – |"), "{text}");
+        assert!(text.contains("| point read | 16 | 200/s (50 µs) | 5 (1) | fails | – |"), "{text}");
         assert!(text.contains("- Cosmium, point read, 16 connections: status 500"), "{text}");
         assert!(text.contains("- cosmosdb-server: npm is not there"), "{text}");
         assert!(text.contains("| point read | 16 | 500/s | 200/s | 0.5 | 8.33 | – |"), "{text}");
@@ -510,7 +562,9 @@ mod tests {
             target.verdict()
         };
         assert_eq!(verdict("point read / bare hyper"), "reached");
-        assert_eq!(verdict("point read / PostgreSQL"), "reached");
+        assert_eq!(verdict("CPU time of a point read / bare hyper"), "**missed**");
+        assert_eq!(verdict("point read / PostgreSQL, 16"), "reached");
+        assert_eq!(verdict("point read / PostgreSQL, 64"), "not measured");
         assert_eq!(verdict("durable create / PostgreSQL"), "not measured");
         assert_eq!(verdict("start-up on 1 M items"), "not measured");
         assert_eq!(verdict("idle memory"), "reached");

@@ -124,6 +124,9 @@ pub type ByConnections = BTreeMap<u64, Rates>;
 pub struct Limits {
     /// Point reads of the same bytes by a bare server.
     pub bare: ByConnections,
+    /// Its CPU time per operation, in seconds.
+    #[serde(default)]
+    pub bare_cpu: ByConnections,
     /// The same answers by a server that checks signatures.
     pub signed: BTreeMap<Workload, ByConnections>,
     /// The writes of the storage engine alone, by writers.
