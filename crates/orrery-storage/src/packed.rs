@@ -29,6 +29,14 @@ impl PackedKeys {
         self.spans.iter().map(|span| at(&self.bytes, *span))
     }
 
+    pub(crate) fn first(&self) -> Option<&[u8]> {
+        self.spans.first().map(|span| at(&self.bytes, *span))
+    }
+
+    pub(crate) fn last(&self) -> Option<&[u8]> {
+        self.spans.last().map(|span| at(&self.bytes, *span))
+    }
+
     /// Looks the key up by binary search.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.spans.binary_search_by(|span| at(&self.bytes, *span).cmp(key)).is_ok()
@@ -79,6 +87,19 @@ impl KeyPacker {
         );
         PackedKeys { bytes: bytes.into(), spans }
     }
+}
+
+/// The first bytes of a key, filled up with zeros. They distinguish most keys, and comparing them follows no pointer.
+pub(crate) type KeyHead = [u64; 3];
+
+pub(crate) const KEY_HEAD_BYTES: usize = size_of::<KeyHead>();
+
+pub(crate) fn key_head(key: &[u8]) -> KeyHead {
+    let mut bytes = [0; KEY_HEAD_BYTES];
+    let length = key.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&key[..length]);
+    let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|offset| bytes[at + offset]));
+    [word(0), word(8), word(16)]
 }
 
 fn at(bytes: &[u8], (start, end): (u32, u32)) -> &[u8] {

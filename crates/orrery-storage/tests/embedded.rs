@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use orrery_storage::{
-    CommitError, Decision, Durability, Embedded, EmbeddedOptions, Entry, Health, Key, Lsn, Op, PartitionId,
-    PartitionRef, PartitionStore, ReadRequest, View, commit,
+    CommitError, Decision, Durability, Embedded, EmbeddedOptions, Entry, Health, Key, KeyPacker, KeyRange,
+    Lsn, Op, PackedKeys, PartitionId, PartitionRef, PartitionStore, ReadRequest, Scan, View, WriteSet,
+    commit,
 };
 
 use operations::Blind;
@@ -262,5 +263,90 @@ async fn a_stalled_write_is_reported() {
     stuck.await.unwrap().unwrap();
     while store.health() != Health::Ready {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Keys that no operation reads wait outside the memtable's order. Writers and scanners go on while memtables are sealed
+/// and written to tables: whoever scans sees all that was acknowledged, and so does a store that was never closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn unread_keys_are_found_at_any_time() {
+    const WRITERS: u32 = 4;
+    const ROUNDS: u32 = 400;
+    const KEYS: u32 = 10;
+    for memtable_bytes in [64 << 10, 16 << 20] {
+        let options = EmbeddedOptions {
+            memtable_bytes,
+            durability: Durability::Relaxed { interval_ms: 60_000 },
+            ..EmbeddedOptions::default()
+        };
+        let (directory, store) = open(options.clone(), WRITERS / 2).await;
+        let writers = (0..WRITERS).map(|writer| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let partition = partition(writer % (WRITERS / 2));
+                for round in 0..ROUNDS {
+                    let keys = (0..KEYS).map(|key| unread_key(writer, key, round));
+                    commit(store.as_ref(), partition, Unread::put(keys)).await.unwrap();
+                    if (round + writer) % 37 == 0 {
+                        // Of every key number, all rounds up to this one.
+                        let found = unread_keys(&store, partition, writer).await;
+                        assert_eq!(found.len(), ((round + 1) * KEYS) as usize);
+                    }
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        let expected = |writer| {
+            let rounds = |key| (0..ROUNDS).map(move |round| unread_key(writer, key, round));
+            (0..KEYS).flat_map(rounds).collect::<Vec<Key>>()
+        };
+        drop(store);
+        let store = Embedded::open(directory.path().join("data"), options).unwrap();
+        for writer in 0..WRITERS {
+            let found = unread_keys(&store, partition(writer % (WRITERS / 2)), writer).await;
+            assert_eq!(found, expected(writer));
+        }
+    }
+}
+
+fn unread_key(writer: u32, key: u32, round: u32) -> Key {
+    format!("{writer}/a common prefix of index entries/{key}/{round:08}").into_bytes()
+}
+
+async fn unread_keys(store: &Embedded, partition: PartitionRef, writer: u32) -> Vec<Key> {
+    let range = KeyRange::prefix(format!("{writer}/").as_bytes());
+    let scan = Scan::forward(range, usize::MAX);
+    let page = store.read(partition, ReadRequest::Scan(scan)).await.unwrap();
+    page.entries.into_iter().map(|entry| entry.key).collect()
+}
+
+/// Puts keys that no operation reads.
+struct Unread(PackedKeys);
+
+impl Unread {
+    fn put(keys: impl Iterator<Item = Key>) -> Self {
+        let mut packer = KeyPacker::default();
+        for key in keys {
+            packer.bytes().extend_from_slice(&key);
+            packer.end_key();
+        }
+        Self(packer.finish())
+    }
+}
+
+impl Op for Unread {
+    type Out = ();
+
+    fn id(&self) -> u128 {
+        0
+    }
+
+    fn reads(&self, _: &mut Vec<Key>) {}
+
+    fn decide(&self, _: &dyn View, _: Lsn) -> Decision<()> {
+        let unread = vec![(self.0.clone(), Some(Bytes::from_static(b"1")))];
+        Decision::Write(WriteSet { unread, ..WriteSet::default() }, ())
     }
 }

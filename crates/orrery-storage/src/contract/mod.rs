@@ -172,16 +172,6 @@ impl WriteSet {
         let deletes = self.deletes.iter().map(Vec::as_slice);
         puts.chain(deletes).chain(self.unread.iter().flat_map(|(keys, _)| keys.iter()))
     }
-
-    /// Every change; `None` deletes.
-    pub fn into_changes(self) -> impl Iterator<Item = (Key, Option<Bytes>)> {
-        let deletes = self.deletes.into_iter().map(|key| (key, None));
-        let puts = self.puts.into_iter().map(|(key, value)| (key, Some(value)));
-        let unread = self.unread.into_iter().flat_map(|(keys, value)| {
-            keys.iter().map(|key| (key.to_vec(), value.clone())).collect::<Vec<_>>()
-        });
-        deletes.chain(puts).chain(unread)
-    }
 }
 
 /// The result of a successful commit.

@@ -373,10 +373,11 @@ impl Committer {
         }
         let flushing = |error| WriteError { error, flushing: true };
         let (tree, threads) = (&self.shared.tree, &self.shared.threads);
-        let is_small = overlay.changes_count() < OVERLAP_CHANGES_MIN;
+        let count = overlay.changes_count();
+        let is_small = count < OVERLAP_CHANGES_MIN && !tree.settles_with(count);
         // The insert may run before the fsync has finished: readers see nothing before `publish`.
         let apply = || {
-            tree.apply(sequence, overlay.into_sorted_changes());
+            tree.apply(sequence, overlay.into_changes());
         };
         match self.shared.options.durability {
             Durability::Always if is_small => {

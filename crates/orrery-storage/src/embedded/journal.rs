@@ -177,6 +177,16 @@ impl ChangeSpan {
         (self.value_bytes != DELETED).then(|| at..at + self.value_bytes as usize)
     }
 
+    /// Bytes of key and value.
+    pub(super) fn bytes(&self) -> usize {
+        self.key_bytes as usize + self.value().map_or(0, |range| range.len())
+    }
+
+    /// The key of the change, in the buffer its draft has become.
+    pub(super) fn key_in<'a>(&self, memory: &'a [u8]) -> &'a [u8] {
+        &memory[self.key()]
+    }
+
     /// The change, as slices of the buffer its draft has become.
     pub(super) fn change(&self, memory: &Bytes) -> Change {
         Change { key: memory.slice(self.key()), value: self.value().map(|range| memory.slice(range)) }

@@ -5,7 +5,8 @@
 //!
 //! * `layout`: the files of a data directory and the encoding of keys.
 //! * `journal`: the write-ahead log that makes a group of commits durable.
-//! * `tree`: the LSM tree and the pins that keep a point in time readable.
+//! * `tree`: the LSM tree and the pins that keep a point in time readable; `deferred`: index entries that wait to be
+//!   inserted into its memtable.
 //! * `committer`: the only thread that writes, in groups; `overlay`: the writes of the current group; `syncer`: a
 //!   helper thread that fsyncs the journal while the committer fills the memtable.
 //! * `background`: the flusher and merger threads; `sweep`: how destroyed partitions leave the tree.
@@ -24,6 +25,7 @@ mod backup;
 mod checkpoint;
 mod committer;
 mod condition;
+mod deferred;
 mod error;
 mod history;
 mod journal;

@@ -14,8 +14,10 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::journal::{Change, ChangeSpan, Draft};
+use super::deferred::{Changes, KeyBounds};
+use super::journal::{ChangeSpan, Draft};
 use super::layout::Slot;
+use crate::packed::{KeyHead, key_head};
 
 pub(super) struct Overlay {
     draft: Draft,
@@ -117,34 +119,40 @@ impl Overlay {
         self.spans.iter().map(|span| (self.draft.key(span), self.draft.value(span)))
     }
 
-    /// The changes in key order: neighbouring inserts into the memtable then walk the same path, which stays in the CPU
-    /// cache. Several changes of one key keep their order.
-    pub(super) fn into_sorted_changes(self) -> impl Iterator<Item = Change> {
-        let draft = self.draft;
-        let mut ordered: Vec<(KeyPrefix, ChangeSpan)> =
-            self.spans.into_iter().map(|span| (key_prefix(draft.key(&span)), span)).collect();
+    /// The changes for the memtable. Those to be inserted at once are in key order: neighbouring inserts then walk the
+    /// same path, which stays in the CPU cache. Several changes of one key keep their order.
+    pub(super) fn into_changes(self) -> Changes {
+        let Self { draft, spans, unread, .. } = self;
+        let mut bounds = KeyBounds::default();
+        for at in &unread {
+            bounds.add(draft.key(&spans[*at]));
+        }
+        let (mut direct, mut deferrable) = (Vec::new(), Vec::with_capacity(unread.len()));
+        let mut unread = unread.into_iter().peekable();
+        for (at, span) in spans.iter().enumerate() {
+            if unread.next_if_eq(&at).is_some() {
+                deferrable.push(*span);
+            } else {
+                direct.push(*span);
+            }
+        }
+        // A change that is inserted at once may be of the same key as a deferrable one of this group, and come after it.
+        if direct.iter().any(|span| bounds.contain(draft.key(span))) {
+            (direct, deferrable, bounds) = (spans, Vec::new(), KeyBounds::default());
+        }
+        let mut ordered: Vec<(KeyHead, ChangeSpan)> =
+            direct.into_iter().map(|span| (key_head(draft.key(&span)), span)).collect();
         // The keys of each commit are sorted already, which a stable merge sort exploits.
-        ordered.sort_by(|(prefix, span), (other_prefix, other)| {
-            prefix.cmp(other_prefix).then_with(|| draft.key(span).cmp(draft.key(other)))
+        ordered.sort_by(|(head, span), (other_head, other)| {
+            head.cmp(other_head).then_with(|| draft.key(span).cmp(draft.key(other)))
         });
-        let memory = draft.into_memory();
-        ordered.into_iter().map(move |(_, span)| span.change(&memory))
+        let direct = ordered.into_iter().map(|(_, span)| span).collect();
+        Changes { memory: draft.into_memory(), direct, deferrable, bounds }
     }
 
     fn hash(&self, slot: Slot, key: &[u8]) -> u64 {
         xxh3_64_with_seed(key, self.seed ^ u64::from(slot.0) << 16)
     }
-}
-
-/// The first 24 bytes of a key (slot, kind, generation, path, start of the value), which distinguish most keys.
-type KeyPrefix = [u64; 3];
-
-fn key_prefix(key: &[u8]) -> KeyPrefix {
-    let mut bytes = [0; 24];
-    let length = key.len().min(bytes.len());
-    bytes[..length].copy_from_slice(&key[..length]);
-    let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|offset| bytes[at + offset]));
-    [word(0), word(8), word(16)]
 }
 
 #[cfg(test)]
@@ -156,7 +164,9 @@ mod tests {
     }
 
     fn sorted(overlay: Overlay) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let changes = overlay.into_sorted_changes();
+        let Changes { memory, direct, deferrable, .. } = overlay.into_changes();
+        assert!(deferrable.is_empty());
+        let changes = direct.iter().map(|span| span.change(&memory));
         changes.map(|change| (change.key.to_vec(), change.value.map(|value| value.to_vec()))).collect()
     }
 
@@ -217,5 +227,34 @@ mod tests {
             (key("c"), Some(b"3".to_vec())),
         ];
         assert_eq!(sorted(overlay), expected);
+    }
+
+    #[test]
+    fn unread_changes_are_deferrable_unless_others_lie_between() {
+        let names = |memory: &Bytes, spans: &[ChangeSpan]| -> Vec<Vec<u8>> {
+            spans.iter().map(|span| span.key_in(memory).to_vec()).collect()
+        };
+        let key = |slot: u32, name: &str| Slot(slot).key(name.as_bytes()).to_vec();
+        let with = |others: &[(u32, &str)]| {
+            let mut overlay = Overlay::with_capacity(0);
+            for (slot, name) in [(1, "m"), (2, "x"), (1, "k")] {
+                overlay.put_unread(Slot(slot), name.as_bytes(), Some(b"1"));
+            }
+            for (slot, name) in others {
+                overlay.put(Slot(*slot), name.as_bytes(), None);
+            }
+            let Changes { memory, direct, deferrable, .. } = overlay.into_changes();
+            (names(&memory, &direct), names(&memory, &deferrable))
+        };
+        let deferred = vec![key(1, "m"), key(2, "x"), key(1, "k")];
+        assert_eq!(
+            with(&[(2, "a"), (1, "z"), (1, "a")]),
+            (vec![key(1, "a"), key(1, "z"), key(2, "a")], deferred,)
+        );
+        for inside in [(1, "k"), (1, "l"), (2, "x")] {
+            let (direct, deferrable) = with(&[(1, "a"), inside]);
+            assert_eq!((direct.len(), deferrable.len()), (5, 0), "{inside:?}");
+            assert!(direct.is_sorted());
+        }
     }
 }

@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use orrery_env::monotonic;
 
 use super::condition::is_fullness;
+use super::deferred::{Changes, DEFERRED_MAX, Deferred};
 use super::journal::Change;
 use super::layout::Slot;
 use super::sweep::DeadSlots;
@@ -63,6 +64,8 @@ pub(super) struct Tree {
     /// Readers see everything below this number.
     published: AtomicU64,
     pins: Mutex<Pins>,
+    /// Part of the active memtable that is not in its order yet.
+    deferred: Deferred,
     strategy: Arc<dyn CompactionStrategy + Send + Sync>,
     /// Merges young tables however few there are, for the sweep.
     young_strategy: Arc<dyn CompactionStrategy + Send + Sync>,
@@ -126,6 +129,7 @@ impl Tree {
             published: AtomicU64::new(sequence.get()),
             sequence,
             pins: Mutex::default(),
+            deferred: Deferred::default(),
             strategy: Arc::new(Leveled::default().with_table_target_size(table_bytes)),
             young_strategy: Arc::new(
                 Leveled::default().with_l0_threshold(1).with_table_target_size(table_bytes),
@@ -141,19 +145,41 @@ impl Tree {
         self.sequence.next()
     }
 
-    /// Inserts a batch into the memtable and returns the memtable's size. The batch is invisible until [`Tree::publish`].
-    /// Of several changes of one key the last wins.
-    pub(super) fn apply(&self, sequence: SeqNo, changes: impl Iterator<Item = Change>) -> u64 {
+    /// Adds a batch to the memtable. The batch is invisible until [`Tree::publish`]. Of several changes of one key the
+    /// last wins.
+    pub(super) fn apply(&self, sequence: SeqNo, changes: Changes) {
+        let Changes { memory, direct, deferrable, bounds } = changes;
+        self.insert(sequence, direct.iter().map(|span| span.change(&memory)));
+        if deferrable.is_empty() {
+            return;
+        }
+        self.deferred.add(sequence, memory, deferrable, &bounds);
+        if self.deferred.changes() > DEFERRED_MAX {
+            self.settle();
+        }
+    }
+
+    /// Whether applying so many more changes also inserts those that were deferred.
+    pub(super) fn settles_with(&self, changes: usize) -> bool {
+        self.deferred.changes() + changes > DEFERRED_MAX
+    }
+
+    fn insert(&self, sequence: SeqNo, changes: impl Iterator<Item = Change>) {
         // Only the committer seals memtables, so this one stays active for the whole batch.
         let memtable = self.lsm.active_memtable();
-        for Change { key, value } in changes {
-            let entry = match value {
-                Some(value) => InternalValue::from_components(key, value, sequence, ValueType::Value),
-                None => InternalValue::new_tombstone(key, sequence),
-            };
-            memtable.insert(entry);
+        for change in changes {
+            memtable.insert(internal_value(sequence, change));
         }
-        memtable.size()
+    }
+
+    /// Inserts what was deferred. It belongs to the active memtable, because sealing settles first.
+    fn settle(&self) {
+        self.deferred.settle(|| {
+            let memtable = self.lsm.active_memtable();
+            move |sequence, change| {
+                memtable.insert(internal_value(sequence, change));
+            }
+        });
     }
 
     /// Makes a batch visible. Called by the committer only, batch by batch.
@@ -168,12 +194,13 @@ impl Tree {
         self.sequence.fetch_max(sequence + 1);
         // A stable sort, as in the committer: changes of one key keep their order.
         changes.sort_by(|one, other| one.key.cmp(&other.key));
-        self.apply(sequence, changes.into_iter());
+        self.insert(sequence, changes.into_iter());
         self.published.fetch_max(sequence + 1, Ordering::AcqRel);
     }
 
-    /// Seals the memtable unless it is empty.
+    /// Seals the memtable unless it is empty. Called by the committer, so that nothing is deferred meanwhile.
     pub(super) fn seal_memtable(&self) -> bool {
+        self.settle();
         self.lsm.rotate_memtable().is_some()
     }
 
@@ -182,7 +209,8 @@ impl Tree {
     }
 
     pub(super) fn memtable_bytes(&self) -> u64 {
-        self.lsm.active_memtable().size()
+        let deferred = self.deferred.bytes() + self.deferred.changes() * size_of::<InternalValue>();
+        self.lsm.active_memtable().size() + deferred as u64
     }
 
     pub(super) fn young_runs(&self) -> usize {
@@ -289,8 +317,21 @@ impl Tree {
         self.stopping.load(Ordering::Acquire)
     }
 
+    fn settle_near_key(&self, key: &[u8]) {
+        if self.deferred.is_near_key(key) {
+            self.settle();
+        }
+    }
+
+    fn settle_near_range(&self, start: &[u8], end: &[u8]) {
+        if self.deferred.is_near_range(start, end) {
+            self.settle();
+        }
+    }
+
     /// The newest value, published or not. For the committer, which is the only writer.
     pub(super) fn get_newest(&self, key: &[u8]) -> Result<Option<Bytes>, TreeError> {
+        self.settle_near_key(key);
         guarded(|| Ok(self.lsm.get(key, SeqNo::MAX)?.map(Bytes::from)))
     }
 
@@ -388,6 +429,7 @@ impl Pins {
 
 impl Pin<'_> {
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TreeError> {
+        self.tree.settle_near_key(key);
         guarded(|| Ok(self.tree.lsm.get(key, self.sequence)?.map(Bytes::from)))
     }
 
@@ -402,6 +444,7 @@ impl Pin<'_> {
 
     /// One page between two keys of the tree; the slot is stripped from the entries' keys.
     pub(super) fn scan_full(&self, start: Bytes, end: Bytes, scan: &Scan) -> Result<ReadPage, TreeError> {
+        self.tree.settle_near_range(&start, &end);
         guarded(|| {
             let bounds = (Bound::Included(start), Bound::Excluded(end));
             let range = self.tree.lsm.range::<Bytes, _>(bounds, self.sequence, None);
@@ -454,6 +497,14 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, lsm_tree::Error>) -> Result<T, Tr
         Err(payload) => {
             Err(TreeError::Damaged(format!("reading panicked: {}", panic_text(payload.as_ref()))))
         }
+    }
+}
+
+fn internal_value(sequence: SeqNo, change: Change) -> InternalValue {
+    let Change { key, value } = change;
+    match value {
+        Some(value) => InternalValue::from_components(key, value, sequence, ValueType::Value),
+        None => InternalValue::new_tombstone(key, sequence),
     }
 }
 

@@ -3,16 +3,19 @@
 //!
 //! All work runs inline on the calling task: it is bounded (a page, a write set) and never does I/O. A commit
 //! holds an upgradable read lock on its partition while it decides, so readers proceed, and takes the write
-//! lock only to apply the write set. Every commit is its own group, because there is no fsync to share.
+//! lock only to apply the write set. Every commit is its own group, because there is no fsync to share. Index entries
+//! are put in their places only when a scan comes near them (`deferred`).
 
+mod deferred;
 mod table;
+mod table_key;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{RwLock, RwLockUpgradableReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use self::table::{Table, Version};
@@ -86,12 +89,7 @@ impl Memory {
         let Some(writes) = writes else { return Ok(state.lsn) };
         let mut state = RwLockUpgradableReadGuard::upgrade(state);
         state.table.begin_change(monotonic::now(), self.limits.snapshot_age_max);
-        for (key, value) in writes.into_changes() {
-            match value {
-                Some(value) => state.table.put(key, value),
-                None => state.table.delete(key),
-            }
-        }
+        state.table.apply(writes);
         assert!(lsn > state.lsn, "LSNs of a partition only grow: {lsn} after {}", state.lsn);
         state.lsn = lsn;
         // Sent under the lock, so that waiters see LSNs in order.
@@ -103,6 +101,22 @@ impl Memory {
 impl Default for Memory {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl Partition {
+    /// Locks the partition for a request, which finds everything in its place.
+    fn read(&self, request: &ReadRequest) -> RwLockReadGuard<'_, State> {
+        let state = self.state.read();
+        match request {
+            ReadRequest::Scan(scan) if state.table.must_settle(&scan.range) => {
+                drop(state);
+                let mut state = self.state.write();
+                state.table.settle();
+                RwLockWriteGuard::downgrade(state)
+            }
+            _ => state,
+        }
     }
 }
 
@@ -199,7 +213,7 @@ impl PartitionStore for Memory {
         Box::pin(async move {
             yield_if_due().await;
             let found = self.partition(partition.id)?;
-            let state = found.state.read();
+            let state = found.read(&request);
             state.check(partition)?;
             Ok(state.read(&request, state.table.version(), state.lsn))
         })
@@ -234,7 +248,7 @@ impl PartitionStore for Memory {
             state.check(partition)?;
             state.table.begin_change(monotonic::now(), self.limits.snapshot_age_max);
             for entry in entries {
-                state.table.put(entry.key, entry.value);
+                state.table.put(&entry.key, entry.value);
             }
             Ok(())
         })
@@ -249,7 +263,7 @@ impl PartitionStore for Memory {
             let deleted = keys.len();
             state.table.begin_change(monotonic::now(), self.limits.snapshot_age_max);
             for key in keys {
-                state.table.delete(key);
+                state.table.delete(&key);
             }
             Ok(deleted)
         })
@@ -296,7 +310,7 @@ impl Snapshot for MemorySnapshot {
         Box::pin(async move {
             yield_if_due().await;
             check_open(&self.closed)?;
-            let state = self.partition.state.read();
+            let state = self.partition.read(&request);
             // Checked under the lock: a writer prunes a snapshot's version only once the snapshot has expired.
             if monotonic::elapsed(self.taken) >= self.age_max {
                 return Err(StoreError::SnapshotExpired);

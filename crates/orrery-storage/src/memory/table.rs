@@ -4,33 +4,44 @@
 //! value it replaces next to the new one. Without a pin a change simply overwrites, so the common case costs
 //! what a `BTreeMap` costs. Old values are dropped with the last pin that can see them, and pins older than
 //! the store's limit are ignored, so a leaked snapshot retains nothing.
+//!
+//! Keys that operations never read (index entries, by far the most) wait in [`Deferred`] until a scan comes near them:
+//! finding the places of fifteen keys would take most of the time of a commit. Nothing is deferred while a pin exists.
 
+use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::contract::{Direction, Entry, Key, KeyRange, ReadPage, Scan, Want};
+use super::deferred::Deferred;
+use super::table_key::TableKey;
+use crate::contract::{Direction, Entry, Key, KeyRange, ReadPage, Scan, Want, WriteSet};
 
 /// A point in the table's history.
 pub(super) type Version = u64;
 
+/// Deferred keys beyond which they are moved into the map: enough that neighbours follow each other, few enough that
+/// moving them takes a few milliseconds.
+const DEFERRED_KEYS_MAX: usize = 8192;
+
 #[derive(Default)]
 pub(super) struct Table {
-    histories: BTreeMap<Key, History>,
+    current: BTreeMap<TableKey, Current>,
+    /// Earlier values that a pin may see, oldest first, each with the version that wrote it.
+    older: BTreeMap<TableKey, Vec<(Version, Option<Bytes>)>>,
+    deferred: Deferred,
     version: Version,
     pins: BTreeMap<Version, Pin>,
     /// Keys that have older values, with the version that replaced them, oldest first.
-    replaced: VecDeque<(Version, Key)>,
+    replaced: VecDeque<(Version, TableKey)>,
     bytes: usize,
 }
 
-struct History {
+struct Current {
     /// `None` = deleted, but an older value may still be visible to a pin.
-    current: Option<Bytes>,
+    value: Option<Bytes>,
     since: Version,
-    /// Earlier values, oldest first, each with the version that wrote it.
-    older: Vec<(Version, Option<Bytes>)>,
 }
 
 struct Pin {
@@ -39,9 +50,9 @@ struct Pin {
 }
 
 impl Table {
-    /// Total size of the current keys and values.
+    /// Total size of the current keys and values; deferred keys count whether they are new or not.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.deferred.bytes()
     }
 
     pub(super) fn version(&self) -> Version {
@@ -50,6 +61,7 @@ impl Table {
 
     /// Keeps the current version readable until [`Table::unpin`] or until the pin expires.
     pub(super) fn pin(&mut self, now: Instant) -> Version {
+        self.settle();
         let pin = self.pins.entry(self.version).or_insert(Pin { count: 0, newest: now });
         pin.count += 1;
         pin.newest = now;
@@ -84,66 +96,119 @@ impl Table {
         self.version += 1;
     }
 
-    pub(super) fn put(&mut self, key: Key, value: Bytes) {
-        self.write(key, Some(value));
+    /// Applies the write set of an operation, which names no key twice.
+    pub(super) fn apply(&mut self, writes: WriteSet) {
+        for key in writes.deletes {
+            self.delete(&key);
+        }
+        for (key, value) in writes.puts {
+            self.put(&key, value);
+        }
+        for (keys, value) in writes.unread {
+            if self.pins.is_empty() {
+                self.deferred.add(keys, value);
+            } else {
+                keys.iter().for_each(|key| self.write(TableKey::new(key), value.clone()));
+            }
+        }
+        if self.deferred.keys() > DEFERRED_KEYS_MAX {
+            self.settle();
+        }
     }
 
-    pub(super) fn delete(&mut self, key: Key) {
-        self.write(key, None);
+    pub(super) fn put(&mut self, key: &[u8], value: Bytes) {
+        self.settle_before(key);
+        self.write(TableKey::new(key), Some(value));
+    }
+
+    pub(super) fn delete(&mut self, key: &[u8]) {
+        self.settle_before(key);
+        self.write(TableKey::new(key), None);
     }
 
     pub(super) fn get(&self, key: &[u8], at: Version) -> Option<Bytes> {
-        self.histories.get(key).and_then(|history| history.visible(at)).cloned()
+        if let Some((_, value)) = self.deferred.set_of(key) {
+            return value.clone();
+        }
+        let key = TableKey::new(key);
+        self.current.get(&key).and_then(|current| self.visible(&key, current, at)).cloned()
     }
 
+    /// Whether [`Table::settle`] must run before this range is scanned.
+    pub(super) fn must_settle(&self, range: &KeyRange) -> bool {
+        self.deferred.overlaps(range)
+    }
+
+    /// Moves deferred keys into the map.
+    pub(super) fn settle(&mut self) {
+        let deferred = std::mem::take(&mut self.deferred);
+        deferred.each_in_order(|key, value| self.write(key, value));
+    }
+
+    /// Reads a range that has been settled.
     pub(super) fn scan(&self, scan: &Scan, at: Version) -> ReadPage {
         if scan.range.is_empty() {
             return ReadPage::default();
         }
-        let range = self.histories.range::<[u8], _>(bounds(&scan.range));
+        assert!(!self.must_settle(&scan.range), "a range is settled before it is scanned");
+        let range = self.current.range(bounds(&scan.range));
         match scan.direction {
-            Direction::Forward => collect_page(range, scan, at),
-            Direction::Backward => collect_page(range.rev(), scan, at),
+            Direction::Forward => self.collect_page(range, scan, at),
+            Direction::Backward => self.collect_page(range.rev(), scan, at),
         }
     }
 
     /// The first keys of a range.
-    pub(super) fn keys(&self, range: &KeyRange, keys_max: usize) -> Vec<Key> {
+    pub(super) fn keys(&mut self, range: &KeyRange, keys_max: usize) -> Vec<Key> {
         if range.is_empty() {
             return Vec::new();
         }
-        let present =
-            self.histories.range::<[u8], _>(bounds(range)).filter(|(_, history)| history.current.is_some());
-        present.take(keys_max).map(|(key, _)| key.clone()).collect()
+        if self.must_settle(range) {
+            self.settle();
+        }
+        let present = self.current.range(bounds(range)).filter(|(_, current)| current.value.is_some());
+        present.take(keys_max).map(|(key, _)| key.bytes()).collect()
     }
 
-    fn write(&mut self, key: Key, value: Option<Bytes>) {
+    /// A later write of a deferred key must come after it.
+    fn settle_before(&mut self, key: &[u8]) {
+        if self.deferred.may_have(key) {
+            self.settle();
+        }
+    }
+
+    fn write(&mut self, key: TableKey, value: Option<Bytes>) {
         let (key_bytes, value_bytes) = (key.len(), value.as_ref().map_or(0, Bytes::len));
-        let Some(history) = self.histories.get_mut(&key) else {
-            if let Some(value) = value {
-                self.bytes += key_bytes + value_bytes;
-                let history = History { current: Some(value), since: self.version, older: Vec::new() };
-                self.histories.insert(key, history);
+        match self.current.entry(key) {
+            Place::Vacant(place) => {
+                if value.is_some() {
+                    self.bytes += key_bytes + value_bytes;
+                    place.insert(Current { value, since: self.version });
+                }
             }
-            return;
-        };
-        if let Some(current) = &history.current {
-            let replaced_bytes = key_bytes + current.len();
-            assert!(self.bytes >= replaced_bytes, "the table's size never goes below zero");
-            self.bytes -= replaced_bytes;
-        }
-        if value.is_some() {
-            self.bytes += key_bytes + value_bytes;
-        }
-        let replaced = std::mem::replace(&mut history.current, value);
-        let replaced_since = std::mem::replace(&mut history.since, self.version);
-        // A value written after the newest pin is visible to no pin.
-        let visible = self.pins.last_key_value().is_some_and(|(pinned, _)| *pinned >= replaced_since);
-        if visible {
-            history.older.push((replaced_since, replaced));
-            self.replaced.push_back((self.version, key));
-        } else if history.current.is_none() && history.older.is_empty() {
-            self.histories.remove(&key);
+            Place::Occupied(mut place) => {
+                let current = place.get_mut();
+                if let Some(replaced) = &current.value {
+                    let replaced_bytes = key_bytes + replaced.len();
+                    assert!(self.bytes >= replaced_bytes, "the table's size never goes below zero");
+                    self.bytes -= replaced_bytes;
+                }
+                let is_gone = value.is_none();
+                if !is_gone {
+                    self.bytes += key_bytes + value_bytes;
+                }
+                let replaced = std::mem::replace(&mut current.value, value);
+                let replaced_since = std::mem::replace(&mut current.since, self.version);
+                // A value written after the newest pin is visible to no pin.
+                let visible = self.pins.last_key_value().is_some_and(|(pinned, _)| *pinned >= replaced_since);
+                if visible {
+                    let key = place.key().clone();
+                    self.older.entry(key.clone()).or_default().push((replaced_since, replaced));
+                    self.replaced.push_back((self.version, key));
+                } else if is_gone && (self.older.is_empty() || !self.older.contains_key(place.key())) {
+                    place.remove();
+                }
+            }
         }
     }
 
@@ -152,57 +217,60 @@ impl Table {
         let oldest_pin = self.pins.first_key_value().map_or(Version::MAX, |(version, _)| *version);
         while self.replaced.front().is_some_and(|(replaced_at, _)| *replaced_at <= oldest_pin) {
             let Some((_, key)) = self.replaced.pop_front() else { break };
-            let Some(history) = self.histories.get_mut(&key) else { continue };
-            history.forget_before(oldest_pin);
-            if history.current.is_none() && history.older.is_empty() {
-                self.histories.remove(&key);
+            let (Some(current), Some(older)) = (self.current.get(&key), self.older.get_mut(&key)) else {
+                continue;
+            };
+            let replaced_at = |at: usize| older.get(at + 1).map_or(current.since, |(since, _)| *since);
+            let unseen = (0..older.len()).take_while(|at| replaced_at(*at) <= oldest_pin).count();
+            older.drain(..unseen);
+            if older.is_empty() {
+                let is_gone = current.value.is_none();
+                self.older.remove(&key);
+                if is_gone {
+                    self.current.remove(&key);
+                }
             }
         }
     }
-}
 
-impl History {
-    fn visible(&self, at: Version) -> Option<&Bytes> {
-        if self.since <= at {
-            return self.current.as_ref();
+    fn visible<'a>(&'a self, key: &TableKey, current: &'a Current, at: Version) -> Option<&'a Bytes> {
+        if current.since <= at {
+            return current.value.as_ref();
         }
-        self.older.iter().rev().find(|(since, _)| *since <= at).and_then(|(_, value)| value.as_ref())
+        let older = self.older.get(key)?.iter().rev();
+        older.skip_while(|(since, _)| *since > at).map(|(_, value)| value.as_ref()).next().flatten()
     }
 
-    /// Drops values that were replaced at or before the oldest pinned version.
-    fn forget_before(&mut self, oldest: Version) {
-        let replaced_at = |at: usize| self.older.get(at + 1).map_or(self.since, |(since, _)| *since);
-        let unseen = (0..self.older.len()).take_while(|at| replaced_at(*at) <= oldest).count();
-        self.older.drain(..unseen);
+    fn collect_page<'a>(
+        &'a self,
+        range: impl Iterator<Item = (&'a TableKey, &'a Current)>,
+        scan: &Scan,
+        at: Version,
+    ) -> ReadPage {
+        let mut page = ReadPage::default();
+        let mut bytes = 0;
+        for (key, current) in range {
+            let Some(value) = self.visible(key, current, at) else { continue };
+            if page.entries.len() >= scan.entries_max || (bytes >= scan.bytes_max && !page.entries.is_empty())
+            {
+                page.more = true;
+                break;
+            }
+            let value = match scan.want {
+                Want::Keys => Bytes::new(),
+                Want::KeysAndValues => value.clone(),
+            };
+            bytes += key.len() + value.len();
+            page.entries.push(Entry { key: key.bytes(), value });
+        }
+        page
     }
 }
 
-fn bounds(range: &KeyRange) -> (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>) {
+fn bounds(range: &KeyRange) -> (std::ops::Bound<TableKey>, std::ops::Bound<TableKey>) {
     use std::ops::Bound::{Excluded, Included, Unbounded};
-    (Included(range.start.as_slice()), range.end.as_deref().map_or(Unbounded, Excluded))
-}
-
-fn collect_page<'a>(
-    histories: impl Iterator<Item = (&'a Key, &'a History)>,
-    scan: &Scan,
-    at: Version,
-) -> ReadPage {
-    let mut page = ReadPage::default();
-    let mut bytes = 0;
-    for (key, history) in histories {
-        let Some(value) = history.visible(at) else { continue };
-        if page.entries.len() >= scan.entries_max || (bytes >= scan.bytes_max && !page.entries.is_empty()) {
-            page.more = true;
-            break;
-        }
-        let value = match scan.want {
-            Want::Keys => Bytes::new(),
-            Want::KeysAndValues => value.clone(),
-        };
-        bytes += key.len() + value.len();
-        page.entries.push(Entry { key: key.clone(), value });
-    }
-    page
+    let end = range.end.as_deref().map_or(Unbounded, |end| Excluded(TableKey::new(end)));
+    (Included(TableKey::new(&range.start)), end)
 }
 
 #[cfg(test)]
@@ -218,18 +286,18 @@ mod tests {
         let mut table = Table::default();
         let (now, age) = (orrery_env::monotonic::now(), Duration::from_mins(1));
         table.begin_change(now, age);
-        table.put(b"a".to_vec(), "1".into());
-        table.put(b"b".to_vec(), "1".into());
+        table.put(b"a", "1".into());
+        table.put(b"b", "1".into());
         let first = table.pin(now);
         for round in 0..3 {
             table.begin_change(now, age);
-            table.put(b"a".to_vec(), format!("new {round}").into());
-            table.delete(b"b".to_vec());
-            table.put(b"c".to_vec(), "new".into());
+            table.put(b"a", format!("new {round}").into());
+            table.delete(b"b");
+            table.put(b"c", "new".into());
         }
         let second = table.pin(now);
         table.begin_change(now, age);
-        table.delete(b"c".to_vec());
+        table.delete(b"c");
         let keys = |table: &Table, at| {
             table.scan(&all(), at).entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
         };
@@ -241,9 +309,8 @@ mod tests {
         table.unpin(first);
         assert_eq!(keys(&table, second), [b"a", b"c"]);
         table.unpin(second);
-        assert_eq!(table.histories.len(), 1);
-        assert!(table.replaced.is_empty());
-        assert!(table.histories.values().all(|history| history.older.is_empty()));
+        assert_eq!(table.current.len(), 1);
+        assert!(table.replaced.is_empty() && table.older.is_empty());
         assert_eq!(table.bytes(), 1 + "new 2".len());
     }
 
@@ -253,12 +320,97 @@ mod tests {
         let age = Duration::from_secs(5);
         let start = orrery_env::monotonic::now();
         table.begin_change(start, age);
-        table.put(b"a".to_vec(), "1".into());
+        table.put(b"a", "1".into());
         let pinned = table.pin(start);
         table.begin_change(start + age, age);
-        table.put(b"a".to_vec(), "2".into());
+        table.put(b"a", "2".into());
         assert!(table.replaced.is_empty());
         table.unpin(pinned);
         assert_eq!(table.get(b"a", table.version()).unwrap(), "2");
+    }
+
+    /// Random changes of a few keys, each as a read key or as one that is not, beside a plain map: whatever is deferred,
+    /// reads, scans and snapshots see what was written last.
+    #[test]
+    fn deferred_keys_are_seen() {
+        use std::collections::BTreeMap as Plain;
+
+        use crate::packed::KeyPacker;
+
+        let mut state = 7_u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (now, age) = (orrery_env::monotonic::now(), Duration::from_mins(1));
+        let (mut table, mut plain) = (Table::default(), Plain::<Key, Bytes>::new());
+        let mut pinned: Option<(Version, Plain<Key, Bytes>)> = None;
+        let mut deferred = 0;
+        for round in 0..4000_u64 {
+            let mut writes = WriteSet::default();
+            let mut names: Vec<Key> =
+                (0..=random(5)).map(|_| format!("{:0>30}", random(60)).into_bytes()).collect();
+            names.sort();
+            names.dedup();
+            let value = (random(3) > 0).then(|| Bytes::from(round.to_string()));
+            for name in &names {
+                match &value {
+                    Some(value) => plain.insert(name.clone(), value.clone()),
+                    None => plain.remove(name),
+                };
+            }
+            match (random(4), &value) {
+                (0, Some(value)) => {
+                    writes.puts = names.into_iter().map(|name| (name, value.clone())).collect();
+                }
+                (0, None) => writes.deletes = names,
+                _ => {
+                    let mut packer = KeyPacker::default();
+                    for name in names {
+                        packer.bytes().extend_from_slice(&name);
+                        packer.end_key();
+                    }
+                    writes.unread.push((packer.finish(), value));
+                }
+            }
+            table.begin_change(now, age);
+            table.apply(writes);
+            deferred = deferred.max(table.deferred.keys());
+            let name = format!("{:0>30}", random(60)).into_bytes();
+            assert_eq!(table.get(&name, table.version()), plain.get(&name).cloned(), "round {round}");
+            match random(60) {
+                0 if pinned.is_none() => pinned = Some((table.pin(now), plain.clone())),
+                1 => {
+                    if let Some((version, seen)) = pinned.take() {
+                        assert_eq!(contents(&mut table, version), seen);
+                        table.unpin(version);
+                    }
+                }
+                2 => assert_eq!(contents(&mut table, Version::MAX), plain, "round {round}"),
+                3 => {
+                    let mut range = KeyRange::prefix(b"0000");
+                    range.end = Some(format!("{:0>30}", random(60)).into_bytes());
+                    let expected: Vec<Key> =
+                        plain.range(..range.end.clone().unwrap()).map(|(k, _)| k.clone()).collect();
+                    assert_eq!(table.keys(&range, usize::MAX), expected);
+                }
+                _ => {}
+            }
+        }
+        assert!(deferred > 10, "{deferred} keys were deferred at once");
+        if let Some((version, _)) = pinned {
+            table.unpin(version);
+        }
+        assert_eq!(contents(&mut table, Version::MAX), plain);
+        assert!(table.older.is_empty() && table.replaced.is_empty());
+        let bytes: usize = plain.iter().map(|(key, value)| key.len() + value.len()).sum();
+        assert_eq!((table.bytes(), table.current.len()), (bytes, plain.len()));
+    }
+
+    fn contents(table: &mut Table, at: Version) -> BTreeMap<Key, Bytes> {
+        if table.must_settle(&KeyRange::all()) {
+            table.settle();
+        }
+        table.scan(&all(), at).entries.into_iter().map(|entry| (entry.key, entry.value)).collect()
     }
 }

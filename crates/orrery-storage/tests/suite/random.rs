@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 
 use bytes::Bytes;
-use orrery_storage::{Direction, ReadRequest, Want};
+use orrery_storage::{Direction, KeyPacker, ReadRequest, Want};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -15,13 +15,17 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Step {
     Write(Vec<(Key, Vec<u8>)>, Vec<Key>),
+    /// Puts, or deletes without a value, keys that no operation reads.
+    WriteUnread(Vec<Key>, Option<Vec<u8>>),
     Reject,
     Load(Vec<(Key, Vec<u8>)>),
     DeleteRange(KeyRange, usize),
     Get(Vec<Key>),
     Scan(Scan),
     Snapshot,
-    Reopen { close: bool },
+    Reopen {
+        close: bool,
+    },
 }
 
 fn any_key() -> impl Strategy<Value = Key> {
@@ -62,6 +66,11 @@ fn any_step() -> impl Strategy<Value = Step> {
             let deletes = deletes.into_iter().filter(|key| puts.iter().all(|(put, _)| put != key)).collect();
             Step::Write(puts, deletes)
         }),
+        6 => (
+            prop::collection::btree_set(any_key(), 1..6),
+            prop::option::weighted(0.7, prop::collection::vec(any::<u8>(), 0..9)),
+        )
+            .prop_map(|(keys, value)| Step::WriteUnread(keys.into_iter().collect(), value)),
         1 => Just(Step::Reject),
         1 => any_entries().prop_map(Step::Load),
         2 => (any_range(), 0..6_usize).prop_map(|(range, max)| Step::DeleteRange(range, max)),
@@ -119,6 +128,25 @@ async fn run_steps(constructor: Constructor, steps: &[Step]) {
                 model.extend(puts.iter().map(|(key, value)| (key.clone(), Bytes::from(value.clone()))));
                 for key in deletes {
                     model.remove(key);
+                }
+            }
+            Step::WriteUnread(keys, value) => {
+                let mut packer = KeyPacker::default();
+                for key in keys {
+                    packer.bytes().extend_from_slice(key);
+                    packer.end_key();
+                }
+                let value = value.clone().map(Bytes::from);
+                let unread = vec![(packer.finish(), value.clone())];
+                let writes = WriteSet { unread, ..WriteSet::default() };
+                lsn += 1;
+                let write = op(&[], move |_, _| Decision::Write(writes.clone(), ()));
+                assert_eq!(run(&store, write).await.unwrap().lsn, lsn);
+                for key in keys {
+                    match &value {
+                        Some(value) => drop(model.insert(key.clone(), value.clone())),
+                        None => drop(model.remove(key)),
+                    }
                 }
             }
             Step::Reject => {
