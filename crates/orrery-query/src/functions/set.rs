@@ -1,4 +1,4 @@
-//! Arrays as sets: deep equality, each value once, in the order of first appearance.
+//! Arrays as sets: deep equality, each value once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -39,10 +39,12 @@ fn union(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
     Some(left.iter().chain(right).filter(|item| seen.insert(item)).cloned().collect())
 }
 
+/// In the order of the shorter array, as in the service.
 fn intersect(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
-    let (left, right) = (array(arguments, 0)?, ValueSet::of(array(arguments, 1)?));
-    let mut seen = ValueSet::default();
-    Some(left.iter().filter(|item| right.contains(item) && seen.insert(item)).cloned().collect())
+    let (left, right) = (array(arguments, 0)?, array(arguments, 1)?);
+    let (kept, other) = if right.len() < left.len() { (right, left) } else { (left, right) };
+    let (other, mut seen) = (ValueSet::of(other), ValueSet::default());
+    Some(kept.iter().filter(|item| other.contains(item) && seen.insert(item)).cloned().collect())
 }
 
 fn difference(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {

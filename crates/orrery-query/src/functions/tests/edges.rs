@@ -50,6 +50,9 @@ fn arrays() {
     check("SETINTERSECT", "[[1,2,3,4],[3,4,5,6]]", "[3,4]");
     check("SETUNION", r#"[[1,{"a":1,"b":2}],[1.0,{"b":2,"a":1},"1"]]"#, r#"[1,{"a":1,"b":2},"1"]"#);
     check("SETDIFFERENCE", "[[1,1,2],[2]]", "[1]");
+    check("SETINTERSECT", "[[1,2,3],[3,2]]", "[3,2]");
+    check("SETINTERSECT", "[[3,2],[1,2,3]]", "[3,2]");
+    check("SETINTERSECT", "[[1,2,3],[3,2,1]]", "[1,2,3]");
     check("SETEQUAL", "[[1,2,2],[2,1]]", "true");
     check("SETEQUAL", "[[0],[-0.0]]", "true");
     check("SETEQUAL", "[[1],null]", "undefined");
