@@ -303,7 +303,7 @@ impl Printer {
 
     /// What a property is taken from. A number needs parentheses to keep its dot apart.
     fn base(&mut self, base: &Expr) {
-        if let ExprKind::Literal(Literal::Number(_)) = base.kind {
+        if let ExprKind::Literal(_) = base.kind {
             self.push("(");
             self.expr(base);
             self.push(")");

@@ -38,6 +38,8 @@ pub(crate) struct Block {
     /// Whether the first source is a subquery over all documents that must see them together, as
     /// in `FROM (SELECT DISTINCT … FROM c)`. Others are evaluated document by document.
     pub(crate) collects_first: bool,
+    /// Whether there may be several rows, judging by the clauses.
+    pub(crate) many: bool,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,9 @@ pub(crate) enum SourceRows {
 pub(crate) struct Grouping {
     pub(crate) keys: Vec<Node>,
     pub(crate) aggregates: Vec<(Aggregate, Node)>,
-    /// The slots of the keys, then of the aggregates.
+    /// Sources whose values the group keeps: where there is one row at most, the SELECT list may name them.
+    pub(crate) kept: Vec<usize>,
+    /// The slots of the keys, then of the aggregates, then of what is kept.
     pub(crate) slots: Vec<usize>,
     /// The order in which groups come, over the same slots.
     pub(crate) order: Vec<(Node, Direction)>,
@@ -208,6 +212,11 @@ impl Block {
             (Some(top), Some(window)) => Some(top.min(window)),
             (top, window) => top.or(window),
         }
+    }
+
+    /// Whether all rows are aggregated into one.
+    pub(crate) fn is_single_group(&self) -> bool {
+        self.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty())
     }
 
     /// Whether results depend on all rows together even without an order.

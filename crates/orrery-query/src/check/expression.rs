@@ -4,10 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::{Binder, Clause, Place, aggregate_of, unresolved};
-use crate::ast::{
-    Call, Collection, Expr, ExprKind, Literal, Name, Query, SelectItem, Selection, Span, SubqueryKind,
-    inferred_name,
-};
+use crate::ast::{Call, Expr, ExprKind, Literal, Name, Query, SelectItem, Span, SubqueryKind, inferred_name};
 use crate::functions;
 use crate::printer;
 use orrery_model::{Number, Value};
@@ -101,13 +98,15 @@ impl<'q> Binder<'q> {
             self.report(2111, expr.span, message);
             return;
         }
-        if kind != SubqueryKind::Scalar {
-            self.query(query, Place::Nested);
+        let rows = self.query(query, Place::Nested);
+        let level = self.level();
+        let iterated_before = level.iterates_within;
+        level.iterates_within |= rows.iterated > 0;
+        if kind != SubqueryKind::Scalar || !rows.many {
             return;
         }
-        let query = unwrapped(query);
-        self.query(query, Place::Nested);
-        if gives_many(query) {
+        // The one row of a subquery may be multiplied, if nothing else iterates.
+        if std::mem::replace(&mut level.many, true) || iterated_before || level.reads_root {
             let message = "The cardinality of a scalar subquery result set cannot be greater than one.";
             self.report(2201, expr.span, message);
         }
@@ -160,10 +159,25 @@ impl<'q> Binder<'q> {
                     self.report(2052, seed.span, message);
                 }
             }
+            "_REGEX_MATCH" => self.regex_arguments(expr, call),
             // The forms that take a time span instead of a part and a count.
             "DATETIMEADD" if call.arguments.len() == 2 => self.time_span(expr, call),
             "AGO" | "NOW" if call.arguments.len() == 1 => self.time_span(expr, call),
             _ => {}
+        }
+    }
+
+    fn regex_arguments(&mut self, expr: &Expr, call: &Call) {
+        let is_text = |argument: &Expr| match (&argument.kind, self.parameters) {
+            (ExprKind::Literal(literal), _) => matches!(literal, Literal::String(_)),
+            (ExprKind::Parameter(name), Some(parameters)) => {
+                let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
+                matches!(found, Some((_, Value::String(_))))
+            }
+            _ => true,
+        };
+        if !call.arguments.iter().skip(1).all(is_text) {
+            self.report(2080, expr.span, "Invalid regex pattern or matching options.");
         }
     }
 
@@ -211,17 +225,18 @@ impl<'q> Binder<'q> {
         for argument in &call.arguments {
             self.expr(argument);
         }
+        let many = self.level().many;
         match self.level().clause {
-            Clause::Where | Clause::From => {
+            Clause::Where | Clause::From if many => {
                 self.report(2104, expr.span, "Aggregates are not allowed in the WHERE clause.");
                 return;
             }
-            Clause::GroupBy => {
+            Clause::GroupBy if many => {
                 let message = "Cannot use an aggregate or a subquery in an expression used for the group by list of a GROUP BY clause.";
                 self.report(2111, expr.span, message);
                 return;
             }
-            Clause::OrderBy | Clause::Rank | Clause::Select => {}
+            _ => {}
         }
         if self.level().is_ranked {
             let message = "Aggregate functions are not allowed with the ORDER BY RANK clause.";
@@ -229,7 +244,7 @@ impl<'q> Binder<'q> {
         }
         if call.arguments.len() != 1 {
             self.report(2050, expr.span, arity_message(&call.name.text, 1, 1));
-        } else if call.arguments.iter().any(super::has_aggregate) {
+        } else if many && call.arguments.iter().any(super::has_aggregate) {
             let message = "Cannot perform an aggregate function on an expression containing an aggregate or a subquery.";
             self.report(2101, expr.span, message);
         }
@@ -349,38 +364,6 @@ fn name_span(expr: &Expr) -> Span {
         ExprKind::Member { name, .. } => name.span,
         _ => expr.span,
     }
-}
-
-/// Unwraps a subquery that consists only of another scalar subquery.
-fn unwrapped(query: &Query) -> &Query {
-    let bare = query.from.is_none()
-        && query.filter.is_none()
-        && query.group_by.is_empty()
-        && query.order_by.is_none()
-        && query.offset_limit.is_none()
-        && query.select.top.is_none();
-    match &query.select.selection {
-        Selection::Value(Expr { kind: ExprKind::Subquery { kind: SubqueryKind::Scalar, query }, .. })
-            if bare =>
-        {
-            unwrapped(query)
-        }
-        _ => query,
-    }
-}
-
-/// Whether a subquery may return more than one row, judging by its clauses.
-fn gives_many(query: &Query) -> bool {
-    if super::is_grouped(query) {
-        return !query.group_by.is_empty();
-    }
-    query.from.iter().flat_map(|from| &from.sources).any(|source| {
-        source.iterate
-            || match &source.collection {
-                Collection::Path { .. } => false,
-                Collection::Subquery(inner) => gives_many(inner),
-            }
-    })
 }
 
 pub(super) fn arity_message(name: &str, low: usize, high: usize) -> String {

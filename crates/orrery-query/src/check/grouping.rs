@@ -1,10 +1,10 @@
 //! GROUP BY and aggregates: what may be selected from a group.
 //!
-//! Checked after a query is bound without errors: first its ORDER BY, then its SELECT list. A property reference to an
-//! input of the query must be a grouping expression, be below one, or be inside an aggregate of the query itself.
+//! Checked after a query is bound without errors: first its ORDER BY, then its SELECT list. A property reference to a
+//! name in scope must be a grouping expression, be below one, or be inside an aggregate of the query itself.
 //! Subqueries are checked too.
 
-use super::{Binder, Clause, aggregate_of, alias_at, is_grouped, order};
+use super::{Binder, Clause, aggregate_of, is_grouped, order};
 use crate::ast::{Collection, Expr, ExprKind, Literal, Query, Selection, Source, Span, Step};
 
 impl<'q> Binder<'q> {
@@ -34,11 +34,11 @@ impl<'q> Binder<'q> {
 
     /// Checks a query that was bound without errors.
     pub(super) fn grouped(&mut self, query: &'q Query) {
-        if !is_grouped(query) || self.level().is_ranked {
+        // One row is a group of its own.
+        if !is_grouped(query) || self.level().is_ranked || !self.level().many {
             return;
         }
-        let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
-        let names = sources.iter().filter_map(alias_at).map(|(name, _)| name).collect();
+        let names = self.names.clone();
         let mut check = Ungrouped { keys: &query.group_by, names, in_subquery: false, found: Vec::new() };
         if !self.level().sorts_input {
             for item in query.order_by.iter().flat_map(|order_by| &order_by.items) {
@@ -69,7 +69,7 @@ impl<'q> Binder<'q> {
 /// Finds property references without a single value per group.
 struct Ungrouped<'q> {
     keys: &'q [Expr],
-    /// The inputs of the query.
+    /// The names in scope, those of enclosing queries included.
     names: Vec<&'q str>,
     /// Aggregates inside a subquery are not the query's own.
     in_subquery: bool,

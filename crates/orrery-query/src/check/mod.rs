@@ -16,6 +16,7 @@ pub(crate) use rank::{is_fusion, split_weights};
 use crate::aggregate::Aggregate;
 use crate::ast::{
     Call, Collection, Count, CountValue, Expr, ExprKind, Query, SelectItem, Selection, Source, Span, Step,
+    SubqueryKind,
 };
 use crate::error::{Code, QueryError};
 use crate::parameters::Parameters;
@@ -100,13 +101,56 @@ enum Clause {
 /// A query that is being bound; subqueries are pushed on top of their enclosing query.
 struct Level {
     clause: Clause,
+    /// Whether the query may read the container.
+    reads_root: bool,
     is_ranked: bool,
     /// Whether ORDER BY sorts rows before they are aggregated.
     sorts_input: bool,
-    /// Sources that bind something new.
-    inputs: usize,
+    /// Whether there may be several rows. Over one row aggregates are functions like others, and may stand anywhere.
+    many: bool,
+    /// Whether a subquery in an expression has iterated arrays.
+    iterates_within: bool,
+    inputs: Inputs,
     /// Arrays that sources iterate, subqueries included.
     iterated: usize,
+}
+
+/// Counts the sources that `SELECT *` could stand for.
+#[derive(Default)]
+struct Inputs {
+    count: usize,
+    /// Whether a source repeats the name bound just before it. After it, the service does not count arrays.
+    repeats: bool,
+    /// The name bound last, by its place among the names in scope.
+    last: Option<usize>,
+}
+
+impl Inputs {
+    fn repeat(&mut self, name: usize) {
+        self.repeats = self.last == Some(name);
+        self.count += usize::from(!self.repeats);
+        self.last = Some(name);
+    }
+
+    fn add(&mut self, iterates: bool, name: usize) {
+        self.count += 1;
+        self.repeats &= iterates;
+        self.last = Some(name);
+    }
+
+    fn is_single(&self) -> bool {
+        self.repeats || self.count <= 1
+    }
+}
+
+/// What a query gives to its enclosing one.
+struct Rows {
+    /// Whether there may be several.
+    many: bool,
+    /// The arrays that are iterated for them.
+    iterated: usize,
+    /// The sources that count in the enclosing query too.
+    inputs: usize,
 }
 
 struct Binder<'q> {
@@ -166,8 +210,7 @@ impl<'q> Binder<'q> {
         self.levels.last_mut().expect("a query pushes its level before anything else")
     }
 
-    /// Binds a query. Gives the number of arrays that it iterates.
-    fn query(&mut self, query: &'q Query, place: Place) -> usize {
+    fn query(&mut self, query: &'q Query, place: Place) -> Rows {
         if let (Some(_), Some(_)) = (&query.select.top, &query.offset_limit) {
             let message = "A TOP cannot be used in the same query or subquery as an OFFSET.";
             self.report(2205, query.span, message);
@@ -175,9 +218,13 @@ impl<'q> Binder<'q> {
         let faults_before = self.errors.len();
         self.levels.push(Level {
             clause: Clause::From,
+            reads_root: place != Place::Nested,
             is_ranked: is_ranked(query),
             sorts_input: false,
-            inputs: 0,
+            // Where no source tells otherwise, all documents are read.
+            many: place != Place::Nested,
+            iterates_within: false,
+            inputs: Inputs { last: self.names.len().checked_sub(1), ..Inputs::default() },
             iterated: 0,
         });
         let names_before = self.names.len();
@@ -192,6 +239,10 @@ impl<'q> Binder<'q> {
             }
             self.source(source, index == 0 && place != Place::Nested);
         }
+        // Clients send the service's own texts back, which name the document by its name in FROM.
+        if let Some(root) = rewritten_root(query).filter(|root| !self.knows(root)) {
+            self.names.push(root);
+        }
         if let Some(filter) = &query.filter {
             self.level().clause = Clause::Where;
             self.expr(filter);
@@ -203,22 +254,37 @@ impl<'q> Binder<'q> {
             let message = "The DISTINCT keyword is not allowed with the ORDER BY RANK clause.";
             self.report(2220, query.select.span, message);
         }
+        let faults_of_clauses = self.errors.len();
         self.selection(query);
-        if self.errors.len() == faults_before {
+        // What is not grouped is found before what has too many rows.
+        let late = |error: &QueryError| error.code == Code::Sc(2201);
+        let is_late = self.errors[faults_before..].iter().all(late) && !query.group_by.is_empty();
+        if self.errors.len() == faults_before || (is_late && faults_of_clauses == faults_before) {
+            let late = self.errors.split_off(faults_before);
             self.grouped(query);
+            self.errors.extend(late);
         }
         self.counts(query, place);
-        self.names.truncate(names_before);
-        self.levels.pop().map_or(0, |level| level.iterated)
+        let level = self.levels.pop().expect("pushed above");
+        // The service folds a FROM subquery over one row into its enclosing query, names included.
+        let is_folded = !level.many && place == Place::FirstSource;
+        if !is_folded {
+            self.names.truncate(names_before);
+        }
+        let one_group = is_grouped(query) && query.group_by.is_empty();
+        let inputs = if is_folded { level.inputs.count } else { 0 };
+        Rows { many: level.many && !one_group, iterated: level.iterated, inputs }
     }
 
     fn source(&mut self, source: &'q Source, may_be_root: bool) {
+        let mut iterates = source.iterate;
         match &source.collection {
             Collection::Path { root, steps } => {
-                if self.knows(&root.text) {
+                if let Some(name) = self.place_of(&root.text) {
                     let renamed = source.alias.as_ref().is_some_and(|alias| alias.text != root.text);
                     if steps.is_empty() && !renamed && !source.iterate {
                         // A row under its own name.
+                        self.level().inputs.repeat(name);
                         return;
                     }
                 } else if may_be_root && !self.root_is_taken {
@@ -228,26 +294,37 @@ impl<'q> Binder<'q> {
                 }
             }
             Collection::Subquery(query) => {
-                let iterated =
-                    self.query(query, if may_be_root { Place::FirstSource } else { Place::Nested });
-                self.level().iterated += iterated;
-                if let Some((alias, _)) =
-                    alias_at(source).filter(|(alias, _)| !source.iterate && self.knows(alias))
+                let rows = self.query(query, if may_be_root { Place::FirstSource } else { Place::Nested });
+                let level = self.level();
+                level.many = rows.many || (level.many && !may_be_root);
+                level.iterated += rows.iterated;
+                level.inputs.count += rows.inputs;
+                iterates |= rows.many;
+                if let Some((alias, _)) = alias_at(source).filter(|_| !source.iterate)
+                    && let Some(name) = self.place_of(alias)
                 {
+                    if may_be_root && selects(query, alias) {
+                        self.level().inputs.repeat(name);
+                        return;
+                    }
                     // The rows of arrays may take over a name; one row may only keep its own.
-                    if iterated > 0 {
-                        self.level().inputs += 1;
+                    if rows.iterated > 0 {
+                        self.level().inputs.add(iterates, name);
                         self.names.push(alias);
                         return;
                     }
                     if stands_for(query, alias) {
+                        self.level().inputs.repeat(name);
                         return;
                     }
                 }
             }
         }
-        self.level().inputs += 1;
-        self.level().iterated += usize::from(source.iterate);
+        let name = self.names.len();
+        let level = self.level();
+        level.many |= source.iterate;
+        level.inputs.add(iterates, name);
+        level.iterated += usize::from(source.iterate);
         if let Some((alias, span)) = alias_at(source) {
             self.declare(alias, span);
         }
@@ -267,16 +344,24 @@ impl<'q> Binder<'q> {
         self.names.contains(&name)
     }
 
+    fn place_of(&self, name: &str) -> Option<usize> {
+        self.names.iter().rposition(|known| *known == name)
+    }
+
     fn selection(&mut self, query: &'q Query) {
         match &query.select.selection {
             Selection::Star(span) => {
                 let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
                 let single = match sources {
-                    [source] => !(source.iterate && matches!(source.collection, Collection::Subquery(_))),
-                    _ => self.level().inputs <= 1,
+                    [source] if source.iterate && matches!(source.collection, Collection::Subquery(_)) => {
+                        false
+                    }
+                    _ => self.level().inputs.is_single(),
                 };
-                if !query.group_by.is_empty() {
+                if !query.group_by.is_empty() && self.level().many {
                     self.report(2041, *span, "'SELECT *' is not allowed with GROUP BY.");
+                } else if is_grouped(query) && self.level().many {
+                    self.report(2040, *span, "'SELECT *' is not allowed with aggregate functions.");
                 } else if !single {
                     self.report(2042, *span, "'SELECT *' is only valid with a single input set.");
                 }
@@ -373,6 +458,27 @@ pub(crate) fn is_ordered_group(query: &Query) -> bool {
     is_rid && is_grouped(query) && named(order, "orderByItems") && named(payload, "payload")
 }
 
+/// The document's name in the rewritten form of ORDER BY over an array: `SELECT c._rid, … AS orderByItems, … AS payload
+/// FROM t IN c.tags`.
+pub(crate) fn rewritten_root(query: &Query) -> Option<&str> {
+    let source = query.from.as_ref()?.sources.first()?;
+    let Collection::Path { root, .. } = &source.collection else {
+        return None;
+    };
+    let Selection::List(items) = &query.select.selection else {
+        return None;
+    };
+    let is_rid = match items.first().map(|item| &item.expr.kind) {
+        Some(ExprKind::Member { base, name, .. }) => {
+            &*name.text == "_rid" && matches!(&base.kind, ExprKind::Identifier(name) if *name == root.text)
+        }
+        _ => false,
+    };
+    let named = |item: &SelectItem, name: &str| item.alias.as_ref().is_some_and(|alias| &*alias.text == name);
+    let is_rewritten = matches!(&items[..], [_, order, ..] if named(order, "orderByItems"));
+    (is_rid && is_rewritten && source_alias(source) != Some(&root.text)).then_some(&root.text)
+}
+
 /// The name at the root of a property path such as `c.a["b"][0]`.
 pub(crate) fn path_root(expr: &Expr) -> Option<&str> {
     match &expr.kind {
@@ -390,9 +496,30 @@ pub(crate) fn source_alias(source: &Source) -> Option<&str> {
 /// Whether a query without inputs of its own gives nothing but the row of this name.
 fn stands_for(query: &Query, name: &str) -> bool {
     let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
+    let own = sources.iter().all(|source| match &source.collection {
+        Collection::Path { root, steps } => {
+            steps.is_empty()
+                && !source.iterate
+                && source.alias.as_ref().is_none_or(|alias| alias.text == root.text)
+        }
+        Collection::Subquery(inner) => source_alias(source).is_some_and(|alias| stands_for(inner, alias)),
+    });
+    own && selects(query, name)
+}
+
+/// Whether a query selects the row of this name from its sources, without leaving any out.
+fn selects(query: &Query, name: &str) -> bool {
+    if query.filter.is_some() || !query.group_by.is_empty() {
+        return false;
+    }
+    let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
     match &query.select.selection {
         Selection::Star(_) => sources.first().and_then(source_alias) == Some(name),
-        Selection::Value(value) => matches!(&value.kind, ExprKind::Identifier(known) if **known == *name),
+        Selection::Value(value) => match &value.kind {
+            ExprKind::Identifier(known) => **known == *name,
+            ExprKind::Subquery { kind: SubqueryKind::Scalar, query } => stands_for(query, name),
+            _ => false,
+        },
         Selection::List(_) => false,
     }
 }

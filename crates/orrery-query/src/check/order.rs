@@ -3,11 +3,12 @@
 //! The service sorts by index, so an expression must resolve to a path through FROM subqueries: in `FROM (SELECT c.a AS
 //! q FROM c) s ORDER BY s.q` the order is that of `c.a`.
 
+use crate::aggregate::Aggregate;
 use crate::ast::{
     BinaryOperator, Collection, Expr, ExprKind, From, Literal, Name, Query, SelectItem, Selection, Source,
     Step, UnaryOperator, column_names,
 };
-use crate::check::{aggregate_of, has_aggregate, is_call_to, is_grouped, source_alias};
+use crate::check::{aggregate_of, has_aggregate, is_call_to, is_grouped, path_root, source_alias};
 use crate::error::{Code, QueryError};
 use crate::parameters::Parameters;
 use orrery_model::{Number, Object, Value};
@@ -78,6 +79,12 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
             return if vector { OrderKind::Vector } else { OrderKind::Score };
         }
     }
+    if scope.is_empty {
+        return OrderKind::OneRow;
+    }
+    if reads_one_row(query) && !(counts_rows(from) && !is_filtered(query)) {
+        return OrderKind::Unsupported;
+    }
     if gives_one_row(query) {
         let one_row_source = |source: &Source| match &source.collection {
             Collection::Subquery(inner) => inner.from.is_some() && gives_one_row(inner),
@@ -97,15 +104,10 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
 
 /// Whether a query is ordered only by properties of its input, so that rows can be sorted before they are aggregated.
 pub(super) fn sorts_input(query: &Query) -> bool {
-    let (Some(order_by), Some(from)) = (&query.order_by, &query.from) else {
+    let (Some(order_by), Some(_)) = (&query.order_by, &query.from) else {
         return false;
     };
-    let scope = Scope::of(from, None);
-    order_by.items.iter().all(|item| match scope.form(&item.expr) {
-        Form::Path | Form::Missing | Form::Nothing => true,
-        Form::Object(_) | Form::Scalar => matches!(item.expr.kind, ExprKind::Identifier(_)),
-        _ => false,
-    })
+    order_by.items.iter().all(|item| path_root(&item.expr).is_some())
 }
 
 /// Whether a filter has any effect.
@@ -127,8 +129,10 @@ fn is_vector(expr: &Expr, parameters: Option<&Parameters>) -> bool {
             _ => is_constant(item),
         }),
         ExprKind::Parameter(name) => parameters.is_none_or(|parameters| {
-            let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
-            matches!(found, Some((_, Value::Array(_))))
+            match parameters.iter().find(|(known, _)| known.as_str() == &**name) {
+                Some((_, Value::Array(items))) => items.iter().all(|item| item.as_number().is_some()),
+                _ => false,
+            }
         }),
         _ => false,
     }
@@ -191,16 +195,41 @@ fn is_constant(expr: &Expr) -> bool {
 
 /// Whether all rows are aggregated into one, here or in the only source.
 fn gives_one_row(query: &Query) -> bool {
-    if is_grouped(query) && query.group_by.is_empty() {
-        return true;
-    }
+    is_grouped(query) && query.group_by.is_empty() || reads_one_row(query)
+}
+
+/// Whether the first source has one row, and no other multiplies it.
+fn reads_one_row(query: &Query) -> bool {
     let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
-    !sources.is_empty()
-        && !is_filtered(query)
-        && sources.iter().all(|source| match &source.collection {
-            Collection::Subquery(inner) => !source.iterate && inner.from.is_some() && gives_one_row(inner),
-            Collection::Path { .. } => false,
+    let Some((first, rest)) = sources.split_first() else {
+        return false;
+    };
+    let one_row = match &first.collection {
+        Collection::Subquery(inner) => !first.iterate && inner.from.is_some() && gives_one_row(inner),
+        Collection::Path { .. } => false,
+    };
+    one_row
+        && rest.iter().all(|source| match &source.collection {
+            Collection::Subquery(inner) => !source.iterate && (inner.from.is_none() || gives_one_row(inner)),
+            Collection::Path { .. } => !source.iterate,
         })
+}
+
+/// Whether the only source is one count, or one list, of all documents: the one row that is never missing, so that any
+/// order is served.
+fn counts_rows(from: &From) -> bool {
+    let [Source { collection: Collection::Subquery(inner), .. }] = &from.sources[..] else {
+        return false;
+    };
+    match &inner.select.selection {
+        Selection::Value(Expr { kind: ExprKind::Call(call), .. }) => {
+            matches!(
+                aggregate_of(call),
+                Some(Aggregate::Count | Aggregate::CountIf | Aggregate::MakeList | Aggregate::MakeSet)
+            ) && !reads_one_row(inner)
+        }
+        _ => false,
+    }
 }
 
 /// What is known of an expression's shape.
@@ -251,6 +280,8 @@ struct Scope<'q> {
     names: Vec<(&'q str, Form)>,
     root: Option<&'q str>,
     parameters: Option<&'q Parameters>,
+    /// Whether a source is a property of a value that has none, so that there are no rows.
+    is_empty: bool,
 }
 
 impl<'q> Scope<'q> {
@@ -274,6 +305,7 @@ impl<'q> Scope<'q> {
             }
             Collection::Subquery(query) => self.projection(query),
         };
+        self.is_empty |= matches!(form, Form::Nothing);
         if source.iterate && !matches!(form, Form::Path) {
             form = Form::Other;
         }
@@ -388,7 +420,10 @@ impl<'q> Scope<'q> {
             ExprKind::Object(members) => Form::Object(
                 members.iter().map(|(name, value)| (name.text.to_string(), self.form(value))).collect(),
             ),
-            ExprKind::Binary { operator: BinaryOperator::Coalesce, left, .. } if self.is_root(left) => {
+            // What a name of FROM stands for is defined.
+            ExprKind::Binary { operator: BinaryOperator::Coalesce, left, .. }
+                if matches!(left.kind, ExprKind::Identifier(_)) =>
+            {
                 self.form(left)
             }
             ExprKind::Binary { operator: BinaryOperator::Coalesce, left, right }

@@ -10,7 +10,7 @@ use orrery_model::path::push_segment;
 
 use super::Compiler;
 use crate::aggregate::{Aggregate, DistinctValues};
-use crate::ast::{Call, Direction, Expr, ExprKind, Selection};
+use crate::ast::{BinaryOperator, Call, Direction, Expr, ExprKind, Selection, SubqueryKind};
 use crate::check::{aggregate_of, path_root};
 use crate::context::{Context, Random};
 use crate::error::{Code, QueryError};
@@ -20,7 +20,7 @@ use crate::like::Pattern;
 use crate::limits;
 use crate::operand;
 use crate::printer;
-use crate::program::{DOCUMENT, FunctionCall, Members, Node, Step};
+use crate::program::{Block, DOCUMENT, FunctionCall, Grouping, Members, Node, Projection, Step};
 
 impl Compiler<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Node {
@@ -88,7 +88,15 @@ impl Compiler<'_> {
             }
             ExprKind::In { not, operand, members } => {
                 let operand = self.boxed(operand);
-                Node::In { not: *not, operand, members: self.members(members) }
+                let members = self.members(members);
+                if let (Node::Constant(Some(value)), Members::Computed(nodes)) = (&*operand, &members)
+                    && nodes
+                        .iter()
+                        .any(|node| matches!(node, Node::Constant(Some(member)) if member == value))
+                {
+                    return Node::Constant(Some((!not).into()));
+                }
+                Node::In { not: *not, operand, members }
             }
             ExprKind::Like { not, operands, escape } => {
                 let operands = Box::new([self.expr(&operands[0]), self.expr(&operands[1])]);
@@ -153,6 +161,12 @@ impl Compiler<'_> {
     }
 
     fn member(&mut self, base: &Expr, name: &str) -> Node {
+        if let (ExprKind::Identifier(root), Some(scope)) = (&base.kind, self.scopes.last())
+            && name == "_rid"
+            && scope.document.as_deref() == Some(&**root)
+        {
+            return Node::Path { slot: DOCUMENT, steps: vec![Step::Name(name.into())] };
+        }
         let base = self.expr(base);
         if let Node::Slot(DOCUMENT) = base
             && let Some(node) = self.computed(name)
@@ -212,7 +226,7 @@ impl Compiler<'_> {
         let outer = std::mem::take(&mut self.scopes);
         self.scopes.push(super::Scope {
             aliases: alias.into_iter().map(|alias| (alias, DOCUMENT)).collect(),
-            group: None,
+            ..super::Scope::default()
         });
         self.computing += 1;
         let node = self.expr(expr);
@@ -270,11 +284,7 @@ impl Compiler<'_> {
         ));
         let group = self.scopes.last_mut().and_then(|scope| scope.group.take());
         let Some(mut group) = group else {
-            self.errors.push(QueryError::text(format!(
-                "The aggregate function '{}' is only allowed in the SELECT clause.",
-                aggregate.name()
-            )));
-            return Node::Constant(None);
+            return self.aggregate_of_one(call, aggregate);
         };
         if group.aggregates.len() > limits::AGGREGATES_MAX {
             self.errors.push(QueryError::text(format!(
@@ -298,8 +308,43 @@ impl Compiler<'_> {
         Node::Slot(slot)
     }
 
+    /// An aggregate outside the SELECT list, or inside another one: the query has one row, which is aggregated alone.
+    fn aggregate_of_one(&mut self, call: &Call, aggregate: Aggregate) -> Node {
+        let argument = call.arguments.first().map_or(Node::Constant(None), |argument| self.expr(argument));
+        let slot = self.slot();
+        let grouping = Grouping {
+            keys: Vec::new(),
+            aggregates: vec![(aggregate, argument)],
+            kept: Vec::new(),
+            slots: vec![slot],
+            order: Vec::new(),
+        };
+        let block = Block {
+            sources: Vec::new(),
+            filter: None,
+            grouping: Some(grouping),
+            projection: Projection::Value(Node::Slot(slot)),
+            distinct: false,
+            order: Vec::new(),
+            top: None,
+            offset: None,
+            limit: None,
+            collects_first: false,
+            many: false,
+        };
+        Node::Subquery { kind: SubqueryKind::Scalar, block: Box::new(block) }
+    }
+
     /// Computes a node whose operands are all constant.
     fn fold(&self, node: Node) -> Node {
+        // What a constant stands in for does not matter.
+        if let Node::Binary { operator: BinaryOperator::Coalesce, left, right } = node {
+            return match *left {
+                Node::Constant(None) => *right,
+                Node::Constant(value) => Node::Constant(value),
+                left => Node::Binary { operator: BinaryOperator::Coalesce, left: Box::new(left), right },
+            };
+        }
         if !is_foldable(&node) {
             return node;
         }

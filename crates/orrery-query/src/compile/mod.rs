@@ -51,7 +51,7 @@ pub(crate) fn document_expression(
     settings: Settings<'_>,
 ) -> Result<Node, Vec<QueryError>> {
     let mut compiler = Compiler::new(settings);
-    compiler.scopes.push(Scope { aliases: vec![(alias.to_owned(), DOCUMENT)], group: None });
+    compiler.scopes.push(Scope { aliases: vec![(alias.to_owned(), DOCUMENT)], ..Scope::default() });
     let node = compiler.expr(expr);
     if compiler.errors.is_empty() { Ok(node) } else { Err(compiler.errors) }
 }
@@ -67,9 +67,20 @@ struct Compiler<'s> {
     errors: Vec<QueryError>,
 }
 
+/// A FROM clause.
+struct FromClause {
+    sources: Vec<Source>,
+    /// The slot that `SELECT *` stands for.
+    row: Option<usize>,
+    /// Whether there may be several rows.
+    many: bool,
+}
+
 #[derive(Default)]
 struct Scope {
     aliases: Vec<(String, usize)>,
+    /// The name by which a rewritten text asks for the document's `_rid`; otherwise it stands for the row.
+    document: Option<String>,
     /// Present while the SELECT list of a grouped block is compiled.
     group: Option<Group>,
 }
@@ -118,15 +129,26 @@ impl<'s> Compiler<'s> {
 
     fn block(&mut self, query: &Query, top_level: bool) -> Block {
         self.scopes.push(Scope::default());
-        let (sources, row) = self.sources(query);
+        let FromClause { sources, row, many } = self.sources(query);
+        if let (Some(root), Some(slot), Some(scope)) =
+            (check::rewritten_root(query), row, self.scopes.last_mut())
+        {
+            scope.aliases.push((root.to_owned(), slot));
+            scope.document = Some(root.to_owned());
+        }
         let collects_first = self.collects_first(query, &sources);
         let filter = query.filter.as_ref().map(|filter| self.expr(filter));
         let keys: Vec<Node> = query.group_by.iter().map(|key| self.expr(key)).collect();
         let ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
         let grouped = check::is_grouped(query);
         let order = if ranked || grouped { Vec::new() } else { self.order(query) };
-        let (projection, grouping) =
-            if grouped { self.grouped_projection(query, keys) } else { (self.projection(query, row), None) };
+        let kept = if many { Vec::new() } else { sources.iter().map(|source| source.slot).collect() };
+        let many = many && (!grouped || !keys.is_empty());
+        let (projection, grouping) = if grouped {
+            self.grouped_projection(query, keys, kept, row)
+        } else {
+            (self.projection(query, row), None)
+        };
         // ORDER BY RANK scores rows in the scope of this block.
         if !(ranked && top_level) {
             self.scopes.pop();
@@ -141,7 +163,19 @@ impl<'s> Compiler<'s> {
             self.count(&clause.limit, 2061, "The LIMIT count value exceeds the maximum allowed value.")
         });
         let distinct = query.select.distinct;
-        Block { sources, filter, grouping, projection, distinct, order, top, offset, limit, collects_first }
+        Block {
+            sources,
+            filter,
+            grouping,
+            projection,
+            distinct,
+            order,
+            top,
+            offset,
+            limit,
+            collects_first,
+            many,
+        }
     }
 
     fn count(&mut self, count: &Count, code: u16, message: &str) -> Option<u64> {
@@ -152,10 +186,9 @@ impl<'s> Compiler<'s> {
         value
     }
 
-    /// Binds the FROM clause. Returns the sources and the slot of the single row, if there is one.
-    fn sources(&mut self, query: &Query) -> (Vec<Source>, Option<usize>) {
+    fn sources(&mut self, query: &Query) -> FromClause {
         let mut sources = Vec::new();
-        let mut row = None;
+        let (mut row, mut many) = (None, false);
         let listed = query.from.as_ref().map_or(&[][..], |from| &from.sources);
         for source in listed {
             let node = match &source.collection {
@@ -163,6 +196,7 @@ impl<'s> Compiler<'s> {
                     let base = self.resolve(&root.text).map_or_else(
                         || {
                             self.reads_documents = true;
+                            many = true;
                             DOCUMENT
                         },
                         |(_, slot)| slot,
@@ -176,14 +210,19 @@ impl<'s> Compiler<'s> {
                     let steps = steps.iter().map(path_step).collect();
                     SourceRows::Value(Node::Path { slot: base, steps })
                 }
-                Collection::Subquery(inner) => SourceRows::Subquery(Box::new(self.block(inner, false))),
+                Collection::Subquery(inner) => {
+                    let inner = self.block(inner, false);
+                    many |= inner.many;
+                    SourceRows::Subquery(Box::new(inner))
+                }
             };
+            many |= source.iterate;
             let slot = self.slot();
             self.bind(source, slot);
             row = Some(slot);
             sources.push(Source { slot, iterate: source.iterate, rows: node });
         }
-        (sources, row)
+        FromClause { sources, row, many }
     }
 
     fn collects_first(&mut self, query: &Query, sources: &[Source]) -> bool {
@@ -230,7 +269,10 @@ impl<'s> Compiler<'s> {
 
     fn projection(&mut self, query: &Query, row: Option<usize>) -> Projection {
         match &query.select.selection {
-            Selection::Star(_) => row.map_or(Projection::Value(Node::Constant(None)), Projection::Row),
+            Selection::Star(_) => match row {
+                Some(row) if self.scopes.len() == 1 => Projection::Row(row),
+                row => Projection::Value(row.map_or(Node::Constant(None), Node::Slot)),
+            },
             Selection::Value(expr) => Projection::Value(self.expr(expr)),
             Selection::List(items) => {
                 let names = ast::column_names(items);
@@ -240,7 +282,13 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    fn grouped_projection(&mut self, query: &Query, keys: Vec<Node>) -> (Projection, Option<Grouping>) {
+    fn grouped_projection(
+        &mut self,
+        query: &Query,
+        keys: Vec<Node>,
+        kept: Vec<usize>,
+        row: Option<usize>,
+    ) -> (Projection, Option<Grouping>) {
         let mut group = Group::default();
         for key in &query.group_by {
             let slot = self.slot();
@@ -250,8 +298,8 @@ impl<'s> Compiler<'s> {
             scope.group = Some(group);
         }
         let projection = match Self::ordered_group(query) {
-            Some(query) => self.projection(&query, None),
-            None => self.projection(query, None),
+            Some(query) => self.projection(&query, row),
+            None => self.projection(query, row),
         };
         // Without keys there is only one group.
         let sorted = query.order_by.iter().filter(|order_by| !order_by.rank && !query.group_by.is_empty());
@@ -260,8 +308,9 @@ impl<'s> Compiler<'s> {
             .map(|item| (self.expr(&item.expr), item.direction.unwrap_or_default()))
             .collect();
         let group = self.scopes.last_mut().and_then(|scope| scope.group.take()).unwrap_or_default();
-        let slots = group.keys.iter().chain(&group.aggregates).map(|(_, slot)| *slot).collect();
-        (projection, Some(Grouping { keys, aggregates: group.compiled, slots, order }))
+        let computed = group.keys.iter().chain(&group.aggregates).map(|(_, slot)| *slot);
+        let slots = computed.chain(kept.iter().copied()).collect();
+        (projection, Some(Grouping { keys, aggregates: group.compiled, kept, slots, order }))
     }
 
     /// The rewritten form of GROUP BY with ORDER BY selects the `_rid` of a document, of which a group has many: the

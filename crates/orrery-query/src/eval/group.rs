@@ -24,6 +24,14 @@ pub(crate) struct GroupTable {
 struct Group {
     keys: Vec<Option<Value>>,
     accumulators: Vec<Accumulator>,
+    kept: Vec<Option<Value>>,
+}
+
+impl Group {
+    fn new(keys: Vec<Option<Value>>, grouping: &Grouping) -> Self {
+        let accumulators = grouping.aggregates.iter().map(|(aggregate, _)| aggregate.start()).collect();
+        Self { keys, accumulators, kept: vec![None; grouping.kept.len()] }
+    }
 }
 
 impl GroupTable {
@@ -31,7 +39,7 @@ impl GroupTable {
         let mut table = Self { places: HashMap::new(), groups: Vec::new() };
         if grouping.keys.is_empty() {
             // Aggregates without GROUP BY return one row even without input.
-            table.groups.push(Group { keys: Vec::new(), accumulators: start(grouping) });
+            table.groups.push(Group::new(Vec::new(), grouping));
         }
         table
     }
@@ -50,6 +58,10 @@ impl GroupTable {
             let input = eval::evaluate(argument, env, context)?;
             let cells = accumulator.add(input.as_deref(), context)?;
             meter.add(cells, context)?;
+        }
+        for (slot, kept) in grouping.kept.iter().zip(&mut group.kept) {
+            *kept = env.get(*slot).cloned();
+            meter.add(kept.as_ref().map_or(0, order::cells), context)?;
         }
         Ok(())
     }
@@ -85,7 +97,7 @@ impl GroupTable {
         let cells: usize = keys.iter().flatten().map(order::cells).sum();
         meter.add(cells + grouping.aggregates.len() + 1, context)?;
         places.push(self.groups.len());
-        self.groups.push(Group { keys, accumulators: start(grouping) });
+        self.groups.push(Group::new(keys, grouping));
         Ok(self.groups.len() - 1)
     }
 
@@ -100,7 +112,7 @@ impl GroupTable {
     ) -> Result<(), EvalError> {
         let finished = self.groups.into_iter().map(|group| {
             let results = group.accumulators.into_iter().map(Accumulator::finish);
-            group.keys.into_iter().chain(results).collect::<Vec<Option<Value>>>()
+            group.keys.into_iter().chain(results).chain(group.kept).collect::<Vec<Option<Value>>>()
         });
         let groups: Vec<Vec<Option<Value>>> = finished.collect();
         for place in sorted(grouping, &groups, env, context)? {
@@ -154,8 +166,4 @@ fn sorted(
         each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
     });
     Ok(places)
-}
-
-fn start(grouping: &Grouping) -> Vec<Accumulator> {
-    grouping.aggregates.iter().map(|(aggregate, _)| aggregate.start()).collect()
 }

@@ -35,7 +35,7 @@ impl<'e> Env<'e> {
         Self { parent: Some(parent), slots, values }
     }
 
-    fn get(&self, slot: usize) -> Option<&'e Value> {
+    pub(crate) fn get(&self, slot: usize) -> Option<&'e Value> {
         let mut env = *self;
         loop {
             if let Some(place) = env.slots.iter().position(|known| *known == slot) {

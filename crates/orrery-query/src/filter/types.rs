@@ -205,12 +205,11 @@ impl Scope {
             Node::Binary { operator, left, right } if operator.is_comparison() => {
                 let (a, b) = (self.types(left), self.types(right));
                 let constant = |node: &Node| matches!(node, Node::Constant(_));
-                let udf = |node: &Node| matches!(node, Node::Udf { .. });
                 let equality = matches!(operator, BinaryOperator::Equal | BinaryOperator::NotEqual);
                 let unrelated = a & b & DEFINED == 0 && a & DEFINED != 0 && b & DEFINED != 0;
                 if constant(left) || constant(right) {
                     binary(*operator, a, b)
-                } else if udf(left) || udf(right) || (equality && unrelated) {
+                } else if is_vague(left) || is_vague(right) || (equality && unrelated) {
                     // The service does not compare the types of two expressions.
                     BOOL | UNDEFINED
                 } else {
@@ -227,6 +226,7 @@ impl Scope {
                 let other = if condition & !TRUE == 0 { 0 } else { self.types(&parts[2]) };
                 chosen | other
             }
+            Node::Between { operands, .. } if operands.iter().any(is_vague) => BOOL | UNDEFINED,
             Node::Between { not, operands } => {
                 let [value, low, high] = [0, 1, 2].map(|place| self.types(&operands[place]));
                 let from = binary(BinaryOperator::GreaterOrEqual, value, low);
@@ -244,6 +244,8 @@ impl Scope {
             Node::Subquery { kind, block } => match kind {
                 SubqueryKind::Exists | SubqueryKind::All => BOOL,
                 SubqueryKind::Array => ARRAY,
+                // The service does not look into several rows.
+                SubqueryKind::First | SubqueryKind::Last if block.many => ANY,
                 SubqueryKind::Scalar | SubqueryKind::First | SubqueryKind::Last => {
                     let shape = self.rows(block);
                     let one_row = block.grouping.as_ref().is_some_and(|grouping| grouping.keys.is_empty());
@@ -297,12 +299,23 @@ impl Scope {
                 let fits = |node: &Node, types: Types| {
                     !matches!(node, Node::Constant(_)) || self.types(node) & types != 0
                 };
-                let all = fits(text, STRING) && terms.iter().all(|term| fits(term, STRING | OBJECT));
-                if all { result } else { FALSE | UNDEFINED }
+                let mut each = terms.iter().map(|term| fits(term, STRING | OBJECT));
+                let found = if call.function.name.ends_with("ALL") {
+                    each.all(|fits| fits)
+                } else {
+                    each.any(|fits| fits)
+                };
+                if fits(text, STRING) && found { result } else { FALSE | UNDEFINED }
             }
             ("ARRAY_CONTAINS_ALL" | "ARRAY_CONTAINS_ANY", [_, value]) if self.types(value) == UNDEFINED => {
                 UNDEFINED
             }
+            ("LEFT" | "RIGHT", [_, Node::Constant(Some(Value::Number(count)))])
+                if count.as_f64().fract() != 0.0 =>
+            {
+                UNDEFINED
+            }
+            ("ST_ISVALID", [shape]) if self.types(shape) == UNDEFINED => FALSE,
             ("CHOOSE", [Node::Constant(Some(number)), choices @ ..]) => {
                 let place = number.as_i64().and_then(|number| usize::try_from(number - 1).ok());
                 place.and_then(|place| choices.get(place)).map_or(UNDEFINED, |choice| self.types(choice))
@@ -321,6 +334,22 @@ impl Scope {
             },
             _ => result,
         }
+    }
+}
+
+/// Whether the service does not know the type of an expression when it compares it with another: what a user-defined
+/// function gives, an aggregate that may be undefined, and the arrays and objects of functions.
+pub(super) fn is_vague(node: &Node) -> bool {
+    match node {
+        Node::Udf { .. } => true,
+        Node::Call(call) => matches!(signature(call.function.name).1 & DEFINED, ARRAY | OBJECT),
+        Node::Subquery { kind: SubqueryKind::Scalar, block } => {
+            let mut aggregates = block.grouping.iter().flat_map(|grouping| &grouping.aggregates);
+            aggregates.any(|(aggregate, _)| {
+                matches!(aggregate, Aggregate::Sum | Aggregate::Average | Aggregate::Min | Aggregate::Max)
+            })
+        }
+        _ => false,
     }
 }
 
@@ -518,11 +547,11 @@ pub(super) fn signature(name: &str) -> (&'static [Types], Types) {
         "DATETIMEADD" => (&[STRING, NUMBER, STRING], TEXT),
         "DATETIMEBIN" => (&[STRING, STRING, NUMBER, STRING], TEXT),
         "DATETIMEFROMPARTS" => (&[NUMBER], TEXT),
-        "TICKSTODATETIME" | "TIMESTAMPTODATETIME" => (&[NUMBER, ANY], TEXT),
+        "TICKSTODATETIME" | "TIMESTAMPTODATETIME" => (&[NUMBER, STRING], TEXT),
         "STRINGJOIN" => (&[ARRAY, STRING], TEXT),
         "STRINGSPLIT" | "STRINGTOARRAY" => (&[STRING], LIST),
         "STRINGTOBOOLEAN" => (&[STRING], TRUTH),
-        "STRINGTONULL" => (&[STRING], NULL | UNDEFINED),
+        "STRINGTONULL" => (&[STRING], ANY),
         "STRINGTONUMBER" => (&[STRING], NUMERIC),
         "STRINGTOOBJECT" => (&[STRING], OBJECT | UNDEFINED),
         "TOSTRING" => (&[DEFINED], TEXT),
@@ -531,7 +560,9 @@ pub(super) fn signature(name: &str) -> (&'static [Types], Types) {
         "DOCUMENTID" => (&[OBJECT], NUMERIC),
         "FULLTEXTCONTAINS" => (&[STRING, STRING | OBJECT], TRUTH),
         "FULLTEXTCONTAINSALL" | "FULLTEXTCONTAINSANY" => (&[DEFINED], TRUTH),
-        "ST_AREA" => (&[NUMBER | STRING | ARRAY | OBJECT], NUMERIC),
+        "ST_AREA" => (&[DEFINED], NUMERIC),
+        "_TRY_ARRAY_CONTAINS" => (&[ARRAY, ANY, BOOL], TRUTH),
+        "_PROXY_PROJECTION" => (&[ANY], OBJECT | UNDEFINED),
         "ST_DISTANCE" | "_ST_DISTANCE" | "_COMPARE_BSON_BINARYDATA" | "_COMPARE_OBJECTS" => {
             (&[DEFINED], NUMERIC)
         }

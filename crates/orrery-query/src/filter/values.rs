@@ -17,6 +17,8 @@ pub(super) struct Values {
     strings: Spans<Box<str>>,
     /// Arrays and objects.
     containers: Containers,
+    /// Whether they are only defined as far as nothing says that they are not.
+    weak: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +42,10 @@ struct Span<T> {
 impl<T: PartialOrd + Clone> Spans<T> {
     fn all() -> Self {
         Self(vec![Span { low: None, high: None }])
+    }
+
+    fn is_all(&self) -> bool {
+        matches!(&self.0[..], [Span { low: None, high: None }])
     }
 
     fn point(value: T) -> Self {
@@ -102,7 +108,7 @@ fn narrower<T: PartialOrd + Clone>(
 
 impl Values {
     pub(super) fn of_types(types: Types) -> Self {
-        Self { types, numbers: Spans::all(), strings: Spans::all(), containers: Containers::All }
+        Self { types, numbers: Spans::all(), strings: Spans::all(), containers: Containers::All, weak: false }
     }
 
     pub(super) fn defined() -> Self {
@@ -129,6 +135,7 @@ impl Values {
             numbers: Spans(Vec::new()),
             strings: Spans(Vec::new()),
             containers: Containers::Only(Vec::new()),
+            weak: false,
         };
         for value in listed {
             // Nothing equals a number that is none.
@@ -245,7 +252,11 @@ impl Values {
                 types &= !OBJECT;
             }
         }
-        Self { types, numbers, strings, containers }
+        let weak = self.weak && other.weak;
+        if types == 0 && (self.weak || other.weak) {
+            types = (self.types | other.types) & types::UNDEFINED;
+        }
+        Self { types, numbers, strings, containers, weak }
     }
 
     /// The values as parts of keys, if they are single ones.
@@ -297,6 +308,27 @@ impl Values {
             Containers::Only(listed) if self.types & !(ARRAY | OBJECT) == 0 => Some(listed),
             _ => None,
         }
+    }
+
+    pub(super) fn weaken(&mut self) {
+        self.weak = true;
+    }
+
+    pub(super) fn add_undefined(&mut self) {
+        self.types |= types::UNDEFINED;
+    }
+
+    /// Whether these are all values there are, at least.
+    pub(super) fn is_anything_defined(&self) -> bool {
+        self.types & DEFINED == DEFINED
+            && self.numbers.is_all()
+            && self.strings.is_all()
+            && matches!(self.containers, Containers::All)
+    }
+
+    /// Whether all of them have one of these types.
+    pub(super) fn is_of(&self, types: Types) -> bool {
+        self.types & !types == 0
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -144,8 +144,11 @@ fn order(query: &Query, target: &Target<'_>, info: &mut QueryInfo, rewritten: &m
         return;
     };
     let compiled = &target.program.block.order;
+    let sorts_one_row = order::kind(query, Some(target.parameters)) == OrderKind::OneRow;
     info.order_by = (order_by.items.iter().enumerate())
         .map(|(index, item)| match compiled.get(index) {
+            // Distances have a direction of their own only where an index gives them.
+            _ if sorts_one_row => item.direction.unwrap_or_default(),
             Some(key) => key.direction,
             None if is_call_to(&item.expr, "VECTORDISTANCE") => Direction::Descending,
             None => item.direction.unwrap_or_default(),

@@ -129,6 +129,10 @@ impl<'p> Meaning<'p> {
 
 impl<'p> Solver<'p> {
     pub(super) fn block(&self, block: &'p Block, outermost: bool) -> Vec<Case> {
+        self.block_where(block, block.filter.as_ref(), outermost)
+    }
+
+    fn block_where(&self, block: &'p Block, filter: Option<&'p Node>, outermost: bool) -> Vec<Case> {
         self.learn(block);
         let mut cases = anything();
         // Without GROUP BY an aggregate gives a row even if no document matches.
@@ -141,6 +145,10 @@ impl<'p> Solver<'p> {
                 SourceRows::Subquery(inner) => {
                     let inner_cases = self.block(inner, false);
                     cases = both(cases, &inner_cases);
+                    if outermost && inner.is_single_group() && self.block(inner, true).is_empty() {
+                        // The service asks no range for what aggregates nothing.
+                        return nothing();
+                    }
                 }
                 SourceRows::Value(node) if source.iterate => {
                     cases = both(cases, &self.within(node, &Values::of_types(ARRAY)));
@@ -148,13 +156,16 @@ impl<'p> Solver<'p> {
                 SourceRows::Value(node) => cases = both(cases, &self.within(node, &Values::defined())),
             }
         }
-        if let Some(filter) = &block.filter {
+        if let Some(filter) = filter {
             cases = both(cases, &self.predicate(filter, Wanted::True));
         }
         // A row whose value is undefined is left out of the result, so SELECT VALUE restricts like a filter.
         match (&block.projection, &block.grouping) {
             (Projection::Value(node), Some(grouping))
-                if grouping.keys.is_empty() && needs_value(node) && self.scope.types(node) == UNDEFINED =>
+                if grouping.keys.is_empty()
+                    && needs_value(node)
+                    && !grouping.aggregates.iter().any(|(aggregate, _)| is_extreme(*aggregate))
+                    && self.scope.types(node) == UNDEFINED =>
             {
                 nothing()
             }
@@ -218,8 +229,11 @@ impl<'p> Solver<'p> {
                     self.meanings.borrow_mut().insert(*slot, Meaning::Expression(value));
                     Some(&**body)
                 }
-                Node::Subquery { kind: SubqueryKind::Scalar, block }
-                    if block.sources.is_empty() && block.filter.is_none() && block.grouping.is_none() =>
+                Node::Subquery { kind, block }
+                    if is_scalar(*kind, block)
+                        && block.sources.is_empty()
+                        && block.filter.is_none()
+                        && block.grouping.is_none() =>
                 {
                     projected(block, &mut steps)
                 }
@@ -270,22 +284,19 @@ impl<'p> Solver<'p> {
             };
             left = either(left, changing);
         }
-        let extremes = is_value
-            && aggregates.iter().all(|(aggregate, _)| matches!(aggregate, Aggregate::Min | Aggregate::Max));
+        let extremes = is_value && aggregates.iter().all(|(aggregate, _)| is_extreme(*aggregate));
         // A subquery that always has one row is counted in any case; MIN and MAX of nothing are undefined.
         if left.is_empty() && over_one_row && !extremes { cases } else { left }
     }
 
-    /// The cases in which a scalar subquery has a value.
-    pub(super) fn rows(&self, block: &'p Block) -> Vec<Case> {
+    /// The cases in which a scalar subquery has one of these values.
+    pub(super) fn rows(&self, block: &'p Block, values: &Values) -> Vec<Case> {
         let Some(grouping) = block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty()) else {
             return self.block(block, false);
         };
         // MIN and MAX of nothing are undefined, so they have a value only if a row matches; COUNT always has one.
-        let extremes =
-            |(aggregate, _): &(Aggregate, Node)| matches!(aggregate, Aggregate::Min | Aggregate::Max);
         if !matches!(&block.projection, Projection::Value(Node::Slot(_)))
-            || !grouping.aggregates.iter().all(extremes)
+            || !grouping.aggregates.iter().all(|(aggregate, _)| is_extreme(*aggregate))
         {
             return anything();
         }
@@ -296,10 +307,28 @@ impl<'p> Solver<'p> {
                 cases = both(cases, &self.within(node, &Values::of_types(ARRAY)));
             }
         }
-        match &block.filter {
-            Some(filter) => both(cases, &self.predicate(filter, Wanted::True)),
-            None => cases,
+        if let Some(filter) = &block.filter {
+            cases = both(cases, &self.predicate(filter, Wanted::True));
         }
+        match &grouping.aggregates[..] {
+            // The least of them is one of them.
+            [(_, argument)] => both(cases, &self.within(argument, values)),
+            _ => cases,
+        }
+    }
+
+    /// The cases in which a subquery has rows. To the service what its filter compares may still be undefined.
+    pub(super) fn exists(&self, block: &'p Block) -> Vec<Case> {
+        let filter = match (&block.filter, &block.grouping) {
+            (Some(filter), None) => filter,
+            _ => return self.block(block, false),
+        };
+        self.learn(block);
+        let mut filtered = self.predicate(filter, Wanted::True);
+        for case in &mut filtered {
+            case.values_mut().for_each(Values::add_undefined);
+        }
+        both(self.block_where(block, None, false), &filtered)
     }
 
     /// Analyses one level deeper, within the limits on depth and total work; beyond them nothing is restricted.
@@ -315,6 +344,10 @@ impl<'p> Solver<'p> {
     }
 }
 
+fn is_extreme(aggregate: Aggregate) -> bool {
+    matches!(aggregate, Aggregate::Min | Aggregate::Max)
+}
+
 /// Whether the value of an aggregate decides that an expression has one.
 fn needs_value(node: &Node) -> bool {
     match node {
@@ -327,6 +360,15 @@ fn needs_value(node: &Node) -> bool {
             let (wanted, _) = types::signature(call.function.name);
             wanted.iter().all(|types| types & UNDEFINED == 0) && call.arguments.iter().any(needs_value)
         }
+        _ => false,
+    }
+}
+
+/// Whether a subquery stands for one value. The service does not look into FIRST and LAST of several rows.
+fn is_scalar(kind: SubqueryKind, block: &Block) -> bool {
+    match kind {
+        SubqueryKind::Scalar => true,
+        SubqueryKind::First | SubqueryKind::Last => !block.many,
         _ => false,
     }
 }

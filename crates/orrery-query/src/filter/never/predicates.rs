@@ -3,15 +3,15 @@
 //! Comparisons with a constant restrict a term to values; logical operators join and intersect what their operands say.
 //! NOT is pushed down to the comparisons, whose negations are comparisons too.
 
-use orrery_model::{Object, Value};
+use orrery_model::{Number, Object, Value};
 
 use super::super::index::{mirrored, negated};
-use super::super::types::{self, FALSE, NUMBER, STRING, TRUE, UNDEFINED};
+use super::super::types::{self, ARRAY, FALSE, OBJECT, STRING, TRUE, UNDEFINED};
 use super::super::values::Values;
 use super::Solver;
 use super::cases::{Case, anything, both, either, nothing};
 use super::terms::{path_term, term};
-use super::within::is_choice;
+use super::within::{is_choice, is_opaque};
 use crate::ast::{BinaryOperator, LogicalOperator, SubqueryKind, UnaryOperator};
 use crate::program::{FunctionCall, Members, Node, Step};
 
@@ -59,6 +59,7 @@ impl<'p> Solver<'p> {
             }
             Node::Binary { operator, left, right } if operator.is_comparison() => match wanted {
                 Wanted::True => self.comparison(*operator, left, right),
+                Wanted::False if term(left).is_some() && term(left) == term(right) => self.compares(left),
                 Wanted::False => self.comparison(negated(*operator), left, right),
                 Wanted::NotTrue => anything(),
             },
@@ -100,7 +101,7 @@ impl<'p> Solver<'p> {
             }
             Node::Call(call) if wanted != Wanted::NotTrue => self.call(node, call, wanted == Wanted::True),
             Node::Subquery { kind: SubqueryKind::Exists, block } if wanted == Wanted::True => {
-                self.block(block, false)
+                self.exists(block)
             }
             Node::Subquery { kind: SubqueryKind::Exists, .. } => anything(),
             _ => {
@@ -211,7 +212,11 @@ impl<'p> Solver<'p> {
                 return self.compared_any(operand, operator, &Value::from(-number.as_f64()));
             }
         }
-        let cases = self.within(term, &Values::compared(operator, value));
+        let mut values = Values::compared(operator, value);
+        if let Some(image) = image(term) {
+            values = values.meet(&image);
+        }
+        let cases = self.within(term, &values);
         match value {
             Value::Object(object) if operator == BinaryOperator::Equal => {
                 both(cases, &self.members_are(term, object))
@@ -242,10 +247,14 @@ impl<'p> Solver<'p> {
         use BinaryOperator as B;
         let (a, b) = (self.scope.types(left), self.scope.types(right));
         let ordered = !matches!(operator, B::Equal | B::NotEqual);
-        if matches!(left, Node::Udf { .. }) || matches!(right, Node::Udf { .. }) {
-            return anything();
+        for (udf, other) in [(left, right), (right, left)] {
+            if matches!(udf, Node::Udf { .. }) {
+                let unknown = matches!(other, Node::Udf { .. }) || self.scope.types(other) == UNDEFINED;
+                return if unknown { anything() } else { self.compares(other) };
+            }
         }
-        if ordered && !types::comparable(a, b) && !is_choice(left) && !is_choice(right) {
+        let vague = |node| is_choice(node) || types::is_vague(node);
+        if ordered && !types::comparable(a, b) && !vague(left) && !vague(right) {
             return nothing();
         }
         if matches!(operator, B::NotEqual | B::Less | B::Greater)
@@ -255,24 +264,19 @@ impl<'p> Solver<'p> {
             return nothing();
         }
         let defined = Values::defined();
-        let mut cases = anything();
-        for side in [left, right] {
-            // The service draws no conclusion about the path inside a numeric function here.
-            let numeric = matches!(side, Node::Call(call) if types::signature(call.function.name).0 == [NUMBER]
-                && matches!(call.arguments[..], [Node::Path { .. } | Node::Slot(_)])
-                && call.function.name != "ABS");
-            if !numeric {
-                cases = both(cases, &self.within(side, &defined));
-            }
-        }
+        let mut cases = both(self.compares(left), &self.compares(right));
         if operator == B::Equal {
-            for side in [left, right] {
-                let parts: Vec<&'p Node> = match side {
-                    Node::Array(items) => items.iter().collect(),
-                    Node::Object(members) => members.iter().map(|(_, node)| node).collect(),
+            for (side, other) in [(left, right), (right, left)] {
+                let (kind, parts): (_, Vec<&'p Node>) = match side {
+                    Node::Array(items) => (ARRAY, items.iter().collect()),
+                    Node::Object(members) => (OBJECT, members.iter().map(|(_, node)| node).collect()),
                     _ => continue,
                 };
-                for part in parts {
+                let is_path = |node: &Node| matches!(node, Node::Path { .. } | Node::Slot(_));
+                if is_path(other) && !parts.iter().all(|part| is_path(part)) {
+                    cases = both(cases, &self.within(other, &Values::of_types(kind)));
+                }
+                for part in parts.into_iter().filter(|part| self.scope.types(part) != UNDEFINED) {
                     cases = both(cases, &self.within(part, &defined));
                 }
             }
@@ -282,6 +286,7 @@ impl<'p> Solver<'p> {
 
     fn membership(&self, operand: &'p Node, members: &'p Members, inside: bool) -> Vec<Case> {
         match members {
+            Members::Constant { .. } if !inside && is_opaque_call(operand) => anything(),
             Members::Constant { values, .. } => {
                 let listed = Values::one_of(values.iter().filter(|value| !outside_image(operand, value)));
                 let values = if inside { listed } else { listed.complement().meet(&Values::defined()) };
@@ -289,7 +294,7 @@ impl<'p> Solver<'p> {
             }
             Members::Computed(nodes) if inside => {
                 let found = nodes.iter().map(|node| self.comparison(BinaryOperator::Equal, operand, node));
-                found.fold(nothing(), either)
+                both(self.within(operand, &Values::defined()), &found.fold(nothing(), either))
             }
             Members::Computed(_) => self.within(operand, &Values::defined()),
         }
@@ -347,13 +352,42 @@ impl<'p> Solver<'p> {
     }
 }
 
+/// The numbers that a function can return, if the service knows them.
+fn image(term: &Node) -> Option<Values> {
+    let Node::Call(call) = term else {
+        return None;
+    };
+    let from = |low: i64| Values::compared(BinaryOperator::GreaterOrEqual, &Value::from(low));
+    match call.function.name {
+        "ABS" | "ARRAY_LENGTH" | "DATETIMEPART" | "DAY" | "LENGTH" | "MONTH" | "YEAR" => Some(from(0)),
+        "SIGN" => Some(from(-1).meet(&Values::compared(BinaryOperator::LessOrEqual, &Value::from(1)))),
+        _ => None,
+    }
+}
+
+fn is_fraction(number: Number) -> bool {
+    number.as_f64().fract().abs() > 0.0
+}
+
+fn is_opaque_call(node: &Node) -> bool {
+    matches!(node, Node::Call(call) if is_opaque(call.function.name))
+}
+
 /// Whether a function never returns this value: ABS returns nothing negative, UPPER nothing in lower case.
 fn outside_image(term: &Node, value: &Value) -> bool {
     let Node::Call(call) = term else {
         return false;
     };
     match (call.function.name, value) {
-        ("ABS", Value::Number(number)) => number.as_f64() < 0.0,
+        ("ABS" | "ARRAY_LENGTH" | "LENGTH", Value::Number(number)) => number.as_f64() < 0.0,
+        ("DATETIMEPART" | "DAY" | "MONTH" | "YEAR", Value::Number(number)) => {
+            number.as_f64() < 0.0 || is_fraction(*number)
+        }
+        ("CEILING" | "FLOOR" | "NUMBERBIN" | "ROUND" | "SIGN" | "TRUNC", Value::Number(number))
+            if call.arguments.len() == 1 =>
+        {
+            is_fraction(*number)
+        }
         // Letters without a one-letter counterpart (`ß`) are left as they are.
         ("UPPER", Value::String(text)) => {
             text.chars().any(|c| c.is_lowercase() && c.to_uppercase().len() == 1)
