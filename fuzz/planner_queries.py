@@ -5,7 +5,9 @@
 
 SHAPE is one of: applications (what object mappers and people write), keys (filters on partition keys), groups (GROUP BY,
 aggregates, DISTINCT and ORDER BY), types (conditions and values whose types decide), scopes (subqueries, LET, joins),
-search (vectors and full text), tokens (broken texts). Each number from FIRST to LAST - 1 is a seed.
+search (vectors and full text), tokens (broken texts), operators (precedence), spellings (literals, names, blanks and comments),
+calls (every function), nested (FROM subqueries in each other), aggregated (aggregates over subqueries). Each number from FIRST
+to LAST - 1 is a seed.
 """
 import json, random, sys
 
@@ -17,6 +19,12 @@ NUMBERS = ["0", "1", "-1", "2.5", "1e3", "42", "-0.5", "9007199254740993", "0x1F
 STRINGS = ["''", "'a'", '"b"', "'it\\'s'", "'\\u00e9'", '"x y"', "'1'", "'2024-05-06T07:08:09Z'"]
 OTHERS = ["null", "true", "false", "undefined", "[]", "{}", "[1, 'a']", '{"k": 1}', "[[]]", "{a: [null]}"]
 NAMES = ["id", "type", "name", "price", "qty", "address.city", "tags", "items", "items[0]", "meta.v", '["last name"]', "x"]
+# The functions that are documented: smallest and largest number of arguments.
+FUNCTIONS = {"ABS": (1, 1), "ACOS": (1, 1), "ATN2": (2, 2), "CEILING": (1, 1), "COS": (1, 1), "COT": (1, 1), "DEGREES": (1, 1), "EXP": (1, 1), "FLOOR": (1, 1), "LOG": (1, 2), "LOG10": (1, 1), "NumberBin": (1, 2), "PI": (0, 0), "POWER": (2, 2), "RADIANS": (1, 1), "ROUND": (1, 2), "SIGN": (1, 1), "SIN": (1, 1), "SQRT": (1, 1), "SQUARE": (1, 1), "TAN": (1, 1), "TRUNC": (1, 1),
+    "IntAdd": (2, 2), "IntBitAnd": (2, 2), "IntBitLeftShift": (2, 2), "IntBitNot": (1, 1), "IntDiv": (2, 2), "IntMod": (2, 2), "IntMul": (2, 2), "IntSub": (2, 2), "CONCAT": (2, 4), "CONTAINS": (2, 3), "ENDSWITH": (2, 3), "INDEX_OF": (2, 3), "LEFT": (2, 2), "LENGTH": (1, 1), "LOWER": (1, 1), "LTRIM": (1, 2), "REPLACE": (3, 3), "REPLICATE": (2, 2), "REVERSE": (1, 1), "RIGHT": (2, 2), "RTRIM": (1, 2), "RegexMatch": (2, 3), "STARTSWITH": (2, 3), "StringEquals": (2, 3), "StringJoin": (2, 2), "StringSplit": (2, 2), "StringToArray": (1, 1), "StringToBoolean": (1, 1), "StringToNull": (1, 1), "StringToNumber": (1, 1), "StringToObject": (1, 1), "SUBSTRING": (3, 3), "ToString": (1, 1), "TRIM": (1, 2), "UPPER": (1, 1),
+    "ARRAY_AVG": (1, 1), "ARRAY_CONCAT": (2, 3), "ARRAY_CONTAINS": (2, 3), "ARRAY_CONTAINS_ALL": (2, 3), "ARRAY_CONTAINS_ANY": (2, 3), "ARRAY_LENGTH": (1, 1), "ARRAY_MAX": (1, 1), "ARRAY_MEDIAN": (1, 1), "ARRAY_MIN": (1, 1), "ARRAY_SLICE": (2, 3), "ARRAY_SUM": (1, 1), "CHOOSE": (2, 4), "IIF": (3, 3), "ObjectToArray": (1, 3), "SetDifference": (2, 2), "SetEqual": (2, 2), "SetIntersect": (2, 2), "SetUnion": (2, 2), "DocumentId": (1, 1),
+    "IS_ARRAY": (1, 1), "IS_BOOL": (1, 1), "IS_DEFINED": (1, 1), "IS_FINITE_NUMBER": (1, 1), "IS_INTEGER": (1, 1), "IS_NULL": (1, 1), "IS_NUMBER": (1, 1), "IS_OBJECT": (1, 1), "IS_PRIMITIVE": (1, 1), "IS_STRING": (1, 1), "DateTimeAdd": (3, 3), "DateTimeBin": (2, 4), "DateTimeDiff": (3, 3), "DateTimeFormat": (2, 2), "DateTimeFromParts": (3, 7), "DateTimePart": (2, 2), "DateTimeToTicks": (1, 1), "DateTimeToTimestamp": (1, 1), "GetCurrentDateTime": (0, 0), "TicksToDateTime": (1, 1), "TimestampToDateTime": (1, 1),
+    "ST_AREA": (1, 1), "ST_DISTANCE": (2, 2), "ST_INTERSECTS": (2, 2), "ST_ISVALID": (1, 1), "ST_WITHIN": (2, 2), "FullTextContains": (2, 2), "FullTextContainsAll": (2, 3), "FullTextContainsAny": (2, 3), "VectorDistance": (2, 2)}
 PARAMETERS = {"@i": 7, "@s": "seven", "@b": True, "@n": None, "@l": [1, 2], "@o": {"k": 1}}
 
 class Query:
@@ -161,7 +169,62 @@ class Query:
             else: base[at] = base[at][:r.randint(0, len(base[at]))]
         return " ".join(base)
 
-SHAPES = ["applications", "keys", "groups", "types", "scopes", "search", "tokens"]
+    # Operators without parentheses.
+    def operators(self):
+        r = self.r; binary = ["+", "-", "*", "/", "%", "||", "&", "|", "^", "<<", ">>", ">>>", "??", "=", "!=", "<", ">", "<=", ">=", "AND", "OR", "BETWEEN 1 AND", "LIKE", "? c.p :"]
+        operand = lambda: r.choice(["NOT ", "-", "~", "+"] + [""] * 7) + r.choice(["c.a", "c.b", "1", "(c.d)", "@i", "'s'", "ABS(c.n)", "true", "(1 + 2)"]) + r.choice([".x", "[0]"] + [""] * 8)
+        text = operand()
+        for _ in range(r.randint(1, 6)): text += f" {r.choice(binary)} {operand()}" if r.random() < .9 else r.choice([" IN (1, c.k)", " NOT IN (2)"])
+        if "@i" in text: self.used["@i"] = PARAMETERS["@i"]
+        return r.choice([f"SELECT VALUE {text} FROM c", f"SELECT * FROM c WHERE {text}", f"SELECT {text} FROM c ORDER BY c.x", f"SELECT COUNT(1) FROM c WHERE {text}"])
+
+    # Literals, names, blanks and comments as they can be spelled.
+    def spellings(self):
+        r = self.r
+        numbers = ["0", "00", "1.50", "1E+2", "1e-3", "1.e3", ".5", "5.", "0x10", "0xFFFFFFFFF", "1e400", "123456789012345678901234567890", "-0", "0.30000000000000004", "1e21", "12345678.9", "4.9e-324", "1_000", "1f", "0.0000001"]
+        strings = ["''", '""', "'it\\'s'", '"say \\"x\\""', "'\\n\\t\\\\'", "'\\u00e9\\u4e2d'", "'é中'", "'\\x'", "'a\nb'", "'/* no */'", "'--no'", "'\\/'", "'\\u12'", "'ab%c_d'", "'\u00a0'"]
+        blank = lambda: r.choice([" ", "  ", "\n", "\t", " /* c */ ", " -- x\n", "\r\n"])
+        literal = lambda: r.choice(numbers if r.random() < .5 else strings)
+        alias = r.choice(["c", "root", "_c", "c1", "é", "C"])
+        names = ["a", "Type", "_ts", "$x", "résumé", "value1", "first", "all", "let", "Order_", "key", "rank"]
+        path = lambda: f"{alias}.{r.choice(names)}" if r.random() < .7 else f"{alias}[{r.choice(['%r', '%s'])}]" .replace("%r", repr(r.choice(names))).replace("%s", '"a b"')
+        chosen = r.choice([literal(), path(), f"[{literal()},{literal()}]", "{" + r.choice(["x", "value", "end", "order", "1"]) + f": {literal()}" + "}"])
+        named = r.maybe(.3, " AS " + r.choice(["x", "order", "value", "end", "set", "udf", "Top"]))
+        return f"{r.choice(['SELECT', 'select', 'Select'])}{blank()}{r.maybe(.5, 'VALUE ')}{chosen}{named}{blank()}FROM{blank()}{alias}{blank()}WHERE{blank()}{path()}{r.choice(['=', '!=', '>', ' IN (', '<'])}{literal()}{r.maybe(.1, ')')}{r.maybe(.3, ' ORDER BY ' + path())}"
+
+    # Every function, with arguments of every type and nearly the right number of them.
+    def calls(self):
+        r = self.r
+        def value(depth):
+            k = r.random()
+            if depth == 0 or k < .5: return r.choice([self.path(), self.path(), self.literal(), "c"])
+            if k < .75: return call(depth - 1)
+            return r.choice([f"({value(depth - 1)} {r.choice(['+', '||', '=', '<', 'AND', '??'])} {value(depth - 1)})", f"[{value(depth - 1)}]", f"(SELECT VALUE {r.choice(['COUNT', 'MAX', 'SUM'])}(t) FROM t IN {self.path()})"])
+        def call(depth):
+            name = r.choice(list(FUNCTIONS)); low, high = FUNCTIONS[name]
+            count = r.randint(low, high) + (r.choice([-1, 1]) if r.random() < .03 else 0)
+            return f"{r.choice([name, name, name.lower()])}({', '.join(value(depth) for _ in range(max(count, 0)))})"
+        return r.choice([f"SELECT VALUE {call(2)} FROM c", f"SELECT * FROM c WHERE {call(2)}{r.choice(['', f' = {self.literal()}', f' > {self.literal()}', f' AND {self.simple()}'])}", f"SELECT c.id FROM c WHERE {call(1)} AND {call(1)} ORDER BY c.x"])
+
+    # FROM subqueries in each other.
+    def nested(self):
+        r = self.r
+        def inner(depth):
+            selected = r.choice(["*", "VALUE c", "c.x, c.name", "VALUE c.meta", "VALUE {x: c.x, y: c}", "DISTINCT c.x", "VALUE COUNT(1)", "c.x, COUNT(1) AS n", "DISTINCT VALUE c.x"])
+            source = "c" if depth == 0 else f"({inner(depth - 1)}) AS c"
+            return f"SELECT {selected} FROM {source}{r.maybe(.4, ' WHERE ' + self.simple())}{' GROUP BY c.x' * (' AS n' in selected)}"
+        selected = r.choice(["*", "VALUE q", "q.x, q.name", "COUNT(1)", "VALUE SUM(q.x)", "DISTINCT q.x", "q.x, COUNT(1) AS n", "VALUE q.y"])
+        order = r.maybe(.4, " ORDER BY " + r.choice(["q.x", "q.y.x", "q", "q.n DESC", "q.x, q.name", "COUNT(1)"]))
+        return f"SELECT {selected} FROM ({inner(r.choice([0, 0, 0, 1]))}) {r.maybe(.5, 'AS ')}q{r.maybe(.2, ' JOIN z IN q.x')}{r.maybe(.4, ' WHERE ' + self.simple('q'))}{' GROUP BY q.x' * (' AS n' in selected)}{order}{r.maybe(.1, ' OFFSET 1 LIMIT 2')}"
+
+    # Aggregates over subqueries.
+    def aggregated(self):
+        r = self.r
+        inner = lambda: f"(SELECT VALUE {r.choice(['MAX', 'SUM', 'COUNT', 'MIN', 'AVG'])}({r.choice(['t', 't.n', '1'])}) FROM t IN {self.path()}{r.maybe(.4, f' WHERE t {chr(61)} {self.literal()}')})"
+        made = lambda: f"{r.choice(['SUM', 'MAX', 'COUNT', 'AVG', 'MIN'])}({r.choice([inner(), inner() + ' + 1', 'ARRAY_LENGTH(ARRAY(SELECT VALUE t FROM t IN c.tags))', 'EXISTS(SELECT VALUE t FROM t IN c.items)', '(SELECT VALUE c.x)', 'c.price'])})"
+        return r.choice([f"SELECT VALUE {made()} FROM c", f"SELECT {made()} AS a, {made()} AS b FROM c{r.maybe(.4, ' GROUP BY c.type')}", f"SELECT {made()} FROM c JOIN j IN c.items WHERE {self.simple('j')}", f"SELECT VALUE {made()} FROM (SELECT VALUE c FROM c WHERE {self.simple()}) c", f"SELECT c.type, {made()} FROM c GROUP BY c.type ORDER BY {r.choice(['c.type', made()])}"])
+
+SHAPES = ["applications", "keys", "groups", "types", "scopes", "search", "tokens", "operators", "spellings", "calls", "nested", "aggregated"]
 
 def case(shape, seed):
     query = Query(f"{shape}{seed}"); text = getattr(query, shape)()
