@@ -156,6 +156,12 @@ fn queries_of_other_shapes_are_planned_as_by_the_service() {
     agrees(include_str!("data/planner-shapes.jsonl"), 2_965);
 }
 
+/// Subqueries over one row, FROM subqueries in each other, operators, spellings, and every function.
+#[test]
+fn the_whole_language_is_planned_as_by_the_service() {
+    agrees(include_str!("data/planner-language.jsonl"), 1_460);
+}
+
 /// What the planner now accepts is also answered.
 #[test]
 fn planned_queries_can_be_executed() {
@@ -177,6 +183,19 @@ fn planned_queries_can_be_executed() {
         ("SELECT VALUE SUM((SELECT VALUE MAX(t) FROM t IN c.tags)) FROM c", "[36]"),
         ("SELECT VALUE COUNT(1) FROM c ORDER BY COUNT(1)", "[8]"),
         ("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.a FROM c) s", "[4]"),
+        ("SELECT VALUE ARRAY(SELECT VALUE c.b WHERE MAX(c.a) = 3) FROM c WHERE c.b > 5", "[[],[7]]"),
+        (
+            "SELECT VALUE (SELECT MAX(t), COUNT(1) AS n, t AS x FROM c.b AS t) FROM c WHERE c.b = 5",
+            r#"[{"$1":5,"n":1,"x":5}]"#,
+        ),
+        (
+            "SELECT VALUE (SELECT COUNT(1) AS n, t AS x FROM c.b AS t WHERE t > 9) FROM c WHERE c.b = 5",
+            r#"[{"n":0}]"#,
+        ),
+        (
+            "SELECT COUNT(1) AS n, t FROM (SELECT VALUE COUNT(1) FROM c) t WHERE MAX(t) > 1",
+            r#"[{"n":1,"t":8}]"#,
+        ),
         ("SELECT VALUE c.b FROM c ORDER BY (c.a > [] ? c.a : c.b) DESC OFFSET 0 LIMIT 3", "[7,6,5]"),
         (
             "SELECT VALUE c.b FROM c ORDER BY ST_DISTANCE({type: 'Point', coordinates: [c.b, 0]}, {type: 'Point', coordinates: [5, 0]}) OFFSET 0 LIMIT 1",

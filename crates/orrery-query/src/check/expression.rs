@@ -100,13 +100,13 @@ impl<'q> Binder<'q> {
         }
         let rows = self.query(query, Place::Nested);
         let level = self.level();
-        let iterated_before = level.iterates_within;
-        level.iterates_within |= rows.iterated > 0;
+        let iterated_before = level.iterated_within > 0;
+        level.iterated_within += rows.iterated;
         if kind != SubqueryKind::Scalar || !rows.many {
             return;
         }
         // The one row of a subquery may be multiplied, if nothing else iterates.
-        if std::mem::replace(&mut level.many, true) || iterated_before || level.reads_root {
+        if std::mem::replace(&mut level.many, true) || iterated_before || level.place != Place::Nested {
             let message = "The cardinality of a scalar subquery result set cannot be greater than one.";
             self.report(2201, expr.span, message);
         }

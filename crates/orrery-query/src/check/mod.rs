@@ -101,15 +101,14 @@ enum Clause {
 /// A query that is being bound; subqueries are pushed on top of their enclosing query.
 struct Level {
     clause: Clause,
-    /// Whether the query may read the container.
-    reads_root: bool,
+    place: Place,
     is_ranked: bool,
     /// Whether ORDER BY sorts rows before they are aggregated.
     sorts_input: bool,
     /// Whether there may be several rows. Over one row aggregates are functions like others, and may stand anywhere.
     many: bool,
-    /// Whether a subquery in an expression has iterated arrays.
-    iterates_within: bool,
+    /// Arrays that subqueries in expressions iterate.
+    iterated_within: usize,
     inputs: Inputs,
     /// Arrays that sources iterate, subqueries included.
     iterated: usize,
@@ -218,12 +217,12 @@ impl<'q> Binder<'q> {
         let faults_before = self.errors.len();
         self.levels.push(Level {
             clause: Clause::From,
-            reads_root: place != Place::Nested,
+            place,
             is_ranked: is_ranked(query),
             sorts_input: false,
             // Where no source tells otherwise, all documents are read.
             many: place != Place::Nested,
-            iterates_within: false,
+            iterated_within: 0,
             inputs: Inputs { last: self.names.len().checked_sub(1), ..Inputs::default() },
             iterated: 0,
         });

@@ -82,7 +82,7 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
     if scope.is_empty {
         return OrderKind::OneRow;
     }
-    if reads_one_row(query) && !(counts_rows(from) && !is_filtered(query)) {
+    if reads_one_row(query) && (is_filtered(query) || !counts_rows(from)) {
         return OrderKind::Unsupported;
     }
     if gives_one_row(query) {

@@ -10,9 +10,17 @@ use orrery_query::plan::{DistinctType, QueryInfo};
 
 /// What a client makes of the rows of all ranges.
 pub fn merge(info: &QueryInfo, ranges: Vec<Vec<Value>>) -> Vec<Value> {
+    if info.limit.or(info.top) == Some(0) {
+        return Vec::new();
+    }
     let grouped = !info.group_by_expressions.is_empty();
     let mut rows: Vec<Value> = if grouped {
-        regroup(info, ranges.into_iter().flatten())
+        let mut rows: Vec<Value> = ranges.into_iter().flatten().collect();
+        if !info.order_by.is_empty() {
+            rows.sort_by(|a, b| compare_items(a, b, info));
+            rows = rows.into_iter().filter_map(|row| row.get("payload").cloned()).collect();
+        }
+        regroup(info, rows.into_iter())
     } else if !info.aggregates.is_empty() {
         assert!(ranges.iter().all(|rows| rows.len() == 1), "one row per range");
         let parts: Vec<Value> =

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod merging;
+pub mod naive;
 
 use orrery_model::container::DistanceFunction;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use orrery_model::{Number, Value, value};
 use orrery_query::compile::{ComputedProperty, Settings};
 use orrery_query::context::{Context, Policies, Random, UdfCaller};
 use orrery_query::error::{EvalError, QueryError, errors_to_value};
-use orrery_query::pipeline::{Options, Output, Pipeline, Row};
+use orrery_query::pipeline::{Options, Output, Pipeline, Row, Shape};
 use orrery_query::{Program, check};
 
 pub fn read(path: &str) -> Value {
@@ -123,6 +124,8 @@ pub fn run_with(
     if let Some(udf) = setup.udf {
         context = context.with_udf(udf);
     }
+    // What reads no documents runs once.
+    let rows = if program.shape() == Shape::Once { &[] } else { rows };
     let mut pipeline = Pipeline::new(program, options);
     for (ordinal, document) in rows.iter().enumerate() {
         if pipeline.is_done() {

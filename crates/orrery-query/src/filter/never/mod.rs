@@ -319,9 +319,8 @@ impl<'p> Solver<'p> {
 
     /// The cases in which a subquery has rows. To the service what its filter compares may still be undefined.
     pub(super) fn exists(&self, block: &'p Block) -> Vec<Case> {
-        let filter = match (&block.filter, &block.grouping) {
-            (Some(filter), None) => filter,
-            _ => return self.block(block, false),
+        let (Some(filter), None) = (&block.filter, &block.grouping) else {
+            return self.block(block, false);
         };
         self.learn(block);
         let mut filtered = self.predicate(filter, Wanted::True);
