@@ -38,6 +38,7 @@ pub use catalog::{
     RetiredRange, SYNTHETIC_KEY, ScriptKind, SyntheticPolicy, UNFINISHED_MOVE_KEY,
 };
 pub use database::Database;
+pub use index::check::{StoreCheck, check_store};
 pub use items::batch::{BatchKind, BatchOperation, BatchOutcome, BatchResult};
 pub use items::change_feed::{ChangeMode, ChangePage, ChangeRequest, ChangeStart};
 pub use items::explain::ChargeExplanation;

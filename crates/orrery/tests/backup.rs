@@ -163,3 +163,36 @@ fn checkpoints_need_the_account_key_and_are_few() {
     assert_eq!(send("DELETE", ""), 404);
     client.post("/_orrery/checkpoints", "", 201);
 }
+
+#[test]
+fn a_backup_can_be_a_single_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("backup.tar");
+    let server = Server::on_directory(&directory.path().join("data"));
+    server.client().create_container(&[]);
+    for id in 0..20 {
+        create(&mut server.client(), id);
+    }
+    assert!(back_up(&server, &file).get("bytes").unwrap().as_i64() > Some(0));
+    // Not twice, and nothing else stays behind.
+    let url = server.url();
+    let (code, _, stderr) = run(&mut orrery(&["backup", path_text(&file), "--endpoint", &url]));
+    assert!(code == 1 && stderr.contains("exists"), "{stderr}");
+    let (code, stdout, _) = run(&mut orrery(&["backup", path_text(&file), "--verify"]));
+    assert!(code == 0 && stdout.contains("verified"), "{stdout}");
+    let restored = directory.path().join("restored");
+    let (code, _, stderr) = restore(&file, &restored, &[]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(count(&Server::on_directory(&restored)), 20);
+    let mut left: Vec<_> =
+        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["backup.tar", "data", "restored"]);
+
+    // A damaged file is refused.
+    let mut content = std::fs::read(&file).unwrap();
+    content[600] ^= 1;
+    std::fs::write(&file, content).unwrap();
+    let (code, _, stderr) = restore(&file, &directory.path().join("again"), &[]);
+    assert!(code == 1 && stderr.contains("damaged"), "{stderr}");
+}

@@ -7,6 +7,7 @@
 //! Only what depends on the indexing policy belongs here. The encoding of entries is in `layout::index_entry`; which of
 //! them a query uses is decided in `query`.
 
+pub(crate) mod check;
 pub(crate) mod rebuild;
 mod terms;
 

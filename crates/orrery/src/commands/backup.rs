@@ -1,4 +1,4 @@
-//! `orrery backup`: copies the files of a running server's embedded store into a backup directory.
+//! `orrery backup`: copies the files of a running server's embedded store into a backup directory or a single file.
 //!
 //! The server takes a checkpoint, which is instant. This command copies its files in chunks, limited by `--rate-mb`,
 //! skips files that the directory already has from earlier backups, and verifies checksums. `BackupRepository`
@@ -16,6 +16,7 @@ use orrery_model::{Object, Value};
 use orrery_storage::{BackupRepository, BackupSummary, CheckpointFile, NewBackup};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::archive::{self, Scratch};
 use crate::client::{Client, Request, ServerArguments, accepted_json, block_on};
 use crate::failure::Failure;
 use crate::io::{Output, byte_size, count, print};
@@ -24,8 +25,9 @@ const PATH: &str = "/_orrery/checkpoints";
 
 #[derive(Args)]
 pub(crate) struct BackupArguments {
-    /// The backup directory; created if it does not exist.
-    #[arg(value_name = "DIRECTORY")]
+    /// The backup directory, which holds any number of backups; created if it does not exist. Or a new file that ends
+    /// with .tar, for a single backup.
+    #[arg(value_name = "DIRECTORY|FILE.tar")]
     directory: PathBuf,
 
     /// Only list the backups in the directory.
@@ -56,10 +58,24 @@ pub(super) fn run(arguments: &BackupArguments, output: &mut dyn Write) -> Result
     if arguments.list || arguments.verify {
         return inspect(arguments, output);
     }
-    let repository = BackupRepository::create(&arguments.directory).map_err(Failure::refused)?;
+    let file = archive::is_file(&arguments.directory).then_some(&arguments.directory);
+    if let Some(file) = file {
+        if arguments.keep.is_some() {
+            return Err(Failure::usage("--keep needs a backup directory: a file holds one backup"));
+        }
+        if file.exists() {
+            return Err(Failure::refused(format!("{} exists: name a new file", file.display())));
+        }
+    }
+    let scratch = file.map(|file| Scratch::beside(file)).transpose()?;
+    let directory = scratch.as_ref().map_or(arguments.directory.as_path(), Scratch::path);
+    let repository = BackupRepository::create(directory).map_err(Failure::refused)?;
     let (summary, copied) = block_on(copy(arguments, &repository))?;
     let removed = arguments.keep.map_or(Ok(0), |keep| repository.prune(keep.get()));
     let removed = removed.map_err(Failure::refused)?;
+    if let Some(file) = file {
+        archive::pack(directory, file)?;
+    }
     let answer = {
         let mut object = describe(&summary);
         object.set("copiedBytes", Value::from(copied.cast_signed()));
@@ -84,7 +100,7 @@ pub(super) fn run(arguments: &BackupArguments, output: &mut dyn Write) -> Result
 }
 
 fn inspect(arguments: &BackupArguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let repository = BackupRepository::open(&arguments.directory).map_err(Failure::refused)?;
+    let (repository, _scratch) = archive::open(&arguments.directory)?;
     let backups = repository.backups().map_err(Failure::refused)?;
     for backup in backups.iter().filter(|_| arguments.verify) {
         repository.verify(&backup.name).map_err(Failure::refused)?;

@@ -4,6 +4,7 @@
 //! and moving items (`transfer`) are shared by several commands and live elsewhere.
 
 mod advise;
+mod archive;
 mod backup;
 mod config;
 mod containers;

@@ -7,15 +7,16 @@ use clap::Args;
 use orrery_advisor::moment;
 use orrery_gateway::durable_file;
 use orrery_model::{Object, Value};
-use orrery_storage::{BackupRepository, EmbeddedOptions};
+use orrery_storage::EmbeddedOptions;
 
+use super::archive;
 use crate::failure::Failure;
 use crate::io::{Output, byte_size, print};
 
 #[derive(Args)]
 pub(crate) struct RestoreArguments {
-    /// The backup directory.
-    #[arg(value_name = "DIRECTORY")]
+    /// The backup directory, or a file made by `orrery backup FILE.tar`.
+    #[arg(value_name = "DIRECTORY|FILE.tar")]
     directory: PathBuf,
 
     /// The data directory to create, for `orrery serve --data`. It must be new or empty.
@@ -43,7 +44,7 @@ pub(super) fn run(arguments: &RestoreArguments, output: &mut dyn Write) -> Resul
         })?),
         None => None,
     };
-    let repository = BackupRepository::open(&arguments.directory).map_err(Failure::refused)?;
+    let (repository, _scratch) = archive::open(&arguments.directory)?;
     durable_file::create_directory(&arguments.data).map_err(|error| {
         Failure::refused(format!("{} cannot be created: {error}", arguments.data.display()))
     })?;

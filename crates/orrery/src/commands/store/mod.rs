@@ -1,5 +1,7 @@
-//! `orrery store`: manages a store on PostgreSQL and moves data between stores, while no server uses them.
+//! `orrery store`: manages a store on PostgreSQL, checks a data directory, and moves data between stores, while no
+//! server uses them.
 
+mod check;
 mod relocate;
 mod status;
 
@@ -23,6 +25,14 @@ pub(crate) enum StoreCommand {
     Status {
         #[command(flatten)]
         store: StoreArguments,
+    },
+    /// Verify a data directory that no server uses.
+    ///
+    /// Checks every table and journal against its checksums, and that index entries, RIDs and counters agree with the
+    /// items. It reads all data. Exits with 1 if anything is wrong.
+    Check {
+        #[command(flatten)]
+        arguments: check::CheckArguments,
     },
     /// Copy all data from one store to another, empty one, and verify it. No server may be using either.
     Move {
@@ -56,6 +66,7 @@ pub(super) fn run(command: &StoreCommand, output: &mut impl Write) -> Result<(),
     match command {
         StoreCommand::Init { store } => status::initialise(store, output),
         StoreCommand::Status { store } => status::show(store, output),
+        StoreCommand::Check { arguments } => check::run(arguments, output),
         StoreCommand::Move { from, to, output: format } => relocate::run(from, to, *format, output),
     }
 }
