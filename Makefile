@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export ORRERY_CACHE_DIR ?= $(HOME)/.cache/orrery
 SDKS := python javascript go java rust
 
-.PHONY: help setup explorer build dist image test-dist check-targets run test test-documents test-examples test-explorer bench-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-generator bench-queries bench-planning bench-stores test-bench bench-parts fuzz compare-planner guide docs footprint clean
+.PHONY: help setup explorer build dist image test-dist check-targets run test test-documents test-monitoring test-examples test-explorer bench-explorer screenshots test-rust test-postgres test-clients test-sdk $(SDKS:%=test-sdk-%) test-sdk-dotnet conformance lint fmt soak bench bench-generator bench-queries bench-planning bench-stores test-bench bench-parts fuzz compare-planner guide docs footprint clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -40,7 +40,7 @@ check-targets: ## Compiles for macOS and Windows, where no test runs
 run: build ## Builds and starts the server on its embedded store
 	$(TARGET_DIR)/release/orrery serve
 
-test: lint test-rust test-fuzz test-postgres test-clients test-explorer test-sdk test-documents test-examples ## Runs every test: lints, the workspace, on PostgreSQL again, the key libraries, the explorer, the official SDKs, commands of the documents, examples
+test: lint test-rust test-fuzz test-postgres test-clients test-explorer test-sdk test-documents test-monitoring test-examples ## Runs every test: lints, the workspace, on PostgreSQL again, the key libraries, the explorer, the official SDKs, commands of the documents, monitoring, examples
 
 lint: setup ## Checks formatting, lints and documentation comments
 	$(CARGO) fmt --all --check
@@ -107,6 +107,11 @@ test-documents: test-binary ## Runs every command in the documents as it is writ
 	@scripts/setup.sh python
 	@scripts/setup.sh javascript
 	ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) ORRERY_PAGES="$(PAGES)" tests/documents/run
+
+test-monitoring: test-binary ## Tests the metrics, and the dashboard and alerts in packaging/monitoring
+	@scripts/setup.sh python
+	@scripts/setup.sh monitoring
+	ORRERY_BIN=$(abspath $(TARGET_DIR)/debug/orrery) tests/monitoring/run
 
 test-examples: test-binary ## Runs the programs in examples/ against the built server, those whose toolchain is installed
 	@scripts/setup.sh python

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing prerequisites: `setup.sh build|postgres|browser|python|javascript|go|java|rust|dist|docs`.
+# Installs missing prerequisites: `setup.sh build|postgres|browser|python|javascript|go|java|rust|dist|monitoring|docs`.
 # Uses the system's packages; where it cannot install, it says what is needed.
 set -euo pipefail
 
@@ -58,6 +58,10 @@ case $part in
     java)
         install javac default-jdk-headless
         install mvn maven
+        ;;
+    monitoring)
+        # Its tests say so where it is missing.
+        command -v promtool >/dev/null || package prometheus || true
         ;;
     docs)
         if ! command -v mdbook >/dev/null; then

@@ -1,7 +1,7 @@
 //! The server's metrics: one struct, created once and passed down, exported in the OpenMetrics text format.
 //!
 //! Label values come from fixed sets (resource types, operations, status codes), so clients cannot increase the number
-//! of series. Names of databases, containers or keys never appear.
+//! of series. The series of containers and partitions, which have names as labels, are bounded. Keys never appear.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,6 +17,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::container_metrics::ContainerMetrics;
 
 /// From a point read in memory to the longest query page.
 const DURATION_BUCKETS: [f64; 16] =
@@ -59,6 +61,7 @@ pub struct Metrics {
     charges: Family<Operation, RequestUnits>,
     /// One entry per kind of response, a few dozen at most; frequent ones tend to come first.
     series: RwLock<Vec<Arc<Series>>>,
+    pub(crate) containers: ContainerMetrics,
     /// Maintained by the transport.
     pub connections_open: Gauge,
 }
@@ -74,6 +77,7 @@ impl Metrics {
             durations: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
             charges: Family::default(),
             series: RwLock::default(),
+            containers: ContainerMetrics::default(),
             connections_open: Gauge::default(),
         };
         metrics.registered(version, start_ms)

@@ -10,6 +10,7 @@ use crate::consistency::AccountConsistency;
 use crate::hosts::HostPolicy;
 use crate::memory::MemoryBudget;
 use crate::metrics::Metrics;
+use crate::observation::ObservationOptions;
 use crate::transport::certificate::CurrentCertificate;
 
 /// Settings and services of the gateway, apart from the database.
@@ -34,6 +35,7 @@ pub struct GatewayOptions {
     pub direct: Option<PortEndpoint>,
     /// Where Gateway 2.0 is served, if it is.
     pub gateway_v2: Option<PortEndpoint>,
+    pub observation: ObservationOptions,
 }
 
 /// How clients reach a port besides the gateway's own.

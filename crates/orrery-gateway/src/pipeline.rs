@@ -9,6 +9,7 @@
 //!    (`recorder`).
 //! 7. The charge is settled, the request is counted, and the common response headers are added (`reply`).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ use crate::consistency::ConsistencyLevel;
 use crate::dispatch::{BODY_BYTES_MAX, Call, origin};
 use crate::faults::{FAULT_HEADER, Struck};
 use crate::memory::MemoryPart;
+use crate::observation::{self, Answered, Observer};
 use crate::operation::Verb;
 use crate::options::GatewayOptions;
 use crate::path::Path;
@@ -46,6 +48,7 @@ pub struct Gateway {
     database: Arc<Database>,
     options: GatewayOptions,
     admin: AdminState,
+    observer: Observer,
 }
 
 /// A request that came in direct mode.
@@ -76,11 +79,13 @@ struct Exchange {
     struck: Option<Struck>,
     /// Held until the client has read the response.
     answer_memory: Option<MemoryPart>,
+    /// The body of a query, for the log of slow requests.
+    query: Option<Bytes>,
 }
 
 impl Gateway {
     pub fn new(database: Arc<Database>, options: GatewayOptions) -> Self {
-        Self { database, options, admin: AdminState::default() }
+        Self { database, options, admin: AdminState::default(), observer: Observer::default() }
     }
 
     /// Handles one request; rejects those of foreign web pages.
@@ -88,7 +93,7 @@ impl Gateway {
     where
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
     {
-        if let Some(refused) = self.refuse_foreign(&parts) {
+        if let Some(refused) = self.refuse_foreign(&parts, connection.peer) {
             return refused;
         }
         let hosts = &self.options.hosts;
@@ -108,10 +113,10 @@ impl Gateway {
     }
 
     /// The response to a request with a foreign host name, or of a foreign web page.
-    pub(crate) fn refuse_foreign(&self, parts: &Parts) -> Option<Response<Full<Bytes>>> {
+    pub(crate) fn refuse_foreign(&self, parts: &Parts, peer: SocketAddr) -> Option<Response<Full<Bytes>>> {
         let failure = self.options.hosts.check(parts).err()?;
-        tracing::warn!(%failure, "a request was refused");
         let activity_id = self.database.env().guid();
+        self.observer.refused(&self.database, peer, &activity_id, parts.uri.path(), &failure);
         Some(self.answer_page(parts, &activity_id, Reply::auth_failure(&failure, &activity_id)))
     }
 
@@ -141,8 +146,12 @@ impl Gateway {
             return explorer::redirect();
         }
         if admin::is_ours(parts.uri.path()) {
-            let context =
-                AdminContext { database: &self.database, options: &self.options, state: &self.admin };
+            let context = AdminContext {
+                database: &self.database,
+                options: &self.options,
+                state: &self.admin,
+                observer: &self.observer,
+            };
             return admin::answer(&parts, &connection, context, body).await;
         }
         let exchange = self.begin(parts, connection, Replica::default());
@@ -219,6 +228,7 @@ impl Gateway {
             receipt: Receipt::default(),
             struck: None,
             answer_memory: None,
+            query: None,
             parts,
             connection,
         }
@@ -247,6 +257,7 @@ impl Gateway {
         if !after_work && let Some(reply) = instead {
             return Ok(reply);
         }
+        exchange.query = (verb == Verb::Query).then(|| body.clone());
         let reply = self.dispatch(exchange, verb, body).await?;
         drop(working);
         let held = self.options.memory.hold_answer(reply.body.len());
@@ -329,12 +340,15 @@ impl Gateway {
     }
 
     /// Converts the outcome into a response.
-    #[expect(clippy::unused_self, reason = "a step like the others")]
     fn reply(&self, exchange: &Exchange, outcome: Result<Reply, Refusal>) -> Reply {
         let (activity_id, path) = (exchange.activity_id.as_str(), exchange.parts.uri.path());
         match outcome {
             Ok(reply) => reply,
-            Err(Refusal::Auth(failure)) => Reply::auth_failure(&failure, activity_id),
+            Err(Refusal::Auth(failure)) => {
+                let peer = exchange.connection.peer;
+                self.observer.refused(&self.database, peer, activity_id, path, &failure);
+                Reply::auth_failure(&failure, activity_id)
+            }
             Err(Refusal::Error(error)) => {
                 if error.kind == ErrorKind::Internal {
                     tracing::error!(activity_id, %error, "internal error (this is a bug)");
@@ -356,6 +370,7 @@ impl Gateway {
             mut receipt,
             struck,
             answer_memory,
+            query,
             ..
         } = exchange;
         if let Some(struck) = &struck {
@@ -373,6 +388,19 @@ impl Gateway {
         let (status, elapsed) = (reply.status.as_u16(), monotonic::elapsed(started));
         let operation = verb.map_or("unknown", Verb::name);
         self.options.metrics.request(path.kind(), operation, status, elapsed, receipt.charge);
+        if let Some(container) = &receipt.container {
+            self.options.metrics.containers.request(container, status, receipt.charge);
+        }
+        if self.options.observation.slow_request.is_some_and(|least| elapsed >= least) {
+            let (query, access) = (query.as_ref(), reply.access.as_deref());
+            let activity_id = &activity_id;
+            let (path, receipt) = (&path, &receipt);
+            let answered = Answered { activity_id, operation, path, status, elapsed, receipt, query, access };
+            self.observer.slow(&self.database, &answered);
+        }
+        if verb.is_some_and(|verb| observation::is_control_plane(verb, &path)) {
+            observation::control_plane(connection.peer, &activity_id, operation, parts.uri.path(), status);
+        }
         tracing::debug!(activity_id, operation, resource = path.kind(), status, charge = %receipt.charge, "answered");
         // Absolute, with the address that the client used.
         if let Some(origin) = origin(&parts, &connection).filter(|_| parts.uri.path().is_ascii()) {

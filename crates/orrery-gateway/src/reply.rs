@@ -29,6 +29,8 @@ pub(crate) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// How a query was executed, for the log.
+    pub access: Option<String>,
     /// The remaining capacity of the buffer shared by header values.
     room: BytesMut,
 }
@@ -36,7 +38,13 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn new(status: StatusCode) -> Self {
         let headers = HeaderMap::with_capacity(HEADERS_USUAL);
-        Self { status, headers, body: Bytes::new(), room: BytesMut::with_capacity(VALUES_BYTES_USUAL) }
+        Self {
+            status,
+            headers,
+            body: Bytes::new(),
+            access: None,
+            room: BytesMut::with_capacity(VALUES_BYTES_USUAL),
+        }
     }
 
     pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {

@@ -99,9 +99,9 @@ fn files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path)
+                folders.push(path);
             } else {
-                found.push((path.clone(), std::fs::read(path).unwrap()))
+                found.push((path.clone(), std::fs::read(path).unwrap()));
             }
         }
     }

@@ -7,10 +7,12 @@ mod advise;
 mod checkpoints;
 mod controls;
 mod explain;
+mod exposition;
 mod health;
 mod keys;
 mod live;
 mod partition_metrics;
+mod process_metrics;
 mod recordings;
 mod server;
 mod synthetic;
@@ -27,9 +29,11 @@ use orrery_env::monotonic;
 use orrery_model::value::Value;
 use orrery_model::{Error, Object, Result};
 
+use self::exposition::Format;
 use crate::auth::{AuthFailure, Principal, SignedRequest, authenticate};
 use crate::explorer;
 use crate::faults::Faults;
+use crate::observation::{self, Observer};
 use crate::options::GatewayOptions;
 use crate::path::Path;
 use crate::refusal::Refusal;
@@ -56,6 +60,7 @@ pub(crate) struct AdminContext<'a> {
     pub(crate) database: &'a Arc<Database>,
     pub(crate) options: &'a GatewayOptions,
     pub(crate) state: &'a AdminState,
+    pub(crate) observer: &'a Observer,
 }
 
 /// Handles a request below `/_orrery/` or `/_explorer/`.
@@ -76,14 +81,15 @@ where
         "/_orrery/health" | "/ready" if reads => health::health(database),
         "/status" if reads => health::status(database),
         "/_orrery/metrics" if reads && connection.peer.ip().is_loopback() => {
-            text(StatusCode::OK, METRICS_TYPE, metrics_text(database, options).await)
+            let format = Format::negotiate(&parts.headers);
+            text(StatusCode::OK, format.content_type(), metrics_text(database, options, format).await)
         }
         "/_explorer/emulator.pem" if reads => match &options.certificate {
             Some(current) => text(StatusCode::OK, "application/x-pem-file", current.trust_pem()),
             None => text(StatusCode::NOT_FOUND, "text/plain", "This server has no certificate.\n"),
         },
         _ if explorer::is_asset(path) && reads => explorer::answer(path, &parts.headers),
-        _ => signed(parts, path, context, body).await,
+        _ => signed(parts, connection, path, context, body).await,
     }
 }
 
@@ -98,14 +104,18 @@ fn is_read(method: &Method, path: &str) -> bool {
     READS.contains(&path) || method == Method::GET && !path.starts_with(KEYS)
 }
 
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Requests that need an account key.
-async fn signed<F>(parts: &Parts, path: &str, context: AdminContext<'_>, body: F) -> Response<Full<Bytes>>
+async fn signed<F>(
+    parts: &Parts,
+    connection: &ConnectionInfo,
+    path: &str,
+    context: AdminContext<'_>,
+    body: F,
+) -> Response<Full<Bytes>>
 where
     F: AsyncFnOnce() -> std::result::Result<Bytes, BodyError>,
 {
-    let AdminContext { database, options, state } = context;
+    let AdminContext { database, options, state, observer } = context;
     let started = monotonic::now();
     let activity_id = database.env().guid();
     let outcome = async {
@@ -134,13 +144,26 @@ where
             let routed = state.checkpoints.route(database, &parts.method, rest, query).await;
             return routed.map_err(Refusal::from);
         }
+        if path == "/_orrery/metrics" && parts.method == Method::GET {
+            let format = Format::negotiate(&parts.headers);
+            let mut reply = Reply::json(StatusCode::OK, metrics_text(database, options, format).await);
+            reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+            return Ok(reply);
+        }
         route(database, options, &parts.method, path, query, &body).await.map_err(Refusal::from)
     };
     let reply = match outcome.await {
         Ok(reply) => reply,
-        Err(Refusal::Auth(failure)) => Reply::auth_failure(&failure, &activity_id),
+        Err(Refusal::Auth(failure)) => {
+            observer.refused(database, connection.peer, &activity_id, path, &failure);
+            Reply::auth_failure(&failure, &activity_id)
+        }
         Err(Refusal::Error(error)) => Reply::error(&error, &activity_id, path),
     };
+    if !is_read(&parts.method, path) && parts.method != Method::GET {
+        let (method, status) = (parts.method.as_str(), reply.status.as_u16());
+        observation::control_plane(connection.peer, &activity_id, method, path, status);
+    }
     let receipt = orrery_db::Receipt::default();
     reply.finish(&Common {
         activity_id: &activity_id,
@@ -160,11 +183,6 @@ async fn route(
     body: &[u8],
 ) -> Result<Reply> {
     match (method, path) {
-        (&Method::GET, "/_orrery/metrics") => {
-            let mut reply = Reply::json(StatusCode::OK, metrics_text(database, options).await);
-            reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
-            Ok(reply)
-        }
         (&Method::GET, "/_orrery/partitions") => list_partitions(database, query).await,
         (&Method::GET, "/_orrery/partitions/heat") => live::heat(database, query),
         (&Method::GET, "/_orrery/partitions/keys") => live::keys(database, query).await,
@@ -222,15 +240,19 @@ fn place_in(query: &str) -> Result<(String, String)> {
     }
 }
 
-/// The server's metrics, with those of its partitions inserted before the end marker.
-async fn metrics_text(database: &Arc<Database>, options: &GatewayOptions) -> String {
+/// The server's metrics, with those of the process, the store, containers and partitions.
+async fn metrics_text(database: &Arc<Database>, options: &GatewayOptions, format: Format) -> String {
     let own = options.metrics.encode();
     let head = own.strip_suffix("# EOF\n").unwrap_or(&own);
-    format!(
-        "{head}{}{}# EOF\n",
+    let loads = database.partition_loads().await;
+    let catalog = database.catalog();
+    format.write(format!(
+        "{head}{}{}{}{}",
+        process_metrics::series(options.observation.data_directory.as_deref()),
         health::store_series(database),
-        partition_metrics::series(&database.partition_loads().await)
-    )
+        options.metrics.containers.series(|rid| catalog.container_by_rid(rid).is_some()),
+        partition_metrics::series(&loads)
+    ))
 }
 
 fn throttle_value(event: &ThrottleEvent) -> Value {

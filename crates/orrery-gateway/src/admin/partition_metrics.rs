@@ -7,6 +7,8 @@ use std::fmt::Write;
 
 use orrery_db::PartitionLoad;
 
+use crate::container_metrics::escape_label;
+
 /// How many partitions have their own series.
 const PARTITIONS_MAX: usize = 100;
 
@@ -64,7 +66,7 @@ pub(crate) fn series(loads: &[PartitionLoad]) -> String {
         line(format_args!("# TYPE {name} {kind}"));
         let suffix = if kind == "counter" { "_total" } else { "" };
         for load in &busiest {
-            let container = load.path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let container = escape_label(&load.path);
             let partition = load.range_id;
             line(format_args!(
                 "{name}{suffix}{{container=\"{container}\",partition=\"{partition}\"}} {}",

@@ -40,7 +40,7 @@ pub struct GatewayV2 {
 impl Handler for GatewayV2 {
     async fn handle(&self, request: Request<Incoming>, connection: ConnectionInfo) -> Response<Full<Bytes>> {
         let (outer, body) = request.into_parts();
-        if let Some(refused) = self.gateway.refuse_foreign(&outer) {
+        if let Some(refused) = self.gateway.refuse_foreign(&outer, connection.peer) {
             return refused;
         }
         if outer.version != Version::HTTP_2 {

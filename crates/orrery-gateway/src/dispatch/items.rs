@@ -278,7 +278,7 @@ impl Call<'_> {
             memory: Some(self.memory.query_state()),
             ..QueryOptions::default()
         };
-        let page = match watched_query(self.database, receipt, at, options, self.query()?).await {
+        let mut page = match watched_query(self.database, receipt, at, options, self.query()?).await {
             Err(error) if error.kind == ErrorKind::CrossPartitionQuery => {
                 let plan = self.database.plan_query(receipt, at.pair(), &self.query()?, None)?;
                 return Ok(Reply::not_served(&error, &plan, self.activity_id));
@@ -292,6 +292,7 @@ impl Call<'_> {
             reply = reply.with("x-ms-documentdb-query-metrics", query_metrics::to_header(&page.metrics));
         }
         reply = self.with_query_hints(reply, &page);
+        reply.access = Some(std::mem::take(&mut page.metrics.access));
         // The result is complete: the client need not plan.
         if headers::flag(headers, headers::OPTIMISTIC_DIRECT) {
             reply = reply.with("x-ms-cosmos-query-requiresdistribution", "false");

@@ -14,7 +14,8 @@ use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::certificate::TlsPolicy;
 use orrery_gateway::transport::{Server, TransportOptions, bind, certificate};
 use orrery_gateway::{
-    AccountConsistency, CrossPartitionQueries, Gateway, GatewayOptions, HostPolicy, PortEndpoint,
+    AccountConsistency, CrossPartitionQueries, Gateway, GatewayOptions, HostPolicy, ObservationOptions,
+    PortEndpoint,
 };
 use orrery_storage::{Memory, PartitionStore, Postgres, PostgresOptions};
 use tokio::sync::oneshot;
@@ -111,6 +112,7 @@ impl TestServer {
             cross_partition_queries: CrossPartitionQueries::default(),
             hosts: HostPolicy::new(Ipv4Addr::LOCALHOST.into(), &[], &["http://app.test:3000".to_owned()])
                 .unwrap(),
+            observation: ObservationOptions::default(),
         };
         let gateway = Arc::new(Gateway::new(database, options));
         let direct_server = DirectServer {

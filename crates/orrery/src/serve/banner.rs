@@ -18,6 +18,8 @@ use super::settings::StorageSettings;
 pub(super) struct Banner<'a> {
     /// The bound address, with the real port.
     pub(super) address: SocketAddr,
+    /// Further addresses.
+    pub(super) others: &'a [SocketAddr],
     pub(super) key: &'a MasterKey,
     pub(super) key_origin: &'a KeyOrigin,
     pub(super) storage: &'a StorageSettings,
@@ -146,6 +148,11 @@ impl Banner<'_> {
         if let Some(port) = self.gateway_v2_port {
             writeln!(text, "  {:<18} port {port}", "Gateway 2.0").expect("a String accepts every write");
         }
+        if !self.others.is_empty() {
+            let others: Vec<String> = self.others.iter().map(ToString::to_string).collect();
+            writeln!(text, "  {:<18} {}", "Also on", others.join(", "))
+                .expect("a String accepts every write");
+        }
         if let Some(profile) = self.profile {
             writeln!(text, "  {:<18} {profile}", "Profile").expect("a String accepts every write");
         }
@@ -158,6 +165,8 @@ impl Banner<'_> {
         object.set("version", Value::from(env!("CARGO_PKG_VERSION")));
         object.set("endpoint", Value::from(self.endpoint()));
         object.set("port", Value::from(i64::from(self.address.port())));
+        let others = self.others.iter().map(|address| Value::from(address.to_string()));
+        object.set("alsoOn", others.collect::<Vec<_>>().into());
         if self.shown_key().is_some() {
             object.set("connectionString", Value::from(self.connection_string()));
         }
@@ -197,6 +206,7 @@ mod tests {
     ) -> Banner<'a> {
         Banner {
             address: address.parse().unwrap(),
+            others: &[],
             key,
             key_origin: origin,
             storage,

@@ -6,6 +6,7 @@
 mod assembly;
 mod banner;
 mod keys;
+mod log_file;
 mod notify;
 mod options;
 mod reload;
@@ -14,27 +15,29 @@ mod settings;
 mod signals;
 
 use std::io::Write;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use orrery_env::{Env, MovableClock, SystemEnv, monotonic};
 use orrery_gateway::auth::AuthOptions;
 use orrery_gateway::direct::{DirectServer, GatewayV2};
 use orrery_gateway::memory::MemoryBudget;
 use orrery_gateway::metrics::Metrics;
 use orrery_gateway::transport::{Server, TransportOptions, bind};
-use orrery_gateway::{Gateway, GatewayOptions, HostPolicy, PortEndpoint};
+use orrery_gateway::{Gateway, GatewayOptions, HostPolicy, ObservationOptions, PortEndpoint};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use assembly::{open_certificate, open_database, open_store};
 use banner::{Banner, CertificateOrigin};
+use log_file::LogFile;
 use notify::Notifier;
 use options::LogFormat;
 pub(crate) use options::{OptionSources, ServeOptions};
-use settings::{PortSettings, Settings, TlsSettings};
+use settings::{LogSettings, PortSettings, Settings, TlsSettings};
 
 use crate::failure::Failure;
 use crate::io::Output;
@@ -47,7 +50,8 @@ const DIRECT_PORT_DISTANCE: u16 = 2169;
 const GATEWAY_V2_PORT_DISTANCE: u16 = 2170;
 
 /// The log filter unless `ORRERY_LOG` sets another.
-const DEFAULT_LOG: &str = "warn,orrery=info,orrery_gateway=info,orrery_db=info,orrery_storage=info";
+const DEFAULT_LOG: &str =
+    "warn,orrery=info,orrery_gateway=info,orrery_db=info,orrery_storage=info,audit=info,slow_request=info";
 
 /// How long to wait for threads that still work on cancelled requests.
 const ABANDONED_THREADS_TIME_MAX: Duration = Duration::from_millis(500);
@@ -55,7 +59,7 @@ const ABANDONED_THREADS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Serves until a signal stops it.
 pub(crate) fn run(settings: Settings, output: Output) -> Result<(), Failure> {
     let started = monotonic::now();
-    start_log(settings.log_format)?;
+    start_log(&settings.log)?;
     use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("orrery-worker")
@@ -79,48 +83,66 @@ fn use_small_pages() {
     }
 }
 
-fn start_log(format: LogFormat) -> Result<(), Failure> {
+fn start_log(settings: &LogSettings) -> Result<(), Failure> {
     let filter = match std::env::var("ORRERY_LOG") {
         Ok(text) => EnvFilter::try_new(&text).map_err(|error| {
             Failure::usage(format!("ORRERY_LOG is not a valid log filter: `{text}`: {error}"))
         })?,
         Err(_) => EnvFilter::new(DEFAULT_LOG),
     };
-    let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => log.with_ansi(colours).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+    let log = tracing_subscriber::fmt().with_env_filter(filter);
+    match (&settings.file, settings.format) {
+        (None, LogFormat::Text) => {
+            let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                && std::io::IsTerminal::is_terminal(&std::io::stderr());
+            log.with_writer(std::io::stderr).with_ansi(colours).init();
+        }
+        (None, LogFormat::Json) => log.with_writer(std::io::stderr).json().flatten_event(true).init(),
+        (Some((path, policy)), format) => {
+            let file = LogFile::open(path, *policy).map_err(|error| {
+                Failure::refused(format!("the log file {} cannot be opened: {error}", path.display()))
+            })?;
+            let log = log.with_writer(Mutex::new(file)).with_ansi(false);
+            match format {
+                LogFormat::Text => log.init(),
+                LogFormat::Json => log.json().flatten_event(true).init(),
+            }
+        }
     }
     Ok(())
 }
 
-async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(), Failure> {
+async fn serve(mut settings: Settings, output: Output, started: Instant) -> Result<(), Failure> {
     let clock = settings.test_controls.then(|| Arc::new(MovableClock::default()));
     let env: Arc<dyn Env> = match &clock {
         Some(clock) => Arc::clone(clock) as Arc<dyn Env>,
         None => Arc::new(SystemEnv),
     };
     let start_ms = env.now_ms();
-    keys::check(&settings.keys, settings.listen.ip())?;
-    keys::check_shared(&settings.keys, settings.listen.ip(), &settings.storage)?;
+    let exposed = most_exposed(&settings.listen);
+    keys::check(&settings.keys, exposed)?;
+    keys::check_shared(&settings.keys, exposed, &settings.storage)?;
     // Bind first: early clients wait until the rest is ready, and a port in use fails before anything is opened.
-    let listener = bind(settings.listen).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            Failure::refused(format!("the address {} is in use by another process", settings.listen))
-        }
-        _ => Failure::refused(format!("cannot listen on {}: {error}", settings.listen)),
-    })?;
-    let address = listener.local_addr().map_err(Failure::internal)?;
-    let ports = FurtherPorts { gateway: address, is_any: settings.listen.port() == 0 };
+    let listeners =
+        settings.listen.iter().map(|address| bind_http(*address)).collect::<Result<Vec<_>, _>>()?;
+    let addresses = listeners
+        .iter()
+        .map(TcpListener::local_addr)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Failure::internal)?;
+    let address = addresses[0];
+    let ports = FurtherPorts { gateway: address, is_any: settings.listen[0].port() == 0 };
     let direct = ports.bind("direct mode", settings.direct.as_ref(), DIRECT_PORT_DISTANCE)?;
     let gateway_v2 = ports.bind("Gateway 2.0", settings.gateway_v2.as_ref(), GATEWAY_V2_PORT_DISTANCE)?;
-    let hosts = HostPolicy::new(address.ip(), &settings.allowed_hosts, &settings.allowed_origins)
+    let hosts = HostPolicy::new(exposed, &settings.allowed_hosts, &settings.allowed_origins)
         .map_err(|error| Failure::usage(error.to_string()))?;
     let store = open_store(&settings.storage).await?;
     let directory = settings.storage.directory();
-    let chosen = keys::choose(settings.keys, address.ip(), keys::home(&settings.storage), &*env)?;
+    let chosen = keys::choose(settings.keys, exposed, keys::home(&settings.storage), &*env)?;
+    if let TlsSettings::Generated { names } = &mut settings.tls {
+        let further = addresses[1..].iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified());
+        names.extend(further.map(|ip| ip.to_string()));
+    }
     let certificate =
         open_certificate(&settings.tls, &settings.tls_policy, address, directory, env.now_seconds())?;
     let database = open_database(store, Arc::clone(&env), settings.limits).await?;
@@ -151,11 +173,15 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
             hosts,
             direct: direct.as_ref().map(|(_, endpoint)| endpoint.clone()),
             gateway_v2: gateway_v2.as_ref().map(|(_, endpoint)| endpoint.clone()),
+            observation: ObservationOptions {
+                slow_request: settings.slow_request,
+                data_directory: directory.map(std::path::Path::to_owned),
+            },
         },
     );
     let gateway = Arc::new(gateway);
     let options = TransportOptions {
-        connections_max: settings.connections_max,
+        connections_max: settings.connections_max.div_ceil(listeners.len()),
         drain_timeout: settings.drain,
         requires_tls: settings.tls_policy.client_authorities.is_some(),
         ..TransportOptions::default()
@@ -185,11 +211,18 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         };
         (listener, server)
     });
-    let server =
-        Server { handler: gateway, tls, options, connections_open: metrics.connections_open.clone() };
+    let servers: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| {
+            let connections_open = metrics.connections_open.clone();
+            let handler = Arc::clone(&gateway);
+            (listener, Server { handler, tls: tls.clone(), options, connections_open })
+        })
+        .collect();
     let stop = signals::listen(settings.drain)?;
     let banner = Banner {
         address,
+        others: &addresses[1..],
         key: &key,
         key_origin: &chosen.origin,
         storage: &settings.storage,
@@ -220,13 +253,13 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
             None => 0,
         }
     };
-    let serving =
-        async { tokio::join!(server.run(listener, stop.clone()), serving_direct, serving_gateway_v2) };
+    let serving_http = servers.into_iter().map(|(listener, server)| server.run(listener, stop.clone()));
+    let serving = async { tokio::join!(join_all(serving_http), serving_direct, serving_gateway_v2) };
     let (drained, cut_direct, cut_gateway_v2) = tokio::select! {
         served = serving => served,
         () = notifier.keep_alive() => unreachable!("it reports for as long as the server runs"),
     };
-    let cut = drained.cut + cut_direct + cut_gateway_v2;
+    let cut = drained.iter().map(|drained| drained.cut).sum::<usize>() + cut_direct + cut_gateway_v2;
     if cut > 0 {
         tracing::warn!(connections = cut, "closed connections whose requests did not finish in time");
     }
@@ -236,6 +269,22 @@ async fn serve(settings: Settings, output: Output, started: Instant) -> Result<(
         .map_err(|error| Failure::internal(format!("the store cannot be closed cleanly: {error}")))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The address that most clients can reach, which decides about keys and host names.
+fn most_exposed(addresses: &[SocketAddr]) -> IpAddr {
+    let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
+    beyond.unwrap_or(&addresses[0]).ip()
+}
+
+/// Opens a port for HTTP.
+fn bind_http(address: SocketAddr) -> Result<TcpListener, Failure> {
+    bind(address).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            Failure::refused(format!("the address {address} is in use by another process"))
+        }
+        _ => Failure::refused(format!("cannot listen on {address}: {error}")),
+    })
 }
 
 /// Opens ports next to the gateway's.

@@ -29,10 +29,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_enum, value_name = "PROFILE")]
     pub(crate) profile: Option<Profile>,
 
-    /// The address to listen on: address and port, or a port on 127.0.0.1. Port 0 picks a free one.
-    /// [default: 127.0.0.1:8081]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Option<String>,
+    /// An address to listen on: address and port, or a port on 127.0.0.1. Port 0 picks a free one. Can be repeated, or a
+    /// comma-separated list; direct mode is served on the first address. [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) listen: Option<Vec<String>>,
 
     /// The data directory; created if it does not exist. [default: orrery in the user's data directory, such as
     /// ~/.local/share/orrery]
@@ -261,9 +262,26 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "URL", help_heading = "Network")]
     pub(crate) advertise: Option<String>,
 
-    /// The form of the log on standard error: `text`, or `json` with one object per line. [default: text]
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    /// The form of the log: `text`, or `json` with one object per line. [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Log")]
     pub(crate) log_format: Option<LogFormat>,
+
+    /// Write the log to this file instead of standard error. A full file gets the ending .1, the one before .2 and so on.
+    #[arg(long, value_name = "FILE", help_heading = "Log")]
+    pub(crate) log_file: Option<PathBuf>,
+
+    /// Size at which a log file is full. [default: 100]
+    #[arg(long, value_name = "MB", help_heading = "Log")]
+    pub(crate) log_file_mb: Option<u64>,
+
+    /// How many full log files to keep, 0 to 100. [default: 5]
+    #[arg(long, value_name = "NUMBER", help_heading = "Log")]
+    pub(crate) log_files: Option<u32>,
+
+    /// Log requests that take at least this many milliseconds, with their charge; queries also with their text and how
+    /// they were executed. At most 10 per second are logged. [default: not logged]
+    #[arg(long, value_name = "MILLISECONDS", help_heading = "Log")]
+    pub(crate) slow_request_ms: Option<u64>,
 
     /// Allow tests to move the server's clock (/_orrery/clock) and to inject faults (/_orrery/faults). Not for
     /// production.

@@ -13,6 +13,7 @@ use orrery_gateway::transport::certificate::TlsPolicy;
 use orrery_gateway::{AccountConsistency, ConsistencyLevel};
 use orrery_storage::{Durability, PostgresOptions};
 
+use super::log_file::RotationPolicy;
 use super::options::{CrossPartition, LogFormat, OptionSources, Profile};
 use crate::failure::Failure;
 
@@ -21,10 +22,13 @@ const DEFAULT_CACHE_MB: u64 = 64;
 const DEFAULT_DISK_RESERVE_MB: u64 = 64;
 const DEFAULT_CONNECTIONS_MAX: usize = 10_000;
 const DEFAULT_DRAIN_SECONDS: u32 = 10;
+const DEFAULT_LOG_FILE_MB: u64 = 100;
+const DEFAULT_LOG_FILES: u32 = 5;
 
 /// Everything that `serve` needs to know to start.
 pub(crate) struct Settings {
-    pub(crate) listen: SocketAddr,
+    /// At least one. The first one is announced, and direct mode is served there.
+    pub(crate) listen: Vec<SocketAddr>,
     pub(crate) storage: StorageSettings,
     /// The directory of seed data to load on start.
     pub(crate) seed: Option<PathBuf>,
@@ -35,7 +39,9 @@ pub(crate) struct Settings {
     pub(crate) keys: KeySettings,
     pub(crate) tls: TlsSettings,
     pub(crate) tls_policy: TlsPolicy,
-    pub(crate) log_format: LogFormat,
+    pub(crate) log: LogSettings,
+    /// Requests that take at least this long are logged.
+    pub(crate) slow_request: Option<Duration>,
     /// None if direct mode is not served.
     pub(crate) direct: Option<PortSettings>,
     /// None if Gateway 2.0 is not served.
@@ -57,6 +63,13 @@ pub(crate) struct Settings {
     pub(crate) consistency: AccountConsistency,
     /// Whether tests may move the clock and inject faults.
     pub(crate) test_controls: bool,
+}
+
+/// The form and the place of the log.
+pub(crate) struct LogSettings {
+    pub(crate) format: LogFormat,
+    /// Standard error without one.
+    pub(crate) file: Option<(PathBuf, RotationPolicy)>,
 }
 
 /// A port besides the gateway's own: that of direct mode, or of Gateway 2.0.
@@ -215,7 +228,7 @@ impl OptionSources {
                 options.gateway_v2_port,
                 options.gateway_v2_advertise,
             )?,
-            listen: options.listen.map_or(Ok(DEFAULT_LISTEN), |text| parse_listen(&text))?,
+            listen: resolve_listen(&options.listen.unwrap_or_default())?,
             storage,
             seed: options.seed,
             containers: options
@@ -241,7 +254,8 @@ impl OptionSources {
                 },
             },
             tls_policy: resolve_tls_policy(options.tls_min.as_deref(), options.client_ca, &tls)?,
-            log_format: options.log_format.unwrap_or(LogFormat::Text),
+            log: resolve_log(options.log_format, options.log_file, options.log_file_mb, options.log_files)?,
+            slow_request: options.slow_request_ms.map(Duration::from_millis),
             tls,
             connections_max: match options.connections_max {
                 Some(0) => return Err(Failure::usage("connections-max must be at least 1")),
@@ -485,6 +499,34 @@ fn at_least_one<N: PartialEq + From<u8>>(name: &str, number: Option<N>) -> Resul
         return Err(Failure::usage(format!("{name} must be at least 1")));
     }
     Ok(number)
+}
+
+fn resolve_listen(texts: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut all = texts.iter().map(|text| parse_listen(text)).collect::<Result<Vec<_>, _>>()?;
+    if all.is_empty() {
+        all.push(DEFAULT_LISTEN);
+    }
+    Ok(all)
+}
+
+fn resolve_log(
+    format: Option<LogFormat>,
+    file: Option<PathBuf>,
+    megabytes: Option<u64>,
+    files: Option<u32>,
+) -> Result<LogSettings, Failure> {
+    if file.is_none() && (megabytes.is_some() || files.is_some()) {
+        return Err(Failure::usage("log-file-mb and log-files need log-file"));
+    }
+    let megabytes = at_least_one("log-file-mb", megabytes)?.unwrap_or(DEFAULT_LOG_FILE_MB);
+    let files = files.unwrap_or(DEFAULT_LOG_FILES);
+    if files > 100 {
+        return Err(Failure::usage(format!("log-files must be between 0 and 100, but got {files}")));
+    }
+    Ok(LogSettings {
+        format: format.unwrap_or(LogFormat::Text),
+        file: file.map(|path| (path, RotationPolicy { bytes_max: megabytes.saturating_mul(1 << 20), files })),
+    })
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, Failure> {
