@@ -47,9 +47,9 @@ pub use items::point::{ItemOptions, ItemReply, Triggers};
 pub use items::transaction::Effect;
 pub use layout::page_request::PageRequest;
 pub use lifecycle::{
-    BackgroundTask, ContainerView, LargeKey, LivePartition, LiveView, MergeReport, PartitionBounds,
-    PartitionKeys, PartitionLoad, PartitionView, RepartitionRequest, RepartitionStatus, SplitReport,
-    store_nodes_value,
+    BackgroundTask, ContainerView, LargeKey, LedgerKey, LedgerPage, LivePartition, LiveView, MergeReport,
+    PartitionBounds, PartitionKeys, PartitionLoad, PartitionView, RepartitionRequest, RepartitionStatus,
+    SplitReport, store_nodes_value,
 };
 pub use orrery_env::{ClockReading, MovableClock, SystemEnv};
 pub use orrery_metering::{Budget, Priority, Throttled, cost};
@@ -58,8 +58,8 @@ pub use orrery_query::limits as query_limits;
 pub use orrery_query::plan::Features;
 pub use orrery_storage::{Checkpoint, Health};
 pub use partition::{
-    AccountChange, HeatSecond, HotKey, KeyUsage, Options, PartitionHeat, Receipt, RequestContext, Served,
-    ThrottleCause, ThrottleEvent, item_quota,
+    AccountChange, HeatSecond, HotKey, KeyLoad, KeyUsage, LEDGER_MINUTES, Options, PartitionHeat, Receipt,
+    RequestContext, Served, ThrottleCause, ThrottleEvent, item_quota,
 };
 pub use query::{
     Cancellation, ClientMerge, Considered, IndexMetrics, MetadataPage, QueryMetrics, QueryOptions, QueryPage,

@@ -47,6 +47,10 @@ impl Lifecycle {
         let live = container.partitions.iter().map(|partition| {
             let (mut heat, request_units_per_second) = self.partition_heat(container, partition);
             heat.hottest.truncate(keys_max);
+            for hot in &mut heat.hottest {
+                let surplus = hot.seconds.len().saturating_sub(seconds);
+                hot.seconds.drain(..surplus);
+            }
             LivePartition {
                 bounds: PartitionBounds::of(partition),
                 request_units_per_second,

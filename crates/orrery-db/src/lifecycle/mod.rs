@@ -9,6 +9,7 @@ mod background;
 mod cluster;
 mod copy;
 mod growth;
+mod ledger;
 mod live_view;
 mod maintenance;
 mod merge;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use crate::resources::Resources;
 
 pub use background::{BackgroundTask, store_nodes_value};
+pub use ledger::{LedgerKey, LedgerPage};
 pub use live_view::{LivePartition, LiveView};
 pub use merge::MergeReport;
 pub use repartition::{RepartitionRequest, RepartitionStatus};

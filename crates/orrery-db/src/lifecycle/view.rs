@@ -184,7 +184,9 @@ impl Lifecycle {
             let mut largest = Largest::of(LARGEST_KEYS);
             let usage = self.measure(partition, |key, usage| largest.add(key, usage)).await?;
             let stored_bytes = self.store.size_bytes(partition.store.id).await;
-            let (heat, request_units_per_second) = self.partition_heat(container, partition);
+            let (mut heat, request_units_per_second) = self.partition_heat(container, partition);
+            // The seconds of keys are for those who poll.
+            heat.hottest.iter_mut().for_each(|hot| hot.seconds.clear());
             partitions.push(PartitionView {
                 bounds: PartitionBounds::of(partition),
                 logical_partitions: largest.count,

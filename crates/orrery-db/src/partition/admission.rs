@@ -14,6 +14,7 @@ use orrery_metering::{Budget, Priority, Throttled};
 use super::account_limits::AccountLimits;
 use super::allowance::Allowances;
 use super::heat::{Events, Heat, HeatSecond, PartitionHeat, ThrottleCause, ThrottleEvent};
+use super::ledger::{KeyLoad, Ledger, Quota};
 use super::{Partitions, Receipt};
 use crate::catalog::{Catalog, Container, OfferOwner, Partition};
 
@@ -48,6 +49,7 @@ struct Known {
     catalog_version: u64,
     account: Arc<Account>,
     buckets: Arc<[Budget; BUCKETS_MAX]>,
+    ledger: Arc<Ledger>,
 }
 
 /// The service's request units per second for an account's metadata: databases, containers, offers, users …
@@ -61,6 +63,7 @@ pub(crate) struct Budgets {
     accounts: RwLock<HashMap<Place, Arc<Account>>>,
     /// Cached accounts by partition, so that a request need not look up its offer.
     known: RwLock<HashMap<PartitionId, Known>>,
+    ledger_quota: Quota,
     pub(super) events: Events,
     pub(super) allowances: Allowances,
     pub(super) account_limits: AccountLimits,
@@ -79,6 +82,7 @@ impl Budgets {
             metadata,
             accounts: RwLock::default(),
             known: RwLock::default(),
+            ledger_quota: Quota::default(),
             events: Events::default(),
             allowances: Allowances::default(),
             account_limits: AccountLimits::default(),
@@ -92,6 +96,7 @@ impl Budgets {
 pub(crate) struct Admitted {
     pub(crate) partition: PartitionId,
     account: Arc<Account>,
+    ledger: Arc<Ledger>,
     bucket: Option<(Arc<[Budget; BUCKETS_MAX]>, usize)>,
     /// Its share of the work, in any unit: the charge is divided accordingly.
     pub(crate) weight: u64,
@@ -152,12 +157,15 @@ impl Budgets {
         if account.rate.swap(rate, Ordering::AcqRel) != rate {
             account.apply_rate();
         }
-        let buckets = found.map(|known| known.buckets).unwrap_or_default();
+        let (buckets, ledger) = match found {
+            Some(known) => (known.buckets, known.ledger),
+            None => (Arc::default(), Arc::new(Ledger::new(&self.ledger_quota))),
+        };
         for bucket in &container.definition.throughput_buckets {
             let share = rate.saturating_mul(u64::from(bucket.max_throughput_percentage));
             buckets[usize::from(bucket.id) - 1].set_hard_rate(share.max(1));
         }
-        let known = Known { catalog_version: catalog.version, account, buckets };
+        let known = Known { catalog_version: catalog.version, account, buckets, ledger };
         self.known.write().insert(id, known.clone());
         known
     }
@@ -280,11 +288,11 @@ impl Partitions {
                 })
             });
             if let Err((throttled, cause)) = admitted {
-                return Err(self.throttled(receipt, container, partition, &known.account, throttled, cause));
+                return Err(self.throttled(receipt, container, partition, &known, throttled, cause));
             }
         }
-        let Known { account, .. } = known;
-        receipt.admitted.push(Admitted { partition: partition.store.id, account, bucket, weight: 1 });
+        let Known { account, ledger, .. } = known;
+        receipt.admitted.push(Admitted { partition: partition.store.id, account, ledger, bucket, weight: 1 });
         Ok(())
     }
 
@@ -321,13 +329,14 @@ impl Partitions {
         receipt: &Receipt,
         container: &Container,
         partition: &Partition,
-        account: &Account,
+        Known { account, ledger, .. }: &Known,
         Throttled { retry_after_ms }: Throttled,
         cause: ThrottleCause,
     ) -> Error {
         // The cost of a throttled request is unknown; count at least one unit of demand.
         account.demand.fetch_add(100, Ordering::Relaxed);
         let at_ms = self.env.now_ms();
+        ledger.throttled(at_ms.div_euclid(1000), receipt.key.as_deref());
         let key_share_percent = account.heat.throttled(at_ms.div_euclid(1000), receipt.key.as_deref());
         self.budgets.events.push(ThrottleEvent {
             at_ms,
@@ -383,7 +392,9 @@ impl Partitions {
             if let Some((buckets, at)) = &admitted.bucket {
                 buckets[*at].settle(now_ms, share, Priority::High);
             }
-            admitted.account.heat.used(now_ms.div_euclid(1000), share, receipt.key.as_deref());
+            let (second, key) = (now_ms.div_euclid(1000), receipt.key.as_deref());
+            admitted.account.heat.used(second, share, key);
+            admitted.ledger.used(second, key, share);
         }
         assert_eq!((left, weights_left), (0, 0), "the parts of a charge add up to it");
     }
@@ -399,6 +410,29 @@ impl Partitions {
         let mut heat = account.heat.view(self.env.now_seconds(), 10);
         heat.banked = account.budget.banked();
         (heat, account.rate.load(Ordering::Relaxed))
+    }
+
+    /// What logical partitions used over the last minutes.
+    pub(crate) fn key_usage<'k>(
+        &self,
+        container: &Container,
+        partition: &Partition,
+        minutes: usize,
+        keys: impl Iterator<Item = &'k str>,
+    ) -> Vec<KeyLoad> {
+        let ledger = self.budgets.known(&self.catalog.snapshot(), container, partition).ledger;
+        ledger.usage(self.env.now_seconds(), minutes, keys)
+    }
+
+    /// What untracked keys and requests without a single key used over the last minutes.
+    pub(crate) fn others_usage(
+        &self,
+        container: &Container,
+        partition: &Partition,
+        minutes: usize,
+    ) -> KeyLoad {
+        let ledger = self.budgets.known(&self.catalog.snapshot(), container, partition).ledger;
+        ledger.others(self.env.now_seconds(), minutes)
     }
 
     /// The last seconds of a partition, oldest first.

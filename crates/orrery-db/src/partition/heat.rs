@@ -10,6 +10,8 @@ const SECONDS: i64 = 300;
 const SLOTS: usize = 300;
 /// Keys tracked per partition. A key with more than a 64th of the load is never missed.
 const KEYS_MAX: usize = 64;
+/// Seconds of usage that are retained for each of those keys.
+const KEY_SECONDS: usize = 60;
 /// How many throttled requests are retained.
 const EVENTS_MAX: usize = 100;
 
@@ -22,6 +24,8 @@ pub struct HotKey {
     pub charge: Charge,
     /// Its part of what the partition's keys used lately, in percent.
     pub share_percent: u64,
+    /// What it used in each of the last complete seconds, oldest first, since it has been tracked.
+    pub seconds: Vec<Charge>,
 }
 
 /// The load of one partition.
@@ -44,6 +48,10 @@ impl PartitionHeat {
             key.set("partitionKey", Value::from(hot.key.as_str()));
             key.set("requestUnits", Value::from(hot.charge.as_f64()));
             key.set("sharePercent", Value::from(i64::try_from(hot.share_percent).unwrap_or(100)));
+            if !hot.seconds.is_empty() {
+                let seconds = hot.seconds.iter().map(|used| Value::from(used.as_f64()));
+                key.set("usedBySecond", seconds.collect::<Vec<_>>().into());
+            }
             Value::from(key)
         });
         hottest.collect::<Vec<_>>().into()
@@ -102,8 +110,49 @@ struct State {
     throttled: u64,
     /// Throttled requests of the last seconds, indexed like `used`.
     refused: Box<[u32; SLOTS]>,
-    keys: HashMap<String, u64>,
+    keys: HashMap<String, KeyHeat>,
     keys_total: u64,
+}
+
+/// A tracked key.
+#[derive(Debug)]
+struct KeyHeat {
+    /// Its charges, halved every minute.
+    count: u64,
+    /// The last second with usage; older slots are stale.
+    last: i64,
+    /// Usage by second, in slots by second number; hundredths.
+    used: Box<[u32; KEY_SECONDS]>,
+}
+
+impl KeyHeat {
+    fn new(count: u64, second: i64) -> Self {
+        Self { count, last: second, used: Box::new([0; KEY_SECONDS]) }
+    }
+
+    fn add(&mut self, second: i64, charge: Charge) {
+        for back in 0..(second - self.last).clamp(0, KEY_SECONDS as i64) {
+            self.used[key_slot(second - back)] = 0;
+        }
+        self.last = self.last.max(second);
+        self.count += charge.hundredths();
+        let used = &mut self.used[key_slot(second)];
+        *used = used.saturating_add(u32::try_from(charge.hundredths()).unwrap_or(u32::MAX));
+    }
+
+    /// The last `seconds` complete seconds, oldest first.
+    fn timeline(&self, now: i64, seconds: usize) -> Vec<Charge> {
+        let seconds = seconds.min(KEY_SECONDS - 1) as i64;
+        let at = |back| {
+            let is_kept = now - back <= self.last && now - back > self.last - KEY_SECONDS as i64;
+            Charge::from_hundredths(if is_kept { self.used[key_slot(now - back)].into() } else { 0 })
+        };
+        (1..=seconds).rev().map(at).collect()
+    }
+}
+
+fn key_slot(second: i64) -> usize {
+    usize::try_from(second.rem_euclid(KEY_SECONDS as i64)).unwrap_or(0)
 }
 
 impl Default for State {
@@ -127,19 +176,21 @@ impl Heat {
         state.used[slot] += charge.hundredths();
         let Some(key) = key else { return };
         state.keys_total += charge.hundredths();
-        if let Some(count) = state.keys.get_mut(key) {
-            *count += charge.hundredths();
+        if let Some(known) = state.keys.get_mut(key) {
+            known.add(second, charge);
             return;
         }
         // Space-Saving algorithm: a new key replaces the least one and inherits its count as possible error.
         let mut inherited = 0;
         if state.keys.len() >= KEYS_MAX
             && let Some(least) =
-                state.keys.iter().min_by_key(|(_, count)| **count).map(|(key, _)| key.clone())
+                state.keys.iter().min_by_key(|(_, known)| known.count).map(|(key, _)| key.clone())
         {
-            inherited = state.keys.remove(&least).unwrap_or(0);
+            inherited = state.keys.remove(&least).map_or(0, |known| known.count);
         }
-        state.keys.insert(key.to_owned(), inherited + charge.hundredths());
+        let mut tracked = KeyHeat::new(inherited, second);
+        tracked.add(second, charge);
+        state.keys.insert(key.to_owned(), tracked);
     }
 
     /// Counts a throttled request and returns the key's share of the load, in percent.
@@ -149,7 +200,7 @@ impl Heat {
         state.throttled += 1;
         let slot = slot(second);
         state.refused[slot] = state.refused[slot].saturating_add(1);
-        let count = key.and_then(|key| state.keys.get(key)).copied().unwrap_or(0);
+        let count = key.and_then(|key| state.keys.get(key)).map_or(0, |known| known.count);
         state.share_percent(count)
     }
 
@@ -180,14 +231,19 @@ impl Heat {
         let mut hottest: Vec<HotKey> = state
             .keys
             .iter()
-            .map(|(key, count)| HotKey {
+            .map(|(key, known)| HotKey {
                 key: key.clone(),
-                charge: Charge::from_hundredths(*count),
-                share_percent: state.share_percent(*count),
+                charge: Charge::from_hundredths(known.count),
+                share_percent: state.share_percent(known.count),
+                seconds: Vec::new(),
             })
             .collect();
         hottest.sort_by(|a, b| b.charge.cmp(&a.charge).then_with(|| a.key.cmp(&b.key)));
         hottest.truncate(keys_max);
+        for hot in &mut hottest {
+            hot.seconds =
+                state.keys.get(&hot.key).map_or_else(Vec::new, |known| known.timeline(second, KEY_SECONDS));
+        }
         PartitionHeat {
             last_second: Charge::from_hundredths(state.used[slot(second - 1)]),
             per_second_last_minute: minute as f64 / 6000.0,
@@ -220,8 +276,8 @@ impl State {
         }
         // Halving every minute keeps the list current.
         if second.div_euclid(60) != self.second.div_euclid(60) {
-            self.keys.values_mut().for_each(|count| *count /= 2);
-            self.keys.retain(|_, count| *count > 0);
+            self.keys.values_mut().for_each(|known| known.count /= 2);
+            self.keys.retain(|_, known| known.count > 0);
             self.keys_total /= 2;
         }
         self.second = second;
@@ -264,6 +320,21 @@ mod tests {
         assert_eq!(view.last_second.hundredths(), 1_000_000);
         assert!(heat.throttled(100, Some("[\"hot\"]")) >= 10);
         assert_eq!(heat.view(1000, 3).last_second, Charge::ZERO);
+    }
+
+    #[test]
+    fn a_hot_key_has_its_last_seconds() {
+        let heat = Heat::default();
+        for (second, charge) in [(100, 250), (101, 100), (101, 50), (103, 300)] {
+            heat.used(second, Charge::from_hundredths(charge), Some("[1]"));
+        }
+        let last = |now, count: usize| {
+            let seconds = heat.view(now, 1).hottest.remove(0).seconds;
+            seconds[seconds.len() - count..].iter().map(|used| used.hundredths()).collect::<Vec<_>>()
+        };
+        assert_eq!(last(104, 5), [0, 250, 150, 0, 300]);
+        assert_eq!(last(103, 4), [0, 250, 150, 0], "the current second is not complete");
+        assert_eq!(last(163, 59).iter().sum::<u64>(), 0);
     }
 
     #[test]

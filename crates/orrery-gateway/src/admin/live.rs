@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use orrery_db::Database;
+use orrery_db::{Database, LEDGER_MINUTES};
 use orrery_model::partition_key::PartitionKey;
 use orrery_model::value::Value;
 use orrery_model::{Error, Object, Result};
@@ -15,6 +15,8 @@ use crate::reply::Reply;
 const KEYS_USUAL: usize = 3;
 /// The default number of listed logical partitions (`keys`).
 const LISTED_KEYS_USUAL: usize = 100;
+/// The default number of logical partitions of a page (`pageSize`).
+const PAGE_KEYS_USUAL: usize = 1000;
 
 /// The load of the partitions of `?database=…&container=…` over the last `seconds`, with `keys` of each one's hottest.
 pub(crate) fn heat(database: &Arc<Database>, query: &str) -> Result<Reply> {
@@ -30,11 +32,17 @@ fn number_in(query: &str, name: &str, usual: usize) -> Result<usize> {
     text.parse().map_err(|_| Error::bad_request(format!("'{name}' must be a number, but got '{text}'.")))
 }
 
-/// The logical partitions of `?database=…&container=…&partition=…` by size, at most `keys` of them by name.
+/// The logical partitions of `?database=…&container=…`: with `partition`, those of one partition by size, at most `keys`
+/// of them by name; without, all of them page by page, each with its usage over the last `minutes`.
 pub(crate) async fn keys(database: &Arc<Database>, query: &str) -> Result<Reply> {
     let (name, container) = place_in(query)?;
-    let partition = query_argument(query, "partition");
-    let partition = partition.ok_or_else(|| orrery_model::ids::missing_properties(&["partition"]))?;
+    let Some(partition) = query_argument(query, "partition") else {
+        let (keys_max, minutes) =
+            (number_in(query, "pageSize", PAGE_KEYS_USUAL)?, number_in(query, "minutes", LEDGER_MINUTES)?);
+        let continuation = query_argument(query, "continuation").filter(|text| !text.is_empty());
+        let page = database.key_ledger((&name, &container), continuation.as_deref(), keys_max, minutes);
+        return Ok(Reply::json(StatusCode::OK, page.await?.to_value().to_json()));
+    };
     let partition =
         partition.parse().map_err(|_| Error::bad_request(format!("'{partition}' is not a partition id.")))?;
     let keys_max = number_in(query, "keys", LISTED_KEYS_USUAL)?;

@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Subcommand;
+use orrery_env::SystemEnv;
 use orrery_gateway::auth::print_date;
 use orrery_model::{Object, Value};
 
-use crate::client::{ContainerArguments, ContainerOnServer, Remote, ServerArguments, container_query};
+use crate::client::{
+    ContainerArguments, ContainerOnServer, Remote, Request, ServerArguments, accepted_json, container_query,
+};
 use crate::failure::Failure;
-use crate::io::rows::RowsArguments;
+use crate::io::rows::{RowsArguments, RowsFormat, csv, json_lines, table as rows_table, terminal_width};
 use crate::io::{plain, print};
 
 #[derive(Subcommand)]
@@ -29,7 +32,22 @@ pub(crate) enum PartitionsCommand {
     },
     /// Show a container's partitions with their hottest and largest keys, and its last throttled requests.
     Show(ContainerOnServer),
-    /// Split a partition at the middle of its data, online.
+    /// List every logical partition with its exact size, and its request units and throttled requests of the last
+    /// minutes.
+    ///
+    /// A table shows the 100 busiest and largest; CSV and JSON lines list all of them in the order of the hashes.
+    Keys {
+        #[command(flatten)]
+        container: ContainerArguments,
+
+        /// How many minutes of usage to add up, at most 5.
+        #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=5))]
+        minutes: u8,
+
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Split a partition in the middle of its range of hashes, or of its data, online.
     Split {
         /// The partition's number.
         partition: u32,
@@ -71,6 +89,9 @@ pub(super) fn run(command: &PartitionsCommand, output: &mut impl Write) -> Resul
         }
         PartitionsCommand::Show(ContainerOnServer { container, remote: Remote { server, rows } }) => {
             show(container, server, *rows)?
+        }
+        PartitionsCommand::Keys { container, minutes, remote: Remote { server, rows } } => {
+            return list_keys(container, *minutes, server, *rows, output);
         }
         PartitionsCommand::Split { partition, container, remote: Remote { server, rows } } => {
             let mut body = container.body();
@@ -162,6 +183,96 @@ fn show(
         }
         text
     }))
+}
+
+/// Keys of a page.
+const PAGE_KEYS: usize = 5000;
+/// Keys of the table.
+const TABLE_KEYS: usize = 100;
+
+/// Every logical partition. Formats for programs are written page by page.
+fn list_keys(
+    container: &ContainerArguments,
+    minutes: u8,
+    server: &ServerArguments,
+    rows: RowsArguments,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let client = server.connect()?;
+    let mut continuation: Option<String> = None;
+    let (mut all, mut others, mut count) = (Vec::new(), Value::Null, 0);
+    loop {
+        let mut query = format!("{}&pageSize={PAGE_KEYS}&minutes={minutes}", container.query());
+        if let Some(continuation) = &continuation {
+            query.push_str("&continuation=");
+            query.push_str(continuation);
+        }
+        let request = Request::get("/_orrery/partitions/keys").with_query(&query);
+        let page = accepted_json(client.send_blocking(&SystemEnv, &request)?)?;
+        let keys = page.get("keys").and_then(Value::as_array).unwrap_or(&[]);
+        let is_first = continuation.is_none();
+        match rows.output {
+            RowsFormat::Csv => {
+                let text = csv(keys);
+                let header = text.find('\n').map_or(0, |end| end + 1);
+                print(output, if is_first { &text } else { &text[header..] })?;
+            }
+            RowsFormat::Jsonl => print(output, &json_lines(keys))?,
+            RowsFormat::Json => all.extend_from_slice(keys),
+            RowsFormat::Table => {
+                all.extend_from_slice(keys);
+                all.sort_by(|a, b| {
+                    let figure = |key: &Value, name| {
+                        key.get(name).and_then(Value::as_number).map_or(0.0, orrery_model::Number::as_f64)
+                    };
+                    let by = |name| figure(b, name).total_cmp(&figure(a, name));
+                    by("requestUnits").then_with(|| by("bytes"))
+                });
+                all.truncate(TABLE_KEYS);
+            }
+        }
+        count += keys.len();
+        if is_first {
+            others = page.get("others").cloned().unwrap_or_default();
+        }
+        continuation = page.get("continuation").and_then(Value::as_str).map(str::to_owned);
+        if continuation.is_none() {
+            break;
+        }
+    }
+    let text = match rows.output {
+        RowsFormat::Csv | RowsFormat::Jsonl => return Ok(()),
+        RowsFormat::Json => {
+            let mut whole = Object::new();
+            whole.set("minutes", Value::from(i64::from(minutes)));
+            whole.set("keys", all.into());
+            whole.set("others", others);
+            Value::from(whole).to_json() + "\n"
+        }
+        RowsFormat::Table => {
+            let mut text = rows_table(&all, terminal_width());
+            let noun = if count == 1 { "logical partition" } else { "logical partitions" };
+            if count > all.len() {
+                line(&mut text, format_args!("The {} busiest of {count} {noun}.", all.len()));
+            } else {
+                line(&mut text, format_args!("{count} {noun}."));
+            }
+            for other in others.as_array().unwrap_or(&[]) {
+                let member = |name: &str| other.get(name).map(plain).unwrap_or_default();
+                line(
+                    &mut text,
+                    format_args!(
+                        "Partition {}: another {} RU and {} throttled requests, of queries over several keys or of keys that are not tracked.",
+                        member("partition"),
+                        member("requestUnits"),
+                        member("throttled")
+                    ),
+                );
+            }
+            text
+        }
+    };
+    print(output, &text)
 }
 
 /// A row for each partition, with the container's path.
