@@ -43,6 +43,9 @@ pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
         _ => return None,
     };
     shape.set("operation", Value::from(name));
+    if matches!(call.verb, Verb::Create | Verb::Upsert | Verb::Replace) {
+        shape.set("bytes", length_of(&call.body));
+    }
     match (call.path, call.verb) {
         (Path::Item(_, id), _) => shape.set("id", Value::from(id.as_str())),
         (_, Verb::Create | Verb::Upsert) => {
@@ -60,11 +63,11 @@ pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
         (_, Verb::Query) => {
             // Of a query that a client fans out or pages through, only the first request is recorded.
             let headers = &call.parts.headers;
-            let is_later = headers::non_empty(headers, headers::CONTINUATION).is_some();
-            if is_later || !is_first_range(call) {
+            if headers::non_empty(headers, headers::CONTINUATION).is_some() {
                 return None;
             }
             let request: QueryRequest = call.query().ok()?;
+            set_partitions(call, &request, &mut shape)?;
             shape.set("query", Value::from(request.text.as_str()));
             let parameters = request.parameters.iter().map(|(name, value)| {
                 let mut parameter = Object::new();
@@ -98,6 +101,11 @@ fn bulk_shape(operation: &BatchOperation, request: &Object) -> Object {
         BatchKind::Patch => "patch",
     };
     shape.set("operation", Value::from(name));
+    if matches!(operation.kind, BatchKind::Create | BatchKind::Upsert | BatchKind::Replace)
+        && let Some(body) = &operation.body
+    {
+        shape.set("bytes", length_of(body));
+    }
     let body = operation.body.as_ref().and_then(|body| value::parse(body).ok());
     let own = body.as_ref().and_then(|body| body.get("id")).and_then(Value::as_str);
     if let Some(id) = operation.id.as_deref().or(own) {
@@ -109,14 +117,32 @@ fn bulk_shape(operation: &BatchOperation, request: &Object) -> Object {
     shape
 }
 
-/// Whether the request targets the whole container, a key, or the first partition.
-fn is_first_range(call: &Call<'_>) -> bool {
-    let Ok(Some(range_id)) = headers::range_id(&call.parts.headers) else { return true };
-    let Some(at) = call.path.container() else { return true };
-    let catalog = call.database.catalog();
-    let Ok(container) = catalog.container(&at.database, &at.container) else { return true };
-    let first = container.partitions.iter().min_by(|a, b| a.range.min.cmp(&b.range.min));
-    first.is_none_or(|first| first.range_id.to_string() == range_id.to_string())
+/// How many partitions the query visits. None for a request to another than the first of them: of a query that a client
+/// fans out, each request would be the same query.
+fn set_partitions(call: &Call<'_>, request: &QueryRequest, shape: &mut Object) -> Option<()> {
+    let headers = &call.parts.headers;
+    let at = call.path.container()?;
+    let has_key = headers::non_empty(headers, headers::PARTITION_KEY).is_some();
+    // An invalid query is recorded with its status.
+    let visited = call.database.query_partitions(at.pair(), request).unwrap_or_default();
+    if let Ok(Some(range_id)) = headers::range_id(headers) {
+        if visited.first().is_some_and(|first| first.to_string() != range_id.to_string()) {
+            return None;
+        }
+        // The charge is that of this part.
+        if visited.len() > 1 {
+            shape.set("isPart", Value::from(true));
+        }
+    }
+    let partitions = if has_key { 1 } else { visited.len() };
+    if partitions > 0 {
+        shape.set("partitions", Value::from(i64::try_from(partitions).unwrap_or(i64::MAX)));
+    }
+    Some(())
+}
+
+fn length_of(body: &[u8]) -> Value {
+    Value::from(i64::try_from(body.len()).unwrap_or(i64::MAX))
 }
 
 /// Records the request with its outcome.

@@ -8,7 +8,7 @@ use orrery_query::{Program, QueryRequest};
 use orrery_metering::cost;
 
 use super::synthetic_routing;
-use crate::catalog::Container;
+use crate::catalog::{Container, Partition};
 use crate::partition::Receipt;
 use crate::query::Queries;
 use crate::query::errors::invalid_query;
@@ -37,6 +37,28 @@ impl Queries {
             return Err(Error::bad_request(NOT_MERGEABLE));
         }
         Ok(plan.to_value())
+    }
+
+    /// The partitions that a query visits, in the order of their ranges, by the values of the key that its filter fixes.
+    pub fn query_partitions(
+        &self,
+        (database, container): (&str, &str),
+        request: &QueryRequest,
+    ) -> Result<Vec<u32>> {
+        let catalog = self.catalog.snapshot();
+        let container = catalog.container(database, container)?;
+        let Prepared { query, .. } = Prepared::of(request, &container.definition)?;
+        let plan = plan_in(container, &query, request, Features::ALL)?;
+        let mut partitions: Vec<&Partition> = container.partitions.iter().collect();
+        partitions.sort_by(|a, b| a.range.min.cmp(&b.range.min));
+        let is_visited = |partition: &&Partition| {
+            plan.ranges.iter().any(|range| {
+                let is_point = range.min == range.max;
+                partition.range.contains(&range.min)
+                    || !is_point && range.min < partition.range.max && partition.range.min < range.max
+            })
+        };
+        Ok(partitions.into_iter().filter(is_visited).map(|partition| partition.range_id).collect())
     }
 }
 
