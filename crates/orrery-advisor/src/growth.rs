@@ -1,5 +1,6 @@
-//! Predicts how a candidate's data spreads as it grows: partitions that become too large split at the median of their
-//! data, as in the server, until only one key is left.
+//! Predicts how a candidate's data spreads as it grows: partitions that become too large split as in the server (in the
+//! middle of their range of hashes, or at the median of their data if that leaves one half too large), until only one
+//! key is left.
 
 use crate::analysis::{BUCKETS, Spread};
 use crate::layout::Limits;
@@ -61,9 +62,15 @@ pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, by
             done.push(size);
             continue;
         }
-        let mut middle = median(&at, from, to);
-        if !is_divisible && to - from >= 2.0 {
-            middle = middle.round().clamp(from.floor() + 1.0, to.ceil() - 1.0);
+        // Between buckets, so that no key is cut in two.
+        let between = |position: f64| {
+            let is_cut = !is_divisible && to - from >= 2.0;
+            if is_cut { position.round().clamp(from.floor() + 1.0, to.ceil() - 1.0) } else { position }
+        };
+        let mut middle = between(f64::midpoint(from, to));
+        let left = at(middle) - at(from);
+        if left.max(size - left) > limits.partition_bytes {
+            middle = between(median(&at, from, to));
         }
         splits += 1;
         ranges.push((from, middle));
@@ -130,6 +137,24 @@ mod tests {
         assert!(even.unevenness < 2.0, "{even:?}");
         let small = stage(&spread(0)[0], false, &limits, 0.0, 10.0 * GIB);
         assert_eq!((small.partitions, small.splits), (2, 0));
+    }
+
+    #[test]
+    fn a_partition_is_cut_in_the_middle_unless_that_leaves_one_half_too_large() {
+        let limits = Limits { partitions: Some(1), ..Limits::default() };
+        let mut spread = spread(0).remove(0);
+        let quarters = |spread: &mut Spread, bytes: [u64; 4]| {
+            spread.buckets.iter_mut().enumerate().for_each(|(at, own)| *own = bytes[at * 4 / BUCKETS]);
+        };
+        // Of 60 GB, 48 are in the lower half: the middle is enough, although the halves are uneven.
+        quarters(&mut spread, [4, 4, 1, 1]);
+        let uneven = stage(&spread, false, &limits, 0.0, 60.0 * GIB);
+        assert_eq!(uneven.partitions, 2);
+        assert!((uneven.largest_share - 0.8).abs() < 1e-9, "{uneven:?}");
+        // Of 80 GB, 64 would remain in the lower half: the median cuts them to 40 each.
+        let halved = stage(&spread, false, &limits, 0.0, 80.0 * GIB);
+        assert_eq!(halved.partitions, 2);
+        assert!((halved.largest_share - 0.5).abs() < 1e-3, "{halved:?}");
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::bill::{bill_json, bill_sentence};
 use super::page::{figure, page, table};
-use super::svg::{self, Line, escape};
-use super::text::{counted, size};
+use super::svg::{self, Line, escape, short};
+use super::text::{counted, size, wrap};
 use crate::rank::{count, percent};
 use crate::simulate::{Day, Outcome, Scenario};
 
@@ -28,6 +29,7 @@ pub fn simulation_json(scenario: &Scenario, outcome: &Outcome) -> Value {
         "throttledShare": outcome.throttled,
         "cost": outcome.cost,
         "costOfStorage": outcome.cost_of_storage,
+        "bill": bill_json(&outcome.bill, &scenario.prices),
         "largestKeyBytes": outcome.largest_key_bytes.round(),
         "keyFullOnDay": outcome.key_full_on_day,
         "days": outcome.days.iter().map(|day| json!({
@@ -46,17 +48,19 @@ pub fn simulation_json(scenario: &Scenario, outcome: &Outcome) -> Value {
     })
 }
 
-fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
+/// The days as rows; `is_narrow` with short numbers and titles.
+fn rows(outcome: &Outcome, is_narrow: bool) -> Vec<Vec<String>> {
+    let count = |number: f64| if is_narrow && number >= 1e6 { short(number) } else { count(number) };
     let titles = [
         "",
         "DAY",
         "ITEMS",
         "SIZE",
-        "PARTITIONS",
+        "PARTS",
         "SPLITS",
-        "RU/S USED",
+        "USED RU/S",
         "PEAK",
-        "PROVISIONED",
+        "PAID RU/S",
         "HOT",
         "429",
         "COST",
@@ -84,7 +88,7 @@ fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
     rows
 }
 
-fn summary(outcome: &Outcome) -> Vec<String> {
+fn summary(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     let mut lines = vec![
         format!(
             "{} items, {}, {} keys on {} after {}.",
@@ -101,6 +105,7 @@ fn summary(outcome: &Outcome) -> Vec<String> {
             count(outcome.cost_of_storage)
         ),
     ];
+    lines.push(bill_sentence(&outcome.bill, &scenario.prices));
     match outcome.key_full_on_day {
         Some(day) => lines.push(format!("The largest key is full on day {day:.0}; later writes to it fail.")),
         None => lines.push(format!("The largest key has {}.", size(outcome.largest_key_bytes))),
@@ -124,18 +129,21 @@ pub fn simulation_text(scenario: &Scenario, outcome: &Outcome) -> String {
     if !scenario.name.is_empty() {
         line(&scenario.name);
     }
-    for text in summary(outcome) {
-        line(&text);
+    let mut paragraphs = String::new();
+    for text in summary(scenario, outcome) {
+        wrap(&mut paragraphs, &text, "");
     }
-    let rows = rows(outcome);
+    line(paragraphs.trim_end());
+    let rows = rows(outcome, true);
     let columns = rows[0].len();
     let widths: Vec<usize> = (0..columns)
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
     for row in &rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
+        // Splits are in the summary, and a terminal has 80 columns.
+        let shown = row.iter().zip(&widths).zip(rows[0].iter()).filter(|(_, title)| *title != "SPLITS");
+        let cells = shown
+            .map(|(cell, _)| cell)
             .skip(1)
             .map(|(cell, width)| format!("{}{cell}", " ".repeat(width - cell.chars().count())));
         line(&cells.collect::<Vec<_>>().join("  "));
@@ -148,7 +156,7 @@ pub fn simulation_text(scenario: &Scenario, outcome: &Outcome) -> String {
 pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
     let title = if scenario.name.is_empty() { "Simulation" } else { &scenario.name };
     let mut body = format!("<h1>{}</h1>\n<div class=\"card\">\n", escape(title));
-    for text in summary(outcome) {
+    for text in summary(scenario, outcome) {
         body.push_str(&format!("<p>{}</p>\n", escape(&text)));
     }
     body.push_str("</div>\n<div class=\"card\"><div class=\"plots\">\n");
@@ -175,24 +183,32 @@ pub fn simulation_html(scenario: &Scenario, outcome: &Outcome) -> String {
     ));
     let cost = [line("cost", |day| day.cost)];
     body.push_str(&figure("Cost since the start", &svg::lines("Cost", &cost, false, "", "days")));
-    let sizes = thinned(&outcome.partition_bytes);
     body.push_str(&figure(
         "Bytes by partition at the end",
-        &svg::bars("Bytes by partition", &sizes, None, "bytes", "partition"),
+        &svg::bars("Bytes by partition", &outcome.partition_bytes, None, "bytes", "partition"),
     ));
-    let loads = thinned(&outcome.partition_load);
     body.push_str(&figure(
         "Load by partition at the end",
-        &svg::bars("Load by partition", &loads, None, "RU/s", "partition"),
+        &svg::bars("Load by partition", &outcome.partition_load, None, "RU/s", "partition"),
     ));
     body.push_str("</div></div>\n<div class=\"card\">\n");
-    body.push_str(&table(&rows(outcome), None));
+    body.push_str(&table(&rows(outcome, false), None));
     body.push_str("</div>\n");
     page(title, &body)
 }
 
-/// Reduces values to as many bars as can be drawn; of neighbours the largest is kept.
-fn thinned(values: &[f64]) -> Vec<f64> {
-    let step = values.len().div_ceil(256).max(1);
-    values.chunks(step).map(|chunk| chunk.iter().copied().fold(0.0, f64::max)).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::simulate;
+
+    #[test]
+    fn the_table_fits_a_terminal() {
+        let scenario = Scenario::parse(include_str!("../../tests/data/billion.toml")).unwrap();
+        let outcome = simulate(&scenario);
+        let text = simulation_text(&scenario, &outcome);
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{widest}: {text}");
+        assert!(text.contains("The same load in USD: manual "), "{text}");
+    }
 }

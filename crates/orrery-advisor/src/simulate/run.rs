@@ -6,6 +6,7 @@ use orrery_model::offer::Throughput;
 use super::keys::Weights;
 use super::scenario::{KeyKind, Scenario, Visits};
 use crate::layout::GIB;
+use crate::prices::{Bill, Load};
 use crate::random::Random;
 
 /// Most partitions that are modelled.
@@ -47,6 +48,8 @@ pub struct Outcome {
     pub throttled: f64,
     pub cost: f64,
     pub cost_of_storage: f64,
+    /// The same load in each way to pay.
+    pub bill: Bill,
     /// The day on which the largest key reaches its limit.
     pub key_full_on_day: Option<f64>,
     pub largest_key_bytes: f64,
@@ -88,6 +91,16 @@ struct Simulation<'a> {
     outcome: Outcome,
     largest_key_bytes: f64,
     period_bytes: f64,
+    hour: Hour,
+}
+
+/// What partitions used in the current hour, by which autoscale is billed.
+#[derive(Default)]
+struct Hour {
+    peaks: Vec<f64>,
+    /// Request units per second, times hours.
+    used: Vec<f64>,
+    hours: f64,
 }
 
 impl<'a> Simulation<'a> {
@@ -116,6 +129,7 @@ impl<'a> Simulation<'a> {
             outcome: Outcome { distinct_keys: steady.distinct, ..Outcome::default() },
             largest_key_bytes: initial * steady.heaviest,
             period_bytes: 0.0,
+            hour: Hour::default(),
             period: 0,
             scenario,
             steady,
@@ -170,6 +184,7 @@ impl<'a> Simulation<'a> {
             let pass = if offered > 0.0 { 1.0 - throttled / offered } else { 1.0 };
             self.write(level, share, step_seconds, &load);
             self.charge(provisioned, step_seconds);
+            self.bill(&load, step_seconds);
             offered_all += offered;
             throttled_all += throttled;
             today.peak = today.peak.max(offered);
@@ -203,6 +218,7 @@ impl<'a> Simulation<'a> {
                 self.outcome.partition_load = load;
             }
         }
+        self.end_hour();
         let mut outcome = self.outcome;
         outcome.items = self.items;
         outcome.partition_bytes = self.partitions.iter().map(|partition| partition.bytes).collect();
@@ -322,9 +338,35 @@ impl<'a> Simulation<'a> {
         let factor = if self.scenario.throughput.autoscale { prices.autoscale_factor } else { 1.0 };
         let hours = step_seconds / 3600.0;
         self.outcome.cost += provisioned / 100.0 * prices.per_100_units_hour * factor * hours;
-        let storage = self.bytes() / GIB * prices.per_gb_month * hours / 730.0;
+        let storage = prices.storage(self.bytes(), hours);
         self.outcome.cost += storage;
         self.outcome.cost_of_storage += storage;
+    }
+
+    /// Collects the load for the bill, which is written by the hour.
+    fn bill(&mut self, load: &[f64], step_seconds: f64) {
+        if self.hour.peaks.len() != load.len() {
+            self.end_hour();
+            self.hour = Hour { peaks: vec![0.0; load.len()], used: vec![0.0; load.len()], hours: 0.0 };
+        }
+        let hours = step_seconds / 3600.0;
+        for (at, load) in load.iter().enumerate() {
+            self.hour.peaks[at] = self.hour.peaks[at].max(*load);
+            self.hour.used[at] += load * hours;
+        }
+        self.hour.hours += hours;
+        if self.hour.hours >= 1.0 {
+            self.end_hour();
+        }
+    }
+
+    fn end_hour(&mut self) {
+        let Hour { peaks, used, hours } = std::mem::take(&mut self.hour);
+        if hours > 0.0 {
+            let means: Vec<f64> = used.iter().map(|used| used / hours).collect();
+            let load = Load { peaks: &peaks, means: &means, bytes: self.bytes() };
+            self.scenario.prices.add(&mut self.outcome.bill, &load, self.throughput, hours);
+        }
     }
 
     /// Splits partitions that are too large, and all of them if the throughput per partition is too high.
@@ -339,17 +381,21 @@ impl<'a> Simulation<'a> {
                 break;
             }
             let partition = self.partitions[at];
-            let middle = match self.scenario.keys.kind {
-                // Data of past periods is evenly distributed.
-                KeyKind::Time => Some(f64::midpoint(partition.from, partition.to)),
-                _ => self.steady.middle(partition.from, partition.to),
-            };
-            let Some(middle) = middle else {
-                self.partitions[at].stuck = true;
-                continue;
-            };
             let whole = self.steady.within(partition.from, partition.to);
-            let left = if whole > 0.0 { self.steady.within(partition.from, middle) / whole } else { 0.5 };
+            let share = |middle: f64| {
+                if whole > 0.0 { self.steady.within(partition.from, middle) / whole } else { 0.5 }
+            };
+            let mut middle = f64::midpoint(partition.from, partition.to);
+            let mut left = share(middle);
+            // Data of past periods is evenly distributed; other data may need another cut.
+            let is_even = self.scenario.keys.kind == KeyKind::Time;
+            if !is_even && left.max(1.0 - left) * partition.bytes > limit {
+                let Some(median) = self.steady.middle(partition.from, partition.to) else {
+                    self.partitions[at].stuck = true;
+                    continue;
+                };
+                (middle, left) = (median, share(median));
+            }
             self.partitions[at] = Partition { to: middle, bytes: partition.bytes * left, ..partition };
             let right = Partition { from: middle, bytes: partition.bytes * (1.0 - left), ..partition };
             self.partitions.insert(at + 1, right);
@@ -367,6 +413,7 @@ impl<'a> Simulation<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::keys::place;
     use super::*;
 
     fn run(text: &str) -> Outcome {
@@ -418,6 +465,18 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_splits_in_the_middle_of_its_hashes() {
+        let outcome = run(
+            "days = 1\n[throughput]\nprovisioned = 10000\n[items]\ninitial = 60000000\nper_day = 0\nbytes = 1000\n[keys]\ncount = 7\n",
+        );
+        // Seven keys of 8 GB: the halves hold what hashes there, not the same number of keys.
+        let below = (0..7).filter(|rank| place(&format!("key-{rank}")) < 0.5).count();
+        let shares: Vec<f64> = outcome.partition_bytes.iter().map(|bytes| bytes / outcome.bytes).collect();
+        assert!((shares[0] - below as f64 / 7.0).abs() < 1e-9, "{shares:?} {below}");
+        assert_eq!(outcome.splits, 1);
+    }
+
+    #[test]
     fn cost_covers_throughput_and_storage() {
         let outcome = run("days = 10\n[throughput]\nprovisioned = 1000\n[items]\nper_day = 0\n");
         // 10 × 100 units for 240 hours.
@@ -425,6 +484,26 @@ mod tests {
         let scaled =
             run("days = 10\n[throughput]\nprovisioned = 1000\nautoscale = true\n[items]\nper_day = 0\n");
         assert!((scaled.cost - 1.0 * 240.0 * 0.008 * 1.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_same_load_is_priced_in_each_way() {
+        let text = "days = 10\n[throughput]\nprovisioned = 1000\n[items]\nper_day = 0\ninitial = 0\n[reads]\npoints_per_second = 500\n[load]\ndaily_swing_percent = 0\nnoise_percent = 0";
+        let bill = run(text).bill;
+        let close = |said: f64, expected: f64| assert!((said - expected).abs() < 1e-6, "{said} {expected}");
+        // 500 point reads of 1 KB are 500 request units, for 240 hours.
+        close(bill.manual, 240.0 * 10.0 * 0.008);
+        close(bill.autoscale, 240.0 * 5.0 * 0.008 * 1.5);
+        close(bill.serverless, 500.0 * 3600.0 * 240.0 / 1e6 * 0.25);
+        // In steps of ten minutes, an hour of autoscale costs what its busiest step needs.
+        let finer = run(&format!("step_minutes = 10\n{text}"));
+        close(finer.bill.autoscale, bill.autoscale);
+        let noisy = text.replace("noise_percent = 0", "noise_percent = 30");
+        let (coarse, fine) = (run(&noisy).bill, run(&format!("step_minutes = 5\n{noisy}")).bill);
+        assert!(fine.autoscale > coarse.autoscale * 1.1, "{} {}", fine.autoscale, coarse.autoscale);
+        assert!((fine.serverless / coarse.serverless - 1.0).abs() < 0.1);
+        let manual = run("days = 10\n[items]\nper_day = 1000000\n");
+        close(manual.bill.manual, manual.cost);
     }
 
     #[test]
@@ -436,6 +515,7 @@ mod tests {
             "[items]\nbytes = 0",
             "{",
             "step_minutes = 0",
+            "[prices]\nper_gb_month = -1",
         ] {
             assert!(Scenario::parse(text).is_err(), "{text}");
         }

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::prices::Prices;
+
 /// Most distinct keys.
 const KEYS_MAX: u64 = 1_000_000_000_000;
 
@@ -28,7 +30,7 @@ pub struct Scenario {
     pub reads: ReadsPart,
     pub load: LoadPart,
     pub limits: LimitsPart,
-    pub prices: PricesPart,
+    pub prices: Prices,
 }
 
 /// Request units per second.
@@ -129,17 +131,6 @@ pub struct LimitsPart {
     pub partition_throughput: u32,
 }
 
-/// Prices, in any currency.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PricesPart {
-    /// Price of 100 request units per second for an hour.
-    pub per_100_units_hour: f64,
-    pub autoscale_factor: f64,
-    /// Price of a gigabyte for a month.
-    pub per_gb_month: f64,
-}
-
 impl Default for Scenario {
     fn default() -> Self {
         Self {
@@ -153,7 +144,7 @@ impl Default for Scenario {
             reads: ReadsPart::default(),
             load: LoadPart::default(),
             limits: LimitsPart::default(),
-            prices: PricesPart::default(),
+            prices: Prices::default(),
         }
     }
 }
@@ -214,13 +205,6 @@ impl Default for LimitsPart {
     }
 }
 
-impl Default for PricesPart {
-    /// The service's list prices in US dollars for one region.
-    fn default() -> Self {
-        Self { per_100_units_hour: 0.008, autoscale_factor: 1.5, per_gb_month: 0.25 }
-    }
-}
-
 impl Scenario {
     /// Parses TOML, or JSON if the text starts with a brace.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
@@ -234,6 +218,7 @@ impl Scenario {
     }
 
     fn check(&self) -> Result<(), ScenarioError> {
+        self.prices.check().map_err(|rule| ScenarioError::Syntax(rule.to_owned()))?;
         let rule =
             |good: bool, name, rule| if good { Ok(()) } else { Err(ScenarioError::Value { name, rule }) };
         let within = |value: f64, max: f64| value.is_finite() && (0.0..=max).contains(&value);
