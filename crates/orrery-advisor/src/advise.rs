@@ -14,9 +14,10 @@ use crate::measured::{Measured, Scope, Verdict};
 use crate::moment::Pace;
 use crate::planner::{Plan, PlanInput, plan};
 use crate::predict::{Prediction, judge_over_time, predict};
+use crate::prices::{Bill, Load, Prices};
 use crate::rank;
 use crate::replay::{REQUESTS_MAX, Replay};
-use crate::workload::{OperationKind, Workload, WorkloadError};
+use crate::workload::{OperationKind, Rates, Workload, WorkloadError};
 
 /// How many items, and bytes of them, are buffered before candidates are chosen.
 const HEAD_ITEMS: usize = 10_000;
@@ -62,6 +63,9 @@ pub struct Config {
     pub sample_items: Option<usize>,
     /// Most requests generated from a workload with rates.
     pub requests_max: usize,
+    /// A variation of the workload.
+    pub rates: Rates,
+    pub prices: Prices,
     pub seed: u64,
 }
 
@@ -78,6 +82,8 @@ impl Default for Config {
             items_total: None,
             sample_items: None,
             requests_max: REQUESTS_MAX,
+            rates: Rates::default(),
+            prices: Prices::default(),
             seed: 1,
         }
     }
@@ -111,10 +117,12 @@ pub struct Report {
     pub items: u64,
     pub items_total: f64,
     pub bytes: f64,
+    pub item_bytes_max: u64,
     pub time: Option<(i64, i64)>,
     pub time_path: Option<String>,
     pub window_ms: i64,
     pub limits: Limits,
+    pub prices: Prices,
     pub growth_per_day: f64,
     pub has_workload: bool,
     pub workload: Workload,
@@ -125,6 +133,8 @@ pub struct Report {
     /// What is missing for a recommendation, and how to get it; empty if nothing is.
     pub missing: Vec<String>,
     pub plans: Vec<SuffixPlan>,
+    /// What the service's own logs say of the key in use.
+    pub service: Vec<String>,
     pub notes: Vec<String>,
 }
 
@@ -133,8 +143,9 @@ impl Advisor {
     pub fn new(mut config: Config, workload: Option<&str>) -> Result<Self, AdviceError> {
         let mut paths = Paths::new();
         let has_workload = workload.is_some();
-        let workload =
+        let mut workload =
             workload.map(|text| Workload::parse(text, &mut paths)).transpose()?.unwrap_or_default();
+        workload.scale(config.rates, config.seed);
         if let Some(throughput) = workload.throughput.filter(|_| !config.throughput_is_given) {
             config.limits.throughput = throughput.clamp(100, 100_000_000);
         }
@@ -169,6 +180,18 @@ impl Advisor {
             self.begin()?;
         }
         Ok(())
+    }
+
+    /// The throughput in request units per second, of the workload unless it was set.
+    pub fn throughput(&self) -> u32 {
+        self.config.limits.throughput
+    }
+
+    /// Assumes this many times the data that was read, or that it is a sample of.
+    #[expect(clippy::cast_precision_loss, reason = "a number of items, for an estimate")]
+    pub fn grow(&mut self, factor: f64) {
+        let items = self.config.items_total.unwrap_or(0.0).max(self.number as f64);
+        self.config.items_total = Some(items * factor);
     }
 
     /// The candidates, once enough items have been seen to choose them.
@@ -331,10 +354,12 @@ impl Advisor {
             items: analysis.items,
             items_total,
             bytes,
+            item_bytes_max: analysis.item_bytes_max,
             time: analysis.time,
             time_path: config.time_path.clone(),
             window_ms: analysis.windows.width_ms,
             limits: config.limits,
+            prices: config.prices,
             growth_per_day,
             has_workload,
             workload,
@@ -344,6 +369,7 @@ impl Advisor {
             measured,
             missing,
             plans,
+            service: Vec::new(),
             notes,
         })
     }
@@ -374,7 +400,10 @@ impl Context<'_> {
         let follows = candidate.slots().iter().any(|slot| self.paces[*slot].follows());
         let window_unevenness = window_unevenness(&heat);
         if let Some(unevenness) = window_unevenness.filter(|_| follows) {
-            judge_over_time(&mut prediction, replay, unevenness, candidate.suffixes.is_some());
+            // A suffix that follows the clock as well spreads nothing.
+            let is_suffixed = candidate.suffixes.is_some()
+                && !candidate.suffix_sources().iter().any(|slot| self.paces[*slot].follows());
+            judge_over_time(&mut prediction, replay, unevenness, is_suffixed);
         }
         let growth = STAGES.iter().map(|days| {
             let grown = self.bytes + self.growth_per_day * days;
@@ -398,11 +427,25 @@ impl Context<'_> {
             growth: growth.collect(),
             begins_with_time: candidate.begins_with(self.paces),
             scope: Self::scope(&prediction),
+            bill: self.bill(&prediction, replay, follows),
             candidate: candidate.clone(),
             heaviest,
             prediction,
             verdict: Verdict::default(),
         }
+    }
+
+    /// What a month costs: of each replayed point in time an equal part, as the load moves between partitions.
+    #[expect(clippy::cast_precision_loss, reason = "prices")]
+    fn bill(&self, prediction: &Prediction, replay: &Replay, follows: bool) -> Bill {
+        let moments = if follows && !replay.is_recorded { replay.segments() } else { 1 };
+        let seconds = prediction.seconds.max(1e-9) / moments as f64;
+        let mut loads = prediction.moments(moments);
+        loads.iter_mut().flatten().for_each(|units| *units /= seconds);
+        let bytes = self.bytes;
+        let loads: Vec<Load<'_>> =
+            loads.iter().map(|units| Load { peaks: units, means: units, bytes }).collect();
+        self.config.prices.month(&loads, prediction.needed_throughput())
     }
 
     /// When the heaviest key reaches the size limit of a key.

@@ -97,6 +97,7 @@ pub struct Analyzer {
     random: Random,
     items: u64,
     bytes: u64,
+    item_bytes_max: u64,
     fields: Fields,
     scratch: Scratch,
 }
@@ -109,6 +110,7 @@ pub struct Analysis {
     pub spreads: Vec<Spread>,
     pub items: u64,
     pub bytes: u64,
+    pub item_bytes_max: u64,
     /// The earliest and latest time of an item, if items have one.
     pub time: Option<(i64, i64)>,
     pub windows: Windows,
@@ -210,6 +212,7 @@ impl Analyzer {
             random: Random::new(seed),
             items: 0,
             bytes: 0,
+            item_bytes_max: 0,
             fields: Fields::default(),
             scratch: Scratch::default(),
         }
@@ -277,6 +280,7 @@ impl Analyzer {
         }
         self.items += 1;
         self.bytes += own_bytes;
+        self.item_bytes_max = self.item_bytes_max.max(own_bytes);
         // Reservoir sampling: item n replaces a random one with probability size / n.
         let place = if self.sample.len() < self.sample_max {
             self.sample.len()
@@ -372,6 +376,7 @@ impl Analyzer {
             spreads: self.spreads,
             items: self.items,
             bytes: self.bytes,
+            item_bytes_max: self.item_bytes_max,
             time,
             windows: self.windows,
             cells: self.cells,

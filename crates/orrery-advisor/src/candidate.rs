@@ -247,6 +247,15 @@ impl Candidate {
         &self.slots
     }
 
+    /// The properties whose hash is the suffix; none for a random one.
+    pub fn suffix_sources(&self) -> Vec<usize> {
+        let of = |level: &Recipe| match level {
+            Recipe::Made { suffix: Some(suffix), .. } => suffix.of.clone(),
+            Recipe::Property(_) | Recipe::Made { .. } | Recipe::Defined(_) => Vec::new(),
+        };
+        self.levels.iter().flat_map(of).collect()
+    }
+
     /// The properties that the first level of the key depends on.
     pub fn first_level(&self) -> Vec<usize> {
         match self.levels.first() {

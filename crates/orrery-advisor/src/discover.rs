@@ -383,8 +383,10 @@ impl Choice<'_> {
                 .filter(|group| group.kind != OperationKind::Batch && group.paths.contains(base));
             let beside =
                 beside.flat_map(|group| group.paths.iter().map(move |path| (path, group.per_second)));
+            // A time beside a time spreads nothing: items of the same hour have the same suffix.
             let finer = beside.filter(|(path, _)| {
-                *path != base && self.find(path).is_some_and(|found| found.distinct > 50)
+                let is_fine = |found: &Discovered| found.distinct > 50 && !found.is_time;
+                *path != base && self.find(path).is_some_and(is_fine)
             });
             let finer = finer.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(path, _)| path.clone());
             finer

@@ -4,6 +4,7 @@ use crate::analysis::HeavyKey;
 use crate::candidate::Candidate;
 use crate::growth::Stage;
 use crate::predict::Prediction;
+use crate::prices::Bill;
 
 /// Whether transactions stay within one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,6 +47,8 @@ pub struct Measured {
     pub partitions_empty: usize,
     pub prediction: Prediction,
     pub scope: Scope,
+    /// The replayed load around the clock for a month, in each way to pay.
+    pub bill: Bill,
     pub verdict: Verdict,
 }
 

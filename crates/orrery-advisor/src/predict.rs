@@ -76,6 +76,11 @@ pub struct OperationPrediction {
     /// Request units of admitted requests.
     pub delivered: f64,
     pub partitions: u64,
+    /// The most expensive request, and the most partitions that one visits.
+    pub charge_max: f64,
+    pub partitions_max: usize,
+    /// Some of its requests read all items of the partitions.
+    pub scans: bool,
     /// Whether its requests could be estimated; otherwise they are excluded from all totals.
     pub is_estimated: bool,
 }
@@ -104,19 +109,21 @@ impl Prediction {
         if self.offered > 0.0 { most / self.offered * self.partitions.len() as f64 } else { 1.0 }
     }
 
+    /// Request units of each partition at each of this many points in time.
+    pub fn moments(&self, moments: usize) -> Vec<Vec<f64>> {
+        let mut loads = vec![vec![0.0; self.partitions.len()]; moments];
+        for (slot, partitions) in self.timeline.iter().enumerate() {
+            let load = &mut loads[slot * moments / TIMELINE];
+            load.iter_mut().zip(partitions).for_each(|(sum, units)| *sum += units);
+        }
+        loads
+    }
+
     /// The same at each replayed point in time, on average.
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
     fn moments_hot_factor(&self, moments: usize) -> f64 {
-        let mut sum = 0.0;
-        for moment in 0..moments {
-            let slots = self.timeline.iter().enumerate();
-            let slots = slots.filter(|(slot, _)| slot * moments / TIMELINE == moment);
-            let mut load = vec![0.0; self.partitions.len()];
-            for (_, partitions) in slots {
-                load.iter_mut().zip(partitions).for_each(|(sum, units)| *sum += units);
-            }
-            sum += load.into_iter().fold(0.0, f64::max);
-        }
+        let most = |load: &Vec<f64>| load.iter().copied().fold(0.0, f64::max);
+        let sum: f64 = self.moments(moments).iter().map(most).sum();
         if self.offered > 0.0 { sum / self.offered * self.partitions.len() as f64 } else { 1.0 }
     }
 
@@ -196,7 +203,9 @@ impl<'a> Run<'a> {
             budget.set_rate(limits.share().into());
             budget
         });
-        let placement = Placement::new(candidate, &analysis.paths, layout, matching, &replay.items);
+        let own = analysis.candidates.iter().position(|other| other.name == candidate.name);
+        let spread = own.map(|at| &analysis.spreads[at]);
+        let placement = Placement::new(candidate, &analysis.paths, layout, matching, &replay.items, spread);
         let operations = replay.operations.iter();
         let operations = operations.map(|operation| OperationPrediction {
             name: operation.name.clone(),
@@ -375,7 +384,7 @@ impl<'a> Run<'a> {
         let own = self.layout.partition_of(self.placement.placed[request.item].place);
         let weight = |partition: &usize| if *partition == own { 192.0 + f64::from(item.bytes) } else { 64.0 };
         let partitions = seen.partitions.iter().map(|partition| (*partition, weight(partition))).collect();
-        Err(QueryCost { partitions, charge: cost::query(&work), key: None })
+        Err(QueryCost { partitions, charge: cost::query(&work), key: None, scans: false })
     }
 
     /// The cost of a query with its parameters; none if it could not be evaluated.
@@ -404,6 +413,7 @@ impl<'a> Run<'a> {
         } else {
             self.result.reads.single += 1;
         }
+        self.result.operations[request.operation].scans |= cost.scans;
         if let Some(key) = cost.key {
             *self.keys.entry(key).or_default() += cost.charge.as_f64();
         }
@@ -430,6 +440,8 @@ impl<'a> Run<'a> {
         }
         let operation = &mut self.result.operations[request.operation];
         operation.charge += units;
+        operation.charge_max = operation.charge_max.max(units);
+        operation.partitions_max = operation.partitions_max.max(partitions.len());
         self.result.offered += units;
         if is_request {
             self.result.requests += 1;

@@ -14,7 +14,7 @@ use orrery_query::choice::{Choice, Chosen, Merits, Step};
 use orrery_query::filter::{fixed_values, named_items};
 use orrery_query::pipeline::Shape;
 
-use crate::analysis::{Sampled, item_random};
+use crate::analysis::{Sampled, Spread, item_random};
 use crate::candidate::{Candidate, Placed, Scratch, Visit};
 use crate::fields::{Paths, segments};
 use crate::layout::Layout;
@@ -35,6 +35,10 @@ const BATCHES: [f64; 4] = [32.0, 64.0, 128.0, 256.0];
 /// Overhead of an index entry beyond its value, and of an item beyond its text, in bytes.
 const ENTRY_BYTES: f64 = 42.0;
 const ITEM_BYTES: f64 = 48.0;
+/// Items of the requested keys that are counted before their order is taken from an index.
+const OWN_ITEMS_MAX: f64 = 1024.0;
+/// Entries of an order that are looked at to see how many belong to the requested keys.
+const SEQUENCE_ENTRIES: f64 = 128.0;
 /// What each read adds to a partition's share of the charge, in bytes.
 const READ_BYTES: f64 = 64.0;
 
@@ -46,6 +50,8 @@ pub struct QueryCost {
     pub charge: Charge,
     /// The only key that was visited.
     pub key: Option<u64>,
+    /// All items of the partitions are read.
+    pub scans: bool,
 }
 
 /// Where the sampled items are under a candidate.
@@ -62,8 +68,36 @@ pub struct Placement<'a> {
     by_first: HashMap<u128, Vec<u32>>,
     /// Evenly sampled items and their bytes per partition.
     totals: Vec<(f64, f64)>,
+    counted: Counted,
     key_paths: Vec<IndexPath>,
     definition: Option<PartitionKeyDefinition>,
+}
+
+/// Items as counted in the pass over all data, in which the sample has an error.
+struct Counted {
+    /// Of each partition.
+    partitions: Vec<f64>,
+    /// Of the heaviest keys.
+    keys: HashMap<u64, f64>,
+}
+
+impl Counted {
+    /// Heavy keys are those whose count is known within this share.
+    const ERROR_MAX: f64 = 0.05;
+
+    #[expect(clippy::cast_precision_loss, reason = "counts of items")]
+    fn new(spread: Option<&Spread>, total: f64) -> Self {
+        let Some(spread) = spread else { return Self { partitions: Vec::new(), keys: HashMap::new() } };
+        let items: u64 = spread.partitions.iter().map(|(items, _)| *items).sum();
+        let scale = total / (items as f64).max(1.0);
+        let error = spread.frequent.error_items() as f64;
+        let heavy = spread.frequent.top(usize::MAX).into_iter();
+        let heavy = heavy.filter(|entry| error <= entry.items as f64 * Self::ERROR_MAX);
+        Self {
+            partitions: spread.partitions.iter().map(|(items, _)| *items as f64 * scale).collect(),
+            keys: heavy.map(|entry| (entry.hash, (entry.items as f64 + error / 2.0) * scale)).collect(),
+        }
+    }
 }
 
 /// The reads in one partition.
@@ -91,6 +125,7 @@ struct Work {
     pages: f64,
     /// Visits of partitions over all pages.
     visits: f64,
+    scans: bool,
 }
 
 /// How a query finds its items.
@@ -108,6 +143,7 @@ impl<'a> Placement<'a> {
         layout: &'a Layout,
         matching: &'a Matching,
         items: &[Sampled],
+        spread: Option<&Spread>,
     ) -> Self {
         let mut scratch = Scratch::default();
         let place = |item: &Sampled| {
@@ -146,6 +182,7 @@ impl<'a> Placement<'a> {
             by_key,
             by_first,
             totals,
+            counted: Counted::new(spread, matching.total),
             key_paths,
             definition,
         }
@@ -161,6 +198,33 @@ impl<'a> Placement<'a> {
         partitions.sort_unstable();
         partitions.dedup();
         partitions
+    }
+
+    /// By how much the sample's counts differ from those of the whole pass, for each of these partitions.
+    fn corrections(&self, window: &Window, partitions: &[usize]) -> Vec<f64> {
+        let none = vec![1.0; partitions.len()];
+        let matching = self.matching;
+        if matching.is_whole() || self.counted.partitions.is_empty() || matching.uniform == 0 {
+            return none;
+        }
+        let each = matching.total / matching.uniform as f64;
+        let ratio = |counted: f64, sampled: f64| if sampled > 0.0 { counted / (sampled * each) } else { 1.0 };
+        match window {
+            Window::All => {
+                let own = |at: &usize| ratio(self.counted.partitions[*at], self.totals[*at].0);
+                partitions.iter().map(own).collect()
+            }
+            Window::Keys(keys) => {
+                let (mut counted, mut sampled) = (0.0, 0.0);
+                for key in keys {
+                    let Some(items) = self.counted.keys.get(key) else { return none };
+                    counted += items;
+                    sampled += self.by_key.get(key).map_or(0.0, |items| items.len() as f64);
+                }
+                vec![ratio(counted, sampled); partitions.len()]
+            }
+            Window::Places(_) => none,
+        }
     }
 
     /// The keys that a query must visit, given the values fixed by its filter.
@@ -213,7 +277,7 @@ impl<'a> Placement<'a> {
         if found.is_empty || shape == Shape::Once || partitions.is_empty() {
             let charge = cost::query(&cost::QueryWork { partitions: 1, ..Default::default() });
             let first = partitions.first().copied().unwrap_or(0);
-            return QueryCost { partitions: vec![(first, 1.0)], charge, key: None };
+            return QueryCost { partitions: vec![(first, 1.0)], charge, key: None, scans: false };
         }
         let key = match &visit {
             Visit::Keys(keys) if keys.len() == 1 => Some(keys[0].hash),
@@ -221,11 +285,11 @@ impl<'a> Placement<'a> {
         };
         let reading = Reading::new(self, instance, found, &visit, &partitions);
         let work = reading.run(shape);
-        let charge = reading.charge(&work);
+        let (charge, scans) = (reading.charge(&work), work.scans);
         let weights = work.weights.into_iter();
         let visited: Vec<(usize, f64)> =
             partitions.iter().copied().zip(weights).filter(|(_, weight)| *weight > 0.0).collect();
-        QueryCost { partitions: visited, charge, key }
+        QueryCost { partitions: visited, charge, key, scans }
     }
 }
 
@@ -242,6 +306,8 @@ struct Reading<'p, 'a> {
     count: usize,
     /// Rows per partition.
     rows: Vec<f64>,
+    /// By how much the sample's counts of the keys or partitions that are read must be corrected, per partition.
+    corrections: Vec<f64>,
 }
 
 impl<'p, 'a> Reading<'p, 'a> {
@@ -260,11 +326,13 @@ impl<'p, 'a> Reading<'p, 'a> {
             Visit::Keys(keys) => Some(keys.len()),
             _ => None,
         };
+        let window = Window::of(visit);
+        let corrections = placement.corrections(&window, partitions);
         let each = placement.matching.each(found.rows.len(), found.has_source);
         let mut rows = vec![0.0; partitions.len()];
         for (at, count) in &found.rows {
             if let Some(at) = local[placement.partition[*at as usize]] {
-                rows[at] += f64::from(*count) * each;
+                rows[at] += f64::from(*count) * each * corrections[at];
             }
         }
         if let Some(told) = instance.rows {
@@ -274,16 +342,7 @@ impl<'p, 'a> Reading<'p, 'a> {
                 *rows = if sum > 0.0 { *rows * told / sum } else { even };
             }
         }
-        Self {
-            placement,
-            instance,
-            found,
-            window: Window::of(visit),
-            keys,
-            local,
-            count: partitions.len(),
-            rows,
-        }
+        Self { placement, instance, found, window, keys, local, count: partitions.len(), rows, corrections }
     }
 
     fn run(&self, shape: Shape) -> Work {
@@ -294,6 +353,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             return work;
         }
         let (path, mut work) = self.choose(shape == Shape::Sort);
+        work.scans = matches!((&path, &self.window), (Path::Scan, Window::All));
         let limit = self.instance.program.rows_max().map_or(f64::INFINITY, |rows| rows as f64);
         match (shape, &path) {
             (Shape::Sort, Path::Order(order)) => self.in_order(order, limit, &mut work),
@@ -309,7 +369,7 @@ impl<'p, 'a> Reading<'p, 'a> {
     }
 
     fn nothing(&self) -> Work {
-        Work { sum: Part::default(), weights: vec![0.0; self.count], pages: 1.0, visits: 0.0 }
+        Work { sum: Part::default(), weights: vec![0.0; self.count], pages: 1.0, visits: 0.0, scans: false }
     }
 
     /// Items that the filter names by key and id are point reads.
@@ -390,7 +450,8 @@ impl<'p, 'a> Reading<'p, 'a> {
         let mut ways: Vec<&Way> = found.ways.iter().filter(|way| !self.names_key(way)).collect();
         // As on the server, ties do not depend on how the filter was written.
         ways.sort_by_key(|way| way.path.as_ref().map(ToString::to_string));
-        let order = found.order.as_ref().filter(|_| is_sorted && self.keys.is_none());
+        let order = found.order.as_ref().filter(|_| is_sorted);
+        let order = order.filter(|order| self.keys.is_none() || self.is_dense(order, &mut work));
         let order_way = order.and_then(|order| order.way).map(|way| &raw const found.ways[way]);
         let merits = ways.iter().map(|way| Merits {
             is_narrow: self.keys.is_none() || self.is_narrowed(way),
@@ -421,6 +482,32 @@ impl<'p, 'a> Reading<'p, 'a> {
             _ => Path::Scan,
         };
         (path, work)
+    }
+
+    /// Whether following the index order is cheaper than sorting all items of the keys, as the server decides it: it
+    /// also reads the entries of all other keys.
+    fn is_dense(&self, order: &Order, work: &mut Work) -> bool {
+        let placement = self.placement;
+        let first = self.local.iter().position(|local| *local == Some(0));
+        let (Some(first), Some(part)) = (first, self.scanned().first().copied()) else { return false };
+        let own_items = part.items.min(OWN_ITEMS_MAX);
+        work.sum.entries += own_items;
+        work.weights[0] += READ_BYTES + own_items * ENTRY_BYTES;
+        // The server takes the rows of a page here, even if the query limits them.
+        if own_items <= PAGE_ROWS {
+            return false;
+        }
+        let each = placement.matching.each(order.items.len(), false);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+        let sampled = (SEQUENCE_ENTRIES / each).ceil().max(8.0) as usize;
+        let there = order.items.iter().filter(|at| placement.partition[**at as usize] == first);
+        let probed: Vec<bool> =
+            there.take(sampled).map(|at| self.window.contains(&placement.placed[*at as usize])).collect();
+        let all = (probed.len() as f64 * each).min(SEQUENCE_ENTRIES);
+        let own = probed.iter().filter(|own| **own).count() as f64 / (probed.len() as f64).max(1.0) * all;
+        work.sum.entries += all;
+        work.weights[0] += READ_BYTES + all * ENTRY_BYTES;
+        own > 0.0 && (PAGE_ROWS * all / own).floor() <= own_items * 4.0
     }
 
     fn is_narrowed(&self, way: &Way) -> bool {
@@ -484,7 +571,8 @@ impl<'p, 'a> Reading<'p, 'a> {
         let has_source = self.found.has_source && !matches!(self.window, Window::All);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let each = placement.matching.each(sampled as usize, has_source);
-        for (part, rows) in parts.iter_mut().zip(&self.rows) {
+        for ((part, rows), correction) in parts.iter_mut().zip(&self.rows).zip(&self.corrections) {
+            let each = each * correction;
             (part.items, part.bytes, part.rows) = (part.items * each, part.bytes * each, *rows);
         }
         parts
@@ -512,11 +600,15 @@ impl<'p, 'a> Reading<'p, 'a> {
         let sampled: f64 = parts.iter().map(|part| part.entries).sum();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let each = placement.matching.each(sampled as usize, self.found.has_source);
-        for (part, rows) in parts.iter_mut().zip(&self.rows) {
+        for ((part, rows), correction) in parts.iter_mut().zip(&self.rows).zip(&self.corrections) {
             let own = *part;
             *part = Part::default();
-            part.add(&own, each);
+            part.add(&own, each * correction);
             part.rows = *rows;
+            if !narrowed && matches!(self.window, Window::Keys(_)) {
+                // These are the entries of other keys as well.
+                part.entries = own.entries * each;
+            }
         }
         parts
     }
@@ -626,10 +718,15 @@ impl<'p, 'a> Reading<'p, 'a> {
         let rows = total.min(limit);
         let page = rows.clamp(1.0, PAGE_ROWS);
         let mut own: Vec<Vec<(usize, bool)>> = vec![Vec::new(); self.count];
+        // The entries of other keys are passed over, and their items are not loaded.
+        let (mut inside, mut passed) = (vec![0.0; self.count], vec![0.0; self.count]);
         let is_match = |at: u32| self.found.rows.binary_search_by_key(&at, |(at, _)| *at).is_ok();
         for (rank, at) in order.items.iter().enumerate() {
             if let Some(local) = self.local[placement.partition[*at as usize]] {
-                own[local].push((rank, is_match(*at)));
+                let is_inside = self.window.contains(&placement.placed[*at as usize]);
+                passed[local] += 1.0;
+                inside[local] += f64::from(u8::from(is_inside));
+                own[local].push((rank, is_inside && is_match(*at)));
             }
         }
         let each = placement.matching.each(order.items.len(), false);
@@ -663,12 +760,14 @@ impl<'p, 'a> Reading<'p, 'a> {
             } else {
                 read as f64 * each
             };
-            let items = exact.min(entries.len() as f64 * each);
-            let batch = batched(items).min(entries.len() as f64 * each);
+            let entries_read = exact.min(entries.len() as f64 * each);
+            let batch = batched(entries_read).min(entries.len() as f64 * each);
+            let share = inside[at] / f64::max(passed[at], 1.0);
+            let items = entries_read * share;
             let part = Part { entries: batch, items, bytes: items * mean, rows: 0.0 };
             work.sum.add(&part, 1.0);
             // All items of a batch are loaded.
-            work.weights[at] += 2.0 * READ_BYTES + batch * (ENTRY_BYTES + 16.0 + mean + ITEM_BYTES);
+            work.weights[at] += 2.0 * READ_BYTES + batch * (ENTRY_BYTES + 16.0 + (mean + ITEM_BYTES) * share);
             // Items without the property come first, or last if the page is not full by then.
             if order.is_forward || !is_full {
                 let here = |lacking: &&u32| self.local[placement.partition[**lacking as usize]] == Some(at);

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use crate::analysis::Documents;
 use crate::fields::{Paths, segments};
+use crate::random::Random;
 use orrery_model::KeyPart;
 
 /// Most operations of a workload, and most requests taken from a recording.
@@ -188,7 +189,44 @@ struct OperationForm {
     recent: bool,
 }
 
+/// A variation of a workload: its rates times these factors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    pub reads: f64,
+    pub writes: f64,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self { reads: 1.0, writes: 1.0 }
+    }
+}
+
 impl Workload {
+    /// Multiplies the rates of reads and writes. Recorded requests are repeated or left out.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+    pub fn scale(&mut self, rates: Rates, seed: u64) {
+        if rates == Rates::default() {
+            return;
+        }
+        let factor = |kind: OperationKind| if kind.writes() { rates.writes } else { rates.reads };
+        for operation in &mut self.operations {
+            operation.per_second *= factor(operation.kind);
+        }
+        let mut random = Random::new(seed);
+        let mut recorded = Vec::new();
+        for request in std::mem::take(&mut self.recorded) {
+            let wanted = factor(self.operations[request.operation].kind);
+            let times = wanted.floor() as usize + usize::from(random.unit() < wanted.fract());
+            recorded.extend(std::iter::repeat_n(request, times));
+        }
+        if recorded.len() > RECORDED_MAX {
+            self.dropped += (recorded.len() - RECORDED_MAX) as u64;
+            recorded.truncate(RECORDED_MAX);
+        }
+        self.recorded = recorded;
+    }
+
     /// Parses a workload file or a recording; assigns slots to the paths it uses.
     pub fn parse(text: &str, paths: &mut Paths) -> Result<Self, WorkloadError> {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -518,6 +556,29 @@ impl QueryShape {
         Some((named_path(&path)?, direction))
     }
 
+    /// Why the query reads all items, if it does: the index answers no part of its filter and provides no order.
+    pub fn scan(&self) -> Option<String> {
+        let instance = self.instance(&self.placeholders(), &Paths::new()).ok()?;
+        let is_answered = instance.condition != IndexCondition::All
+            || instance.order.is_some()
+            || instance.counts
+            || instance.extreme.is_some();
+        if is_answered || self.named_rows().is_some() {
+            return None;
+        }
+        Some(if self.query.filter.is_some() {
+            "the index answers no part of its filter".to_owned()
+        } else {
+            "it has no filter".to_owned()
+        })
+    }
+
+    /// A number of rows after which a query without a filter stops.
+    fn named_rows(&self) -> Option<()> {
+        let is_limited = self.query.select.top.is_some() || self.query.offset_limit.is_some();
+        (self.query.filter.is_none() && is_limited && self.query.order_by.is_none()).then_some(())
+    }
+
     /// Whether rows are ranked by full-text or vector scores, which is not modelled.
     pub fn is_ranked(&self) -> bool {
         self.query.order_by.as_ref().is_some_and(|order_by| order_by.rank)
@@ -640,6 +701,30 @@ mod tests {
         ] {
             assert!(Workload::parse(text, &mut Paths::new()).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn rates_of_reads_and_writes_vary() {
+        let mut text = "{\"recording\":1,\"partitionKey\":[\"/pk\"]}\n".to_owned();
+        for number in 0..1000 {
+            let operation = if number % 2 == 0 { "read" } else { "create" };
+            text += &format!(
+                "{{\"atMs\":{},\"operation\":\"{operation}\",\"id\":\"{number}\",\"key\":[1]}}\n",
+                number * 10
+            );
+        }
+        let mut workload = Workload::parse(&text, &mut Paths::new()).unwrap();
+        workload.scale(Rates { reads: 2.5, writes: 0.5 }, 1);
+        let count = |kind| {
+            let of = |request: &&RecordedRequest| workload.operations[request.operation].kind == kind;
+            workload.recorded.iter().filter(of).count()
+        };
+        assert!((1200..1300).contains(&count(OperationKind::Read)), "{}", count(OperationKind::Read));
+        assert!((200..300).contains(&count(OperationKind::Create)), "{}", count(OperationKind::Create));
+        assert!(workload.recorded.is_sorted_by_key(|request| request.at_ms));
+        let rate =
+            |kind| workload.operations.iter().find(|operation| operation.kind == kind).unwrap().per_second;
+        assert!((rate(OperationKind::Read) / rate(OperationKind::Create) - 5.0).abs() < 1e-9);
     }
 
     #[test]

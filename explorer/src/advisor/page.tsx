@@ -12,6 +12,9 @@ import { Report } from './report';
 const SAMPLES = [1000, 5000, 20_000];
 /** Partitions of a new container, as the service divides throughput. */
 const partitionsFor = (throughput: number): number => (throughput <= 10_000 ? 1 : Math.ceil(throughput / 6000));
+/** Factors on the rates of reads and writes. */
+const RATES = [0.1, 0.25, 0.5, 1, 2, 5, 10];
+const RATES_TEXT = (factor: number): string => (factor === 1 ? 'as many' : `${factor} times the`);
 /** How much more data there may be. */
 const GROWTH = [1, 2, 5, 10, 100, 1000];
 
@@ -20,6 +23,9 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
   const [most, setMost] = useState(5000);
   const [throughput, setThroughput] = useState(40_000);
   const [growth, setGrowth] = useState(1);
+  const [reads, setReads] = useState(1);
+  const [writes, setWrites] = useState(1);
+  const [partitions, setPartitions] = useState(0);
   const [extra, setExtra] = useState('');
   const [useRecording, setUseRecording] = useState(false);
   const [recording, setRecording] = useState<Recording | null>(null);
@@ -85,6 +91,8 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
     return found.slice(0, most);
   };
 
+  /** What the answer depends on, besides items and workload. */
+  const asked = [throughput, growth, reads, writes, partitions].join(' ');
   const advise = async (known: unknown[] | null) => {
     setError(null);
     setBusy('Reading items');
@@ -97,23 +105,26 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
         items: sample,
         workload,
         throughput,
+        reads,
+        writes,
+        ...(partitions > 0 ? { partitions } : {}),
         current: file ? [] : definition.partitionKey.paths,
         candidates: extra.split('\n').map((line) => line.trim()).filter(Boolean),
         itemsTotal: (file ? sample.length : Math.max(usage.items, sample.length)) * growth,
       };
       setReport((await post<Advice>('/_orrery/advise', body)).body);
-      measured.current = `${throughput} ${growth}`;
+      measured.current = asked;
     } catch (failure) {
       setError((failure as Error).message);
     }
     setBusy(null);
   };
-  // The sliders ask again, about the items that are read already.
+  // The what-if controls ask again, about the items that are read already.
   useEffect(() => {
-    if (!report || !items || measured.current === `${throughput} ${growth}`) return;
+    if (!report || !items || measured.current === asked) return;
     const timer = setTimeout(() => void advise(items), 400);
     return () => clearTimeout(timer);
-  }, [throughput, growth]);
+  }, [asked]);
 
   const running = progress && !['done', 'failed', 'aborted'].includes(progress.phase);
   return (
@@ -150,6 +161,15 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
           </Field>
           <Field label={growth === 1 ? 'What if there were more data?' : `What if there were ${format.count(growth)} times the data?`} hint={`${format.count((file ? (items?.length ?? 0) : usage.items) * growth)} items in all.`}>
             {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={GROWTH.length - 1} value={GROWTH.indexOf(growth)} onInput={(event) => setGrowth(GROWTH[Number(event.currentTarget.value)]!)} />}
+          </Field>
+          <Field label="What if there were more partitions?" hint={partitions > 0 ? format.plural(partitions, 'partition') : 'As the throughput implies.'}>
+            {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={200} value={partitions} onInput={(event) => setPartitions(Number(event.currentTarget.value))} />}
+          </Field>
+          <Field label={`What if there were ${RATES_TEXT(reads)} reads?`} hint="Of the workload that was measured.">
+            {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={RATES.length - 1} value={RATES.indexOf(reads)} onInput={(event) => setReads(RATES[Number(event.currentTarget.value)]!)} />}
+          </Field>
+          <Field label={`What if there were ${RATES_TEXT(writes)} writes?`} hint="Of the workload that was measured.">
+            {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={RATES.length - 1} value={RATES.indexOf(writes)} onInput={(event) => setWrites(RATES[Number(event.currentTarget.value)]!)} />}
           </Field>
           <Field label="Additional keys to measure" hint="One per line: a path, several separated by commas for levels, or a definition in JSON.">
             {(id, hint) => <textarea id={id} aria-describedby={hint} class="code" rows={2} value={extra} placeholder="/tenantId,/userId" onInput={(event) => setExtra(event.currentTarget.value)} />}

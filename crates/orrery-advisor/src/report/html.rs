@@ -1,9 +1,11 @@
 //! The advisor's report as an HTML page: the ranking, and plots of spread, heat over time, growth and cost per suffix
 //! count for the best candidates.
 
-use super::page::{figure, page, table};
+use super::bill::{WAYS, costs};
+use super::page::{copied, figure, page, table};
 use super::svg::{self, Line, escape};
 use super::text::{counted, distance, plan_sentence, size};
+use super::what_if::{self, Answer};
 use crate::advise::Report;
 use crate::measured::Measured;
 use crate::moment;
@@ -14,6 +16,11 @@ const SHOWN: usize = 6;
 
 /// Renders the advisor's report as one HTML file.
 pub fn html(report: &Report) -> String {
+    html_with(report, &[])
+}
+
+/// The same with the answers to what-if questions.
+pub fn html_with(report: &Report, answers: &[Answer]) -> String {
     let mut body = String::from("<h1>Partition key advice</h1>\n");
     body.push_str(&head(report));
     if let Some(best) = report.measured.first() {
@@ -22,15 +29,30 @@ pub fn html(report: &Report) -> String {
     body.push_str("<h2>Ranking</h2>\n<div class=\"card\">\n");
     body.push_str(&ranking(report));
     body.push_str("<p class=\"dim\">Hot: the load of the busiest partition as a multiple of its even share. Needs: request units per second to provision so that the busiest partition does not throttle.</p>\n</div>\n");
+    if !answers.is_empty() {
+        body.push_str("<h2>What if</h2>\n<div class=\"card\">\n");
+        body.push_str(&table(&what_if::rows(report, answers), None));
+        body.push_str("</div>\n");
+    }
     body.push_str("<h2>Workload</h2>\n<div class=\"card\">\n");
     body.push_str(&workload(report));
     body.push_str("</div>\n<h2>Candidates</h2>\n");
     for (at, one) in report.measured.iter().take(SHOWN).enumerate() {
         body.push_str(&candidate(at, one, report));
     }
+    body.push_str("<h2>Cost per month</h2>\n<div class=\"card\">\n");
+    body.push_str(&costs_table(report));
+    body.push_str("</div>\n");
     if !report.plans.is_empty() {
         body.push_str("<h2>Suffix counts</h2>\n");
         body.push_str(&plans(report));
+    }
+    if !report.service.is_empty() {
+        body.push_str("<h2>Measured at the service</h2>\n<div class=\"card\">\n");
+        for sentence in &report.service {
+            body.push_str(&format!("<p>{}</p>\n", escape(sentence)));
+        }
+        body.push_str("</div>\n");
     }
     if !report.notes.is_empty() {
         body.push_str("<h2>Notes</h2>\n<div class=\"card\">\n");
@@ -40,6 +62,23 @@ pub fn html(report: &Report) -> String {
         body.push_str("</div>\n");
     }
     page("Partition key advice", &body)
+}
+
+/// What a month costs under the best candidates, in each way to pay.
+fn costs_table(report: &Report) -> String {
+    let mut rows: Vec<Vec<String>> = vec![vec![String::new(), "Candidate".to_owned()]];
+    rows[0].extend(WAYS.map(str::to_owned));
+    for (at, one) in report.measured.iter().take(SHOWN).enumerate() {
+        let mut row = vec![(at + 1).to_string(), one.candidate.name.clone()];
+        row.extend(costs(&one.bill));
+        rows.push(row);
+    }
+    table(&rows, None)
+        + &format!(
+            "<p class=\"dim\">{}: the replayed load around the clock, with storage, at the list prices of {}. Dynamic: autoscale of each partition by itself. –: beyond a serverless partition's 5,000 RU/s.</p>\n",
+            escape(&report.prices.currency),
+            escape(&report.prices.date)
+        )
 }
 
 /// The operations with their rates, and what they cost under the first candidate.
@@ -90,15 +129,9 @@ fn recommended(best: &Measured, report: &Report) -> String {
     let mut text = format!("<div class=\"card\"><h3>Recommended: {}</h3>\n", escape(&best.candidate.name));
     text.push_str(&format!("<p>{}</p>\n", escape(&distance(report))));
     text.push_str(&reasons(best));
-    text.push_str(&format!(
-        "<p>Partition key <code>{}</code></p>\n",
-        escape(&best.candidate.partition_key().to_string())
-    ));
+    text.push_str(&format!("<p>Partition key {}</p>\n", copied(&best.candidate.partition_key().to_string())));
     if let Some(definition) = &best.candidate.definition {
-        text.push_str(&format!(
-            "<p>Definition <code>{}</code></p>\n",
-            escape(&definition.to_json().to_string())
-        ));
+        text.push_str(&format!("<p>Definition {}</p>\n", copied(&definition.to_json().to_string())));
     }
     text + "</div>\n"
 }

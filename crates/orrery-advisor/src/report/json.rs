@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::bill::bill_json;
 use crate::advise::{Report, SuffixPlan};
 use crate::measured::{Measured, Scope};
 use crate::moment;
 use crate::planner::{Plan, PlanInput};
+use crate::prices::Prices;
 use crate::rank::percent;
 use crate::sketch::DISTINCT_ERROR;
 
@@ -45,14 +47,15 @@ pub fn json(report: &Report) -> Value {
             None
         },
         "missing": report.missing,
-        "candidates": report.measured.iter().enumerate().map(|(at, one)| candidate(at, one)).collect::<Vec<_>>(),
+        "candidates": report.measured.iter().enumerate().map(|(at, one)| candidate(at, one, &report.prices)).collect::<Vec<_>>(),
         "suffixPlans": report.plans.iter().map(suffix_plan).collect::<Vec<_>>(),
+        "service": report.service,
         "notes": report.notes,
     })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-fn candidate(at: usize, one: &Measured) -> Value {
+fn candidate(at: usize, one: &Measured, prices: &Prices) -> Value {
     let prediction = &one.prediction;
     let reads = prediction.reads;
     let all = (reads.point + reads.single + reads.fan_out) as f64;
@@ -111,6 +114,7 @@ fn candidate(at: usize, one: &Measured) -> Value {
         "hotFactor": prediction.hot_factor(),
         "throttled": { "requests": prediction.throttled, "share": prediction.throttled_share() },
         "neededThroughput": { "now": one.verdict.needed_now, "inAYear": one.verdict.needed_later },
+        "costPerMonth": bill_json(&one.bill, prices),
         "transactions": match one.scope {
             Scope::Kept => json!("kept"),
             Scope::Lost(share) => json!({ "lost": share }),

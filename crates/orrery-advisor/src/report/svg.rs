@@ -12,8 +12,9 @@ const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
 /// Approximate number of ticks on an axis.
 const TICKS: f64 = 4.0;
-/// Approximate width of a letter.
-const LETTER: f64 = 6.2;
+/// Most bars of a chart and most rows of a heat map that can be told apart.
+const BARS_MAX: usize = 120;
+const ROWS_MAX: usize = 64;
 
 macro_rules! draw {
     ($out:expr, $($argument:tt)*) => { write!($out, $($argument)*).expect("a String accepts every write") };
@@ -26,7 +27,7 @@ pub(super) struct Line<'a> {
 }
 
 /// Escapes text for XML.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -128,14 +129,17 @@ fn number_ticks(out: &mut String, count: usize) {
 /// A bar chart, with an optional horizontal line at `mark`.
 #[expect(clippy::cast_precision_loss, reason = "positions")]
 pub(super) fn bars(title: &str, values: &[f64], mark: Option<f64>, unit: &str, below: &str) -> String {
+    // With more values than can be drawn, each bar is the largest of its neighbours: peaks must be seen.
+    let each = values.len().div_ceil(BARS_MAX).max(1);
+    let bars: Vec<f64> = values.chunks(each).map(|chunk| chunk.iter().copied().fold(0.0, f64::max)).collect();
     let mut out = String::new();
     open(&mut out, title);
-    let max = values.iter().copied().chain(mark).fold(0.0, f64::max).max(1e-9);
+    let max = bars.iter().copied().chain(mark).fold(0.0, f64::max).max(1e-9);
     let max = frame(&mut out, max, unit);
     number_ticks(&mut out, values.len());
     let plot = HEIGHT - TOP - BOTTOM;
-    let step = (WIDTH - LEFT - RIGHT) / values.len().max(1) as f64;
-    for (at, value) in values.iter().enumerate() {
+    let step = (WIDTH - LEFT - RIGHT) / (values.len().max(1) as f64 / each as f64);
+    for (at, value) in bars.iter().enumerate() {
         let height = plot * value / max;
         let class = if mark.is_some_and(|mark| *value > mark) { "bar hot" } else { "bar" };
         draw!(
@@ -143,8 +147,8 @@ pub(super) fn bars(title: &str, values: &[f64], mark: Option<f64>, unit: &str, b
             r#"<rect class="{class}" x="{:.2}" y="{:.2}" width="{:.2}" height="{height:.2}"><title>{}: {} {}</title></rect>"#,
             LEFT + step * at as f64 + step * 0.08,
             TOP + plot - height,
-            step * 0.84,
-            at + 1,
+            (step * 0.84).min(WIDTH - RIGHT - LEFT - step * at as f64),
+            numbered(at, each, values.len()),
             short(*value),
             escape(unit)
         );
@@ -153,8 +157,16 @@ pub(super) fn bars(title: &str, values: &[f64], mark: Option<f64>, unit: &str, b
         let y = TOP + plot * (1.0 - mark / max);
         draw!(out, r#"<line class="mark" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/>"#, WIDTH - RIGHT);
     }
-    foot(&mut out, below);
+    let below =
+        if each > 1 { format!("{below}; each bar is the largest of {each}") } else { below.to_owned() };
+    foot(&mut out, &below);
     out
+}
+
+/// The numbers that a bar stands for, starting at 1: `5`, `5–8`.
+fn numbered(at: usize, each: usize, count: usize) -> String {
+    let (first, last) = (at * each + 1, ((at + 1) * each).min(count));
+    if first == last { first.to_string() } else { format!("{first}\u{2013}{last}") }
 }
 
 fn foot(out: &mut String, below: &str) {
@@ -226,21 +238,14 @@ pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &
     out
 }
 
-/// The legend above the plot, right-aligned.
-#[expect(clippy::cast_precision_loss, reason = "positions")]
+/// The legend above the plot, right-aligned. One text, so that marks and names never overlap, whatever the font.
 fn names(out: &mut String, series: &[Line<'_>]) {
-    let mut x = WIDTH - RIGHT;
-    for (at, line) in series.iter().enumerate().rev() {
-        draw!(
-            out,
-            r#"<text class="name s{}" text-anchor="end" x="{x:.1}" y="13">{}</text>"#,
-            at % 4,
-            escape(line.name)
-        );
-        x -= line.name.chars().count() as f64 * LETTER + 4.0;
-        draw!(out, r#"<line class="line s{}" x1="{:.1}" x2="{x:.1}" y1="9" y2="9"/>"#, at % 4, x - 14.0);
-        x -= 26.0;
+    draw!(out, r#"<text class="name" text-anchor="end" x="{:.1}" y="13">"#, WIDTH - RIGHT);
+    for (at, line) in series.iter().enumerate() {
+        let gap = if at > 0 { "\u{2003}" } else { "" };
+        draw!(out, r#"{gap}<tspan class="s{}">\u{{25cf}} {}</tspan>"#, at % 4, escape(line.name));
     }
+    draw!(out, "</text>");
 }
 
 /// A heat map: time from left (`start`) to right (`end`), partitions from top to bottom.
@@ -248,7 +253,11 @@ fn names(out: &mut String, series: &[Line<'_>]) {
 pub(super) fn heat(title: &str, columns: &[Vec<f64>], (start, end): (&str, &str), below: &str) -> String {
     let mut out = String::new();
     open(&mut out, title);
-    let cells = columns.first().map_or(1, Vec::len).max(1);
+    let partitions = columns.first().map_or(1, Vec::len).max(1);
+    let each = partitions.div_ceil(ROWS_MAX).max(1);
+    let grouped = |column: &Vec<f64>| column.chunks(each).map(|chunk| chunk.iter().sum()).collect();
+    let columns: Vec<Vec<f64>> = columns.iter().map(grouped).collect();
+    let cells = partitions.div_ceil(each);
     let plot = HEIGHT - TOP - BOTTOM;
     let (width, height) = ((WIDTH - LEFT - RIGHT) / columns.len().max(1) as f64, plot / cells as f64);
     for (at, column) in columns.iter().enumerate() {
@@ -287,7 +296,8 @@ pub(super) fn heat(title: &str, columns: &[Vec<f64>], (start, end): (&str, &str)
             out,
             r#"<text class="label" text-anchor="end" x="{:.1}" y="{:.1}">{row}</text>"#,
             LEFT - 6.0,
-            (TOP + height * (row as f64 - 0.5) + 4.0).clamp(TOP + 10.0, HEIGHT - BOTTOM)
+            (TOP + height * (row as f64 - 0.5) + 4.0).clamp(TOP + 10.0, HEIGHT - BOTTOM),
+            row = if row == 1 { 1 } else { partitions },
         );
     }
     for (anchor, x, text) in [("start", LEFT, start), ("end", WIDTH - 2.0, end)] {
@@ -299,7 +309,8 @@ pub(super) fn heat(title: &str, columns: &[Vec<f64>], (start, end): (&str, &str)
         );
     }
     scale(&mut out);
-    foot(&mut out, below);
+    let below = if each > 1 { format!("{below}; each row is {each} partitions") } else { below.to_owned() };
+    foot(&mut out, &below);
     out
 }
 
@@ -318,4 +329,34 @@ fn scale(out: &mut String) {
         );
     }
     draw!(out, r#"<text class="label" x="{:.1}" y="13">all in one</text>"#, x + 54.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_partitions_are_drawn_as_bars_that_can_be_told_apart() {
+        let mut values = vec![1.0; 1425];
+        values[700] = 50.0;
+        let svg = bars("Load", &values, None, "RU/s", "partition");
+        let drawn = svg.matches("<rect").count();
+        assert!((100..=BARS_MAX).contains(&drawn), "{drawn}");
+        // The peak is not averaged away, and its bar names its partitions.
+        assert!(svg.contains("<title>697\u{2013}708: 50 RU/s</title>"), "{svg}");
+        assert!(svg.contains("each bar is the largest of 12"));
+        let few = bars("Load", &[1.0, 2.0], None, "RU/s", "partition");
+        assert!(few.contains("<title>2: 2 RU/s</title>") && !few.contains("largest of"));
+        let map = heat("Heat", &vec![vec![1.0; 1425]; 64], ("0", "60"), "seconds");
+        assert!(map.matches("class=\"heat\"").count() <= 64 * ROWS_MAX + 8);
+        assert!(map.contains(">1425</text>") && map.contains("each row is 23 partitions"), "{map}");
+    }
+
+    #[test]
+    fn a_legend_is_one_text() {
+        let line = |name| Line { name, points: vec![(0.0, 1.0), (1.0, 2.0)] };
+        let svg = lines("Cost", &[line("needed"), line("used")], false, "RU/s", "suffixes");
+        let legend = svg.split("<text class=\"name\"").nth(1).unwrap().split("</text>").next().unwrap();
+        assert!(legend.contains("needed") && legend.contains("used"), "{legend}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::bill::{WAYS, costs};
 use crate::advise::Report;
 use crate::measured::Measured;
 use crate::moment;
@@ -18,6 +19,11 @@ macro_rules! line {
         write!($out, $($argument)*).expect("a String accepts every write");
         $out.push('\n');
     }};
+}
+
+/// Adds a line.
+pub(super) fn line(out: &mut String, text: &str) {
+    line!(out, "{text}");
 }
 
 /// Columns of a terminal.
@@ -46,6 +52,8 @@ pub fn text(report: &Report) -> String {
         }
         wrap(&mut out, &format!("   Evidence: {}.", one.verdict.evidence.join("; ")), "     ");
     }
+    line!(out);
+    costs_table(report, &mut out);
     for plan in &report.plans {
         line!(out);
         let by = plan.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
@@ -61,7 +69,17 @@ pub fn text(report: &Report) -> String {
         ),
         "",
     );
-    for note in &report.notes {
+    out + &service_text(&report.service, &report.notes)
+}
+
+/// What the service measured, and notes.
+pub fn service_text(service: &[String], notes: &[String]) -> String {
+    let mut out = String::new();
+    if !service.is_empty() {
+        line!(out, "Measured at the service:");
+        service.iter().for_each(|sentence| wrap(&mut out, &format!("  {sentence}"), "  "));
+    }
+    for note in notes {
         wrap(&mut out, &format!("Note: {note}"), "  ");
     }
     out
@@ -108,8 +126,44 @@ pub(super) fn distance(report: &Report) -> String {
     }
 }
 
+/// What a month costs under the best candidates, in each way to pay.
+fn costs_table(report: &Report, out: &mut String) {
+    let mut rows: Vec<Vec<String>> =
+        vec![vec![String::new(), format!("{} PER MONTH", report.prices.currency)]];
+    rows[0].extend(WAYS.map(str::to_uppercase));
+    for (at, one) in report.measured.iter().take(EXPLAINED).enumerate() {
+        let mut row = vec![(at + 1).to_string(), cut(&one.candidate.name)];
+        row.extend(costs(&one.bill));
+        rows.push(row);
+    }
+    columns(&rows, out);
+    wrap(
+        out,
+        &format!(
+            "The replayed load around the clock, with storage, at the list prices of {} (--prices for others). – beyond a serverless partition's 5,000 RU/s.",
+            report.prices.date
+        ),
+        "",
+    );
+}
+
+/// Aligned columns; the second one to the left.
+pub(super) fn columns(rows: &[Vec<String>], out: &mut String) {
+    let count = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..count)
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            let padding = " ".repeat(width - cell.chars().count());
+            if column == 1 { format!("{cell}{padding}") } else { format!("{padding}{cell}") }
+        });
+        line!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
 /// Adds a paragraph in lines of a terminal's width.
-fn wrap(out: &mut String, text: &str, indent: &str) {
+pub(super) fn wrap(out: &mut String, text: &str, indent: &str) {
     let start = text.len() - text.trim_start().len();
     let (mut line, mut is_empty) = (text[..start].to_owned(), true);
     for word in text.split_whitespace() {
@@ -154,16 +208,7 @@ fn table(report: &Report, out: &mut String) {
     let titles = ["", "CANDIDATE", "VALUES", "HOT", "ONE PART.", "429", "NEEDS RU/S"];
     let mut rows: Vec<Vec<String>> = vec![titles.iter().map(|title| (*title).to_owned()).collect()];
     rows.extend(report.measured.iter().enumerate().map(|(at, one)| row(at, one)));
-    let widths: Vec<usize> = (0..titles.len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            let padding = " ".repeat(width - cell.chars().count());
-            if column == 1 { format!("{cell}{padding}") } else { format!("{padding}{cell}") }
-        });
-        line!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
+    columns(&rows, out);
     line!(out, "HOT: load of the busiest partition over an even share. ONE PART.: reads that");
     line!(out, "visit one partition. = ties with the first. ! unusable, see its reasons.");
 }
@@ -190,7 +235,7 @@ fn row(at: usize, one: &Measured) -> Vec<String> {
 }
 
 /// A name truncated to the table's column.
-fn cut(name: &str) -> String {
+pub(super) fn cut(name: &str) -> String {
     if name.chars().count() <= NAME_LETTERS {
         return name.to_owned();
     }

@@ -54,6 +54,8 @@ pub(crate) struct Measured {
     pub items: Vec<u64>,
     /// Request units that each partition delivered.
     pub partitions: Vec<f64>,
+    /// The same, second by second.
+    pub seconds: Vec<Vec<f64>>,
     /// Partitions that each query visited, by its instance.
     pub visited: BTreeMap<usize, usize>,
     /// Request units by operation, of requests that were not throttled, and their number.
@@ -75,10 +77,11 @@ impl Server {
         limits: &Limits,
         bodies: &[String],
         start_ms: i64,
-    ) -> Self {
+        throttle: bool,
+    ) -> Result<Self, orrery_model::Error> {
         let now_ms = AtomicI64::new(start_ms - 100_000_000);
         let clock = Arc::new(Clock { now_ms, random: AtomicU64::new(7) });
-        let options = Options { throttle: true, sweep_interval_ms: 24 * 3_600_000, ..Options::default() };
+        let options = Options { throttle, sweep_interval_ms: 24 * 3_600_000, ..Options::default() };
         let database = Database::open(Arc::new(Memory::new()), clock.clone(), options).await.unwrap();
         let mut receipt = Receipt::default();
         database.create_database(&mut receipt, br#"{"id":"db"}"#, None).await.unwrap();
@@ -93,12 +96,12 @@ impl Server {
             let (body, key) = keyed(candidate, body, ordinal);
             let mut receipt = Receipt::default();
             let options = ItemOptions { partition_key: Some(key.clone()), ..ItemOptions::default() };
-            database.create_item(&mut receipt, PLACE, &options, &Bytes::from(body)).await.unwrap();
+            database.create_item(&mut receipt, PLACE, &options, &Bytes::from(body)).await?;
             keys.insert(ordinal, key);
         }
         let view = database.container_view("db", "items").await.unwrap();
         let items = view.partitions.iter().map(|partition| partition.items).collect();
-        Self { clock, database, keys, items }
+        Ok(Self { clock, database, keys, items })
     }
 
     /// Runs a replay, `later_ms` after its own times, so that budgets have nothing left of what came before.
@@ -122,6 +125,11 @@ impl Server {
         let view = self.database.container_view("db", "items").await.unwrap();
         let used = view.partitions.iter().map(|partition| partition.heat.per_second_last_minute * 60.0);
         measured.partitions = used.collect();
+        let heat = self.database.container_heat("db", "items", 62, 0).unwrap();
+        let seconds = |live: &orrery_db::LivePartition| {
+            live.seconds.iter().map(|second| second.used.as_f64()).collect::<Vec<_>>()
+        };
+        measured.seconds = heat.partitions.iter().map(seconds).collect();
         measured
     }
 
@@ -189,8 +197,7 @@ impl One<'_> {
                     let result = database.read_item(&mut receipt, (PLACE.0, PLACE.1, id), &options).await;
                     self.server.settle(&receipt, result.map(drop), at, measured);
                 } else {
-                    let text = "SELECT * FROM c WHERE c.id = @id".to_owned();
-                    let parameters = vec![("@id".to_owned(), Value::from(id))];
+                    let (text, parameters) = self.search(id, &operation.knows);
                     let request = QueryRequest { text, parameters, resume_filter: None };
                     self.query(self.known_levels(&operation.knows), &request, measured).await;
                 }
@@ -209,14 +216,43 @@ impl One<'_> {
         }
     }
 
+    /// A search for an item. With a synthetic key, the server finds its keys by the properties that the client knows.
+    fn search(&self, id: &str, knows: &[usize]) -> (String, Vec<(String, Value)>) {
+        let mut text = "SELECT * FROM c WHERE c.id = @id".to_owned();
+        let mut parameters = vec![("@id".to_owned(), Value::from(id))];
+        // More conditions are of no use if the search has to visit every partition anyway.
+        let Visit::Keys(keys) = self.visit(knows.iter().copied()) else { return (text, parameters) };
+        let layout = &self.analysis.layout;
+        let visited: BTreeSet<usize> = keys.iter().map(|key| layout.partition_of(key.place)).collect();
+        if self.candidate.definition.is_none() || visited.len() == layout.count() {
+            return (text, parameters);
+        }
+        let item = &self.replay.items[self.request.item];
+        for slot in self.candidate.slots().iter().filter(|slot| knows.contains(slot)) {
+            let Some(value) = orrery_advisor::workload::parameter_value(&item.values[*slot]) else {
+                continue;
+            };
+            let names = self.analysis.paths.name(*slot).split('/').skip(1);
+            let path: String = names.map(|name| format!("[\"{name}\"]")).collect();
+            text += &format!(" AND c{path} = @p{slot}");
+            parameters.push((format!("@p{slot}"), value));
+        }
+        (text, parameters)
+    }
+
     /// Whether these properties of the item determine its key.
     fn knows_key(&self, slots: impl Iterator<Item = usize>) -> bool {
+        matches!(self.visit(slots), Visit::Keys(keys) if keys.len() == 1)
+    }
+
+    /// The keys that a client visits who knows these properties of the item.
+    fn visit(&self, slots: impl Iterator<Item = usize>) -> Visit {
         let item = &self.replay.items[self.request.item];
         let mut known = vec![KeyPart::Undefined; self.analysis.paths.len()];
         for slot in slots {
             known[slot] = item.values[slot].clone();
         }
-        matches!(self.candidate.visit(&self.analysis.paths, &known[..]), Visit::Keys(keys) if keys.len() == 1)
+        self.candidate.visit(&self.analysis.paths, &known[..])
     }
 
     /// The first levels of the item's key, as far as a client that knows these properties can tell.

@@ -1,11 +1,12 @@
 //! `/_orrery/advise`: the partition key advisor over items that the caller sends.
 //!
 //! The body is one JSON object: `items`, a list, or `lines`, JSON lines as text; `workload`, its text, if there is one;
-//! `current`, the paths of the key in use; `candidates`, keys to measure in addition to those found; `throughput` and
-//! `itemsTotal`. The response is the output of `orrery advise --output json`. The server reads no data for it: the
+//! `current`, the paths of the key in use; `candidates`, keys to measure in addition to those found; `throughput`,
+//! `partitions` and `itemsTotal`; `reads` and `writes`, factors on the rates of the workload. The response is the output of `orrery advise --output json`. The server reads no data for it: the
 //! caller reads the container's items and sends them, like the command line does.
 
 use http::StatusCode;
+use orrery_advisor::workload::Rates;
 use orrery_advisor::{Advisor, Config, Limits, report};
 use orrery_model::value::{self, Value};
 use orrery_model::{Error, Result};
@@ -34,8 +35,23 @@ fn report_on(body: &Value, as_page: bool) -> Result<Reply> {
     let throughput = number("throughput").and_then(|number| u32::try_from(number).ok());
     #[expect(clippy::cast_precision_loss, reason = "a number of items, for an estimate")]
     let items_total = number("itemsTotal").map(|number| number as f64);
+    let partitions = number("partitions").and_then(|number| u32::try_from(number).ok());
+    let factor = |name: &str| {
+        let Some(value) = body.get(name).filter(|value| !matches!(value, Value::Null)) else {
+            return Ok(1.0);
+        };
+        let factor = value.as_number().map(orrery_model::Number::as_f64);
+        let factor = factor.filter(|factor| (0.0..=1e6).contains(factor));
+        factor.ok_or_else(|| Error::bad_request(format!("'{name}' must be a factor from 0 to a million.")))
+    };
+    let rates = Rates { reads: factor("reads")?, writes: factor("writes")? };
     let config = Config {
-        limits: Limits { throughput: throughput.unwrap_or(THROUGHPUT_USUAL).max(1), ..Limits::default() },
+        limits: Limits {
+            throughput: throughput.unwrap_or(THROUGHPUT_USUAL).max(1),
+            partitions: partitions.filter(|count| *count > 0),
+            ..Limits::default()
+        },
+        rates,
         throughput_is_given: throughput.is_some(),
         current: texts("current"),
         candidates: texts("candidates"),

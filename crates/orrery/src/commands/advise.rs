@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use orrery_advisor::datasets::DataSet;
 use orrery_advisor::planner::{PlanInput, plan};
-use orrery_advisor::{AdviceError, Advisor, Config, Limits, report};
+use orrery_advisor::service_logs::ServiceLogs;
+use orrery_advisor::what_if::WhatIf;
+use orrery_advisor::{AdviceError, Advisor, Config, Limits, Prices, report};
 use orrery_db::cost;
 use orrery_env::SystemEnv;
 use orrery_model::Value;
@@ -22,6 +24,10 @@ use crate::io::{Output, ReportOutput, decompress, open_input, print, read_text, 
 const LINE_BYTES_MAX: u64 = 8 << 20;
 /// A workload file may be this long.
 const WORKLOAD_BYTES_MAX: u64 = 256 << 20;
+/// An export of logs may be this long.
+const LOG_BYTES_MAX: u64 = 1 << 30;
+/// A price table may be this long.
+const PRICES_BYTES_MAX: u64 = 1 << 20;
 /// Items requested per page.
 const PAGE_ITEMS: u32 = 1000;
 /// Items generated for an example.
@@ -65,6 +71,12 @@ pub(crate) struct AdviseRunArguments {
     #[arg(long, short, value_name = "FILE")]
     workload: Option<PathBuf>,
 
+    /// Diagnostic logs of the service, exported as CSV or JSON: DataPlaneRequests, QueryRuntimeStatistics,
+    /// PartitionKeyRUConsumption, PartitionKeyStatistics. Requests in them are the workload unless there is another.
+    /// Can be repeated; works without items too.
+    #[arg(long, value_name = "FILE")]
+    service_logs: Vec<PathBuf>,
+
     /// Provisioned request units per second. [default: the workload's, or 10000]
     #[arg(long, value_name = "NUMBER")]
     throughput: Option<u32>,
@@ -97,6 +109,16 @@ pub(crate) struct AdviseRunArguments {
     /// The total number of items, if the data is a sample.
     #[arg(long, value_name = "NUMBER")]
     items_total: Option<f64>,
+
+    /// Also answer what would be if something were different, for the same data read once:
+    /// throughput=RU/S, partitions=NUMBER, growth=FACTOR, reads=FACTOR, writes=FACTOR, separated by commas.
+    /// Can be repeated.
+    #[arg(long, value_name = "CHANGES")]
+    what_if: Vec<String>,
+
+    /// A price table in TOML, instead of the list prices.
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
 
     /// Read at most this many items.
     #[arg(long, value_name = "NUMBER")]
@@ -174,11 +196,31 @@ fn advise(arguments: &AdviseRunArguments) -> Result<String, Failure> {
             ))
         })?),
     };
+    let mut current: Vec<String> = arguments.current_key.iter().map(|path| path.trim().to_owned()).collect();
+    if let (Some(database), Some(container)) = (&arguments.database, &arguments.container)
+        && example.is_none()
+        && arguments.file.is_none()
+    {
+        let container = ContainerPath::new(database, container);
+        let known = block_on(current_key(arguments, &container))?;
+        current = if current.is_empty() { known } else { current };
+    }
+    let logs = read_logs(arguments)?;
+    let recording = logs.as_ref().filter(|logs| logs.has_requests());
+    let mut log_notes = Vec::new();
     let workload = match (&arguments.workload, example) {
         (Some(path), _) => Some(read_text(path, WORKLOAD_BYTES_MAX)?),
         (None, Some(set)) => Some(set.workload()),
-        (None, None) => None,
+        (None, None) => recording.map(|logs| {
+            let recording = logs.recording(&current);
+            log_notes = recording.notes;
+            recording.text
+        }),
     };
+    let has_data = example.is_some() || arguments.file.is_some() || arguments.container.is_some();
+    if let Some(logs) = logs.as_ref().filter(|_| !has_data) {
+        return Ok(without_items(logs, log_notes, arguments.output));
+    }
     let mut config = Config {
         limits: Limits {
             throughput: arguments.throughput.unwrap_or(10_000).max(1),
@@ -186,7 +228,7 @@ fn advise(arguments: &AdviseRunArguments) -> Result<String, Failure> {
             ..Limits::default()
         },
         throughput_is_given: arguments.throughput.is_some(),
-        current: arguments.current_key.iter().map(|path| path.trim().to_owned()).collect(),
+        current,
         candidates: arguments.candidate.clone(),
         only_given: arguments.only,
         candidates_max: arguments.candidates_max.clamp(1, 200),
@@ -195,46 +237,115 @@ fn advise(arguments: &AdviseRunArguments) -> Result<String, Failure> {
         seed: arguments.seed,
         ..Config::default()
     };
-    let advisor = match (example, &arguments.file, &arguments.database, &arguments.container) {
+    if let Some(path) = &arguments.prices {
+        let text = read_text(path, PRICES_BYTES_MAX)?;
+        config.prices = Prices::parse(&text)
+            .map_err(|reason| Failure::usage(format!("the prices in {}: {reason}", path.display())))?;
+    }
+    let changes = arguments.what_if.iter().map(|text| WhatIf::parse(text).map_err(Failure::usage));
+    let changes = changes.collect::<Result<Vec<WhatIf>, Failure>>()?;
+    let own = Advisor::new(config.clone(), workload.as_deref()).map_err(refused)?;
+    let throughput = own.throughput();
+    let others = changes.iter().map(|change| {
+        let changed = change.apply(&config, throughput);
+        Advisor::new(changed, workload.as_deref()).map_err(refused)
+    });
+    let mut advisors = others.collect::<Result<Vec<_>, Failure>>()?;
+    advisors.insert(0, own);
+    let mut all: Vec<&mut Advisor> = advisors.iter_mut().collect();
+    match (example, &arguments.file, &arguments.database, &arguments.container) {
         (Some(set), ..) => {
-            let mut advisor = Advisor::new(config, workload.as_deref()).map_err(refused)?;
-            let count = arguments.items_max.unwrap_or(EXAMPLE_ITEMS);
-            for item in set.items(count, arguments.seed) {
-                advisor.add(item.as_bytes()).map_err(refused)?;
+            for item in set.items(arguments.items_max.unwrap_or(EXAMPLE_ITEMS), arguments.seed) {
+                add(&mut all, item.as_bytes())?;
             }
-            advisor
         }
-        (None, Some(file), ..) => {
-            let mut advisor = Advisor::new(config, workload.as_deref()).map_err(refused)?;
-            read_lines(file, arguments.items_max, &mut advisor)?;
-            advisor
-        }
+        (None, Some(file), ..) => read_lines(file, arguments.items_max, &mut all)?,
         (None, None, Some(database), Some(container)) => {
             let container = ContainerPath::new(database, container);
-            block_on(read_container(arguments, &container, &mut config, workload.as_deref()))?
+            block_on(read_container(arguments, &container, &mut all))?;
         }
         _ => {
             return Err(Failure::usage(
                 "no data: pass a file of JSON lines, --database and --container, or --example",
             ));
         }
-    };
-    let report = advisor.finish().map_err(refused)?;
+    }
+    let mut reports = advisors.into_iter().zip(std::iter::once(None).chain(changes.iter().map(Some))).map(
+        |(mut advisor, change)| {
+            if let Some(growth) = change.and_then(|change| change.growth) {
+                advisor.grow(growth);
+            }
+            advisor.finish().map_err(refused)
+        },
+    );
+    let mut report = reports.next().expect("the first one is the report itself")?;
+    if let Some(logs) = &logs {
+        report.service = logs.findings().sentences();
+        report.notes.extend(log_notes);
+    }
+    let answers = arguments.what_if.iter().cloned().zip(reports).map(|(text, report)| Ok((text, report?)));
+    let answers = answers.collect::<Result<Vec<_>, Failure>>()?;
     Ok(match arguments.output {
-        ReportOutput::Text => report::text(&report),
-        ReportOutput::Json => report::json(&report).to_string() + "\n",
-        ReportOutput::Html => report::html(&report),
+        ReportOutput::Text => report::text(&report) + &report::what_if_text(&report, &answers),
+        ReportOutput::Json => {
+            let mut json = report::json(&report);
+            json["whatIf"] = report::what_if_json(&answers);
+            json.to_string() + "\n"
+        }
+        ReportOutput::Html => report::html_with(&report, &answers),
     })
 }
 
-fn refused(error: AdviceError) -> Failure {
+/// The service's logs, if there are any.
+fn read_logs(arguments: &AdviseRunArguments) -> Result<Option<ServiceLogs>, Failure> {
+    if arguments.service_logs.is_empty() {
+        return Ok(None);
+    }
+    let place = arguments.database.as_deref().zip(arguments.container.as_deref());
+    let mut logs = ServiceLogs::default();
+    for path in &arguments.service_logs {
+        let text = read_text(path, LOG_BYTES_MAX)?;
+        logs.add(&text, place)
+            .map_err(|error| Failure::usage(format!("{} cannot be used: {error}", path.display())))?;
+    }
+    Ok(Some(logs))
+}
+
+/// What the service's logs show by themselves.
+fn without_items(logs: &ServiceLogs, notes: Vec<String>, output: ReportOutput) -> String {
+    let findings = logs.findings();
+    let missing = "Other keys cannot be measured without items: pass a sample of them as JSON lines, or --database and --container.";
+    match output {
+        ReportOutput::Json => {
+            let mut json = findings.json();
+            json["notes"] = notes.into();
+            json["missing"] = vec![missing].into();
+            json.to_string() + "\n"
+        }
+        ReportOutput::Text | ReportOutput::Html => {
+            report::service_text(&findings.sentences(), &[notes, vec![missing.to_owned()]].concat())
+        }
+    }
+}
+
+/// Adds an item to every advisor.
+fn add(advisors: &mut [&mut Advisor], item: &[u8]) -> Result<(), Failure> {
+    advisors.iter_mut().try_for_each(|advisor| advisor.add(item)).map_err(refused)
+}
+
+pub(super) fn refused(error: AdviceError) -> Failure {
     match error {
         AdviceError::Item { .. } | AdviceError::NoItems => Failure::refused(error),
         AdviceError::Candidate { .. } | AdviceError::Workload(_) => Failure::usage(error),
     }
 }
 
-fn read_lines(path: &Path, items_max: Option<u64>, advisor: &mut Advisor) -> Result<(), Failure> {
+/// Feeds the lines of a file to advisors.
+pub(super) fn read_lines(
+    path: &Path,
+    items_max: Option<u64>,
+    advisors: &mut [&mut Advisor],
+) -> Result<(), Failure> {
     let failed = |error: std::io::Error| unreadable(path, &error);
     let (mut reader, _) = decompress(open_input(path)?.0).map_err(failed)?;
     let mut line = Vec::new();
@@ -246,31 +357,34 @@ fn read_lines(path: &Path, items_max: Option<u64>, advisor: &mut Advisor) -> Res
         }
         let item = line.trim_ascii();
         if !item.is_empty() {
-            advisor.add(item).map_err(refused)?;
+            add(advisors, item)?;
             count += 1;
         }
     }
     Ok(())
 }
 
+/// The key that the container has.
+async fn current_key(
+    arguments: &AdviseRunArguments,
+    container: &ContainerPath,
+) -> Result<Vec<String>, Failure> {
+    let definition = arguments.server.connect()?.read_container(&SystemEnv, container).await?;
+    let definition =
+        definition.ok_or_else(|| Failure::refused(format!("there is no container {container}")))?;
+    let definition = definition.json().unwrap_or_default();
+    let paths = definition.get("partitionKey").and_then(|key| key.get("paths")).and_then(Value::as_array);
+    Ok(paths.unwrap_or(&[]).iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
 /// Reads the items of a container page by page, following splits.
 async fn read_container(
     arguments: &AdviseRunArguments,
     container: &ContainerPath,
-    config: &mut Config,
-    workload: Option<&str>,
-) -> Result<Advisor, Failure> {
+    advisors: &mut [&mut Advisor],
+) -> Result<(), Failure> {
     let client = arguments.server.connect()?;
     let env = SystemEnv;
-    let definition = client.read_container(&env, container).await?;
-    let definition =
-        definition.ok_or_else(|| Failure::refused(format!("there is no container {container}")))?;
-    let definition = definition.json().unwrap_or_default();
-    if config.current.is_empty() {
-        let paths = definition.get("partitionKey").and_then(|key| key.get("paths")).and_then(Value::as_array);
-        config.current = paths.unwrap_or(&[]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
-    }
-    let mut advisor = Advisor::new(config.clone(), workload).map_err(refused)?;
     let mut items_left = arguments.items_max.unwrap_or(u64::MAX);
     let mut ranges = client.read_ranges(&env, container).await?;
     let mut lanes = Lane::whole().cut(&ranges);
@@ -283,9 +397,9 @@ async fn read_container(
             PageOutcome::Page(page) => {
                 for item in &page.items {
                     if items_left == 0 {
-                        return Ok(advisor);
+                        return Ok(());
                     }
-                    advisor.add(item.get().as_bytes()).map_err(refused)?;
+                    add(advisors, item.get().as_bytes())?;
                     items_left -= 1;
                 }
                 if page.continuation.is_some() {
@@ -295,7 +409,7 @@ async fn read_container(
             }
         }
     }
-    Ok(advisor)
+    Ok(())
 }
 
 fn plan_suffixes(arguments: &SuffixArguments) -> Result<String, Failure> {

@@ -6,6 +6,7 @@
 mod advise;
 mod archive;
 mod backup;
+mod check;
 mod config;
 mod containers;
 mod copy;
@@ -96,6 +97,12 @@ enum Command {
     /// Candidates (properties, concatenations, suffixes, hierarchies) are measured by placing items and requests, with
     /// the real hash, on the partitions that the throughput implies. Memory is bounded for any input.
     Advise(Box<advise::AdviseArguments>),
+    /// Check a workload against rules: partitions, scans, charges, hot and large keys, large items.
+    ///
+    /// The workload is checked as it was recorded, as a running server executes it (--database and --container), or as
+    /// forecast for a key on data (--data and --partition-key). Exits with 1 if a rule is broken. A rule that nothing shows to be
+    /// kept is reported as skipped.
+    Check(Box<check::CheckArguments>),
     /// Record the requests to a container of a running server, as a workload for `orrery advise`.
     #[command(arg_required_else_help = true)]
     Record {
@@ -210,6 +217,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         Command::Restore(arguments) => restore::run(&arguments, stdout),
         Command::Config { command } => config::run(&command, stdout),
         Command::Advise(arguments) => advise::run(&arguments, stdout),
+        Command::Check(arguments) => check::run(&arguments, stdout),
         Command::Record { command } => record::run(&command, stdout),
         Command::Simulate(arguments) => simulate::run(&arguments, stdout),
         Command::Key { command } => key::run(&command, stdout),
