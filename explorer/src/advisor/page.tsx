@@ -14,7 +14,7 @@ const SAMPLES = [1000, 5000, 20_000];
 const partitionsFor = (throughput: number): number => (throughput <= 10_000 ? 1 : Math.ceil(throughput / 6000));
 /** Factors on the rates of reads and writes. */
 const RATES = [0.1, 0.25, 0.5, 1, 2, 5, 10];
-const RATES_TEXT = (factor: number): string => (factor === 1 ? 'as many' : `${factor} times the`);
+const ratesTitle = (factor: number, what: string): string => (factor === 1 ? `What if there were more or fewer ${what}?` : `What if there were ${factor} times the ${what}?`);
 /** How much more data there may be. */
 const GROWTH = [1, 2, 5, 10, 100, 1000];
 
@@ -162,13 +162,13 @@ export function AdvisorPage({ place, definition, usage, reload, shown }: Contain
           <Field label={growth === 1 ? 'What if there were more data?' : `What if there were ${format.count(growth)} times the data?`} hint={`${format.count((file ? (items?.length ?? 0) : usage.items) * growth)} items in all.`}>
             {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={GROWTH.length - 1} value={GROWTH.indexOf(growth)} onInput={(event) => setGrowth(GROWTH[Number(event.currentTarget.value)]!)} />}
           </Field>
-          <Field label="What if there were more partitions?" hint={partitions > 0 ? format.plural(partitions, 'partition') : 'As the throughput implies.'}>
+          <Field label={partitions > 0 ? `What if there were ${format.plural(partitions, 'partition')}?` : 'What if there were another number of partitions?'} hint="At 0, as many as the throughput implies.">
             {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={200} value={partitions} onInput={(event) => setPartitions(Number(event.currentTarget.value))} />}
           </Field>
-          <Field label={`What if there were ${RATES_TEXT(reads)} reads?`} hint="Of the workload that was measured.">
+          <Field label={ratesTitle(reads, 'reads')} hint="As a factor on the workload.">
             {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={RATES.length - 1} value={RATES.indexOf(reads)} onInput={(event) => setReads(RATES[Number(event.currentTarget.value)]!)} />}
           </Field>
-          <Field label={`What if there were ${RATES_TEXT(writes)} writes?`} hint="Of the workload that was measured.">
+          <Field label={ratesTitle(writes, 'writes')} hint="As a factor on the workload.">
             {(id, hint) => <input id={id} aria-describedby={hint} type="range" min={0} max={RATES.length - 1} value={RATES.indexOf(writes)} onInput={(event) => setWrites(RATES[Number(event.currentTarget.value)]!)} />}
           </Field>
           <Field label="Additional keys to measure" hint="One per line: a path, several separated by commas for levels, or a definition in JSON.">

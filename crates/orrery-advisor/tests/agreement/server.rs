@@ -55,6 +55,7 @@ pub(crate) struct Measured {
     /// Request units that each partition delivered.
     pub partitions: Vec<f64>,
     /// The same, second by second.
+    #[allow(dead_code, reason = "only the example held_out reads it")]
     pub seconds: Vec<Vec<f64>>,
     /// Partitions that each query visited, by its instance.
     pub visited: BTreeMap<usize, usize>,

@@ -11,7 +11,8 @@ const SLOTS: usize = 300;
 /// Keys tracked per partition. A key with more than a 64th of the load is never missed.
 const KEYS_MAX: usize = 64;
 /// Seconds of usage that are retained for each of those keys.
-const KEY_SECONDS: usize = 60;
+const KEY_SECONDS: i64 = 60;
+const KEY_SLOTS: usize = 60;
 /// How many throttled requests are retained.
 const EVENTS_MAX: usize = 100;
 
@@ -122,16 +123,16 @@ struct KeyHeat {
     /// The last second with usage; older slots are stale.
     last: i64,
     /// Usage by second, in slots by second number; hundredths.
-    used: Box<[u32; KEY_SECONDS]>,
+    used: Box<[u32; KEY_SLOTS]>,
 }
 
 impl KeyHeat {
     fn new(count: u64, second: i64) -> Self {
-        Self { count, last: second, used: Box::new([0; KEY_SECONDS]) }
+        Self { count, last: second, used: Box::new([0; KEY_SLOTS]) }
     }
 
     fn add(&mut self, second: i64, charge: Charge) {
-        for back in 0..(second - self.last).clamp(0, KEY_SECONDS as i64) {
+        for back in 0..(second - self.last).clamp(0, KEY_SECONDS) {
             self.used[key_slot(second - back)] = 0;
         }
         self.last = self.last.max(second);
@@ -142,9 +143,9 @@ impl KeyHeat {
 
     /// The last `seconds` complete seconds, oldest first.
     fn timeline(&self, now: i64, seconds: usize) -> Vec<Charge> {
-        let seconds = seconds.min(KEY_SECONDS - 1) as i64;
+        let seconds = i64::try_from(seconds).unwrap_or(KEY_SECONDS).min(KEY_SECONDS - 1);
         let at = |back| {
-            let is_kept = now - back <= self.last && now - back > self.last - KEY_SECONDS as i64;
+            let is_kept = now - back <= self.last && now - back > self.last - KEY_SECONDS;
             Charge::from_hundredths(if is_kept { self.used[key_slot(now - back)].into() } else { 0 })
         };
         (1..=seconds).rev().map(at).collect()
@@ -152,7 +153,7 @@ impl KeyHeat {
 }
 
 fn key_slot(second: i64) -> usize {
-    usize::try_from(second.rem_euclid(KEY_SECONDS as i64)).unwrap_or(0)
+    usize::try_from(second.rem_euclid(KEY_SECONDS)).unwrap_or(0)
 }
 
 impl Default for State {
@@ -242,7 +243,7 @@ impl Heat {
         hottest.truncate(keys_max);
         for hot in &mut hottest {
             hot.seconds =
-                state.keys.get(&hot.key).map_or_else(Vec::new, |known| known.timeline(second, KEY_SECONDS));
+                state.keys.get(&hot.key).map_or_else(Vec::new, |known| known.timeline(second, KEY_SLOTS));
         }
         PartitionHeat {
             last_second: Charge::from_hundredths(state.used[slot(second - 1)]),

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 /// Minutes that are retained, the current one included.
 pub const MINUTES: usize = 5;
+const SLOTS: i64 = 5;
 /// Keys tracked per partition, and by the whole process (about 150 bytes each).
 const PARTITION_KEYS_MAX: usize = 20_000;
 const KEYS_MAX: usize = 200_000;
@@ -80,9 +81,9 @@ impl Ledger {
             }
             _ => None,
         };
-        let minutes = match minutes {
-            Some(minutes) => minutes,
-            None => &mut state.others,
+        let Some(minutes) = minutes else {
+            state.others.roll(minute);
+            return add(slot(minute), &mut state.others);
         };
         minutes.roll(minute);
         add(slot(minute), minutes);
@@ -95,7 +96,7 @@ impl Ledger {
         }
         state.minute = minute;
         let before = state.keys.len();
-        let oldest = minute - minutes_i64();
+        let oldest = minute - SLOTS;
         state.keys.retain(|_, minutes| minutes.last > oldest);
         self.quota.give_back(before - state.keys.len());
     }
@@ -139,7 +140,7 @@ impl Quota {
 impl Minutes {
     /// Clears the slots of the minutes since the last usage.
     fn roll(&mut self, minute: i64) {
-        let passed = (minute - self.last).clamp(0, minutes_i64());
+        let passed = (minute - self.last).clamp(0, SLOTS);
         for back in 0..passed {
             self.used[slot(minute - back)] = 0;
             self.throttled[slot(minute - back)] = 0;
@@ -149,7 +150,7 @@ impl Minutes {
 
     fn sum(mut self, minute: i64, minutes: usize) -> KeyLoad {
         self.roll(minute);
-        let slots = (0..minutes_i64()).take(minutes.max(1)).map(|back| slot(minute - back));
+        let slots = (0..SLOTS).take(minutes.max(1)).map(|back| slot(minute - back));
         let (used, throttled) = slots.fold((0, 0), |(used, throttled), slot| {
             (used + self.used[slot], throttled + u64::from(self.throttled[slot]))
         });
@@ -158,11 +159,7 @@ impl Minutes {
 }
 
 fn slot(minute: i64) -> usize {
-    usize::try_from(minute.rem_euclid(minutes_i64())).unwrap_or(0)
-}
-
-const fn minutes_i64() -> i64 {
-    MINUTES as i64
+    usize::try_from(minute.rem_euclid(SLOTS)).unwrap_or(0)
 }
 
 #[cfg(test)]

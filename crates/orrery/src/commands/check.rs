@@ -132,6 +132,7 @@ fn forecast(arguments: &CheckArguments, data: &Path) -> Result<Facts, Failure> {
 }
 
 /// The workload as a running server executes it: its recording, explanations of its queries, and the sizes of keys.
+#[expect(clippy::cast_precision_loss, reason = "a count of partitions")]
 fn of_server(arguments: &CheckArguments, database: &str, container: &str) -> Result<Facts, Failure> {
     let client = arguments.server.connect()?;
     let place = container_query(database, container);
