@@ -132,7 +132,7 @@ fn costs_table(report: &Report, out: &mut String) {
         vec![vec![String::new(), format!("{} PER MONTH", report.prices.currency)]];
     rows[0].extend(WAYS.map(str::to_uppercase));
     for (at, one) in report.measured.iter().take(EXPLAINED).enumerate() {
-        let mut row = vec![(at + 1).to_string(), cut(&one.candidate.name)];
+        let mut row = vec![(at + 1).to_string(), cut(&one.candidate.name, NAME_LETTERS)];
         row.extend(costs(&one.bill));
         rows.push(row);
     }
@@ -225,7 +225,7 @@ fn row(at: usize, one: &Measured) -> Vec<String> {
     };
     vec![
         format!("{}{mark}", at + 1),
-        cut(&one.candidate.name),
+        cut(&one.candidate.name, NAME_LETTERS),
         count(one.distinct),
         format!("{:.1}×", one.prediction.hot_factor()),
         share(reads.point + reads.single),
@@ -234,12 +234,12 @@ fn row(at: usize, one: &Measured) -> Vec<String> {
     ]
 }
 
-/// A name truncated to the table's column.
-pub(super) fn cut(name: &str) -> String {
-    if name.chars().count() <= NAME_LETTERS {
+/// A name truncated to this many letters.
+pub(super) fn cut(name: &str, letters: usize) -> String {
+    if name.chars().count() <= letters {
         return name.to_owned();
     }
-    name.chars().take(NAME_LETTERS - 1).chain(['…']).collect()
+    name.chars().take(letters.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// Formats the planner's curve as a table.

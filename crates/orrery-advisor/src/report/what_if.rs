@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::text::{columns, cut, line};
 use crate::advise::Report;
 use crate::measured::Measured;
-use crate::rank::{count, percent};
+use crate::rank::count;
 
 /// A question and its answer.
 pub(super) type Answer = (String, Report);
@@ -18,21 +18,21 @@ fn recommended(report: &Report) -> Option<&Measured> {
 
 /// The rows of the table of answers, the report itself first.
 pub(super) fn rows(report: &Report, answers: &[Answer]) -> Vec<Vec<String>> {
-    let titles = ["", "IF", "PARTITIONS", "FIRST", "NEEDS RU/S", "429", "HERE FIRST"];
+    let titles = ["", "IF", "PARTS", "FIRST", "NEEDS", "SAME KEY"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     let own = report.measured.first().map(|one| one.candidate.name.clone()).unwrap_or_default();
     let unchanged = std::iter::once(("nothing changes", report));
     for (question, answer) in unchanged.chain(answers.iter().map(|(text, report)| (text.as_str(), report))) {
         let Some(first) = answer.measured.first() else { continue };
-        let name = if recommended(answer).is_some() { cut(&first.candidate.name) } else { "none".to_owned() };
+        let name =
+            if recommended(answer).is_some() { cut(&first.candidate.name, 24) } else { "none".to_owned() };
         let here = answer.measured.iter().find(|one| one.candidate.name == own);
         rows.push(vec![
             String::new(),
-            cut(question),
+            cut(question, 24),
             answer.limits.partition_count().to_string(),
             name,
             count(first.verdict.needed_now),
-            percent(first.prediction.throttled_share()),
             here.map_or_else(|| "–".to_owned(), |one| count(one.verdict.needed_now)),
         ]);
     }
@@ -48,7 +48,7 @@ pub fn what_if_text(report: &Report, answers: &[Answer]) -> String {
     line(&mut out, "");
     line(&mut out, "What if");
     columns(&rows(report, answers), &mut out);
-    line(&mut out, "HERE FIRST: the RU/s that this report's first choice would need.");
+    line(&mut out, "NEEDS: RU/s that the first choice needs. SAME KEY: that this report's needs.");
     out
 }
 

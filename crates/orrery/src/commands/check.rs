@@ -165,16 +165,16 @@ fn of_server(arguments: &CheckArguments, database: &str, container: &str) -> Res
         }
         let said = arguments.server.ask("/_orrery/explain", body)?;
         let access = said.get("access").and_then(Value::as_str).unwrap_or_default();
-        let is_within_key = line.get("key").is_some();
-        own.scan =
-            Some((access == "all items" && !is_within_key).then(|| "no condition uses the index".to_owned()));
+        // All items of one key are not a scan.
+        let is_everywhere = said.get("routedBy").and_then(Value::as_str) == Some("everywhere");
+        let is_scan = access == "all items" && is_everywhere && line.get("key").is_none();
+        own.scan = Some(is_scan.then(|| "no condition uses the index".to_owned()));
         let number = |name: &str| said.get(name).and_then(Value::as_number).map(Number::as_f64);
         // The charge of a whole query, where the recording has only a part of it.
         let is_complete = said.get("isComplete").and_then(Value::as_bool) == Some(true);
         if own.charge.is_none() && is_complete {
             own.charge = number("charge");
         }
-        let is_everywhere = said.get("routedBy").and_then(Value::as_str) == Some("everywhere");
         if own.partitions.is_none() {
             own.partitions = if is_everywhere && line.get("key").is_none() {
                 number("partitions")
