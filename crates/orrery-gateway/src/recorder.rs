@@ -125,7 +125,7 @@ fn set_partitions(call: &Call<'_>, request: &QueryRequest, shape: &mut Object) -
     let has_key = headers::non_empty(headers, headers::PARTITION_KEY).is_some();
     // An invalid query is recorded with its status.
     let visited = call.database.query_partitions(at.pair(), request).unwrap_or_default();
-    if let Ok(Some(range_id)) = headers::range_id(headers) {
+    if !has_key && let Ok(Some(range_id)) = headers::range_id(headers) {
         if visited.first().is_some_and(|first| first.to_string() != range_id.to_string()) {
             return None;
         }

@@ -2,7 +2,8 @@
 //!
 //! The body is one JSON object: `items`, a list, or `lines`, JSON lines as text; `workload`, its text, if there is one;
 //! `current`, the paths of the key in use; `candidates`, keys to measure in addition to those found; `throughput`,
-//! `partitions` and `itemsTotal`; `reads` and `writes`, factors on the rates of the workload. The response is the output of `orrery advise --output json`. The server reads no data for it: the
+//! `partitions` and `itemsTotal`; `reads` and `writes`, factors on the rates of the workload. The response is the output
+//! of `orrery advise --output json`. The server reads no data for it: the
 //! caller reads the container's items and sends them, like the command line does.
 
 use http::StatusCode;
