@@ -17,7 +17,7 @@ figure{margin:0}figcaption{color:var(--dim);font-size:13px;margin-bottom:2px}svg
 svg text{font:13px system-ui,sans-serif}.axis{stroke:var(--dim)}.grid{stroke:var(--edge)}.mark{stroke:var(--hot);stroke-dasharray:4 3}\
 .bar{fill:var(--blue)}.bar.hot,.heat{fill:var(--hot)}.line{fill:none;stroke-width:2}\
 .line.s0{stroke:var(--blue)}.line.s1{stroke:var(--hot)}.line.s2{stroke:var(--green)}.line.s3{stroke:var(--gold)}\
-.dot.s0,text.s0{fill:var(--blue)}.dot.s1,text.s1{fill:var(--hot)}.dot.s2,text.s2{fill:var(--green)}.dot.s3,text.s3{fill:var(--gold)}\
+.dot.s0,tspan.s0{fill:var(--blue)}.dot.s1,tspan.s1{fill:var(--hot)}.dot.s2,tspan.s2{fill:var(--green)}.dot.s3,tspan.s3{fill:var(--gold)}\
 ul{margin:6px 0 10px;padding-left:0;list-style:none}li{padding-left:20px;position:relative}li:before{position:absolute;left:2px;font-weight:700}\
 li.good:before{content:'+';color:var(--green)}li.bad:before{content:'\u{2212}';color:var(--hot)}\
 code{font:12.5px ui-monospace,monospace;background:var(--page);border:1px solid var(--edge);border-radius:4px;padding:1px 5px;overflow-wrap:anywhere}\

@@ -12,6 +12,8 @@ const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
 /// Approximate number of ticks on an axis.
 const TICKS: f64 = 4.0;
+/// The mark of a series in the legend.
+const MARK: char = '\u{25cf}';
 /// Most bars of a chart and most rows of a heat map that can be told apart.
 const BARS_MAX: usize = 120;
 const ROWS_MAX: usize = 64;
@@ -243,7 +245,7 @@ fn names(out: &mut String, series: &[Line<'_>]) {
     draw!(out, r#"<text class="name" text-anchor="end" x="{:.1}" y="13">"#, WIDTH - RIGHT);
     for (at, line) in series.iter().enumerate() {
         let gap = if at > 0 { "\u{2003}" } else { "" };
-        draw!(out, r#"{gap}<tspan class="s{}">\u{{25cf}} {}</tspan>"#, at % 4, escape(line.name));
+        draw!(out, r#"{gap}<tspan class="s{}">{MARK} {}</tspan>"#, at % 4, escape(line.name));
     }
     draw!(out, "</text>");
 }
@@ -357,6 +359,6 @@ mod tests {
         let line = |name| Line { name, points: vec![(0.0, 1.0), (1.0, 2.0)] };
         let svg = lines("Cost", &[line("needed"), line("used")], false, "RU/s", "suffixes");
         let legend = svg.split("<text class=\"name\"").nth(1).unwrap().split("</text>").next().unwrap();
-        assert!(legend.contains("needed") && legend.contains("used"), "{legend}");
+        assert!(legend.contains(">\u{25cf} needed<") && legend.contains(">\u{25cf} used<"), "{legend}");
     }
 }
