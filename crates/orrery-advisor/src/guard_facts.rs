@@ -7,7 +7,7 @@ use orrery_model::value::{self, Value};
 use crate::advise::Report;
 use crate::fields::Paths;
 use crate::guard::{Facts, OperationFacts};
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::{QueryShape, Workload, WorkloadError};
 
 /// The keys and items that are listed, the largest of all.
 const LISTED: usize = 20;
@@ -68,7 +68,7 @@ pub fn of_recording(text: &str) -> Result<Facts, WorkloadError> {
     }
     for operation in &workload.operations {
         for own in found.values_mut().filter(|own| own.name == operation.name) {
-            own.scan = Some(operation.query.as_ref().and_then(|query| query.scan()));
+            own.scan = Some(operation.query.as_ref().and_then(QueryShape::scan));
         }
     }
     let mut traffic: Vec<(String, f64)> =

@@ -420,12 +420,14 @@ fn of_csv(text: &str) -> Result<Vec<Record>, LogError> {
 fn of_json(text: &str) -> Result<Vec<Record>, LogError> {
     let mut records = Vec::new();
     match value::parse(text.as_bytes()) {
-        Ok(Item::Array(rows)) => rows.iter().for_each(|row| records.push(of_row(row))),
+        Ok(Item::Array(rows)) => records.extend(rows.iter().map(of_row)),
         Ok(whole) => {
             if let Some(rows) = whole.get("records").and_then(Item::as_array) {
-                rows.iter().for_each(|row| records.push(of_row(row)));
+                records.extend(rows.iter().map(of_row));
             } else if let Some(tables) = whole.get("tables").and_then(Item::as_array) {
-                tables.iter().for_each(|table| of_table(table, &mut records));
+                for table in tables {
+                    of_table(table, &mut records);
+                }
             } else {
                 records.push(of_row(&whole));
             }

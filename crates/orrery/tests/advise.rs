@@ -1,6 +1,7 @@
 //! The advisor end to end: a server records requests, and the advisor reads data and workload from it.
 
 #![allow(clippy::unwrap_used, clippy::float_cmp, clippy::cast_precision_loss, reason = "tests")]
+#![allow(clippy::format_push_string, reason = "files of tests are small")]
 
 mod common;
 

@@ -77,7 +77,9 @@ pub fn service_text(service: &[String], notes: &[String]) -> String {
     let mut out = String::new();
     if !service.is_empty() {
         line!(out, "Measured at the service:");
-        service.iter().for_each(|sentence| wrap(&mut out, &format!("  {sentence}"), "  "));
+        for sentence in service {
+            wrap(&mut out, &format!("  {sentence}"), "  ");
+        }
     }
     for note in notes {
         wrap(&mut out, &format!("Note: {note}"), "  ");

@@ -234,8 +234,8 @@ impl One<'_> {
                 continue;
             };
             let names = self.analysis.paths.name(*slot).split('/').skip(1);
-            let path: String = names.map(|name| format!("[\"{name}\"]")).collect();
-            text += &format!(" AND c{path} = @p{slot}");
+            let names: Vec<&str> = names.collect();
+            text = format!("{text} AND c[\"{}\"] = @p{slot}", names.join("\"][\""));
             parameters.push((format!("@p{slot}"), value));
         }
         (text, parameters)

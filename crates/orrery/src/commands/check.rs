@@ -136,16 +136,15 @@ fn forecast(arguments: &CheckArguments, data: &Path) -> Result<Facts, Failure> {
 fn of_server(arguments: &CheckArguments, database: &str, container: &str) -> Result<Facts, Failure> {
     let client = arguments.server.connect()?;
     let place = container_query(database, container);
-    let text = match &arguments.workload {
-        Some(path) => read_text(path, WORKLOAD_BYTES_MAX)?,
-        None => {
-            let request = Request::get("/_orrery/recordings/download").with_query(&place);
-            let answer = client.send_blocking(&SystemEnv, &request)?.accepted()?;
-            String::from_utf8_lossy(&answer.body).into_owned()
-        }
+    let text = if let Some(path) = &arguments.workload {
+        read_text(path, WORKLOAD_BYTES_MAX)?
+    } else {
+        let request = Request::get("/_orrery/recordings/download").with_query(&place);
+        let answer = client.send_blocking(&SystemEnv, &request)?.accepted()?;
+        String::from_utf8_lossy(&answer.body).into_owned()
     };
     let mut facts = recorded(&text)?;
-    facts.source += &format!(", explained on {database}/{container}");
+    facts.source = format!("{}, explained on {database}/{container}", facts.source);
     let mut queries: HashMap<String, Value> = HashMap::new();
     for line in text.lines().filter_map(|line| value::parse(line.as_bytes()).ok()) {
         if let Some(query) = line.get("query").and_then(Value::as_str) {
