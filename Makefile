@@ -149,7 +149,7 @@ bench: build test-bench ## Compares Orrery with its peers and its limits in half
 bench-generator: setup ## Compares the load generator with wrk and pgbench, and fails if it is more than a tenth slower
 	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- generator
 
-bench-queries: setup ## Measures six queries over 100 thousand and over a million items: what the index answers must not grow with them
+bench-queries: setup ## Measures eight queries over 100 thousand and over a million items: what the index answers must not grow with them
 	$(CARGO) run --release --locked -p orrery-db --example query_bench -- 100000 1000000
 
 bench-planning: setup ## Measures how long query plans take, among them one with a thousand keys

@@ -1,4 +1,4 @@
-//! The six kinds of queries of `query_bench`, over a container that is small enough to be loaded in a second.
+//! The eight kinds of queries of `query_bench`, over a container that is small enough to be loaded in a second.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(clippy::pedantic, unreachable_pub, clippy::unwrap_used, reason = "this is a tool for developers")]
@@ -38,7 +38,7 @@ fn queries(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::new(kind, shape.name), |bencher| {
             bencher.iter(|| {
                 number.set(number.get() + 1);
-                black_box(runtime.block_on(workload::run(&database, shape, ITEMS, number.get())))
+                black_box(runtime.block_on(workload::run(&database, shape, ITEMS, number.get(), false)))
             });
         });
     }

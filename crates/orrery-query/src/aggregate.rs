@@ -65,7 +65,7 @@ impl Aggregate {
         match self {
             Self::Count | Self::CountIf => Accumulator::Count { only_true: self == Self::CountIf, count: 0 },
             Self::Sum | Self::Average => {
-                Accumulator::Sum { average: self == Self::Average, sum: Some(0.0), count: 0 }
+                Accumulator::Sum { average: self == Self::Average, sum: Some(0.0), count: 0, magnitude: 0.0 }
             }
             Self::Min | Self::Max => Accumulator::Extreme { max: self == Self::Max, best: None, valid: true },
             Self::MakeList => Accumulator::List(Vec::new()),
@@ -74,32 +74,59 @@ impl Aggregate {
     }
 }
 
+/// 2^53: larger integers are rounded.
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// The state of one aggregate over one group.
 #[derive(Debug)]
 pub(crate) enum Accumulator {
-    Count { only_true: bool, count: i64 },
-    Sum { average: bool, sum: Option<f64>, count: i64 },
-    Extreme { max: bool, best: Option<Value>, valid: bool },
+    Count {
+        only_true: bool,
+        count: i64,
+    },
+    Sum {
+        average: bool,
+        sum: Option<f64>,
+        count: i64,
+        /// The sum of the absolute values; infinite once there was a fraction. Below 2^53 no addition has rounded.
+        magnitude: f64,
+    },
+    Extreme {
+        max: bool,
+        best: Option<Value>,
+        valid: bool,
+    },
     List(Vec<Value>),
     Set(DistinctValues),
 }
 
 impl Accumulator {
-    /// Adds one input. Returns by how many cells the state grew.
-    pub(crate) fn add(&mut self, input: Option<&Value>, context: &Context<'_>) -> Result<usize, EvalError> {
+    /// Adds an input as often as it occurs. Returns by how many cells the state grew.
+    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+    pub(crate) fn add(
+        &mut self,
+        input: Option<&Value>,
+        times: i64,
+        context: &Context<'_>,
+    ) -> Result<usize, EvalError> {
         let Some(value) = input else {
             return Ok(0);
         };
         match self {
             Self::Count { only_true, count } => {
                 if !*only_true || matches!(value, Value::Bool(true)) {
-                    *count += 1;
+                    *count += times;
                 }
             }
-            Self::Sum { sum, count, .. } => {
-                *count += 1;
+            Self::Sum { sum, count, magnitude, .. } => {
+                *count += times;
                 *sum = match (*sum, value) {
-                    (Some(sum), Value::Number(number)) => Some(sum + number.as_f64()),
+                    (Some(sum), Value::Number(number)) => {
+                        let (number, times) = (number.as_f64(), times as f64);
+                        *magnitude +=
+                            if number.fract() == 0.0 { number.abs() * times } else { f64::INFINITY };
+                        Some(sum + number * times)
+                    }
                     _ => None,
                 };
             }
@@ -128,12 +155,21 @@ impl Accumulator {
         Ok(0)
     }
 
+    /// Whether the result may depend on the order of the inputs.
+    pub(crate) fn depends_on_order(&self) -> bool {
+        match self {
+            Self::Sum { magnitude, sum, .. } => *magnitude >= EXACT_INTEGER_MAX && sum.is_some(),
+            Self::List(_) | Self::Set(_) => true,
+            Self::Count { .. } | Self::Extreme { .. } => false,
+        }
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
     pub(crate) fn finish(self) -> Option<Value> {
         match self {
             Self::Count { count, .. } => Some(count.into()),
             Self::Sum { average: true, count: 0, .. } => None,
-            Self::Sum { average: true, sum, count } => sum.map(|sum| (sum / count as f64).into()),
+            Self::Sum { average: true, sum, count, .. } => sum.map(|sum| (sum / count as f64).into()),
             Self::Sum { sum, .. } => sum.map(|sum| Value::Number(Number::Double(sum))),
             Self::Extreme { best, valid, .. } => best.filter(|_| valid),
             Self::List(items) => Some(items.into()),

@@ -12,6 +12,7 @@ pub mod compile;
 pub mod computed;
 pub mod condition;
 pub mod context;
+mod covering;
 pub mod error;
 mod eval;
 pub mod filter;

@@ -18,8 +18,8 @@ mod transaction;
 pub use contract::{
     BoxFuture, Checkpoint, CheckpointFile, CommitError, Committed, Coordination, Decision, Direction, Duty,
     Entry, ErasedDecision, ErasedOp, Health, Key, KeyRange, Limits, Lsn, NodeStatus, Op, PartitionId,
-    PartitionInfo, PartitionRef, PartitionStore, Pending, ReadPage, ReadRequest, Scan, Snapshot,
-    StandbyStatus, StoreError, View, Want, WriteSet, commit,
+    PartitionInfo, PartitionRef, PartitionStore, Pending, ReadPage, ReadRequest, ReadResult, Scan, Snapshot,
+    StandbyStatus, StoreError, Tally, TallyBy, TallyRun, View, Want, WriteSet, commit,
 };
 pub use embedded::{
     BackupError, BackupRepository, BackupSummary, Durability, Embedded, EmbeddedOptions, FileReceiver,

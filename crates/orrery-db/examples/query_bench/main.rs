@@ -1,4 +1,4 @@
-//! Six kinds of queries over containers of different sizes, on the embedded store.
+//! Eight kinds of queries over containers of different sizes, on the embedded store.
 //!
 //! `cargo run --release -p orrery-db --example query_bench -- 100000 1000000` loads so many items of about 1 KB
 //! into one container each, measures each query in all of them, and prints how much more it costs in the larger
@@ -7,7 +7,7 @@
 //! The containers take turns, so that whatever else the machine does falls on all of them alike, and the median of
 //! the rounds counts. Beside the time on the wall, which a busy machine stretches, each query's time on the
 //! processors is measured, over all threads of the process. With `--keep DIRECTORY` the containers are left there
-//! and found again by the next run.
+//! and found again by the next run. With `--scan` what reads everything is measured a second time without the index.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(
@@ -76,7 +76,7 @@ impl Loaded {
         Self { count, database }
     }
 
-    async fn round(&self, shape: &Shape, round: u64) -> Sample {
+    async fn round(&self, shape: &Shape, round: u64, without_index: bool) -> Sample {
         let (_, queries) = repetitions(shape);
         let processor_before = processor_time();
         let mut sample = Sample::default();
@@ -84,9 +84,10 @@ impl Loaded {
         for query in 0..queries {
             let number = round * queries + query;
             let started = Instant::now();
-            let page = workload::run(&self.database, shape, self.count, number).await;
+            let page = workload::run(&self.database, shape, self.count, number, without_index).await;
             times.push(started.elapsed().as_secs_f64());
             let metrics = page.metrics;
+            sample.planning += (metrics.parse_time + metrics.compile_time + metrics.plan_time).as_secs_f64();
             sample.rows += page.count as u64;
             sample.entries += metrics.entries_read;
             sample.items += metrics.items_read;
@@ -104,6 +105,8 @@ impl Loaded {
 struct Sample {
     wall: f64,
     processor: f64,
+    /// Parsing, compiling and finding access paths.
+    planning: f64,
     rows: u64,
     entries: u64,
     items: u64,
@@ -116,14 +119,15 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-async fn measure(shape: &Shape, containers: &[Loaded]) {
-    println!("{}: {}", shape.name, shape.text);
+async fn measure(shape: &Shape, containers: &[Loaded], without_index: bool) {
+    let way = if without_index { " (without the index)" } else { "" };
+    println!("{}{way}: {}", shape.name, shape.text);
     let (rounds, queries) = repetitions(shape);
     let mut samples: Vec<Vec<Sample>> = containers.iter().map(|_| Vec::new()).collect();
     // The first round warms the caches and does not count.
     for round in 0..=rounds {
         for (container, samples) in containers.iter().zip(&mut samples) {
-            let sample = container.round(shape, round).await;
+            let sample = container.round(shape, round, without_index).await;
             if round > 0 {
                 samples.push(sample);
             }
@@ -136,10 +140,11 @@ async fn measure(shape: &Shape, containers: &[Loaded]) {
         let queries = (rounds * queries) as f64;
         let mean = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64 / queries;
         println!(
-            "  {:>8} items {:>10.3} ms on the wall {:>10.3} ms on processors; {:.1} rows, {:.1} items ({:.0} bytes) and {:.1} entries read by {}",
+            "  {:>8} items {:>10.3} ms on the wall {:>10.3} ms on processors ({:.1} µs to plan); {:.1} rows, {:.1} items ({:.0} bytes) and {:.1} entries read by {}",
             container.count,
             wall * 1000.0,
             processor * 1000.0,
+            samples.iter().map(|sample| sample.planning).sum::<f64>() * 1e6 / queries,
             mean(|sample| sample.rows),
             mean(|sample| sample.items),
             mean(|sample| sample.bytes),
@@ -166,11 +171,13 @@ async fn measure(shape: &Shape, containers: &[Loaded]) {
 async fn main() {
     let mut counts: Vec<u64> = Vec::new();
     let mut keep: Option<PathBuf> = None;
+    let mut scan = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
+            "--scan" => scan = true,
             "--keep" => keep = arguments.next().map(PathBuf::from),
-            count => counts.push(count.parse().expect("--keep DIRECTORY, or counts of items")),
+            count => counts.push(count.parse().expect("--scan, --keep DIRECTORY, or counts of items")),
         }
     }
     if counts.is_empty() {
@@ -186,7 +193,10 @@ async fn main() {
     }
     settle().await;
     for shape in &SHAPES {
-        measure(shape, &containers).await;
+        measure(shape, &containers, false).await;
+        if scan && !shape.is_indexed {
+            measure(shape, &containers, true).await;
+        }
     }
     for container in containers {
         container.database.close().await.unwrap();

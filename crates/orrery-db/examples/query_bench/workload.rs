@@ -1,4 +1,4 @@
-//! The items and the six kinds of queries that are measured.
+//! The items and the eight kinds of queries that are measured.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Shape {
     pub is_indexed: bool,
 }
 
-pub const SHAPES: [Shape; 6] = [
+pub const SHAPES: [Shape; 8] = [
     Shape {
         name: "equality on an indexed property",
         text: "SELECT * FROM c WHERE c.customer = @customer",
@@ -52,6 +52,18 @@ pub const SHAPES: [Shape; 6] = [
     Shape {
         name: "GROUP BY over everything",
         text: "SELECT c.category, COUNT(1) AS n, SUM(c.score) AS sum FROM c GROUP BY c.category",
+        in_one_key: false,
+        is_indexed: false,
+    },
+    Shape {
+        name: "GROUP BY one indexed property",
+        text: "SELECT c.category, COUNT(1) AS n, MAX(c.category) AS most FROM c GROUP BY c.category",
+        in_one_key: false,
+        is_indexed: false,
+    },
+    Shape {
+        name: "COUNT by a function of an indexed property",
+        text: "SELECT VALUE COUNT(1) FROM c WHERE LENGTH(c.pk) > 1000",
         in_one_key: false,
         is_indexed: false,
     },
@@ -99,7 +111,13 @@ pub async fn load(database: &Arc<Database>, count: u64) {
 }
 
 /// Runs the query once, somewhere in the container. The same number is the same place in every run.
-pub async fn run(database: &Database, shape: &Shape, count: u64, number: u64) -> QueryPage {
+pub async fn run(
+    database: &Database,
+    shape: &Shape,
+    count: u64,
+    number: u64,
+    without_index: bool,
+) -> QueryPage {
     let at = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % count;
     // The last items have fewer than ten behind them.
     let score = at.min(count - 20);
@@ -117,7 +135,8 @@ pub async fn run(database: &Database, shape: &Shape, count: u64, number: u64) ->
         ..FeedScope::default()
     };
     let page = PageRequest { items_max: Some(-1), continuation: None };
-    let options = QueryOptions { scope, page, cross_partition: true, ..QueryOptions::default() };
+    let options =
+        QueryOptions { scope, page, cross_partition: true, without_index, ..QueryOptions::default() };
     let page = database.query_items(&mut Receipt::default(), PLACE, &options, &request).await.unwrap();
     assert!(page.continuation.is_none(), "the whole result is in one page");
     page

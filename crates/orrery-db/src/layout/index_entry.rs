@@ -237,6 +237,57 @@ fn text_length(bytes: &[u8], enough: usize) -> Option<usize> {
     Some(at)
 }
 
+/// The value that the entries of a run have.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum RunValue {
+    /// The items lack the property.
+    Undefined,
+    Exactly(Value),
+    /// The items may have different values, or the entry does not tell which.
+    Unknown,
+}
+
+/// How many bytes of a path index entry's key are its path and value. Entries that share them are a run.
+pub(crate) fn run_length(key: &[u8]) -> usize {
+    key.get(13..).and_then(value_length).map_or(key.len(), |length| 13 + length)
+}
+
+/// The value of a run, given the beginning that its keys share.
+pub(crate) fn run_value(beginning: &[u8]) -> RunValue {
+    let exactly = |value: Option<Value>| value.map_or(RunValue::Unknown, RunValue::Exactly);
+    let encoded = beginning.get(13..).unwrap_or_default();
+    match encoded {
+        [UNDEFINED] => RunValue::Undefined,
+        [NULL] => RunValue::Exactly(Value::Null),
+        [FALSE] => RunValue::Exactly(Value::Bool(false)),
+        [TRUE] => RunValue::Exactly(Value::Bool(true)),
+        [NUMBER | STRING, ..] if !is_distinct(encoded) => RunValue::Unknown,
+        [NUMBER, bits @ ..] => exactly(bits.try_into().ok().map(|bits| number(u64::from_be_bytes(bits)))),
+        [STRING, text @ .., 0, _] => exactly(unescaped(text).map(|text| Value::String(text.into()))),
+        _ => RunValue::Unknown,
+    }
+}
+
+/// The number with these ordered bits, whose magnitude is below 2^53.
+#[expect(clippy::cast_possible_truncation, reason = "an integer of this size is exact")]
+fn number(bits: u64) -> Value {
+    let number = f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits });
+    if number.fract() == 0.0 { Value::from(number as i64) } else { Value::from(number) }
+}
+
+/// A string without its escapes.
+fn unescaped(bytes: &[u8]) -> Option<String> {
+    let mut text = Vec::with_capacity(bytes.len());
+    let mut rest = bytes.iter();
+    while let Some(&byte) = rest.next() {
+        text.push(byte);
+        if byte == 0 && rest.next() != Some(&0xFF) {
+            return None;
+        }
+    }
+    String::from_utf8(text).ok()
+}
+
 /// The parts of a path index entry: the encoded value, and the key of the item it is about.
 pub(crate) fn parse_entry(key: &[u8]) -> Option<(&[u8], Key)> {
     let rest = key.get(13..)?;
@@ -326,6 +377,13 @@ pub(crate) fn is_distinct(encoded: &[u8]) -> bool {
     }
 }
 
+/// Whether no other value has the same entry.
+fn is_encoded_exactly(value: &Value) -> bool {
+    let mut encoded = Key::new();
+    push_value(&mut encoded, Some(value));
+    is_distinct(&encoded)
+}
+
 /// The generation that an index entry belongs to, if the key is one.
 pub(crate) fn generation_of(key: &[u8]) -> Option<u32> {
     let number = key.strip_prefix(&[INDEX]).or_else(|| key.strip_prefix(&[COMPOSITE]))?;
@@ -368,8 +426,8 @@ pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<V
             let without = exact(value);
             let all = types(NULL, OBJECT);
             let before = KeyRange { start: all.start, end: Some(without.start.clone()) };
-            // A truncated string represents many: those that differ later must not be lost.
-            let after_start = if is_cut(value) { without.start } else { without.end? };
+            // A truncated string or a rounded integer represents many: those that differ must not be lost.
+            let after_start = if is_encoded_exactly(value) { without.end? } else { without.start };
             vec![before, KeyRange { start: after_start, end: all.end }]
         }
         Test::Range { low, high } => vec![between(&prefix, low.as_ref(), high.as_ref())?],
@@ -411,10 +469,6 @@ pub(crate) fn is_exact(test: &Test) -> bool {
     }
 }
 
-fn is_cut(value: &Value) -> bool {
-    matches!(value, Value::String(text) if text.len() > STRING_BYTES_MAX)
-}
-
 /// The first and last of the types that compare with a value.
 fn type_of_bounds(value: &Value) -> Option<(u8, u8)> {
     Some(match value {
@@ -437,12 +491,12 @@ fn between(prefix: &[u8], low: Option<&Bound>, high: Option<&Bound>) -> Option<K
     let start = match low {
         None => [prefix, &[first]].concat(),
         // Exclude items with this exact value, unless a truncated string represents longer ones too.
-        Some(bound) if !bound.inclusive && !is_cut(&bound.value) => encoded(bound).end?,
+        Some(bound) if !bound.inclusive && is_encoded_exactly(&bound.value) => encoded(bound).end?,
         Some(bound) => encoded(bound).start,
     };
     let end = match high {
         None => [prefix, &[last + 1]].concat(),
-        Some(bound) if !bound.inclusive && !is_cut(&bound.value) => encoded(bound).start,
+        Some(bound) if !bound.inclusive && is_encoded_exactly(&bound.value) => encoded(bound).start,
         Some(bound) => encoded(bound).end?,
     };
     Some(KeyRange::new(start, end))
@@ -470,6 +524,45 @@ pub(crate) fn within(range: &KeyRange, effective: &EffectiveKey) -> KeyRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What an entry tells about its value is what the value was, or nothing.
+    #[test]
+    fn runs_tell_their_value() {
+        let path = PathHash::of(&path(&["a", "b"]));
+        let long = format!("{:?}", "x".repeat(STRING_BYTES_MAX));
+        let longer = format!("{:?}", "x".repeat(STRING_BYTES_MAX + 1));
+        for (text, is_known) in [
+            ("null", true),
+            ("true", true),
+            ("false", true),
+            ("0", true),
+            ("7", true),
+            ("-3", true),
+            ("0.1", true),
+            ("-2.5e-7", true),
+            ("9007199254740991", true),
+            ("9007199254740993", false),
+            ("1e300", false),
+            (r#""""#, true),
+            (r#""abc""#, true),
+            (r#""\u0000a\u0000\u0001é""#, true),
+            (&long, true),
+            (&longer, false),
+            ("[1]", false),
+            ("{}", false),
+        ] {
+            let value = value(text);
+            let mut key = term(7, path, &value);
+            let length = key.len();
+            let expected = if is_known { RunValue::Exactly(value) } else { RunValue::Unknown };
+            assert_eq!(run_value(&key), expected, "{text}");
+            key.extend_from_slice(b"\x11\x22\0\0id");
+            assert_eq!(run_length(&key), length, "{text}");
+        }
+        assert_eq!(run_value(&undefined_term(7, path)), RunValue::Undefined);
+        assert_eq!(run_value(b"short"), RunValue::Unknown);
+        assert_eq!(run_length(b"short"), 5);
+    }
 
     fn path(names: &[&str]) -> IndexPath {
         IndexPath(names.iter().map(|name| IndexStep::Property((*name).into())).collect())
@@ -541,6 +634,11 @@ mod tests {
         let not = Test::NotEqual(value("1"));
         assert!(holds(&not, "2") && holds(&not, "\"1\"") && holds(&not, "{}") && !holds(&not, "1"));
         assert!(holds(&Test::Type(TypeTest::Defined), "null"));
+        // Two integers that are the same double.
+        let (rounded, other) = ("9007199254740992", "9007199254740993");
+        assert!(holds(&Test::NotEqual(value(rounded)), other));
+        assert!(holds(&Test::Range { low: bound(rounded, false), high: None }, other));
+        assert!(holds(&Test::Range { low: None, high: bound(other, false) }, rounded));
         let long = format!("\"{}\"", "x".repeat(200));
         assert!(holds(&Test::Equal(value(&long)), &long));
         assert!(holds(

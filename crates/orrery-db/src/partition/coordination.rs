@@ -138,13 +138,12 @@ impl Partitions {
         if !self.is_shared() {
             return Ok(());
         }
-        for partition in &container.partitions {
-            if !windows.iter().any(|window| partition.range.overlaps(window)) {
-                continue;
-            }
-            let request = ReadRequest::Get(vec![keys::INDEX_VERSION.to_vec()]);
-            let page = self.store.read(partition.store, request).await.map_err(store_failure)?;
-            let noted = page.values.into_iter().next().flatten();
+        let visited = container.partitions.iter().map(|partition| (&partition.range, partition.store));
+        let visited = visited.filter(|(range, _)| windows.iter().any(|window| range.overlaps(window)));
+        let get = || ReadRequest::Get(vec![keys::INDEX_VERSION.to_vec()]);
+        let reads = visited.map(|(_, partition)| (partition, get())).collect();
+        for page in self.store.read_each(reads).await {
+            let noted = page.map_err(store_failure)?.values.into_iter().next().flatten();
             let noted = noted.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes);
             if noted > container.index.version {
                 return Err(Error::new(

@@ -17,7 +17,7 @@ mod ledger;
 mod offline;
 mod options;
 mod overlay;
-mod read;
+pub(crate) mod read;
 mod receipt;
 
 use std::sync::Arc;

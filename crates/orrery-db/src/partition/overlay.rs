@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use orrery_model::Result;
-use orrery_storage::{Direction, Entry, Key, Lsn, ReadPage, ReadRequest, Scan, Snapshot, Want};
+use orrery_storage::{Direction, Entry, Key, Lsn, ReadPage, ReadRequest, Scan, Snapshot, Tally, Want};
 
 use crate::failure::store_failure;
 
@@ -36,7 +36,15 @@ impl Overlay {
         match request {
             ReadRequest::Get(keys) => self.get(keys).await,
             ReadRequest::Scan(scan) => self.scan(scan).await,
+            ReadRequest::Tally(tally) => self.tally(tally).await,
         }
+    }
+
+    async fn tally(&self, tally: Tally) -> Result<ReadPage> {
+        let keys = Scan { want: Want::Keys, ..Scan::forward(tally.range.clone(), tally.entries_max) };
+        let page = self.scan(keys).await?;
+        let keys = page.entries.iter().map(|entry| entry.key.as_slice());
+        Ok(ReadPage { lsn: page.lsn, ..tally.of_keys(keys, page.more) })
     }
 
     async fn get(&self, keys: Vec<Key>) -> Result<ReadPage> {

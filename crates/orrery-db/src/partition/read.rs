@@ -107,11 +107,15 @@ impl Partitions {
     }
 }
 
+/// About as many bytes as a key has that is counted only.
+const TALLIED_BYTES: u64 = 64;
+
 /// The weight of a read within a request: its bytes plus a constant.
-fn weight(page: &ReadPage) -> u64 {
+pub(crate) fn weight(page: &ReadPage) -> u64 {
     let values: usize = page.values.iter().flatten().map(bytes::Bytes::len).sum();
     let entries: usize = page.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
-    (64 + values + entries) as u64
+    let tallied: u64 = page.runs.iter().map(|run| run.count * TALLIED_BYTES).sum();
+    (64 + values + entries) as u64 + tallied
 }
 
 /// The position of the client's session, if the partition has not reached it.

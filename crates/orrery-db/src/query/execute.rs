@@ -21,6 +21,7 @@ use super::page::udf::QueryFunctions;
 use super::plan::access::{AccessPaths, access_paths};
 use super::plan::client_merge;
 use super::plan::client_plan::plan_in;
+use super::plan::cover::Cover;
 use super::plan::index_metrics::IndexMetrics;
 use super::plan::points::Points;
 use super::plan::windows::Windows;
@@ -267,7 +268,9 @@ fn find_paths(
     let (serving, definition) = (&container.index.serving, &container.definition);
     let (ranges, are_points) = (&windows.ranges, windows.are_points);
     let paths = access_paths(serving, definition, &prepared.query, condition, ranges, are_points);
-    AccessPaths { points: Points::find(container, options, &prepared.program, ranges), ..paths }
+    let points = Points::find(container, options, &prepared.program, ranges);
+    let cover = Cover::find(container, &prepared.program, condition, ranges).filter(|_| points.is_none());
+    AccessPaths { points, cover, ..paths }
 }
 
 /// The metrics of a finished page.

@@ -179,6 +179,30 @@ pub struct Case {
     pub bounded: Option<(String, usize, usize)>,
 }
 
+/// A query whose rows one property decides.
+fn covered(dice: &mut Dice) -> String {
+    let path = *dice.pick(&PATHS);
+    let filter = match dice.below(8) {
+        0 => format!(" WHERE {path} = {}", literal(dice)),
+        1 => format!(" WHERE {path} {} {}", dice.pick(&["<", "<=", ">", ">=", "!="]), literal(dice)),
+        2 => format!(" WHERE {path} IN ({}, {}) OR {path} = 1", literal(dice), literal(dice)),
+        3 => format!(" WHERE LENGTH({path}) > 1 OR {path} > 1"),
+        4 => format!(" WHERE NOT ({path} = {})", literal(dice)),
+        5 => format!(" WHERE IS_DEFINED({path}) AND STARTSWITH({path}, {})", text_literal(dice)),
+        _ => String::new(),
+    };
+    let sum = dice.pick(&["SUM(c.n)", "AVG(c.u)", "COUNTIF(c.n = 1)", "MAX(c.u)"]);
+    match dice.below(5) {
+        0 => format!("SELECT {path} AS k, COUNT(1) AS n, MAX({path}) AS most FROM c{filter} GROUP BY {path}"),
+        1 => format!("SELECT COUNT({path}) AS n, MIN({path}) AS least FROM c{filter}"),
+        2 => format!("SELECT DISTINCT VALUE {path} FROM c{filter}"),
+        3 => format!("SELECT COUNT(1) AS n, {sum} AS result FROM c"),
+        _ => format!(
+            "SELECT IS_NUMBER({path}) AS k, COUNT(1) AS n FROM c{filter} GROUP BY IS_NUMBER({path}) OFFSET 1 LIMIT 3"
+        ),
+    }
+}
+
 pub fn query(dice: &mut Dice, policy: usize) -> Case {
     let mut filter = if dice.one_in(8) { String::new() } else { format!(" WHERE {}", predicate(dice, 2)) };
     // What composite indexes are for: equality in front, then perhaps a range.
@@ -191,7 +215,8 @@ pub fn query(dice: &mut Dice, policy: usize) -> Case {
         }
     }
     let plain = |text: String| Case { text, ordered: false, bounded: None };
-    match dice.below(20) {
+    match dice.below(23) {
+        20.. => plain(covered(dice)),
         0..=4 => plain(format!("SELECT VALUE c.id FROM c{filter}")),
         5 => plain(format!("SELECT c.id, t FROM c JOIN t IN c.tags{filter}")),
         6 => plain(format!(

@@ -20,6 +20,7 @@ mod merging;
 mod cases;
 mod changes;
 mod computed;
+mod covered;
 mod equivalence;
 mod fairness;
 mod metrics;

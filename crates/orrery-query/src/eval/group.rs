@@ -18,6 +18,7 @@ use crate::program::{Grouping, Projection};
 pub(crate) struct GroupTable {
     places: HashMap<u128, Vec<usize>>,
     groups: Vec<Group>,
+    depends_on_order: bool,
 }
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Group {
 
 impl GroupTable {
     pub(crate) fn new(grouping: &Grouping) -> Self {
-        let mut table = Self { places: HashMap::new(), groups: Vec::new() };
+        let mut table = Self { places: HashMap::new(), groups: Vec::new(), depends_on_order: false };
         if grouping.keys.is_empty() {
             // Aggregates without GROUP BY return one row even without input.
             table.groups.push(Group::new(Vec::new(), grouping));
@@ -44,11 +45,12 @@ impl GroupTable {
         table
     }
 
-    /// Adds the row bound in `env` to its group.
+    /// Adds the row bound in `env` to its group, as often as it occurs.
     pub(crate) fn add(
         &mut self,
         grouping: &Grouping,
         env: Env<'_>,
+        times: i64,
         context: &Context<'_>,
         meter: &mut CellMeter,
     ) -> Result<(), EvalError> {
@@ -56,8 +58,9 @@ impl GroupTable {
         let group = &mut self.groups[place];
         for ((_, argument), accumulator) in grouping.aggregates.iter().zip(&mut group.accumulators) {
             let input = eval::evaluate(argument, env, context)?;
-            let cells = accumulator.add(input.as_deref(), context)?;
+            let cells = accumulator.add(input.as_deref(), times, context)?;
             meter.add(cells, context)?;
+            self.depends_on_order |= accumulator.depends_on_order();
         }
         for (slot, kept) in grouping.kept.iter().zip(&mut group.kept) {
             *kept = env.get(*slot).cloned();
@@ -101,6 +104,11 @@ impl GroupTable {
         Ok(self.groups.len() - 1)
     }
 
+    /// Whether the groups may depend on the order in which rows were added.
+    pub(crate) fn depends_on_order(&self) -> bool {
+        self.depends_on_order
+    }
+
     /// Projects every group; `take` returns false to stop.
     pub(crate) fn finish(
         self,
@@ -130,7 +138,7 @@ fn operands(values: &[Option<Value>]) -> Vec<Operand<'_>> {
     values.iter().map(|value| value.as_ref().and_then(borrowed)).collect()
 }
 
-/// The indexes of the groups in the requested order, otherwise in key order.
+/// The indexes of the groups in the requested order, otherwise, and where that leaves them equal, in key order.
 fn sorted(
     grouping: &Grouping,
     groups: &[Vec<Option<Value>>],
@@ -138,14 +146,14 @@ fn sorted(
     context: &Context<'_>,
 ) -> Result<Vec<usize>, EvalError> {
     let mut places: Vec<usize> = (0..groups.len()).collect();
+    // The service returns groups in key order.
+    let keys = |place: usize| &groups[place][..grouping.keys.len()];
+    places.sort_by(|a, b| {
+        let each = keys(*a).iter().zip(keys(*b));
+        let each = each.map(|(a, b)| order::compare(a.as_ref(), b.as_ref()));
+        each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+    });
     if grouping.order.is_empty() {
-        // The service returns groups in key order.
-        let keys = |place: usize| &groups[place][..grouping.keys.len()];
-        places.sort_by(|a, b| {
-            let each = keys(*a).iter().zip(keys(*b));
-            let each = each.map(|(a, b)| order::compare(a.as_ref(), b.as_ref()));
-            each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-        });
         return Ok(places);
     }
     let mut keys = Vec::with_capacity(groups.len());

@@ -111,7 +111,7 @@ fn rows_at_most(
         let mut table = GroupTable::new(grouping);
         let mut meter = CellMeter::default();
         for_each_match(block, env, context, &mut |env| {
-            table.add(grouping, env, context, &mut meter)?;
+            table.add(grouping, env, 1, context, &mut meter)?;
             Ok(true)
         })?;
         table.finish(grouping, &block.projection, env, context, &mut take)?;

@@ -110,6 +110,8 @@ pub struct Pipeline {
     stage: Stage,
     window: Window,
     fed: u64,
+    /// How often the document that is being fed occurs.
+    times: i64,
     outputs: Vec<Output>,
     /// About what the outputs take in memory.
     output_bytes: usize,
@@ -207,6 +209,7 @@ impl Pipeline {
             stage,
             window,
             fed: 0,
+            times: 1,
             outputs: Vec::new(),
             output_bytes: 0,
             cut_at: None,
@@ -226,12 +229,18 @@ impl Pipeline {
 
     /// Takes one document.
     pub fn feed(&mut self, row: Row<'_>, context: &Context<'_>) -> Result<(), EvalError> {
+        self.feed_times(row, 1, context)
+    }
+
+    /// Takes equal documents at once, where the program has a [`Program::covering_path`].
+    pub fn feed_times(&mut self, row: Row<'_>, times: i64, context: &Context<'_>) -> Result<(), EvalError> {
         let values = [borrowed(row.document)];
         let env = Env::default();
         let env = Env::bind(&env, &[DOCUMENT], &values);
         let program = Arc::clone(&self.program);
         let input = self.fed;
         self.fed += 1;
+        self.times = times;
         self.cut_at = None;
         if let (Some(inner), Some(block)) = (&mut self.inner, collected_source(&program.block)) {
             return inner_feed(inner, block, env, context);
@@ -264,7 +273,7 @@ impl Pipeline {
         match &mut self.stage.state {
             State::Group(table) => {
                 if let (Some(grouping), Some(table)) = (&block.grouping, table) {
-                    table.add(grouping, env, context, &mut self.stage.meter)?;
+                    table.add(grouping, env, self.times, context, &mut self.stage.meter)?;
                 }
                 Ok(true)
             }
@@ -443,6 +452,11 @@ impl Pipeline {
         matches!(&self.stage.state, State::Sort(sorter) if sorter.is_settled())
     }
 
+    /// Whether the rows may depend on the order in which documents were fed, as sums do that were rounded.
+    pub fn depends_on_order(&self) -> bool {
+        matches!(&self.stage.state, State::Group(Some(table)) if table.depends_on_order())
+    }
+
     /// How many documents were fed.
     pub fn fed(&self) -> u64 {
         self.fed
@@ -526,7 +540,7 @@ fn inner_feed(
 ) -> Result<(), EvalError> {
     for_each_match(block, env, context, &mut |env| {
         if let (State::Group(Some(table)), Some(grouping)) = (&mut inner.state, &block.grouping) {
-            table.add(grouping, env, context, &mut inner.meter)?;
+            table.add(grouping, env, 1, context, &mut inner.meter)?;
         } else if let Some(value) = project(&block.projection, env, context)? {
             inner.is_new(block, &value, context)?;
         }

@@ -27,6 +27,7 @@
 mod checkpoint;
 mod coordination;
 mod nodes;
+mod tally;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,6 +42,8 @@ use crate::packed::PackedKeys;
 pub use checkpoint::{Checkpoint, CheckpointFile};
 pub use coordination::{Coordination, Duty};
 pub use nodes::{NodeStatus, StandbyStatus};
+pub(crate) use tally::TallyPage;
+pub use tally::{Tally, TallyBy, TallyRun};
 
 /// A key inside a partition. Byte order is scan order.
 pub type Key = Vec<u8>;
@@ -50,6 +53,9 @@ pub type Lsn = u64;
 
 /// A boxed future, so that stores can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a store answers to one of several reads.
+pub type ReadResult = Result<ReadPage, StoreError>;
 
 /// What a store answers with: a value or a failure, later.
 pub type Pending<'a, T, E = StoreError> = BoxFuture<'a, Result<T, E>>;
@@ -332,13 +338,15 @@ impl Scan {
     }
 }
 
-/// What to read. Both forms answer from one point in time.
+/// What to read. Each form answers from one point in time.
 #[derive(Clone, Debug)]
 pub enum ReadRequest {
     /// The values of these keys, in this order.
     Get(Vec<Key>),
     /// One page of a range.
     Scan(Scan),
+    /// How many entries a range has, in one page.
+    Tally(Tally),
 }
 
 /// A key with its value.
@@ -358,7 +366,11 @@ pub struct ReadPage {
     pub values: Vec<Option<Bytes>>,
     /// For [`ReadRequest::Scan`].
     pub entries: Vec<Entry>,
-    /// For a scan: the range may contain more entries after the last one returned.
+    /// For [`ReadRequest::Tally`].
+    pub runs: Vec<TallyRun>,
+    /// For a tally: the last key that was counted, at least if there is more.
+    pub reached: Option<Key>,
+    /// For a scan or a tally: the range may contain more entries after the last one returned or counted.
     pub more: bool,
 }
 
@@ -400,6 +412,18 @@ pub trait PartitionStore: Send + Sync + 'static {
 
     /// Reads values or one page of a range, as of one point in time.
     fn read(&self, partition: PartitionRef, request: ReadRequest) -> Pending<'_, ReadPage>;
+
+    /// Reads from several partitions; each read is answered as [`Self::read`] would answer it, in this order. A remote
+    /// store answers them in one round trip where it can.
+    fn read_each(&self, reads: Vec<(PartitionRef, ReadRequest)>) -> BoxFuture<'_, Vec<ReadResult>> {
+        Box::pin(async move {
+            let mut pages = Vec::with_capacity(reads.len());
+            for (partition, request) in reads {
+                pages.push(self.read(partition, request).await);
+            }
+            pages
+        })
+    }
 
     /// Opens a view for several reads at one point in time, valid for [`Limits::snapshot_age_max`].
     fn snapshot(&self, partition: PartitionRef) -> Pending<'_, Box<dyn Snapshot>>;

@@ -68,6 +68,10 @@ pub(super) fn is_slow(shared: &Shared, request: &ReadRequest) -> bool {
         ReadRequest::Scan(scan) => {
             scan.entries_max > INLINE_ENTRIES_MAX || !shared.slow_scans.allows_inline()
         }
+        // The entries of most runs are few, but nobody knows before they are counted.
+        ReadRequest::Tally(tally) => {
+            tally.entries_max > INLINE_ENTRIES_MAX || !shared.slow_scans.allows_inline()
+        }
     }
 }
 
@@ -111,6 +115,14 @@ pub(super) fn read_pinned(
             let page = pin.scan(slot, scan)?;
             // A large page is expected to take its time.
             if scan.entries_max <= INLINE_ENTRIES_MAX {
+                shared.slow_scans.note(monotonic::elapsed(started));
+            }
+            Ok(page)
+        }
+        ReadRequest::Tally(tally) => {
+            let started = monotonic::now();
+            let page = pin.tally(slot, tally)?;
+            if tally.entries_max <= INLINE_ENTRIES_MAX {
                 shared.slow_scans.note(monotonic::elapsed(started));
             }
             Ok(page)

@@ -36,7 +36,7 @@ use super::deferred::{Changes, DEFERRED_MAX, Deferred};
 use super::journal::Change;
 use super::layout::Slot;
 use super::sweep::DeadSlots;
-use crate::contract::{Direction, Entry, ReadPage, Scan, StoreError, Want};
+use crate::contract::{Direction, Entry, ReadPage, Scan, StoreError, Tally, TallyPage, Want};
 use crate::transaction::panic_text;
 
 /// Table files kept open. Well below the usual limit of 1,024 descriptors per process, which sockets share.
@@ -440,6 +440,26 @@ impl Pin<'_> {
         }
         let (start, end) = slot.range(&scan.range);
         self.scan_full(start, end, scan)
+    }
+
+    /// Counts the entries of a slot's range.
+    pub(super) fn tally(&self, slot: Slot, tally: &Tally) -> Result<ReadPage, TreeError> {
+        if tally.range.is_empty() {
+            return Ok(ReadPage::default());
+        }
+        let (start, end) = slot.range(&tally.range);
+        self.tree.settle_near_range(&start, &end);
+        guarded(|| {
+            let bounds = (Bound::Included(start), Bound::Excluded(end));
+            let mut page = TallyPage::new(tally);
+            for guard in self.tree.lsm.range::<Bytes, _>(bounds, self.sequence, None) {
+                // As in a scan, the next entry is not touched.
+                if page.is_full() || !page.count(Slot::split(&guard.key()?).1) {
+                    return Ok(page.finish(true));
+                }
+            }
+            Ok(page.finish(false))
+        })
     }
 
     /// One page between two keys of the tree; the slot is stripped from the entries' keys.

@@ -108,15 +108,18 @@ impl Partition {
     /// Locks the partition for a request, which finds everything in its place.
     fn read(&self, request: &ReadRequest) -> RwLockReadGuard<'_, State> {
         let state = self.state.read();
-        match request {
-            ReadRequest::Scan(scan) if state.table.must_settle(&scan.range) => {
-                drop(state);
-                let mut state = self.state.write();
-                state.table.settle();
-                RwLockWriteGuard::downgrade(state)
-            }
-            _ => state,
+        let range = match request {
+            ReadRequest::Get(_) => None,
+            ReadRequest::Scan(scan) => Some(&scan.range),
+            ReadRequest::Tally(tally) => Some(&tally.range),
+        };
+        if range.is_some_and(|range| state.table.must_settle(range)) {
+            drop(state);
+            let mut state = self.state.write();
+            state.table.settle();
+            return RwLockWriteGuard::downgrade(state);
         }
+        state
     }
 }
 
@@ -132,6 +135,7 @@ impl State {
                 ..ReadPage::default()
             },
             ReadRequest::Scan(scan) => self.table.scan(scan, at),
+            ReadRequest::Tally(tally) => self.table.tally(tally, at),
         };
         ReadPage { lsn, ..page }
     }

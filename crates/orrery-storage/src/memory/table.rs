@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::deferred::Deferred;
 use super::table_key::TableKey;
-use crate::contract::{Direction, Entry, Key, KeyRange, ReadPage, Scan, Want, WriteSet};
+use crate::contract::{Direction, Entry, Key, KeyRange, ReadPage, Scan, Tally, Want, WriteSet};
 
 /// A point in the table's history.
 pub(super) type Version = u64;
@@ -156,6 +156,17 @@ impl Table {
             Direction::Forward => self.collect_page(range, scan, at),
             Direction::Backward => self.collect_page(range.rev(), scan, at),
         }
+    }
+
+    /// Counts a range that has been settled.
+    pub(super) fn tally(&self, tally: &Tally, at: Version) -> ReadPage {
+        if tally.range.is_empty() {
+            return ReadPage::default();
+        }
+        assert!(!self.must_settle(&tally.range), "a range is settled before it is counted");
+        let range = self.current.range(bounds(&tally.range));
+        let present = range.filter(|(key, current)| self.visible(key, current, at).is_some());
+        tally.of_keys(present.map(|(key, _)| key.bytes()), false)
     }
 
     /// The first keys of a range.

@@ -4,7 +4,7 @@
 //! the entries. Isolation is READ COMMITTED: a writer takes its row locks first, and it waits for a lock only if it
 //! holds no other, so there are no deadlocks.
 //!
-//! * `commit`, `group`, `turns`: how writes are grouped into transactions; `read`: how reads work.
+//! * `commit`, `group`, `turns`: how writes are grouped into transactions; `read`, `read_each`: how reads work.
 //! * `schema`, `migrations`, `sql`, `key`: tables, their versions, every statement, the encoding of keys.
 //! * `pool`, `connect`, `tls`, `options`: connections; `server_error`: whether an error can be retried.
 //! * `cluster`, `spread`: routing and placement on Citus.
@@ -24,6 +24,7 @@ mod migrations;
 mod options;
 mod pool;
 mod read;
+mod read_each;
 mod schema;
 mod server_error;
 mod shared;
@@ -47,7 +48,8 @@ use orrery_env::monotonic;
 use crate::contract::Coordination;
 use crate::contract::{
     BoxFuture, CommitError, Entry, ErasedOp, KeyRange, Limits, Lsn, NodeStatus, PartitionId, PartitionInfo,
-    PartitionRef, PartitionStore, Pending, ReadPage, ReadRequest, Snapshot, StoreError, consecutive,
+    PartitionRef, PartitionStore, Pending, ReadPage, ReadRequest, ReadResult, Snapshot, StoreError,
+    consecutive,
 };
 use crate::transaction;
 
@@ -247,6 +249,10 @@ impl PartitionStore for Postgres {
                 _ => Err(StoreError::Fenced),
             }
         })
+    }
+
+    fn read_each(&self, reads: Vec<(PartitionRef, ReadRequest)>) -> BoxFuture<'_, Vec<ReadResult>> {
+        Box::pin(read_each::read_each(self, reads))
     }
 
     fn snapshot(&self, partition: PartitionRef) -> Pending<'_, Box<dyn Snapshot>> {

@@ -15,7 +15,7 @@ use super::shared::{Local, Shared};
 use super::{key, sql};
 use crate::contract::{
     Direction, Entry, Lsn, PartitionId, PartitionRef, Pending, ReadPage, ReadRequest, Scan, Snapshot,
-    StoreError, Want,
+    StoreError, Tally, TallyBy, TallyRun, Want,
 };
 
 /// Up to this many entries are fetched without summing up their sizes first.
@@ -36,7 +36,37 @@ pub(super) async fn read(
     match request {
         ReadRequest::Get(keys) => get(session, id, keys, key_bytes_max).await,
         ReadRequest::Scan(wanted) => scan(session, id, wanted).await,
+        ReadRequest::Tally(wanted) => match wanted.by {
+            TallyBy::Range => count(session, id, wanted).await,
+            TallyBy::Beginning(_) => tally(session, id, wanted).await,
+        },
     }
+}
+
+/// Counts the entries of a range on the server.
+async fn count(session: &Session, id: PartitionId, tally: &Tally) -> Result<Found, ServerError> {
+    let part = key::column(id);
+    let (start, end) = key::bounds(id, &tally.range);
+    let limit = i64::try_from(tally.entries_max.max(1)).unwrap_or(i64::MAX);
+    let parameters: super::pool::Parameters<'_> = &[&part, &start.as_slice(), &end.as_slice(), &limit];
+    let rows = session.query(sql::COUNT, parameters).await?;
+    let Some((epoch, lsn)) = head(&rows) else { return Ok(None) };
+    let count = rows.first().map_or(0, |row| row.get::<_, i64>(2)).cast_unsigned();
+    let reached = rows.first().and_then(|row| row.get::<_, Option<&[u8]>>(3)).map(key::own);
+    let runs = (count > 0).then(|| TallyRun { beginning: Vec::new(), count }).into_iter().collect();
+    Ok(Some((epoch, ReadPage { lsn, runs, more: reached.is_some(), reached, ..ReadPage::default() })))
+}
+
+/// Counts runs, whose beginnings the server cannot determine, in a page of keys.
+async fn tally(session: &Session, id: PartitionId, tally: &Tally) -> Result<Found, ServerError> {
+    let entries_max = tally.entries_max.min(PAGE_MAX);
+    let keys = Scan { want: Want::Keys, ..Scan::forward(tally.range.clone(), entries_max) };
+    let keys = Scan { bytes_max: usize::MAX, ..keys };
+    let found = scan(session, id, &keys).await?;
+    Ok(found.map(|(epoch, page)| {
+        let keys = page.entries.iter().map(|entry| entry.key.as_slice());
+        (epoch, ReadPage { lsn: page.lsn, ..tally.of_keys(keys, page.more) })
+    }))
 }
 
 async fn get(

@@ -72,6 +72,32 @@ pub(super) const SCAN_KEYS: [&str; 2] = [
        ORDER BY key DESC LIMIT $4::bigint) k ON true WHERE p.part = $1::int",
 ];
 
+/// Reads values and pages of keys from several partitions. Both are looked up read by read, whatever the statistics
+/// say.
+pub(super) const READ_EACH: &str = "SELECT t.n, p.epoch, p.lsn, t.key, k.value \
+     FROM unnest($1::int[], $2::int[], $3::bytea[]) AS t(n, part, key) JOIN part p ON p.part = t.part \
+     LEFT JOIN LATERAL (SELECT value FROM kv WHERE kv.key = t.key AND kv.part = t.part LIMIT 1) k ON true \
+     UNION ALL \
+     SELECT t.n, p.epoch, p.lsn, k.key, NULL::bytea \
+     FROM unnest($4::int[], $5::int[], $6::bytea[], $7::bytea[], $8::bigint[]) AS t(n, part, first, last, rows) \
+     JOIN part p ON p.part = t.part LEFT JOIN LATERAL (\
+       SELECT kv.key FROM kv WHERE kv.part = t.part AND kv.key >= t.first AND kv.key < t.last \
+       ORDER BY kv.key LIMIT t.rows) k ON true \
+     UNION ALL \
+     SELECT t.n, p.epoch, p.lsn, k.key, NULL::bytea \
+     FROM unnest($9::int[], $10::int[], $11::bytea[], $12::bytea[], $13::bigint[]) AS t(n, part, first, last, rows) \
+     JOIN part p ON p.part = t.part LEFT JOIN LATERAL (\
+       SELECT kv.key FROM kv WHERE kv.part = t.part AND kv.key >= t.first AND kv.key < t.last \
+       ORDER BY kv.key DESC LIMIT t.rows) k ON true";
+
+/// Counts entries up to a limit; the last key counted comes with it only if the limit was reached.
+pub(super) const COUNT: &str = "WITH page AS MATERIALIZED (\
+       SELECT key FROM kv WHERE part = $1::int AND key >= $2::bytea AND key < $3::bytea \
+       ORDER BY key LIMIT $4::bigint) \
+     SELECT p.epoch, p.lsn, (SELECT count(*) FROM page), \
+       (SELECT key FROM page ORDER BY key OFFSET $4::bigint - 1 LIMIT 1) \
+     FROM part p WHERE p.part = $1::int";
+
 /// Fetches few entries, of any permitted size.
 pub(super) const SCAN_FEW: [&str; 2] = [
     "SELECT p.epoch, p.lsn, k.key, k.value FROM part p LEFT JOIN LATERAL (\

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use orrery_storage::{
-    CommitError, Decision, Direction, Entry, KeyRange, ReadRequest, Scan, Snapshot, StoreError, Want,
-    WriteSet,
+    CommitError, Decision, Direction, Entry, KeyRange, PartitionId, PartitionRef, ReadRequest, Scan,
+    Snapshot, StoreError, Tally, TallyBy, Want, WriteSet,
 };
 use orrery_testing::{Server, wait};
 
@@ -78,6 +78,26 @@ async fn reads_are_one_statement_and_writes_a_few() {
         let log = watched.log_of(async { drop(store.read(PARTITION, request).await.unwrap()) }).await;
         assert_eq!(statements(&log).len(), 1, "{:#?}", statements(&log));
     }
+    // The same for a count and for reads from several partitions.
+    let tally =
+        |by| ReadRequest::Tally(Tally { range: KeyRange::all(), by, entries_max: 100, runs_max: 100 });
+    for by in [TallyBy::Range, TallyBy::Beginning(|key| key.len().min(1))] {
+        store.read(PARTITION, tally(by)).await.unwrap();
+        let log = watched.log_of(async { drop(store.read(PARTITION, tally(by)).await.unwrap()) }).await;
+        assert_eq!(statements(&log).len(), 1, "{:#?}", statements(&log));
+    }
+    let other = PartitionRef { id: PartitionId(PARTITION.id.0 + 1), epoch: 0 };
+    store.create(other.id, 0).await.unwrap();
+    let reads = || vec![(PARTITION, get(&[b"key"])), (other, get(&[b"key"])), (other, scan(Want::Keys))];
+    store.read_each(reads()).await;
+    let log = watched
+        .log_of(async {
+            let pages = store.read_each(reads()).await;
+            let values: Vec<_> = pages.into_iter().map(|page| page.unwrap().values.len()).collect();
+            assert_eq!(values, [1, 1, 0]);
+        })
+        .await;
+    assert_eq!(statements(&log).len(), 1, "{:#?}", statements(&log));
     // A write: BEGIN, lock and LSN, read; then write and COMMIT.
     let change = || {
         op(&[b"key"], |view, _| {
@@ -137,6 +157,23 @@ async fn statements_use_the_primary_key_and_key_scans_only_the_index() {
             assert!(read.contains("rows=101 loops=1"), "{read}");
         }
     }
+    // Several reads in one statement are looked up one by one.
+    let scan = |direction| {
+        let scan = Scan { want: Want::Keys, direction, ..Scan::forward(middle.clone(), 10) };
+        (PARTITION, ReadRequest::Scan(scan))
+    };
+    let get = ReadRequest::Get((500_u32..520).map(|number| number.to_be_bytes().to_vec()).collect());
+    let reads = vec![scan(Direction::Forward), scan(Direction::Backward), (PARTITION, get)];
+    let log = watched
+        .log_of(async {
+            for (page, count) in store.read_each(reads).await.into_iter().zip([10, 10, 20]) {
+                let page = page.unwrap();
+                assert_eq!(page.entries.len() + page.values.into_iter().flatten().count(), count);
+            }
+        })
+        .await;
+    assert!(log.contains("Backward using kv_pkey on kv"), "{log}");
+    assert!(!log.contains("Seq Scan on kv") && !log.contains("Bitmap"), "{log}");
     let read = op(&[b"new"], |view, _| {
         let mut writes = WriteSet::default();
         writes.put(b"new".to_vec(), b"value".to_vec());

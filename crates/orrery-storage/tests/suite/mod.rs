@@ -48,6 +48,7 @@ macro_rules! conformance {
                 an_empty_write_consumes_an_lsn, partitions_share_nothing);
             $crate::conformance!(@ $constructor, reads:
                 gets_return_values_in_request_order, scans_go_both_ways, scans_stop_at_limits, scans_of_keys_only,
+                tallies_count_what_scans_return, several_reads_answer_as_each_alone,
                 empty_ranges_are_empty, writes_are_read_back, snapshots_are_stable,
                 snapshots_are_consistent_under_load, snapshots_expire, large_values_come_back);
             $crate::conformance!(@ $constructor, lifecycle:

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orrery_storage::{Direction, Limits, ReadRequest, Want};
+use orrery_storage::{Direction, Limits, ReadRequest, Tally, TallyBy, Want};
 
 use super::*;
 
@@ -39,6 +39,67 @@ pub(crate) async fn gets_return_values_in_request_order(constructor: Constructor
     assert_eq!(page.values, vec![Some(Bytes::from("again")); 100]);
 }
 
+pub(crate) async fn several_reads_answer_as_each_alone(constructor: Constructor) {
+    let subject = with_letters(constructor).await;
+    let other = PartitionRef { id: PartitionId(PARTITION.id.0 + 1), epoch: 0 };
+    subject.store.create(other.id, 5).await.unwrap();
+    let write_other = write(&[(b"b", b"other"), (b"q", b"")], &[]);
+    commit(subject.store.as_ref(), other, write_other).await.unwrap();
+    let get = |keys: &[&[u8]]| ReadRequest::Get(keys.iter().map(|key| key.to_vec()).collect());
+    let scan = |range: KeyRange, entries_max: usize| {
+        ReadRequest::Scan(Scan { want: Want::Keys, ..Scan::forward(range, entries_max) })
+    };
+    let few_bytes = Scan { want: Want::Keys, bytes_max: 2, ..Scan::forward(KeyRange::all(), 100) };
+    let missing = PartitionRef { id: PartitionId(4711), epoch: 0 };
+    let stale = PartitionRef { epoch: 1, ..PARTITION };
+    let mixed = vec![
+        (PARTITION, get(&[b"c", b"missing", b"a", b"c"])),
+        (other, get(&[b"b", b"c"])),
+        (PARTITION, scan(KeyRange::all(), 4)),
+        (other, scan(KeyRange::all(), 2)),
+        (other, scan(range(b"c", b"d"), 10)),
+        (PARTITION, scan(range(b"b", b"e"), 100)),
+        (PARTITION, ReadRequest::Scan(few_bytes)),
+        (other, ReadRequest::Scan(Scan { want: Want::Keys, ..backward(KeyRange::all(), 1) })),
+        (PARTITION, ReadRequest::Scan(Scan { want: Want::Keys, ..backward(range(b"b", b"g"), 9) })),
+        (missing, get(&[b"a"])),
+        (stale, scan(KeyRange::all(), 1)),
+    ];
+    // Reads that a store may have to send on their own.
+    let others = vec![
+        (other, ReadRequest::Get(Vec::new())),
+        (PARTITION, ReadRequest::Scan(backward(KeyRange::all(), 2))),
+        (other, scan(KeyRange::all(), 0)),
+        (
+            other,
+            ReadRequest::Tally(Tally {
+                range: KeyRange::all(),
+                by: TallyBy::Range,
+                entries_max: 10,
+                runs_max: 1,
+            }),
+        ),
+    ];
+    let together = [mixed.clone(), others, mixed[..1].to_vec(), Vec::new()];
+    for reads in together {
+        let pages = subject.store.read_each(reads.clone()).await;
+        assert_eq!(pages.len(), reads.len());
+        for ((partition, request), page) in reads.into_iter().zip(pages) {
+            let about = format!("{partition:?} {request:?}");
+            match (page, subject.store.read(partition, request).await) {
+                (Ok(page), Ok(alone)) => {
+                    assert_eq!((page.lsn, page.more), (alone.lsn, alone.more), "{about}");
+                    assert_eq!(page.values, alone.values, "{about}");
+                    assert_eq!(page.entries, alone.entries, "{about}");
+                    assert_eq!(page.runs, alone.runs, "{about}");
+                }
+                (Err(error), Err(alone)) => assert_eq!(error, alone, "{about}"),
+                (page, alone) => panic!("{about}: {page:?} instead of {alone:?}"),
+            }
+        }
+    }
+}
+
 pub(crate) async fn scans_go_both_ways(constructor: Constructor) {
     let subject = with_letters(constructor).await;
     let cases: [(KeyRange, &[u8]); 7] = [
@@ -61,6 +122,77 @@ pub(crate) async fn scans_go_both_ways(constructor: Constructor) {
     }
     let page = scan(&subject.store, Scan::forward(range(b"c", b"d"), 100)).await;
     assert_eq!(page.entries, [entry(b"c", b"again")]);
+}
+
+async fn tally(subject: &Subject, tally: Tally) -> ReadPage {
+    subject.store.read(PARTITION, ReadRequest::Tally(tally)).await.unwrap()
+}
+
+fn run_of(beginning: &[u8], count: u64) -> (&[u8], u64) {
+    (beginning, count)
+}
+
+fn runs(page: &ReadPage) -> Vec<(&[u8], u64)> {
+    page.runs.iter().map(|run| (run.beginning.as_slice(), run.count)).collect()
+}
+
+pub(crate) async fn tallies_count_what_scans_return(constructor: Constructor) {
+    let subject = with_letters(constructor).await;
+    for key in [&b"k1a"[..], b"k1b", b"k1c", b"k2", b"k3a", b"k3b", b"l"] {
+        put(&subject.store, key, b"value").await;
+    }
+    run(&subject.store, write(&[], &[b"k1b"])).await.unwrap();
+    let all = |range| Tally { range, by: TallyBy::Range, entries_max: 1000, runs_max: 1 };
+    for (range, count) in [(KeyRange::all(), 15), (range(b"b", b"d"), 2), (KeyRange::prefix(b"k"), 5)] {
+        let page = tally(&subject, all(range)).await;
+        assert_eq!((runs(&page), page.more), (vec![run_of(b"", count)], false));
+        assert_eq!((page.lsn, page.entries.len(), page.values.len()), (19, 0, 0));
+    }
+    let nothing = [range(b"e", b"f"), range(b"x", b"y"), range(b"d", b"b"), range(b"b", b"b")];
+    for range in nothing {
+        let page = tally(&subject, all(range)).await;
+        assert_eq!((runs(&page), page.more, page.lsn), (Vec::new(), false, 19));
+    }
+    // Keys that share their first two bytes, where they have as many.
+    let pairs =
+        |range| Tally { by: TallyBy::Beginning(|key| key.len().min(2)), runs_max: 1000, ..all(range) };
+    let page = tally(&subject, pairs(range(b"i", b"z"))).await;
+    let expected = [("i", 1), ("j", 1), ("k1", 2), ("k2", 1), ("k3", 2), ("l", 1)];
+    let expected = expected.map(|(beginning, count)| run_of(beginning.as_bytes(), count));
+    assert_eq!((runs(&page), page.more), (expected.to_vec(), false));
+    // Pages end at either limit, inside a run too, and go on behind the last key that was counted.
+    for (entries_max, runs_max) in [(1, 1000), (2, 1000), (3, 1000), (1000, 1), (1000, 2), (3, 2), (2, 1)] {
+        let (mut range, mut counted, mut pages) = (range(b"i", b"z"), Vec::new(), 0);
+        loop {
+            let page = tally(&subject, Tally { entries_max, runs_max, ..pairs(range.clone()) }).await;
+            assert!(page.runs.len() <= runs_max);
+            assert!(page.runs.iter().map(|run| run.count).sum::<u64>() <= entries_max as u64);
+            counted.extend(page.runs.into_iter().flat_map(|run| vec![run.beginning; run.count as usize]));
+            pages += 1;
+            if !page.more {
+                break;
+            }
+            range.start = [page.reached.unwrap().as_slice(), &[0]].concat();
+        }
+        assert_eq!(counted, [&b"i"[..], b"j", b"k1", b"k1", b"k2", b"k3", b"k3", b"l"]);
+        assert!(pages > 1, "{entries_max} {runs_max}");
+    }
+    let (mut range, mut sum) = (KeyRange::all(), 0);
+    loop {
+        let page = tally(&subject, Tally { entries_max: 4, ..all(range.clone()) }).await;
+        sum += page.runs.iter().map(|run| run.count).sum::<u64>();
+        let Some(reached) = page.reached.filter(|_| page.more) else { break };
+        range.start = [reached.as_slice(), &[0]].concat();
+    }
+    assert_eq!(sum, 15);
+    // A snapshot counts what it shows.
+    let snapshot = subject.store.snapshot(PARTITION).await.unwrap();
+    run(&subject.store, write(&[(b"k9", b"new")], &[b"a", b"b"])).await.unwrap();
+    let page = snapshot.read(ReadRequest::Tally(all(KeyRange::all()))).await.unwrap();
+    assert_eq!(runs(&page), [run_of(b"", 15)]);
+    let page = snapshot.read(ReadRequest::Tally(pairs(KeyRange::prefix(b"k")))).await.unwrap();
+    assert_eq!(runs(&page), [run_of(b"k1", 2), run_of(b"k2", 1), run_of(b"k3", 2)]);
+    assert_eq!(runs(&tally(&subject, all(KeyRange::all())).await), [run_of(b"", 14)]);
 }
 
 pub(crate) async fn scans_stop_at_limits(constructor: Constructor) {

@@ -393,7 +393,13 @@ impl Reader<'_> {
     }
 
     /// Records the cost of a read, now that the request uses it.
-    fn account(&self, receipt: &mut Receipt, partition: &Partition, read: &Receipt, timing: &Timing) {
+    pub(crate) fn account(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        read: &Receipt,
+        timing: &Timing,
+    ) {
         receipt.join(partition, read);
         self.timing.join(timing);
     }

@@ -5,3 +5,4 @@
 pub(super) mod ahead;
 pub(super) mod lacking;
 pub(super) mod reader;
+pub(super) mod tally;

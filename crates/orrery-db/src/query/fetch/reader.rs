@@ -58,6 +58,16 @@ impl Timing {
         Duration::from_nanos(self.load.load(Ordering::Relaxed))
     }
 
+    /// Adds the time since a read started.
+    pub(crate) fn loaded_since(&self, started: Instant) {
+        Self::add(&self.load, started);
+    }
+
+    /// Counts entries that were counted without being returned.
+    pub(crate) fn count_entries(&self, entries: u64) {
+        self.entries.fetch_add(entries, Ordering::Relaxed);
+    }
+
     /// Counts items looked up by key; each counts as an index entry.
     pub(crate) fn count_looked_up(&self, keys: usize) {
         self.entries.fetch_add(keys as u64, Ordering::Relaxed);
@@ -189,7 +199,12 @@ impl Reader<'_> {
     }
 
     /// Reads the keys of index entries.
-    async fn read_index(&self, receipt: &mut Receipt, partition: &Partition, scan: Scan) -> Result<ReadPage> {
+    pub(crate) async fn read_index(
+        &self,
+        receipt: &mut Receipt,
+        partition: &Partition,
+        scan: Scan,
+    ) -> Result<ReadPage> {
         let started = monotonic::now();
         let scan = ReadRequest::Scan(Scan { want: Want::Keys, ..scan });
         let page = self.read_any(receipt, partition, scan).await?;
@@ -358,30 +373,6 @@ impl Reader<'_> {
         Ok(Some(set))
     }
 
-    /// Counts the entries of a candidate without reading items.
-    pub(crate) async fn count_entries(
-        &self,
-        receipt: &mut Receipt,
-        partition: &Partition,
-        candidate: &Candidate,
-    ) -> Result<u64> {
-        let mut count = 0;
-        for range in candidate.ranges_in(partition) {
-            let mut range = range.clone();
-            while !range.is_empty() {
-                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
-                let page = self.read_index(receipt, partition, scan).await?;
-                advance(&mut range, &page, Direction::Forward);
-                let inside = page.entries.iter().filter(|entry| {
-                    candidate.item_of(&entry.key).is_some_and(|item_key| self.contains_item(&item_key))
-                });
-                count += inside.count() as u64;
-                tokio::task::yield_now().await;
-            }
-        }
-        Ok(count)
-    }
-
     /// How many entries a candidate has in a partition, counting only up to `count_max`.
     pub(crate) async fn probe(
         &self,
@@ -457,21 +448,6 @@ impl Reader<'_> {
             item.is_some_and(|item_key| self.contains_item(&item_key))
         };
         Ok((page.entries.iter().filter(is_own).count(), page.entries.len()))
-    }
-
-    /// Counts items without reading them.
-    pub(crate) async fn count_items(&self, receipt: &mut Receipt, partition: &Partition) -> Result<u64> {
-        let mut count = 0;
-        for mut range in self.item_ranges(partition, &Key::new()) {
-            while !range.is_empty() {
-                let scan = Scan::forward(range.clone(), FETCH_ENTRIES * 16);
-                let page = self.read_index(receipt, partition, scan).await?;
-                advance(&mut range, &page, Direction::Forward);
-                count += page.entries.len() as u64;
-                tokio::task::yield_now().await;
-            }
-        }
-        Ok(count)
     }
 }
 

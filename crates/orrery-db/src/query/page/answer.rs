@@ -38,7 +38,7 @@ impl Run<'_> {
     }
 
     /// Expired and purged items still have entries, as do items of other keys with the same hash.
-    fn entries_are_items(&self) -> bool {
+    pub(crate) fn entries_are_items(&self) -> bool {
         self.reader.container.definition.default_ttl.is_none()
             && self.reader.database.purges.is_idle()
             && self.reader.only.is_none()

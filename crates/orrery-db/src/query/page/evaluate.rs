@@ -188,13 +188,14 @@ impl Run<'_> {
     }
 
     /// Feeds items until `after_each` stops it.
-    async fn feed_batch(
+    pub(crate) async fn feed_batch(
         &mut self,
         pipeline: &mut Pipeline,
         found: Vec<Found>,
         mut after_each: impl FnMut(&mut Pipeline, &Found) -> Result<Flow>,
     ) -> Result<Flow> {
-        self.evaluate(found, |run, found, work| {
+        let bytes = bytes_of(&found);
+        self.evaluate(found, bytes, |run, found, work| {
             run.feed_one(pipeline, &found, work)?;
             after_each(pipeline, &found)
         })
@@ -208,7 +209,8 @@ impl Run<'_> {
         found: Vec<Found>,
         mut before_each: impl FnMut(&mut Pipeline, &Found) -> bool,
     ) -> Result<Flow> {
-        self.evaluate(found, |run, found, work| {
+        let bytes = bytes_of(&found);
+        self.evaluate(found, bytes, |run, found, work| {
             if !before_each(pipeline, &found) {
                 return Ok(Flow::Stop);
             }
@@ -218,15 +220,15 @@ impl Run<'_> {
         .await
     }
 
-    /// Evaluates some items. Long evaluations run off the request threads, at most one per CPU: a runaway query slows
+    /// Evaluates some items, or documents in their place, of so many bytes. Long evaluations run off the request threads, at most one per CPU: a runaway query slows
     /// down other queries, not point reads. Short ones stay on the calling thread, because switching threads would take
     /// longer than most pages.
-    async fn evaluate(
+    pub(crate) async fn evaluate<T>(
         &mut self,
-        found: Vec<Found>,
-        mut each: impl FnMut(&mut Self, Found, &Work<'_>) -> Result<Flow>,
+        found: Vec<T>,
+        bytes: usize,
+        mut each: impl FnMut(&mut Self, T, &Work<'_>) -> Result<Flow>,
     ) -> Result<Flow> {
-        let bytes: usize = found.iter().map(|found| found.item.body.len()).sum();
         let is_long = self.work.multiplies
             || bytes > SHORT_BYTES_MAX
             || bytes.saturating_mul(self.text_bytes) > SHORT_PRODUCT_MAX
@@ -304,6 +306,10 @@ impl Run<'_> {
         self.metrics.steps += work.steps();
         finished
     }
+}
+
+fn bytes_of(found: &[Found]) -> usize {
+    found.iter().map(|found| found.item.body.len()).sum()
 }
 
 static NO_KEY: Key = Key::new();

@@ -11,7 +11,7 @@ use orrery_model::rid::ItemRid;
 use orrery_model::{Error, Result, Value};
 use orrery_query::ast::Query;
 use orrery_query::pipeline::{Options, Pipeline, ResumePoint, Shape};
-use orrery_query::{Program, QueryRequest};
+use orrery_query::{Program, QueryRequest, order};
 use orrery_storage::Key;
 
 use super::position::{Position, StreamStart};
@@ -28,6 +28,11 @@ use crate::query::plan::access::{AccessPath, AccessPaths};
 
 /// Items read after a full page to see whether another row follows.
 const LOOK_AHEAD_ITEMS: usize = 64;
+
+/// More distinct rows than this are not counted in the index: a page of them is found sooner by a scan.
+const DISTINCT_ROWS_MAX: usize = 1000;
+/// In a token, in place of an access path: distinct rows come in the order of their values.
+const IN_VALUE_ORDER: u32 = 1;
 
 /// A page and the start of the next one.
 pub(crate) type Page = (Rows, Option<Position>);
@@ -250,13 +255,30 @@ impl Run<'_> {
             Some(_) => return Err(continuation::invalid()),
         };
         let incremental = program.shape() == Shape::Collect { incremental: true };
-        let mut number = None;
+        let in_value_order = from_path == Some(Some(IN_VALUE_ORDER));
+        let mut number = in_value_order.then_some(IN_VALUE_ORDER);
         let reads = program.shape() != Shape::Once;
+        // Ranked rows are a single page: clients that merge them read only the first page.
+        let rows_max = if is_ranked { usize::MAX } else { self.rows_max };
         let mut pipeline = Pipeline::new(Arc::clone(&program), Options::default());
         if reads && !pipeline.is_done() {
+            let may_cover = match from_path {
+                // Which distinct rows a bound admits depends on their order.
+                None => !incremental || program.rows_max().is_none(),
+                // Groups come in the same order from a scan in key order.
+                Some(None) => !incremental,
+                Some(Some(_)) => in_value_order,
+            };
+            if let Some(cover) = paths.cover.as_ref().filter(|_| may_cover) {
+                let distinct_max = if in_value_order { usize::MAX } else { DISTINCT_ROWS_MAX };
+                if let Some(fed) = self.feed_values(receipt, &program, cover, distinct_max).await? {
+                    let number = incremental.then_some(IN_VALUE_ORDER);
+                    return self.collected(receipt, fed, returned, rows_max, number).await;
+                }
+            }
             let path = match from_path {
-                // The first page.
-                None => self.choose(receipt, paths, None).await?,
+                // The first page, or one whose order does not come from the access path.
+                None | Some(Some(IN_VALUE_ORDER)) => self.choose(receipt, paths, None).await?,
                 // Rows are in the order of the access path, so later pages must use the same one.
                 Some(None) => AccessPath::in_key_order(paths.points),
                 Some(Some(number)) => {
@@ -268,24 +290,40 @@ impl Run<'_> {
                 pipeline = Pipeline::new(program, Options { filter_holds: true, ..Options::default() });
             }
             self.take(&path);
-            number = path.number();
+            number = number.or_else(|| path.number());
             // Distinct rows stream like items; only this page and one more row are needed.
+            let streams = incremental && !in_value_order;
             let enough = usize::try_from(returned).unwrap_or(usize::MAX).saturating_add(self.rows_max);
-            let extent = if incremental { self.extent() } else { Extent::Everything };
+            let extent = if streams { self.extent() } else { Extent::Everything };
             let all = (&StreamStart::default(), extent);
             self.feed(receipt, &mut pipeline, &path, all, |pipeline, _, _| {
-                let has_enough = incremental && (pipeline.ready() > enough || pipeline.is_done());
+                let has_enough = streams && (pipeline.ready() > enough || pipeline.is_done());
                 Ok(if has_enough { Flow::Stop } else { Flow::GoOn })
             })
             .await?;
         }
+        self.collected(receipt, pipeline, returned, rows_max, number).await
+    }
+
+    /// The page of collected rows after those that were returned. `number` is the access path, or the order, that later
+    /// pages have to follow.
+    async fn collected(
+        &mut self,
+        receipt: &mut Receipt,
+        mut pipeline: Pipeline,
+        returned: u64,
+        rows_max: usize,
+        number: Option<u32>,
+    ) -> Result<Page> {
         if receipt.served.is_empty() {
             self.touch(receipt).await?;
         }
         self.finish(&mut pipeline)?;
-        // Ranked rows are a single page: clients that merge them read only the first page.
-        let rows_max = if is_ranked { usize::MAX } else { self.rows_max };
-        let all = pipeline.take().into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX));
+        let mut all = pipeline.take();
+        if number == Some(IN_VALUE_ORDER) {
+            all.sort_by(|a, b| order::compare(Some(&a.value), Some(&b.value)));
+        }
+        let all = all.into_iter().skip(usize::try_from(returned).unwrap_or(usize::MAX));
         let mut rows = Rows::default();
         let more = rows.fill(all, rows_max, None, self.reader.container.rid)?;
         let next = more.then(|| Position::Counted { returned: returned + rows.count as u64, path: number });

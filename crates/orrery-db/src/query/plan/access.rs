@@ -15,9 +15,10 @@ use orrery_query::pipeline::{ResumePoint, ResumeValue};
 use orrery_query::shortcut;
 use orrery_storage::{Direction, Key, KeyRange};
 
+use super::cover::Cover;
+use super::indexed::{is_everywhere, is_indexed, knows_missing, merge_overlapping};
 use super::points::Points;
 use crate::catalog::{Generation, Partition};
-use crate::index::named_paths;
 use crate::layout::index_entry;
 use crate::layout::stored::SYSTEM_PROPERTIES;
 
@@ -202,6 +203,8 @@ pub(crate) struct AccessPaths {
     pub values_of_extreme: Option<Values>,
     /// The only possible matches, if the filter names them.
     pub points: Option<Points>,
+    /// The entries that answer the query without its items.
+    pub cover: Option<Cover>,
     /// The filter contradicts itself.
     pub is_empty: bool,
 }
@@ -232,6 +235,7 @@ pub(crate) fn access_paths(
         sequence: finder.sequence(query, condition),
         values_of_extreme: finder.values_of_extreme(query, condition),
         points: None,
+        cover: None,
         is_empty: *condition == IndexCondition::None,
     }
 }
@@ -276,7 +280,7 @@ impl Finder<'_> {
         }
         let ranges = match test {
             // Only paths that the policy lists explicitly have entries for items without them.
-            Test::Type(TypeTest::NotDefined) if self.knows_missing(path) => {
+            Test::Type(TypeTest::NotDefined) if knows_missing(self.generation, path) => {
                 let term =
                     index_entry::undefined_term(self.generation.number, index_entry::PathHash::of(path));
                 vec![KeyRange::prefix(&term)]
@@ -340,10 +344,7 @@ impl Finder<'_> {
         }
         let is_defined = condition.implies_defined(&path);
         let direction = if *order == Order::Ascending { Direction::Forward } else { Direction::Backward };
-        // Every item has an id and a timestamp.
-        let is_everywhere =
-            matches!(path.0.as_slice(), [IndexStep::Property(name)] if **name == *"id" || **name == *"_ts");
-        let is_complete = is_defined || is_everywhere || self.knows_missing(&path);
+        let is_complete = is_defined || is_everywhere(&path) || knows_missing(self.generation, &path);
         // Items without the property come first in ascending order, and may be missing from the index: they must be
         // found for the first page. If a filter leaves few items, scanning those is better.
         if direction == Direction::Forward && !is_complete && query.filter.is_some() {
@@ -403,11 +404,6 @@ impl Finder<'_> {
             }
             _ => None,
         })
-    }
-
-    /// Whether the index has entries for items without this property.
-    fn knows_missing(&self, path: &IndexPath) -> bool {
-        named_paths(&self.generation.policy).any(|named| named.steps == path.0)
     }
 
     /// Whether the entries at a path are of the property that queries see: those of a computed property only if it is
@@ -557,38 +553,11 @@ fn describe_composite(
     format!("({})", paths.iter().enumerate().map(path).collect::<Vec<_>>().join(", "))
 }
 
-/// Whether values at this path have entries in the generation.
-pub(crate) fn is_indexed(generation: &Generation, path: &IndexPath) -> bool {
-    // System properties are not indexed, except for `_ts`.
-    if let Some(IndexStep::Property(first)) = path.0.first()
-        && **first != *"_ts"
-        && SYSTEM_PROPERTIES.contains(&&**first)
-    {
-        return false;
-    }
-    let tree = &generation.tree;
-    let place = path.0.iter().fold(tree.root(), |place, step| match step {
-        IndexStep::Property(name) => tree.property(place, name),
-        IndexStep::Element => tree.element(place),
-    });
-    tree.indexes(place)
-}
-
 /// Parses `/a/"b c"` as property names; none for paths into arrays, which cannot be sorted by.
 fn property_path(text: &str) -> Option<IndexPath> {
     let path = PolicyPath::parse(&format!("{text}/?")).ok().map(|path| IndexPath(path.steps))?;
     let is_usable = !path.0.is_empty() && !path.0.contains(&IndexStep::Element);
     is_usable.then_some(path)
-}
-
-fn merge_overlapping(ranges: &mut Vec<KeyRange>) {
-    ranges.dedup_by(|next, kept| {
-        let overlaps = kept.end.as_ref().is_none_or(|end| next.start < *end);
-        if overlaps && kept.end.is_some() && (next.end.is_none() || next.end > kept.end) {
-            kept.end.clone_from(&next.end);
-        }
-        overlaps
-    });
 }
 
 /// `> 5 and <= 40`.

@@ -11,7 +11,7 @@ use orrery_query::ast::{ExprKind, Query, Selection};
 use orrery_query::check::indexes;
 use orrery_query::filter::{Bound, IndexCondition, Test, TypeTest};
 
-use super::access::is_indexed;
+use super::indexed::is_indexed;
 use crate::catalog::Generation;
 
 /// Functions that an index on their property can answer.
