@@ -32,6 +32,7 @@ impl Replica {
     pub fn parse(path: &str) -> Self {
         let guid_after = |keyword: &str| {
             let rest = &path.as_bytes()[path.find(keyword)? + keyword.len()..];
+            // A GUID is read as one number of 128 bits; it takes 36 bytes with its hyphens.
             let digits = rest.get(..36)?.iter().filter(|byte| **byte != b'-');
             digits
                 .map(|byte| char::from(*byte).to_digit(16))
@@ -39,10 +40,12 @@ impl Replica {
         };
         let read = || {
             let container = guid_after("/services/")?.to_be_bytes();
+            // The RID's eight bytes are the first half of the GUID, the second half is zero.
             let container = ContainerRid::from_bytes(container.get(..8)?)?;
             let range_id = u32::try_from(guid_after("/partitions/")?).ok()?;
             Some(Self { container: Some(container), range_id: Some(range_id) })
         };
+        // A path of another server says nothing about staleness, so the request is served without the check.
         read().unwrap_or_default()
     }
 
@@ -74,6 +77,7 @@ pub(crate) fn feed(container: Option<(ContainerRid, &[u32])>, endpoint: &PortEnd
     }
     let authority = endpoint.authority(host);
     let rid = container.map(|(rid, _)| rid.to_string()).unwrap_or_default();
+    // The service spells these `Addresss` and `physcialUri`, and clients look for exactly that.
     let mut feed = format!("{{\"_rid\":\"{rid}\",\"Addresss\":[");
     for (at, (range_id, replica)) in rows.iter().enumerate() {
         if at > 0 {

@@ -57,6 +57,7 @@ impl HostPolicy {
     pub fn new(listens_on: IpAddr, hosts: &[String], origins: &[String]) -> Result<Self, InvalidHost> {
         let hosts = hosts.iter().map(|text| HostPattern::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let origins = origins.iter().map(|text| parse_origin(text)).collect::<Result<Vec<_>, _>>()?;
+        // The canonical form also recognises `::ffff:127.0.0.1`.
         let is_loopback = listens_on.to_canonical().is_loopback();
         Ok(Self { is_limited: is_loopback || !hosts.is_empty(), hosts, origins })
     }
@@ -64,6 +65,8 @@ impl HostPolicy {
     /// Rejects requests with a foreign host name, and those of foreign web pages.
     pub(crate) fn check(&self, parts: &Parts) -> Result<(), AuthFailure> {
         if self.is_limited {
+            // HTTP/2 names the host in `:authority`, which hyper puts into the URL, HTTP/1 in `Host`. A request
+            // may have both or several, and each of them must be acceptable.
             let in_url = parts.uri.authority().map(Authority::as_str);
             let in_headers = parts.headers.get_all(HOST).into_iter();
             let named = in_url.map(str::as_bytes).into_iter().chain(in_headers.map(HeaderValue::as_bytes));
@@ -74,6 +77,7 @@ impl HostPolicy {
             }
         }
         let foreign = |origin: &[u8]| Err(AuthFailure::OriginNotAllowed { origin: shown(origin) });
+        // An origin says who asks. Without one, `Sec-Fetch-Site` tells whether a browser asks for another site.
         match parts.headers.get(ORIGIN) {
             Some(origin) if is_own_origin(origin, parts) || self.allows_origin(origin) => Ok(()),
             Some(origin) => foreign(origin.as_bytes()),
@@ -96,6 +100,7 @@ impl HostPolicy {
 
     /// The preflight response.
     pub(crate) fn answer_preflight(&self, asked: &HeaderMap, answered: &mut HeaderMap) {
+        // Whatever is asked for is allowed: the origin is trusted as a whole, and the key decides the rest.
         let echoes = [
             (REQUEST_METHOD, "access-control-allow-methods"),
             (REQUEST_HEADERS, "access-control-allow-headers"),
@@ -114,9 +119,11 @@ impl HostPolicy {
         if self.origins.is_empty() {
             return;
         }
+        // Even without an allowed origin: a cache must not serve this response to another page.
         answered.insert(VARY, HeaderValue::from_static("origin"));
         let Some(origin) = asked.get(ORIGIN).filter(|origin| self.allows_origin(origin)) else { return };
         let names: Vec<&str> = answered.keys().map(HeaderName::as_str).collect();
+        // Pages can read only the headers listed here.
         let exposed = HeaderValue::from_str(&names.join(", "));
         answered.insert("access-control-allow-origin", origin.clone());
         if let Ok(exposed) = exposed {
@@ -156,6 +163,7 @@ fn is_own_origin(origin: &HeaderValue, parts: &Parts) -> bool {
     };
     let host = parts.uri.authority().map(Authority::as_str);
     let host = host.or_else(|| parts.headers.get(HOST)?.to_str().ok());
+    // `Host` omits the default port and so does `Origin`, but not always both.
     let default = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
     let with_port = |text: &str| split_host(text).map(|(name, port)| (name, port.unwrap_or(default)));
     with_port(page).is_some_and(|page| host.and_then(with_port) == Some(page))
@@ -164,6 +172,7 @@ fn is_own_origin(origin: &HeaderValue, parts: &Parts) -> bool {
 /// A host without its port, in lower case and without a final dot.
 fn split_host(text: &str) -> Option<(String, Option<u16>)> {
     let authority: Authority = text.parse().ok()?;
+    // User information in front of the host would make a foreign name look like ours.
     if authority.as_str().contains('@') {
         return None;
     }
@@ -173,11 +182,13 @@ fn split_host(text: &str) -> Option<(String, Option<u16>)> {
         None | Some("") => None,
         Some(port) => Some(port.parse().ok()?),
     };
+    // A final dot makes a name absolute; it is the same host.
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     (!name.is_empty()).then_some((name, port))
 }
 
 fn is_loopback_name(name: &str) -> bool {
+    // `.localhost` is reserved for loopback (RFC 6761), so no page can rebind a name below it.
     if name == "localhost" || name.ends_with(".localhost") {
         return true;
     }
@@ -205,6 +216,7 @@ impl HostPattern {
         let rest = bracketed.as_deref().unwrap_or(rest);
         let named = if below { rest.strip_prefix('.').ok_or_else(invalid)? } else { rest };
         let (name, port) = split_host(named).ok_or_else(invalid)?;
+        // `Authority` accepts more characters than a host name has, among them a second asterisk.
         let is_legal = |name: &str| {
             let name = name.trim_start_matches('[').trim_end_matches(']');
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte))
@@ -220,6 +232,7 @@ impl HostPattern {
         let is_named = match &self.name {
             NamePattern::Any => true,
             NamePattern::Exactly(own) => own == name,
+            // The pattern begins with its dot, so `evilexample.com` is not below `example.com`.
             NamePattern::Below(end) => name.len() > end.len() && name.ends_with(end.as_str()),
         };
         is_named && self.port.is_none_or(|own| port == Some(own))
@@ -238,6 +251,7 @@ fn parse_origin(text: &str) -> Result<String, InvalidHost> {
         "http" => 80,
         _ => return Err(invalid()),
     };
+    // Normalised to what browsers send, so that origins can be compared as text.
     Ok(match port.filter(|port| *port != default) {
         Some(port) => format!("{scheme}://{name}:{port}"),
         None => format!("{scheme}://{name}"),
@@ -247,6 +261,7 @@ fn parse_origin(text: &str) -> Result<String, InvalidHost> {
 /// A client's value, sanitised for a message.
 fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
+    // The text goes into a log line and a response: no line breaks, no terminal sequences, no megabytes.
     text.chars().filter(|letter| !letter.is_control()).take(SHOWN_CHARACTERS_MAX).collect()
 }
 

@@ -61,6 +61,7 @@ impl Path {
                 Ok(rest) => Self::Item(at, format!("{id}?{rest}")),
                 Err(_) => Self::Unknown,
             },
+            // The container is in the query (`$resolveFor=dbs/…/colls/…/docs`), not in the path.
             (Self::Addresses(_), Some(query)) => {
                 let resolved = query_value(query, "$resolveFor").map(|link| Self::parse(&link));
                 Self::Addresses(resolved.and_then(|path| path.container().cloned()))
@@ -78,6 +79,7 @@ impl Path {
                 Err(_) => return Self::Unknown,
             }
         }
+        // Names are at the odd positions, keywords at the even ones: only the latter are compared.
         let keyword = |at: usize| {
             let known =
                 |segment: &Cow<'_, str>| KEYWORDS.iter().find(|word| segment.eq_ignore_ascii_case(word));
@@ -91,11 +93,13 @@ impl Path {
             ("addresses", 1) => Self::Addresses(None),
             ("offers", 1) => Self::Offers,
             ("offers", 2) => Self::Offer(text(1)),
+            // The service answers 400 here, and 404 for other paths that it does not know.
             ("offers", _) => Self::Malformed,
             ("dbs", 1) => Self::Databases,
             ("dbs", 2) => Self::Database(text(1)),
             ("dbs", count) => match (third, count) {
                 ("colls", 3) => Self::Containers(text(1)),
+                // Four segments or more: the rest is parsed below the container.
                 ("colls", _) => {
                     let at = ContainerPath { database: text(1), container: text(3) };
                     below_container(at, fifth, &segments)
@@ -165,6 +169,8 @@ impl Path {
 
     /// Whether this is a metadata request, charged to the account's budget.
     pub fn is_metadata(&self) -> bool {
+        // The service serves these from its metadata partition, with a rate limit per account that no throughput
+        // raises.
         matches!(
             self,
             Self::Databases
@@ -206,6 +212,7 @@ impl Path {
 /// The value of a name in the query of a URL. A `+` belongs to a RID.
 pub(crate) fn query_value<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
     query.split('&').find_map(|pair| {
+        // Not form encoding, in which a `+` would be a space.
         let (found, value) = pair.split_once('=')?;
         let found = percent_decode_str(found).decode_utf8().ok()?;
         found.eq_ignore_ascii_case(name).then(|| percent_decode_str(value).decode_utf8().ok())?
@@ -237,6 +244,7 @@ fn below_container(at: ContainerPath, keyword: &str, segments: &[Cow<'_, str>]) 
         "udfs" => Some(ScriptKind::Function),
         _ => None,
     };
+    // Only called where the count of segments has been matched.
     let id = || segments[5].as_ref().to_owned();
     match (keyword, script, segments.len()) {
         (_, _, 4) => Path::Container(at),

@@ -82,6 +82,7 @@ pub(super) struct DirectConnection {
 
 impl DirectConnection {
     pub(super) async fn run(mut self, stream: TcpStream, acceptor: TlsAcceptor) -> Result<(), DirectError> {
+        // Responses are gathered before they are written, so Nagle's algorithm would only delay them.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "the connection keeps its delay");
         }
@@ -89,6 +90,7 @@ impl DirectConnection {
         let opening = timeout(self.options.handshake_timeout, self.open(stream, acceptor));
         let opened = tokio::select! {
             opened = opening => opened.map_err(|_| DirectError::HandshakeTimeout)??,
+            // A connection without a request can be closed at once.
             _ = phase.wait_for(|phase| *phase != Phase::Running) => return Ok(()),
         };
         let Some((stream, buffer)) = opened else { return Ok(()) };
@@ -103,6 +105,7 @@ impl DirectConnection {
     ) -> Result<Option<(TlsStream<TcpStream>, BytesMut)>, DirectError> {
         let mut stream = acceptor.accept(stream).await?;
         let mut buffer = BytesMut::with_capacity(BUFFER_BYTES);
+        // Bytes that follow the context request stay in the buffer, for the first frame.
         let frame = loop {
             match RequestFrame::take(&mut buffer)? {
                 Some(frame) => break frame,
@@ -114,6 +117,7 @@ impl DirectConnection {
         let agent = String::from_utf8_lossy(&context.user_agent).into_owned();
         tracing::debug!(peer = %self.info.peer, agent, "a client connected in direct mode");
         let mut out = BytesMut::new();
+        // Clients send no request before they have the context response, so it is written at once.
         self.answer_context(&context, &mut out);
         stream.write_all(&out).await?;
         stream.flush().await?;
@@ -190,6 +194,8 @@ impl Traffic {
         let mut draining = false;
         let mut timer = Box::pin(sleep_until(self.look_again()?));
         loop {
+            // 1. Start the requests that have arrived completely. The bounds are on requests in flight and on
+            // responses gathered; a client that exceeds either is left unread, and TCP slows it down.
             let mut more_to_parse = false;
             while self.pending.len() < IN_FLIGHT_MAX && !draining {
                 if self.out.len() >= WRITE_BYTES {
@@ -199,20 +205,25 @@ impl Traffic {
                 let Some(arrival) = self.next_arrival().await? else { break };
                 self.start(arrival).await?;
             }
+            // 2. Collect the responses that are ready by now, without waiting, so that they share the write.
             while self.out.len() < WRITE_BYTES
                 && let Some(Some(answer)) = self.pending.next().now_or_never()
             {
                 self.answer(answer).await?;
             }
             self.flush().await?;
+            // Whole frames are still in the buffer: waiting for bytes could wait forever.
             if more_to_parse {
                 continue;
             }
+            // Every request that was started has been answered. Frames still in the buffer are not started any
+            // more.
             if draining && self.pending.is_empty() {
                 self.stream.shutdown().await?;
                 return Ok(());
             }
             self.note_quiet();
+            // 3. Wait for whatever comes first: bytes, a response, a deadline or the end of the server.
             let may_read = self.pending.len() < IN_FLIGHT_MAX && !draining;
             tokio::select! {
                 count = self.stream.read_buf(&mut self.buffer), if may_read => {
@@ -222,12 +233,15 @@ impl Traffic {
                     self.frame_since.get_or_insert_with(monotonic::timer_now);
                 }
                 Some(answer) = self.pending.next(), if !self.pending.is_empty() => self.answer(answer).await?,
+                // The timer is not reset whenever something happens, which is much more frequent than its end:
+                // when it fires, the deadline is computed anew.
                 () = timer.as_mut() => {
                     let at = self.look_again()?;
                     timer.as_mut().reset(at);
                 }
                 changed = phase.changed() => {
                     draining = true;
+                    // A closed channel means that the server itself is gone.
                     if changed.is_err() || *phase.borrow_and_update() == Phase::Closed {
                         return Ok(());
                     }
@@ -239,6 +253,7 @@ impl Traffic {
     /// The next deadline to check, or why the connection must be closed.
     fn look_again(&self) -> Result<Instant, DirectError> {
         let now = monotonic::timer_now();
+        // Without a frame under way the earliest possible end is that of one that would begin now.
         let frame_end = self.frame_since.map_or(now + FRAME_TIME_MAX, |since| since + FRAME_TIME_MAX);
         if now >= frame_end {
             return Err(DirectError::Stuck("a frame did not arrive in time"));
@@ -247,6 +262,7 @@ impl Traffic {
             Some(_) => UNAUTHENTICATED_IDLE_MAX,
             None => self.connection.options.idle_timeout,
         };
+        // A slow request does not make its connection idle, however long it takes.
         let is_idle = self.pending.is_empty() && self.frame_since.is_none();
         let idle_end = if is_idle { self.quiet_since + idle_max } else { now + idle_max };
         if now >= idle_end {
@@ -257,6 +273,7 @@ impl Traffic {
 
     /// Frees buffers that an idle connection does not need.
     fn note_quiet(&mut self) {
+        // Nothing of a next frame has arrived: the clock of the last one stops.
         if self.buffer.is_empty() && matches!(self.reading, Reading::Frame) {
             self.frame_since = None;
         }
@@ -273,6 +290,7 @@ impl Traffic {
     /// The next complete request; none until more bytes arrive.
     async fn next_arrival(&mut self) -> Result<Option<Arrival>, DirectError> {
         loop {
+            // Each arm puts its state back before it returns for lack of bytes.
             match std::mem::replace(&mut self.reading, Reading::Frame) {
                 Reading::Frame => {
                     let Some(frame) = RequestFrame::take(&mut self.buffer)? else { return Ok(None) };
@@ -285,6 +303,7 @@ impl Traffic {
                     }
                     let request = DirectRequest::parse(&frame)?;
                     let is_heavy = DirectRequest::is_heavy(&frame);
+                    // The first request with valid credentials ends the connection's time in the lobby.
                     if self.connection.lobby_place.is_some()
                         && may_send(&self.connection.gateway, &request).await
                     {
@@ -317,6 +336,7 @@ impl Traffic {
                     return Ok(Some(Arrival { request: *request, payload, held, is_heavy }));
                 }
                 Reading::Discarded { request, left, why } => {
+                    // Skipped as it arrives, so a rejected payload never takes more than one read of memory.
                     let count = left.min(self.buffer.len());
                     self.buffer.advance(count);
                     if count < left {
@@ -342,9 +362,11 @@ impl Traffic {
         announced: u32,
     ) -> Result<Reading, DirectError> {
         let length = usize::try_from(announced).unwrap_or(usize::MAX);
+        // Skipping this much would cost more than a new connection.
         if length > DISCARDED_BYTES_MAX {
             return Err(MalformedFrame::Payload(announced).into());
         }
+        // The client is still writing: read on, so that it can read the error.
         if length > BODY_BYTES_MAX {
             return Ok(Reading::Discarded { request, left: length, why: BodyError::TooLarge });
         }
@@ -356,6 +378,7 @@ impl Traffic {
             if may_send(&self.connection.gateway, &request).await { self.hold(length).await? } else { None };
         Ok(match held {
             Some(held) => {
+                // Once, at the full size: growing step by step would copy the payload several times.
                 self.buffer.reserve(length.saturating_sub(self.buffer.len()));
                 Reading::Payload { request, is_heavy, length, held: Some(held) }
             }
@@ -366,6 +389,8 @@ impl Traffic {
     /// Waits for memory while driving the requests in flight, which may free some.
     async fn hold(&mut self, bytes: usize) -> Result<Option<MemoryPart>, DirectError> {
         let gateway = Arc::clone(&self.connection.gateway);
+        // Waiting alone could only time out if requests of this very connection hold the memory: they progress
+        // when polled here.
         let mut holding = std::pin::pin!(gateway.hold_body(bytes as u64));
         loop {
             let answer = tokio::select! {
@@ -382,11 +407,14 @@ impl Traffic {
         self.frame_since = None;
         let is_heavy = arrival.is_heavy;
         let work = work(Arc::clone(&self.connection.gateway), self.connection.info, arrival);
+        // A task of its own: a query that computes for a while would stop the reader and the writer of this
+        // connection.
         if is_heavy {
             self.pending.push(Box::pin(OwnedTask(task::spawn("direct request", work))));
             return Ok(());
         }
         let mut work = Box::pin(work);
+        // Point reads from memory complete here, without a wake-up and without a place among the pending.
         if let Some(answer) = work.as_mut().now_or_never() {
             return self.answer(answer).await;
         }
@@ -397,11 +425,13 @@ impl Traffic {
     /// Queues a response for sending.
     async fn answer(&mut self, answer: Answer) -> Result<(), DirectError> {
         let Answer { response, activity_id, transport_id } = answer;
+        // An injected fault: the client is to see a broken connection instead of a response.
         if response.extensions().get::<HangUp>().is_some() {
             return Err(HangUp.into());
         }
         let payload = response::write(response, activity_id, transport_id, &mut self.out);
         self.out_ends.push(self.out.len());
+        // The head of this response must be on its way before its payload, which is not copied behind it.
         if let Some(payload) = payload {
             self.flush().await?;
             self.send(&payload.bytes, &[payload.bytes.len()]).await?;
@@ -413,6 +443,7 @@ impl Traffic {
         if self.out.is_empty() {
             return Ok(());
         }
+        // Taken out and put back, so that `send` can borrow the stream while the buffers keep their capacity.
         let (mut out, mut ends) = (std::mem::take(&mut self.out), std::mem::take(&mut self.out_ends));
         self.send(&out, &ends).await?;
         out.clear();
@@ -431,11 +462,13 @@ impl Traffic {
         let sending = async {
             let mut start = 0;
             for end in ends {
+                // The session turns each write into records of its own; bytes of two responses never share one.
                 let mut rest = &bytes[start..*end];
                 while !rest.is_empty() {
                     let (_, session) = self.stream.get_mut();
                     let written = session.writer().write(rest)?;
                     rest = &rest[written..];
+                    // The session's buffer is full: empty it to the socket, then go on.
                     if !rest.is_empty() {
                         self.stream.flush().await?;
                     }
@@ -444,6 +477,7 @@ impl Traffic {
             }
             self.stream.flush().await
         };
+        // A client that stops reading would otherwise hold its responses, and the memory behind them, forever.
         let sent = timeout(self.connection.options.write_timeout, sending).await;
         Ok(sent.map_err(|_| DirectError::Stuck("the client does not read its responses"))??)
     }
@@ -452,6 +486,7 @@ impl Traffic {
 async fn may_send(gateway: &Gateway, request: &DirectRequest) -> bool {
     match &request.head {
         Ok(parts) => gateway.may_send(parts).await,
+        // A frame that cannot be translated is refused anyway; it authenticates nobody.
         Err(_) => false,
     }
 }
@@ -488,6 +523,7 @@ impl Future for OwnedTask {
 
 impl Drop for OwnedTask {
     fn drop(&mut self) {
+        // A client that disconnects cancels its requests, as over HTTP.
         self.0.abort();
     }
 }

@@ -47,6 +47,7 @@ impl ActivityId {
 
 impl std::fmt::Display for ActivityId {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The layout of a Windows GUID; the last two groups are bytes in their written order.
         const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
         for (at, place) in ORDER.into_iter().enumerate() {
             if matches!(at, 4 | 6 | 8 | 10) {
@@ -72,9 +73,12 @@ impl RequestFrame {
     /// Takes a frame from the front of the buffer, without its payload; none if it is not complete.
     pub fn take(buffer: &mut BytesMut) -> Result<Option<Self>, MalformedFrame> {
         let Some(length) = announced(buffer)? else { return Ok(None) };
+        // The bytes stay in the buffer: the frame is taken whole or not at all.
         if buffer.len() < length {
             return Ok(None);
         }
+        // Shares the buffer's memory. Header values made from tokens share it too, so a request copies none of
+        // them.
         let bytes = buffer.split_to(length).freeze();
         let mut head = &bytes[4..HEAD_BYTES];
         let (resource, operation) = (head.get_u16_le(), head.get_u16_le());
@@ -101,6 +105,7 @@ fn announced(buffer: &[u8]) -> Result<Option<usize>, MalformedFrame> {
     let Some(length) = buffer.first_chunk() else { return Ok(None) };
     let length = u32::from_le_bytes(*length);
     match usize::try_from(length) {
+        // Checked on the first four bytes, before the buffer grows towards the announced length.
         Ok(bytes) if (HEAD_BYTES..=METADATA_BYTES_MAX).contains(&bytes) => Ok(Some(bytes)),
         _ => Err(MalformedFrame::Length(length)),
     }
@@ -129,9 +134,12 @@ impl ContextRequest {
                 (PROTOCOL_VERSION, TokenValue::ULong(version)) => protocol = Some(version),
                 (CLIENT_VERSION, TokenValue::Text(text)) => client_version = Some(text),
                 (USER_AGENT, TokenValue::Text(text)) => user_agent = Some(text),
+                // Clients add tokens with their versions; what the server does not know says nothing it needs.
                 _ => {}
             }
         }
+        // The protocol version must be present, but its value is not compared: clients send the one they were
+        // built with.
         let (Some(_), Some(client_version), Some(user_agent)) = (protocol, client_version, user_agent) else {
             return Err(MalformedFrame::MissingToken);
         };
@@ -144,6 +152,8 @@ impl ContextRequest {
     pub(super) fn answer(&self, idle_seconds: u32, unauthenticated_seconds: u32, out: &mut BytesMut) {
         let start = begin(200, self.activity_id, out);
         let mut tokens = TokenWriter(out);
+        // The ids of context responses have their own numbering: protocol version, client version, server agent,
+        // server version, then the two idle timeouts.
         tokens.ulong(0, 1);
         tokens.small_text(1, &self.client_version);
         tokens.small_text(2, b"Orrery");
@@ -157,6 +167,7 @@ impl ContextRequest {
 /// Writes the head of a response and returns where it starts.
 pub(super) fn begin(status: u16, activity_id: ActivityId, out: &mut BytesMut) -> usize {
     let start = out.len();
+    // The length is known only after the tokens; `end` fills it in.
     out.put_u32_le(0);
     out.put_u32_le(status.into());
     out.put_slice(&activity_id.0);

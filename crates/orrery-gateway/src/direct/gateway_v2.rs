@@ -43,12 +43,14 @@ impl Handler for GatewayV2 {
         if let Some(refused) = self.gateway.refuse_foreign(&outer, connection.peer) {
             return refused;
         }
+        // Every client of Gateway 2.0 speaks HTTP/2; anything else came here by mistake.
         if outer.version != Version::HTTP_2 {
             return plain(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "Gateway 2.0 requires HTTP/2.");
         }
         if outer.method != Method::POST {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "Gateway 2.0 requires POST.");
         }
+        // Clients fall back to the ordinary gateway unless this returns 200.
         if outer.uri.path() == PROBE_PATH {
             return plain(StatusCode::OK, "");
         }
@@ -57,6 +59,8 @@ impl Handler for GatewayV2 {
             Ok(request) => request,
             Err(error) => return self.refuse(&error),
         };
+        // There is no replica address to check: the request goes through a gateway, which resolves its partition
+        // anew.
         let DirectRequest { head, activity_id, transport_id, has_payload, .. } = request;
         let parts = match head {
             Ok(parts) => parts,
@@ -68,7 +72,9 @@ impl Handler for GatewayV2 {
                 );
             }
         };
+        // Outside the closure, because the reservation lasts until the response is complete.
         let mut held = None;
+        // The pipeline calls this only for a request that is authorised.
         let payload = async || {
             if !has_payload {
                 return Ok(Bytes::new());
@@ -111,6 +117,7 @@ impl Arriving {
             let next = timeout_at(self.deadline, self.body.frame()).await.map_err(|_| BodyError::TimedOut)?;
             let Some(next) = next else { return Ok(false) };
             let next = next.map_err(|error| BodyError::Broken(error.to_string()))?;
+            // Trailers carry nothing here and are skipped.
             if let Ok(data) = next.into_data() {
                 self.buffer.extend_from_slice(&data);
                 return Ok(true);
@@ -168,14 +175,17 @@ fn framed(
     activity_id: ActivityId,
     transport_id: Option<u32>,
 ) -> Response<Full<Bytes>> {
+    // The transport looks for these on the outer response.
     let extensions = response.extensions_mut();
     let (held, hang_up) = (extensions.remove::<HeldUntilSent>(), extensions.remove::<HangUp>());
     let mut out = BytesMut::new();
+    // One body needs one piece, so even a large payload is copied behind its head.
     if let Some(payload) = response::write(response::whole(response), activity_id, transport_id, &mut out) {
         out.extend_from_slice(&payload.bytes);
     }
     let mut outer = Response::new(Full::new(out.freeze()));
     outer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    // For logs on the way, which cannot look into the frame.
     if let Ok(id) = HeaderValue::from_str(&activity_id.to_string()) {
         outer.headers_mut().insert(headers::ACTIVITY_ID, id);
     }

@@ -36,10 +36,12 @@ impl Lobby {
     /// Reserves a place for a new connection; `handle` aborts it if the place is needed.
     pub(super) fn enter(self: &Arc<Self>, handle: AbortHandle) -> LobbyPlace {
         let mut state = self.state.lock();
+        // The front has waited longest, hence is the least likely to authenticate.
         let evicted = if state.waiting.len() >= self.places_max { state.waiting.pop_front() } else { None };
         let number = state.next;
         state.next += 1;
         state.waiting.push_back((number, handle));
+        // Released first: the evicted task takes this lock when it ends.
         drop(state);
         if let Some((_, handle)) = evicted {
             handle.abort();
@@ -51,6 +53,7 @@ impl Lobby {
 impl Drop for LobbyPlace {
     fn drop(&mut self) {
         let mut state = self.lobby.state.lock();
+        // Numbers only grow, so the queue is sorted. A place that was evicted is no longer in it.
         if let Ok(at) = state.waiting.binary_search_by_key(&self.number, |(number, _)| *number) {
             state.waiting.remove(at);
         }

@@ -58,6 +58,7 @@ impl DirectRequest {
     pub fn parse(frame: &RequestFrame) -> std::result::Result<Self, MalformedFrame> {
         let mut reading = Reading::new(frame);
         for token in frame.tokens() {
+            // The frame as a whole is malformed if one token is, because the next one cannot be found.
             let (id, value) = token?;
             reading.token(id, value);
         }
@@ -118,6 +119,7 @@ impl<'a> Reading<'a> {
     /// unused HTTP headers.
     fn token(&mut self, id: u16, value: TokenValue<'a>) {
         use TokenValue::{Byte, Bytes as Binary, Text, ULong};
+        // A token with another type than the protocol's falls through to the last arm, like an unknown one.
         match (id, value) {
             (0, Binary(rid)) => self.names.rid = Some(rid),
             (1, Text(text)) => self.set("authorization", text),
@@ -133,6 +135,7 @@ impl<'a> Reading<'a> {
             (7, Byte(code)) => {
                 self.set_choice(headers::INDEXING_DIRECTIVE, code, &["Default", "Include", "Exclude"]);
             }
+            // One token for two headers; which of them it is depends on the operation (`finish`).
             (8, Text(text)) => self.etag = Some(text),
             (9, Text(text)) => self.set(headers::PRE_TRIGGER, text),
             (10, Text(text)) => self.set(headers::POST_TRIGGER, text),
@@ -183,6 +186,7 @@ impl<'a> Reading<'a> {
                 self.set_static(headers::SUPPORTED_FORMATS, "JsonText,CosmosBinary");
             }
             (200, Byte(flag)) => self.set_flag(headers::OPTIMISTIC_DIRECT, flag),
+            // The same bounds as 98 and 99, as bytes instead of text.
             (210, Binary(hash)) => self.set_hex(headers::START_EPK, hash),
             (211, Binary(hash)) => self.set_hex(headers::END_EPK, hash),
             (218, Byte(flag)) => self.set_flag(headers::POPULATE_QUERY_ADVICE, flag),
@@ -251,15 +255,19 @@ impl<'a> Reading<'a> {
     fn finish(mut self) -> Result<Parts> {
         let method = self.method()?;
         if let Some(etag) = self.etag {
+            // Reads, and the change feed among them, ask for what changed since the etag; writes require it
+            // unchanged.
             let is_read = matches!(self.frame.operation, operation::READ | operation::READ_FEED);
             self.set(if is_read { "if-none-match" } else { "if-match" }, etag);
         }
+        // A token that cannot be read fails the request rather than being ignored: it might be a precondition.
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         let path = self.path()?;
         let path = PathAndQuery::from_maybe_shared(Bytes::from(path));
         let path = path.map_err(|_| Error::bad_request("The names of the resource are too long."))?;
+        // The id is part of the frame's head, not a token.
         self.insert(headers::ACTIVITY_ID, activity_value(self.frame.activity_id));
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = method;
@@ -322,6 +330,7 @@ impl<'a> Reading<'a> {
         let names = &self.names;
         let mut path = PathText(String::with_capacity(96));
         match (names.database, names.rid) {
+            // Clients that send names and a RID mean the same resource by both.
             (Some(_), _) => self.path_by_name(place, &mut path)?,
             (None, Some(rid)) => self.path_by_rid(place, rid, &mut path)?,
             (None, None) => match place {
@@ -366,6 +375,7 @@ impl<'a> Reading<'a> {
         let is_feed = self.is_feed();
         // An owner's RID is a prefix of its children's.
         let mut below = |owners: &[(&str, usize)], keyword: &str, length: usize| {
+            // On a feed the RID is the owner's, on a resource its own; their lengths tell whether it fits.
             let expected = if is_feed { owners.last().map_or(0, |owner| owner.1) } else { length };
             if rid.len() != expected {
                 return Err(unnamed());
@@ -439,12 +449,14 @@ impl PathText {
     fn name(&mut self, keyword: &str, name: &[u8]) {
         self.keyword(keyword);
         self.0.push('/');
+        // The parser decodes each segment once, so a slash within a name survives.
         self.0.extend(percent_encode(name, NOT_IN_PATHS));
     }
 
     fn rid(&mut self, keyword: &str, rid: &[u8]) {
         self.keyword(keyword);
         self.0.push('/');
+        // RIDs in links are base64 with `-` for `/`, which would end the segment.
         self.0.push_str(&STANDARD.encode(rid).replace('/', "-"));
     }
 }

@@ -42,6 +42,7 @@ pub(super) fn write(
     let (mut parts, body) = response.into_parts();
     let start = frame::begin(parts.status.as_u16(), activity_id, out);
     let mut tokens = TokenWriter(out);
+    // Clients read the payload's length only if this flag is set.
     tokens.byte(PAYLOAD_PRESENT, u8::from(!body.is_empty()));
     if let Some(id) = transport_id {
         tokens.ulong(TRANSPORT_REQUEST_ID, id);
@@ -53,6 +54,7 @@ pub(super) fn write(
     }
     out.put_u32_le(u32::try_from(body.len()).expect("a page has a few megabytes"));
     if body.len() > COPIED_BYTES_MAX {
+        // The reservation moves along: the memory is in use until the socket has taken the bytes.
         return Some(LargePayload { bytes: body, _held: parts.extensions.remove() });
     }
     out.put_slice(&body);
@@ -63,7 +65,9 @@ fn write_tokens(sent: &HeaderMap, tokens: &mut TokenWriter<'_>) {
     let mut has_lsn = false;
     for (name, value) in sent {
         let value = value.as_bytes();
+        // Text that is no UTF-8 cannot be a number; the tokens with strings take the bytes as they are.
         let text = std::str::from_utf8(value).unwrap_or_default();
+        // The numbers are the protocol's identifiers for responses, which differ from those for requests.
         match name.as_str() {
             headers::CONTINUATION => tokens.text(3, value),
             "etag" => tokens.text(4, value),

@@ -32,6 +32,8 @@ impl DirectServer {
     /// Serves the port until `stop` resolves, then lets requests in flight finish, up to the drain timeout.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
         let acceptor = TlsAcceptor::from(self.tls);
+        // At most half of all connections, so that unauthenticated clients cannot take every place of a small
+        // server.
         let lobby = Lobby::new(LOBBY_PLACES_MAX.min(self.options.connections_max.div_ceil(2)));
         let (gateway, options) = (self.gateway, self.options);
         let serve = |stream, peer, phase| {
@@ -41,6 +43,7 @@ impl DirectServer {
                 options,
                 info: ConnectionInfo { peer, tls: true },
                 phase,
+                // Every connection starts in the lobby, and leaves it with its first authorised request.
                 lobby_place: Some(lobby.enter(handle)),
             };
             let acceptor = acceptor.clone();

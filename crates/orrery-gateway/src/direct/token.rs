@@ -83,6 +83,7 @@ impl<'a> Tokens<'a> {
 
     fn take_u32(&mut self) -> Result<&'a [u8], MalformedToken> {
         let length = u32::from_le_bytes(self.array()?);
+        // A length beyond the frame is found by `take`, which only slices: nothing is allocated for it.
         self.take(usize::try_from(length).map_err(|_| MalformedToken::Truncated)?)
     }
 
@@ -120,6 +121,7 @@ impl<'a> Iterator for Tokens<'a> {
         }
         let token = self.read();
         if token.is_err() {
+            // The position of the next token is unknown after an error, so iteration ends.
             self.rest = &[];
         }
         Some(token)

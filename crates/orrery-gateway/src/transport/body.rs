@@ -52,6 +52,7 @@ async fn collect(mut body: Incoming, bytes_max: usize, deadline: Instant) -> Res
         let Ok(data) = frame.map_err(|error| BodyError::Broken(error.to_string()))?.into_data() else {
             continue;
         };
+        // Counted as it arrives: a chunked body announces nothing.
         let length = gathered.as_ref().map_or(first.len(), BytesMut::len) + data.len();
         if length > bytes_max {
             discard(body, deadline).await;

@@ -71,6 +71,7 @@ impl CurrentCertificate {
     /// nothing.
     pub fn reload(&self, certificate: &Path, key: &Path) -> Result<bool, CertificateError> {
         let new = Pair::read(certificate, key)?.presented(certificate, Origin::User)?;
+        // Read and checked before the lock is taken: handshakes wait only for the exchange.
         let mut current = self.0.write();
         let is_other = current.key.cert != new.key.cert;
         *current = new;
@@ -138,6 +139,7 @@ pub fn load_or_create(
         }
         Ok(_) => tracing::info!("the stored certificate has expired or lacks a name; replacing it"),
         Err(error) if certificate.exists() => tracing::warn!(%error, "replacing the stored certificate"),
+        // The first start: there is nothing to replace, and nothing to warn of.
         Err(_) => {}
     }
     let made = Pair::make(names, now_seconds)?;
@@ -190,23 +192,27 @@ impl Pair {
         }
         let now = u64::try_from(now_seconds).unwrap_or(0);
         let at = |seconds: u64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+        // The authority's key exists only within this function.
         let authority_key = KeyPair::generate().map_err(failed)?;
         let server_key = KeyPair::generate().map_err(failed)?;
 
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "Orrery local authority");
+        // Constrained to leaves: it could not issue a further authority even if its key had been kept.
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         // Valid from a day ago, because the clocks of containers and hosts differ.
         authority.not_before = at(now.saturating_sub(DAY_SECONDS));
         authority.not_after = at(now + VALID_DAYS * DAY_SECONDS);
 
+        // The names go into the subject alternative names; the common name is only shown to people.
         let mut server = CertificateParams::new(names).map_err(failed)?;
         let common_name = names.first().map_or("localhost", String::as_str);
         server.distinguished_name.push(DnType::CommonName, common_name);
         server.is_ca = IsCa::ExplicitNoCa;
         server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        // Lets clients find the right anchor among several authorities with the same name, as after a renewal.
         server.use_authority_key_identifier_extension = true;
         server.not_before = authority.not_before;
         server.not_after = authority.not_after;
@@ -216,6 +222,7 @@ impl Pair {
         let certificate = server.signed_by(&server_key, &issuer).map_err(failed)?;
         let key_pem = server_key.serialize_pem();
         Ok(Self {
+            // The leaf first, then its issuer, as TLS sends a chain.
             chain_pem: format!("{}{}", certificate.pem(), authority_certificate.pem()),
             chain: vec![certificate.der().clone(), authority_certificate.der().clone()],
             key: PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
@@ -227,6 +234,7 @@ impl Pair {
     /// Whether a client that trusts the last certificate would accept the first for all these names, now and
     /// for some time.
     fn is_good_for(&self, names: &[String], now_seconds: i64) -> bool {
+        // A single certificate does not match: it would be self-signed, or lack its issuer.
         let [server, .., authority] = self.chain.as_slice() else { return false };
         let mut roots = RootCertStore::empty();
         if roots.add(authority.clone()).is_err() {
@@ -237,6 +245,7 @@ impl Pair {
             return false;
         };
         let now = u64::try_from(now_seconds).unwrap_or(0);
+        // Asks a client's verifier (webpki) instead of comparing dates and names here.
         [now, now + RENEW_DAYS * DAY_SECONDS].into_iter().all(|seconds| {
             let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
             names.iter().all(|name| {
@@ -267,6 +276,7 @@ impl Pair {
                     .with_client_cert_verifier(verifier.build().map_err(|error| unusable(error.to_string()))?)
             }
         };
+        // Resolved at each handshake, so a reloaded certificate needs no new listener.
         let mut config = builder.with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(ServerCertificate { tls: Arc::new(config), current, is_new: origin == Origin::Made })
@@ -313,6 +323,7 @@ fn print_pem(certificate: &[u8]) -> String {
     let text = STANDARD.encode(certificate);
     let mut pem = String::with_capacity(text.len() + text.len() / 64 + 64);
     pem.push_str("-----BEGIN CERTIFICATE-----\n");
+    // RFC 7468 wraps at 64 characters.
     for line in text.as_bytes().chunks(64) {
         pem.extend(line.iter().map(|byte| char::from(*byte)));
         pem.push('\n');

@@ -93,10 +93,12 @@ impl<H: Handler> Connection<H> {
         &mut self,
         mut stream: TcpStream,
     ) -> Result<Option<(Protocol, Bytes, Box<dyn Stream>)>, ConnectionError> {
+        // Peeked, not read: TLS needs the byte again.
         let mut first = [0];
         if stream.peek(&mut first).await? == 0 {
             return Ok(None);
         }
+        // With client certificates, plain HTTP would bypass the check.
         if first[0] != TLS_HANDSHAKE && self.options.requires_tls {
             return Err(ConnectionError::NotEncrypted);
         }
@@ -109,6 +111,7 @@ impl<H: Handler> Connection<H> {
         let acceptor = self.tls.as_ref().ok_or(ConnectionError::NoTls)?;
         let mut stream = acceptor.accept(stream).await?;
         self.info.tls = true;
+        // Without ALPN the bytes decide, as on a plain connection: some clients speak HTTP/2 with prior knowledge.
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             return Ok(Some((Protocol::Http2, Bytes::new(), Box::new(stream))));
         }
@@ -181,6 +184,7 @@ impl<H: Handler> Connection<H> {
         loop {
             tokio::select! {
                 result = connection.as_mut() => return result.map_err(ConnectionError::from),
+                // A closed channel counts as the last phase: the server that owned it is gone.
                 changed = phase.wait_for(|phase| *phase != known_phase), if known_phase != Phase::Closed => {
                     known_phase = changed.map_or(Phase::Closed, |phase| *phase);
                     if known_phase == Phase::Closed {
@@ -192,6 +196,7 @@ impl<H: Handler> Connection<H> {
                 () = sleep_until(look_again) => match activity.verdict(&self.options) {
                     Verdict::Fine(at) => look_again = at,
                     Verdict::Stuck(why) => return Err(ConnectionError::Stuck(why)),
+                    // It had its time to disconnect.
                     Verdict::Idle if asked_to_leave => return Ok(()),
                     Verdict::Idle => {
                         connection.as_mut().leave();
@@ -212,6 +217,7 @@ async fn answer(
     request: Request<Incoming>,
     activity: &Arc<Activity>,
 ) -> Result<Response<WatchedBody>, HangUp> {
+    // Counts as in flight until the response is handed over, however the handler ends.
     let in_flight = InFlight::begin(activity);
     let handling = AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind();
     let mut response = handling.await.unwrap_or_else(|panic| {
@@ -219,14 +225,17 @@ async fn answer(
         handler.after_panic()
     });
     if response.extensions().get::<HangUp>().is_some() {
+        // hyper answers an error of the service by closing the connection, or by resetting the stream.
         return Err(HangUp);
     }
+    // Moves into the body, which hyper drops once it has taken all of it.
     let held = response.extensions_mut().remove::<HeldUntilSent>();
     Ok(response.map(|body| in_flight.respond(body, held)))
 }
 
 pub(crate) fn log_panic(panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().copied();
+    // `panic!` with arguments carries a `String`, without them a `&str`.
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(panic = text.unwrap_or("without text"), "the handling of a request panicked");
 }
@@ -266,6 +275,7 @@ where
 {
     fn execute(&self, task: F) {
         let mut tasks = self.0.lock();
+        // Finished tasks stay in the set until they are joined; without this it would grow with every request.
         while tasks.try_join_next().is_some() {}
         task::spawn_in(&mut tasks, "HTTP/2 stream", async move {
             task.await;

@@ -27,6 +27,7 @@ pub(super) async fn detect(io: &mut (impl AsyncRead + Unpin)) -> io::Result<Opti
             let protocol = (!first_bytes.is_empty()).then_some(Protocol::Http1);
             return Ok(protocol.map(|protocol| (protocol, first_bytes.freeze())));
         }
+        // The preface may arrive in pieces; the first byte that differs settles it.
         let compared = first_bytes.len().min(HTTP2_PREFACE.len());
         if first_bytes[..compared] != HTTP2_PREFACE[..compared] {
             return Ok(Some((Protocol::Http1, first_bytes.freeze())));

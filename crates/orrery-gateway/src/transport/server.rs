@@ -103,12 +103,15 @@ where
         let open = OpenConnection::count(connections_open);
         orrery_env::task::spawn("connection", async move {
             serving.await;
+            // Only after the connection has ended, however it did: the gauge counts down, and the place is free.
             drop((open, place));
         });
     }
+    // New connections are refused from here on, so that a balancer sends them elsewhere.
     drop(listener);
 
     phase_sender.send_replace(Phase::Draining);
+    // Each connection holds one permit: having all of them means that none is left.
     let all_gone = || room.acquire_many(u32::try_from(options.connections_max).unwrap_or(u32::MAX));
     if timeout(options.drain_timeout, all_gone()).await.is_ok() {
         return Drained { cut: 0 };
