@@ -392,6 +392,12 @@ fn a_terminal_session_completes_pages_remembers_and_survives_ctrl_c() {
     let server = server_with_orders(&["--test-controls"]);
     let directory = tempfile::tempdir().unwrap();
     let history = directory.path().join("history");
+    // The server is named before anything is said about it.
+    let started = Terminal::open(&server, 100, "shell -d shop -c orders", "");
+    started.expect(0, "shop.orders> ");
+    let greeting = started.output.lock().unwrap().clone();
+    assert!(greeting.find("Server: ").unwrap() < greeting.find("is partitioned by").unwrap(), "{greeting}");
+    drop(started);
     let mut terminal = Terminal::open(&server, 100, "shell", path_text(&history));
     terminal.expect(0, "orrery> ");
     terminal.enter("use shop.or\t\r", "shop.orders> ");

@@ -49,6 +49,9 @@ pub(super) fn run(arguments: &ShellArguments) -> Result<(), Failure> {
     }
     let is_interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let mut session = Session::open(server, is_interactive, arguments.output)?;
+    if is_interactive {
+        session.greet()?;
+    }
     match (&arguments.database, &arguments.container) {
         (Some(database), Some(container)) => session.enter(database, Some(container))?,
         (Some(database), None) => session.enter(database, None)?,
@@ -59,7 +62,6 @@ pub(super) fn run(arguments: &ShellArguments) -> Result<(), Failure> {
 
 /// Reads from a terminal until the user leaves.
 fn interact(session: &mut Session) -> Result<(), Failure> {
-    session.greet()?;
     let mut prompt = Prompt::open()?;
     loop {
         let text = match prompt.read(session)? {
