@@ -7,6 +7,7 @@ use crate::ast::{Call, Expr, ExprKind, Literal, Query};
 pub fn advice(query: &Query) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
     in_query(query, &mut found);
+    // The sort is stable, so the first function in the text stays in front of others with the same advice.
     found.sort_by_key(|(id, _)| *id);
     found.dedup_by_key(|(id, _)| *id);
     found
@@ -30,6 +31,7 @@ fn in_expr(expr: &Expr, found: &mut Vec<(&'static str, &'static str)>) {
 }
 
 fn of_call(call: &Call) -> Option<(&'static str, &'static str)> {
+    // The third argument asks ARRAY_CONTAINS for partial matches, and string functions to ignore case.
     let flag = matches!(
         call.arguments.get(2).map(|argument| &argument.kind),
         Some(ExprKind::Literal(Literal::Bool(true)))

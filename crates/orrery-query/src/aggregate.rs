@@ -133,6 +133,7 @@ impl Accumulator {
             Self::Extreme { max, best, valid } => match value {
                 Value::Array(_) | Value::Object(_) => *valid = false,
                 _ => {
+                    // Strings can be long, and each is compared with the best one so far.
                     context.bytes(value.as_str().map_or(0, str::len))?;
                     let ordering = order::compare(Some(value), best.as_ref());
                     if best.is_none() || (*max && ordering.is_gt()) || (!*max && ordering.is_lt()) {
@@ -168,6 +169,7 @@ impl Accumulator {
     pub(crate) fn finish(self) -> Option<Value> {
         match self {
             Self::Count { count, .. } => Some(count.into()),
+            // The average of nothing is undefined, while its sum is 0.
             Self::Sum { average: true, count: 0, .. } => None,
             Self::Sum { average: true, sum, count, .. } => sum.map(|sum| (sum / count as f64).into()),
             Self::Sum { sum, .. } => sum.map(|sum| Value::Number(Number::Double(sum))),

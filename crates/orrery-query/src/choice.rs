@@ -72,6 +72,7 @@ impl Choice {
     /// `has_order`: an index provides the sort order. `probes_all`: count even if there is no choice.
     pub fn new(merits: Vec<Merits>, has_order: bool, probes_all: bool) -> Self {
         let mut waiting: Vec<usize> = (0..merits.len()).collect();
+        // Taken from the end: narrow ways first, then selective ones, each in the caller's order.
         waiting.sort_by_key(|way| (!merits[*way].is_narrow, !merits[*way].is_selective));
         waiting.reverse();
         let count_max = if has_order { PROBE_ENTRIES_BEFORE_ORDER } else { PROBE_ENTRIES };
@@ -94,12 +95,15 @@ impl Choice {
             if self.best.is_some_and(|(_, best)| self.merits[best].is_narrow && !merits.is_narrow) {
                 return Some(Step::Beaten { way });
             }
+            // Following these entries and following the order are the same, so `Chosen::Order` stands for
+            // both.
             if self.has_order && merits.is_order {
                 continue;
             }
             if self.several || self.probes_all || !merits.is_selective || !merits.is_narrow {
                 return Some(Step::Probe { way, count_max: self.count_max });
             }
+            // The only way, to be used however many entries it has: counting them would tell nothing.
             self.counted(way, 0);
             return Some(Step::Unprobed { way });
         }
@@ -108,10 +112,13 @@ impl Choice {
     /// Counts further where the first round left several ways level.
     fn begin_second_round(&mut self) -> Option<()> {
         let is_undecided = self.best.is_some_and(|(fewest, _)| fewest >= self.count_max);
+        // Counting on helps only between ways that are followed in any case, and where no order competes with
+        // them.
         if self.has_order || self.count_max == PROBE_ENTRIES_AGAIN || !is_undecided || self.level.len() < 2 {
             return None;
         }
         self.count_max = PROBE_ENTRIES_AGAIN;
+        // The second counts replace the first.
         self.best = None;
         self.waiting = std::mem::take(&mut self.level);
         self.waiting.reverse();
@@ -121,6 +128,7 @@ impl Choice {
     /// Records how many entries were counted for a candidate.
     pub fn counted(&mut self, way: usize, entries: usize) {
         let merits = self.merits[way];
+        // So many entries are no better than a scan.
         if entries >= self.count_max && !(merits.is_selective && merits.is_narrow) {
             return;
         }
@@ -136,6 +144,7 @@ impl Choice {
     /// The final choice.
     pub fn chosen(&self) -> Chosen {
         match self.best {
+            // If the index has the order, a way must be known to be short to be worth sorting for.
             Some((entries, way)) if !self.has_order || entries < self.count_max => Chosen::Way(way),
             _ if self.has_order => Chosen::Order,
             _ => Chosen::Scan,

@@ -76,6 +76,7 @@ pub fn check_all(properties: &[ComputedProperty]) -> Result<(), QueryError> {
             )));
         }
         let alias = property.query.from.as_ref().and_then(|from| from.sources.first()).and_then(source_alias);
+        // Also to itself, and to properties that are defined later.
         if let (Some(alias), Selection::Value(expr)) = (alias, &property.query.select.selection)
             && properties.iter().any(|other| refers_to(expr, alias, &other.name))
         {

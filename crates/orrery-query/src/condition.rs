@@ -36,6 +36,7 @@ pub fn parse_condition(text: &str) -> Result<Condition, Vec<QueryError>> {
     } else {
         check::check(text, &query)?;
     }
+    // A condition sees the item alone: no parameters, no computed properties, no policies.
     let policies = Policies::default();
     let settings = Settings { parameters: &[], computed: &[], policies: &policies };
     let filter = query

@@ -111,6 +111,7 @@ impl Held {
     /// Increases the reservation to this many bytes in total.
     #[inline]
     pub(crate) fn grow_to(&mut self, bytes: usize, context: &Context<'_>) -> Result<(), EvalError> {
+        // Most queries never hold a whole piece, so they never touch the budget that all requests share.
         if bytes < self.0 + MEMORY_PIECE_BYTES { Ok(()) } else { self.take(bytes, context) }
     }
 
@@ -161,6 +162,7 @@ impl<'w> Work<'w> {
         Self {
             rows_left: AtomicU64::new(rows),
             steps: AtomicU64::new(0),
+            // Without an interrupt there is nothing to ask.
             ask_at: AtomicU64::new(u64::MAX),
             interrupt: None,
             memory: None,
@@ -230,6 +232,7 @@ impl<'c> Context<'c> {
     /// Counts one row of work.
     pub(crate) fn spend(&self) -> Result<(), EvalError> {
         let Some(work) = self.work else { return Ok(()) };
+        // Loaded and stored separately, as in `Work::take`.
         match work.rows_left.load(Ordering::Relaxed) {
             0 => Err(EvalError::WorkExceeded),
             left => {

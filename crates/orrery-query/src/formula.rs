@@ -33,6 +33,8 @@ impl Formula {
 
     /// The property of this item; `None` if it is undefined.
     pub fn value(&self, item: &Value) -> Option<Value> {
+        // Definitions that depend on time or chance are rejected when they are parsed, so the seed does not
+        // matter.
         let (random, policies) = (Random::new(0), Policies::default());
         let context = Context::new(0, &random, &policies);
         let values = [borrowed(item)];
@@ -47,8 +49,10 @@ fn reads_stored(expr: &Expr, alias: &str) -> bool {
     let is_item = |base: &Expr| matches!(&base.kind, ExprKind::Identifier(name) if &**name == alias);
     match &expr.kind {
         ExprKind::Member { base, name, .. } if is_item(base) => {
+            // Clients store `id`; the other system properties are added when an item is read.
             &*name.text == "id" || !SYSTEM_NAMES.contains(&&*name.text)
         }
+        // The item as a whole includes its system properties.
         ExprKind::Identifier(name) => &**name != alias,
         // Their results depend on the container's policies.
         ExprKind::Call(call) if depends_on_policies(&call.name.text) => false,

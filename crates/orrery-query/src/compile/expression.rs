@@ -24,6 +24,8 @@ use crate::program::{Block, DOCUMENT, FunctionCall, Grouping, Members, Node, Pro
 
 impl Compiler<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Node {
+        // In the SELECT list of a grouped query, a grouping expression is a value of the group. It is looked
+        // up as a whole, before anything looks inside it.
         if let Some(slot) = self.group_key(expr) {
             return Node::Slot(slot);
         }
@@ -31,6 +33,7 @@ impl Compiler<'_> {
             ExprKind::Literal(literal) => Node::Constant(literal.value()),
             ExprKind::Parameter(name) => Node::Constant(self.parameter(name).cloned()),
             ExprKind::Identifier(name) => self.identifier(name),
+            // Steps, calls and LET fold what they build themselves.
             ExprKind::Member { base, name, .. } => return self.member(base, &name.text),
             ExprKind::Index { base, index } => return self.index(base, index),
             ExprKind::Array(items) => Node::Array(self.exprs(items)),
@@ -56,6 +59,7 @@ impl Compiler<'_> {
             scope.aliases.push((name.text.to_string(), slot));
         }
         let body = self.expr(body);
+        // The name ends with the body. Its slot is never reused, so no other value can be mistaken for it.
         if let Some(scope) = self.scopes.last_mut() {
             scope.aliases.pop();
         }
@@ -89,6 +93,7 @@ impl Compiler<'_> {
             ExprKind::In { not, operand, members } => {
                 let operand = self.boxed(operand);
                 let members = self.members(members);
+                // One equal constant decides, even if other members have to be computed for each row.
                 if let (Node::Constant(Some(value)), Members::Computed(nodes)) = (&*operand, &members)
                     && nodes
                         .iter()
@@ -101,6 +106,7 @@ impl Compiler<'_> {
             ExprKind::Like { not, operands, escape } => {
                 let operands = Box::new([self.expr(&operands[0]), self.expr(&operands[1])]);
                 let escape = escape.as_ref().and_then(|escape| escape.text.chars().next());
+                // A constant pattern, also one from a parameter, is parsed once instead of for each row.
                 let pattern = match &operands[1] {
                     Node::Constant(Some(Value::String(pattern))) => Some(Pattern::parse(pattern, escape)),
                     _ => None,
@@ -139,6 +145,8 @@ impl Compiler<'_> {
             return None;
         }
         let text = printer::expression(expr);
+        // A path means the same only in the query that binds its root; an expression without a root must be a
+        // key of the innermost query.
         let owner = path_root(expr).and_then(|root| self.resolve(root)).map(|(depth, _)| depth);
         self.scopes.iter().enumerate().rev().find_map(|(depth, scope)| {
             let group = scope.group.as_ref()?;
@@ -161,6 +169,8 @@ impl Compiler<'_> {
     }
 
     fn member(&mut self, base: &Expr, name: &str) -> Node {
+        // Clients break ties by the `_rid` of the document, even if the row is only an element of one of its
+        // arrays.
         if let (ExprKind::Identifier(root), Some(scope)) = (&base.kind, self.scopes.last())
             && name == "_rid"
             && scope.document.as_deref() == Some(&**root)
@@ -168,6 +178,7 @@ impl Compiler<'_> {
             return Node::Path { slot: DOCUMENT, steps: vec![Step::Name(name.into())] };
         }
         let base = self.expr(base);
+        // Only the document itself has computed properties; further down the same name is a stored property.
         if let Node::Slot(DOCUMENT) = base
             && let Some(node) = self.computed(name)
         {
@@ -192,6 +203,7 @@ impl Compiler<'_> {
                 let place = number.as_i64().and_then(|place| usize::try_from(place).ok());
                 self.step(base_node, Step::Index(place.unwrap_or(usize::MAX)))
             }
+            // A parameter as index may be of any type; other types select nothing.
             _ => Node::Constant(None),
         }
     }
@@ -223,6 +235,7 @@ impl Compiler<'_> {
             property.query.from.as_ref().and_then(|from| {
                 from.sources.first().and_then(crate::check::source_alias).map(str::to_owned)
             });
+        // The expression of the policy sees the document only, none of the names of the query.
         let outer = std::mem::take(&mut self.scopes);
         self.scopes.push(super::Scope {
             aliases: alias.into_iter().map(|alias| (alias, DOCUMENT)).collect(),
@@ -278,10 +291,13 @@ impl Compiler<'_> {
     }
 
     fn aggregate(&mut self, call: &Call, aggregate: Aggregate) -> Node {
+        // Equal aggregates, in whatever spelling, are computed once.
         let text = printer::expression(&Expr::new(
             ExprKind::Call(Box::new(call.clone())),
             crate::ast::Span::default(),
         ));
+        // The group is taken out while the argument is compiled: an aggregate inside it is not one of this
+        // group.
         let group = self.scopes.last_mut().and_then(|scope| scope.group.take());
         let Some(mut group) = group else {
             return self.aggregate_of_one(call, aggregate);
@@ -291,6 +307,7 @@ impl Compiler<'_> {
                 "The SQL query exceeded the maximum number of aggregates. The allowed limit is {}.",
                 limits::AGGREGATES_MAX
             )));
+            // The group is not put back: an error ends the compilation anyway.
             return Node::Constant(None);
         }
         let known = group.aggregates.iter().find(|(known, _)| *known == text).map(|(_, slot)| *slot);
@@ -319,6 +336,7 @@ impl Compiler<'_> {
             slots: vec![slot],
             order: Vec::new(),
         };
+        // A block without sources has exactly one row: the one it is evaluated for.
         let block = Block {
             sources: Vec::new(),
             filter: None,
@@ -348,6 +366,7 @@ impl Compiler<'_> {
         if !is_foldable(&node) {
             return node;
         }
+        // No function that can be folded reads the clock or random numbers, so any will do here.
         let random = Random::new(0);
         let context = Context::new(0, &random, self.settings.policies);
         let folded = eval::evaluate(&node, Env::default(), &context).map(operand::into_value);
@@ -391,6 +410,7 @@ pub(super) fn policy_path(node: &Node) -> Option<String> {
         path.push('/');
         match step {
             Step::Name(name) => push_segment(name, &mut path),
+            // Policies write any element of an array as `[]`.
             Step::Index(_) => path.push_str("[]"),
         }
     }

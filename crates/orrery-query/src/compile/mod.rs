@@ -35,6 +35,7 @@ impl Program {
     pub fn compile(query: &Query, settings: Settings<'_>) -> Result<Self, Vec<QueryError>> {
         let mut compiler = Compiler::new(settings);
         let block = compiler.block(query, true);
+        // If the query is ranked, the scope of its block is still open.
         let rank = compiler.ranking(query);
         let reads_documents = compiler.reads_documents;
         if !compiler.errors.is_empty() {
@@ -97,6 +98,7 @@ impl<'s> Compiler<'s> {
     fn new(settings: Settings<'s>) -> Self {
         let mut parameters = HashMap::new();
         for (name, value) in settings.parameters {
+            // A repeated name keeps its first value.
             parameters.entry(name.as_str()).or_insert(value);
         }
         Self {
@@ -129,6 +131,7 @@ impl<'s> Compiler<'s> {
 
     fn block(&mut self, query: &Query, top_level: bool) -> Block {
         self.scopes.push(Scope::default());
+        // Sources first: the rest of the block refers to their names.
         let FromClause { sources, row, many } = self.sources(query);
         if let (Some(root), Some(slot), Some(scope)) =
             (check::rewritten_root(query), row, self.scopes.last_mut())
@@ -141,8 +144,10 @@ impl<'s> Compiler<'s> {
         let keys: Vec<Node> = query.group_by.iter().map(|key| self.expr(key)).collect();
         let ranked = query.order_by.as_ref().is_some_and(|order_by| order_by.rank);
         let grouped = check::is_grouped(query);
+        // Groups are sorted when they are complete, and ranked rows when all scores are known.
         let order = if ranked || grouped { Vec::new() } else { self.order(query) };
         let kept = if many { Vec::new() } else { sources.iter().map(|source| source.slot).collect() };
+        // An aggregate without GROUP BY turns any number of rows into one.
         let many = many && (!grouped || !keys.is_empty());
         let (projection, grouping) = if grouped {
             self.grouped_projection(query, keys, kept, row)
@@ -193,6 +198,7 @@ impl<'s> Compiler<'s> {
         for source in listed {
             let node = match &source.collection {
                 Collection::Path { root, steps } => {
+                    // A root that names nothing in scope is the container, whatever the query calls it.
                     let base = self.resolve(&root.text).map_or_else(
                         || {
                             self.reads_documents = true;
@@ -204,6 +210,7 @@ impl<'s> Compiler<'s> {
                     if steps.is_empty() && !source.iterate {
                         // The row itself: only the name is bound.
                         self.bind(source, base);
+                        // Naming a row again does not change what `SELECT *` stands for.
                         row = row.or(Some(base));
                         continue;
                     }
@@ -257,6 +264,8 @@ impl<'s> Compiler<'s> {
                 let node = self.expr(&item.expr);
                 let score = is_call_to(&item.expr, "_VECTORSCORE");
                 let vector = score || is_call_to(&item.expr, "VECTORDISTANCE");
+                // The metric of VectorDistance determines the direction. Only `_VectorScore` may state one,
+                // which then counts.
                 let direction = if vector && !(score && item.direction.is_some()) {
                     expression::vector_direction(&node)
                 } else {
@@ -270,6 +279,8 @@ impl<'s> Compiler<'s> {
     fn projection(&mut self, query: &Query, row: Option<usize>) -> Projection {
         match &query.select.selection {
             Selection::Star(_) => match row {
+                // Only as the result of the whole query can a row be returned as it is stored
+                // (`Program::returns_documents`).
                 Some(row) if self.scopes.len() == 1 => Projection::Row(row),
                 row => Projection::Value(row.map_or(Node::Constant(None), Node::Slot)),
             },
@@ -290,10 +301,12 @@ impl<'s> Compiler<'s> {
         row: Option<usize>,
     ) -> (Projection, Option<Grouping>) {
         let mut group = Group::default();
+        // Keys have slots before the SELECT list is compiled, which refers to them.
         for key in &query.group_by {
             let slot = self.slot();
             group.keys.push((printer::expression(key), slot));
         }
+        // From here until the group is taken again, aggregates and grouping expressions compile to its slots.
         if let Some(scope) = self.scopes.last_mut() {
             scope.group = Some(group);
         }
@@ -307,7 +320,9 @@ impl<'s> Compiler<'s> {
             .flat_map(|order_by| &order_by.items)
             .map(|item| (self.expr(&item.expr), item.direction.unwrap_or_default()))
             .collect();
+        // Taken after ORDER BY, which may have added aggregates that SELECT lacks.
         let group = self.scopes.last_mut().and_then(|scope| scope.group.take()).unwrap_or_default();
+        // The order in which `GroupTable::finish` chains the values.
         let computed = group.keys.iter().chain(&group.aggregates).map(|(_, slot)| *slot);
         let slots = computed.chain(kept.iter().copied()).collect();
         (projection, Some(Grouping { keys, aggregates: group.compiled, kept, slots, order }))

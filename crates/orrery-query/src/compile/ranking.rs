@@ -14,6 +14,7 @@ impl Compiler<'_> {
     pub(super) fn ranking(&mut self, query: &Query) -> Option<Ranking> {
         let order_by = query.order_by.as_ref().filter(|order_by| order_by.rank)?;
         let item = order_by.items.first()?;
+        // RRF fuses several scores; a single score is treated as a fusion of one.
         let (scores, weights): (&[Expr], Option<&Expr>) = match &item.expr.kind {
             ExprKind::Call(call) if is_fusion(&item.expr) => split_weights(call),
             _ => (std::slice::from_ref(&item.expr), None),
@@ -24,6 +25,7 @@ impl Compiler<'_> {
             Some(Node::Constant(Some(Value::Array(weights)))) => {
                 weights.iter().filter_map(Value::as_number).map(orrery_model::Number::as_f64).collect()
             }
+            // Without weights all components count alike.
             _ => vec![1.0; components.len()],
         };
         Some(Ranking { components, weights })

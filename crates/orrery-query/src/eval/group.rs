@@ -62,6 +62,7 @@ impl GroupTable {
             meter.add(cells, context)?;
             self.depends_on_order |= accumulator.depends_on_order();
         }
+        // Values are kept only where there is at most one row, so they are those of the whole group.
         for (slot, kept) in grouping.kept.iter().zip(&mut group.kept) {
             *kept = env.get(*slot).cloned();
             meter.add(kept.as_ref().map_or(0, order::cells), context)?;
@@ -76,6 +77,7 @@ impl GroupTable {
         context: &Context<'_>,
         meter: &mut CellMeter,
     ) -> Result<usize, EvalError> {
+        // The only group was created with the table.
         if grouping.keys.is_empty() {
             return Ok(0);
         }
@@ -84,6 +86,7 @@ impl GroupTable {
             keys.push(eval::evaluate(key, env, context)?);
         }
         let bytes = keys.iter().flatten().map(|key| order::bytes(key)).sum();
+        // Hashing reads every byte of the keys.
         context.bytes(bytes)?;
         let hash = order::hash_operands(keys.iter().map(Option::as_deref));
         let places = self.places.entry(hash).or_default();
@@ -98,6 +101,7 @@ impl GroupTable {
         }
         let keys: Vec<Option<Value>> = keys.into_iter().map(crate::operand::into_value).collect();
         let cells: usize = keys.iter().flatten().map(order::cells).sum();
+        // One cell for each aggregate and one for the group itself, in addition to its keys.
         meter.add(cells + grouping.aggregates.len() + 1, context)?;
         places.push(self.groups.len());
         self.groups.push(Group::new(keys, grouping));
@@ -120,6 +124,7 @@ impl GroupTable {
     ) -> Result<(), EvalError> {
         let finished = self.groups.into_iter().map(|group| {
             let results = group.accumulators.into_iter().map(Accumulator::finish);
+            // The order of `Grouping::slots`.
             group.keys.into_iter().chain(results).chain(group.kept).collect::<Vec<Option<Value>>>()
         });
         let groups: Vec<Vec<Option<Value>>> = finished.collect();
@@ -156,6 +161,7 @@ fn sorted(
     if grouping.order.is_empty() {
         return Ok(places);
     }
+    // Sort expressions are evaluated once per group, not once per comparison.
     let mut keys = Vec::with_capacity(groups.len());
     for values in groups {
         let operands = operands(values);
@@ -166,6 +172,7 @@ fn sorted(
         }
         keys.push(key);
     }
+    // The sort is stable: groups that sort alike stay in the order of their first rows.
     places.sort_by(|a, b| {
         let each = keys[*a].iter().zip(&keys[*b]).zip(&grouping.order).map(|((a, b), (_, direction))| {
             let ordering = order::compare(a.as_ref(), b.as_ref());

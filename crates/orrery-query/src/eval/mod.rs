@@ -67,6 +67,7 @@ pub(crate) fn evaluate<'e>(node: &'e Node, env: Env<'e>, context: &Context<'_>) 
         Node::Binary { operator, left, right } => binary(*operator, left, right, env, context),
         Node::Logical { operator, operands } => logical(*operator, operands, env, context),
         Node::Conditional(parts) => {
+            // Anything but true takes the second branch, undefined included.
             let chosen = usize::from(!is_true(&parts[0], env, context)?) + 1;
             evaluate(&parts[chosen], env, context)
         }
@@ -110,6 +111,8 @@ pub(crate) fn project(
     match projection {
         Projection::Row(slot) => env.get(*slot).map(|value| copied(value, context)).transpose(),
         Projection::Value(node) => match evaluate(node, env, context)? {
+            // What was computed has been counted while it was built. What is borrowed from the row is copied
+            // only here.
             Some(Cow::Borrowed(value)) => copied(value, context).map(Some),
             value => Ok(value.map(Cow::into_owned)),
         },
@@ -169,9 +172,11 @@ fn member<'e>(node: &'e Node, env: Env<'e>, context: &Context<'_>) -> Evaluated<
     };
     Ok(match evaluate(base, env, context)? {
         Some(Cow::Borrowed(value)) => walk(value, std::slice::from_ref(&step), context)?.map(Cow::Borrowed),
+        // A computed value is taken apart instead of copied.
         Some(Cow::Owned(value)) => match (value, step) {
             (Value::Object(mut object), Step::Name(name)) => object.remove(&name).map(Cow::Owned),
             (Value::Array(mut items), Step::Index(index)) if index < items.len() => {
+                // The rest of the array is dropped, so its order does not matter.
                 Some(Cow::Owned(items.swap_remove(index)))
             }
             _ => None,
@@ -185,6 +190,7 @@ fn array<'e>(items: &'e [Node], env: Env<'e>, context: &Context<'_>) -> Evaluate
     let mut values = Vec::with_capacity(items.len());
     let mut size = Size::default();
     for item in items {
+        // Undefined items are left out, like undefined members of an object.
         if let Some(value) = evaluate(item, env, context)? {
             context.bytes(size.add(&value)?)?;
             values.push(value.into_owned());
@@ -233,6 +239,7 @@ fn binary<'e>(
 ) -> Evaluated<'e> {
     context.steps(1)?;
     let left = evaluate(left, env, context)?;
+    // The right side is evaluated only if it is needed: it may be expensive, or fail.
     if operator == BinaryOperator::Coalesce {
         return if left.is_some() { Ok(left) } else { evaluate(right, env, context) };
     }
@@ -240,12 +247,14 @@ fn binary<'e>(
     if let (BinaryOperator::Concat, Some(Value::String(left)), Some(Value::String(right))) =
         (operator, left.as_deref(), right.as_deref())
     {
+        // Checked before the string is built: nested concatenations double its size each time.
         context.bytes(left.len() + right.len())?;
         if left.len() + right.len() > limits::VALUE_BYTES_MAX {
             return Err(EvalError::ValueTooLarge { limit: limits::VALUE_BYTES_MAX });
         }
     }
     if let (Some(left), Some(right)) = (left.as_deref(), right.as_deref()) {
+        // Counted beforehand, because the comparison itself cannot be interrupted.
         context.steps(compared(left, right))?;
     }
     Ok(match (left.as_deref(), right.as_deref()) {
@@ -267,8 +276,10 @@ fn logical<'e>(
     let mut known = true;
     for operand in operands {
         match evaluate(operand, env, context)?.as_deref() {
+            // The operands after a deciding one, and their errors, are not reached.
             Some(Value::Bool(flag)) if *flag == deciding => return Ok(owned(deciding)),
             Some(Value::Bool(_)) => {}
+            // Undefined, or not Boolean: only a deciding operand further on gives a result.
             _ => known = false,
         }
     }
@@ -288,6 +299,7 @@ fn between<'e>(not: bool, operands: &'e [Node; 3], env: Env<'e>, context: &Conte
     let holds = |bound: Operand<'_>, holds: fn(Ordering) -> bool| {
         operator::compare(value.as_deref()?, bound.as_deref()?, holds)
     };
+    // Like an AND of two comparisons: one that is false decides, even if the other is undefined.
     let inside = match (holds(low, Ordering::is_ge), holds(high, Ordering::is_le)) {
         (Some(false), _) | (_, Some(false)) => Some(false),
         (Some(true), Some(true)) => Some(true),
@@ -307,6 +319,7 @@ fn membership<'e>(
     /// Fewer members than this are compared one by one.
     const LINEAR_MAX: usize = 8;
     let Some(value) = evaluate(operand, env, context)? else {
+        // NOT IN over undefined is undefined, not true.
         return Ok(None);
     };
     context.bytes(order::bytes(&value))?;
@@ -343,6 +356,7 @@ fn like<'e>(
         return Ok(None);
     };
     if let Some(pattern) = pattern {
+        // Parsed when the query was compiled.
         return matched(pattern, text, not, context);
     }
     let pattern = evaluate(&operands[1], env, context)?;
@@ -361,6 +375,7 @@ fn matched<'e>(pattern: &Pattern, text: &str, not: bool, context: &Context<'_>) 
 #[inline(never)]
 fn function<'e>(call: &'e FunctionCall, env: Env<'e>, context: &Context<'_>) -> Evaluated<'e> {
     let mut operands = Vec::with_capacity(call.arguments.len());
+    // Undefined arguments are passed on: some functions are about them.
     for argument in &call.arguments {
         operands.push(evaluate(argument, env, context)?);
     }
@@ -372,6 +387,7 @@ fn function<'e>(call: &'e FunctionCall, env: Env<'e>, context: &Context<'_>) -> 
     if let Some(path) = &call.path {
         narrowed.language = context.policies.language(path);
     }
+    // The operands were weighed before the call, but a short call can have a long result.
     let result = (call.function.body)(&narrowed, &operands)?;
     if let Some(Cow::Owned(value)) = &result {
         context.bytes(Size::default().add(value)?)?;
@@ -431,11 +447,13 @@ pub(crate) fn for_each_row(
     visit: &mut dyn FnMut(Operand<'_>) -> Result<bool, EvalError>,
 ) -> Result<bool, EvalError> {
     let Some(value) = operand else {
+        // A source without a value has no rows, iterated or not.
         return Ok(true);
     };
     if !iterate {
         return visit(Some(value));
     }
+    // Values other than arrays have no elements.
     for item in value.as_array().unwrap_or(&[]) {
         if !visit(borrowed(item))? {
             return Ok(false);

@@ -29,6 +29,7 @@ pub(crate) fn evaluate(
             Ok(Some(rows_at_most(block, env, context, usize::MAX)?.release(context).into()))
         }
         SubqueryKind::Scalar => {
+            // Two rows suffice to know that there are too many.
             let mut rows = rows_at_most(block, env, context, 2)?.release(context).into_iter();
             let first = rows.next();
             if rows.next().is_some() {
@@ -42,11 +43,13 @@ pub(crate) fn evaluate(
 }
 
 fn exists(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<bool, EvalError> {
+    // Groups are known only after all rows.
     if block.grouping.is_some() {
         return Ok(!rows_at_most(block, env, context, 1)?.release(context).is_empty());
     }
     let mut found = false;
     for_each_match(block, env, context, &mut |env| {
+        // A row whose projection is undefined does not exist.
         found = projects(&block.projection, env, context)?;
         Ok(!found)
     })?;
@@ -60,6 +63,7 @@ fn all(block: &Block, env: Env<'_>, context: &Context<'_>) -> Result<bool, EvalE
     };
     let mut holds = true;
     bind(&block.sources, env, context, &mut |env| {
+        // Only false fails. Undefined does not, because its negation would not be true either.
         let failed = matches!(eval::evaluate(filter, env, context)?.as_deref(), Some(Value::Bool(false)));
         holds = !failed;
         Ok(holds)
@@ -99,6 +103,7 @@ fn rows_at_most(
             if bytes > limits::VALUE_BYTES_MAX {
                 return Err(EvalError::ValueTooLarge { limit: limits::VALUE_BYTES_MAX });
             }
+            // Reserved before the row is kept.
             held.grow_to(bytes, context)?;
             rows.push(row);
             if rows.len() > limits::SUBQUERY_ROWS_MAX {
@@ -115,6 +120,7 @@ fn rows_at_most(
             Ok(true)
         })?;
         table.finish(grouping, &block.projection, env, context, &mut take)?;
+        // After an error nothing is given back here: the query ends, and its reservations with it.
         meter.give_back(context);
     } else {
         for_each_match(block, env, context, &mut |env| take(project(&block.projection, env, context)?))?;
@@ -141,6 +147,7 @@ pub(crate) fn for_each_filtered(
     visit: &mut Visit<'_>,
 ) -> Result<bool, EvalError> {
     bind(&block.sources, env, context, &mut |env| {
+        // Combinations that the filter rejects count too: it is joins that multiply them.
         context.spend()?;
         match filter {
             Some(filter) if !is_true(filter, env, context)? => Ok(true),
@@ -165,6 +172,7 @@ pub(crate) fn bind(
             bind_rows(source, operand, rest, env, context, visit)
         }
         SourceRows::Subquery(block) => {
+            // The subquery may refer to the sources before it, so it runs again for each of their rows.
             let rows = rows_at_most(block, env, context, usize::MAX)?;
             let mut goes_on = true;
             for row in &rows.values {

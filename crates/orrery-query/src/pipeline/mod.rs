@@ -131,6 +131,8 @@ impl Window {
     fn new(program: &Program, passed: u64) -> Self {
         let block = &program.block;
         let (offset, end) = (block.offset.unwrap_or(0), block.rows_max().unwrap_or(u64::MAX));
+        // The first two resume behind the rows of earlier pages. The others start over and skip them;
+        // `passed` includes the rows that OFFSET skipped, so the larger number counts.
         match program.shape() {
             Shape::Stream | Shape::Sort => Self { passed, offset, end },
             Shape::Once | Shape::Collect { .. } => Self { passed: 0, offset: offset.max(passed), end },
@@ -202,6 +204,7 @@ impl Pipeline {
             State::Sort(Sorter::new(&block.order, remaining, page, options.resume.clone()))
         };
         let stage = Stage::new(block, state);
+        // A source that collects has no order of its own: its rows are groups or distinct values.
         let inner = collected_source(block).map(|inner| Box::new(Stage::new(inner, State::Stream)));
         Self {
             options,
@@ -242,10 +245,12 @@ impl Pipeline {
         self.fed += 1;
         self.times = times;
         self.cut_at = None;
+        // The outer block sees the rows of a collecting subquery in `finish`.
         if let (Some(inner), Some(block)) = (&mut self.inner, collected_source(&program.block)) {
             return inner_feed(inner, block, env, context);
         }
         let mut number = 0u32;
+        // Only the first document of a page can have been returned in part.
         let skip = if input == 0 { self.options.skip_rows } else { 0 };
         let filter = program.block.filter.as_ref().filter(|_| !self.options.filter_holds);
         for_each_filtered(&program.block, filter, env, context, &mut |env| {
@@ -288,15 +293,18 @@ impl Pipeline {
                 Ok(true)
             }
             State::Stream => {
+                // Joins make several rows of one document, so the limit may be reached inside it.
                 if self.window.is_full() {
                     return Ok(false);
                 }
                 if by_reference {
+                    // The caller puts the stored text in its place.
                     self.emit(block, Value::Null, (input, row), None, context)?;
                 } else if let Some(value) = project(&block.projection, env, context)? {
                     self.output_bytes += order::bytes(&value);
                     self.emit(block, value, (input, row), None, context)?;
                 }
+                // Checked after the row was added: a page has at least one row, however large.
                 let is_page_full = self.options.page_rows.is_some_and(|rows| self.outputs.len() >= rows)
                     || self.options.page_bytes.is_some_and(|bytes| self.output_bytes >= bytes);
                 if is_page_full {
@@ -317,6 +325,7 @@ impl Pipeline {
         context: &Context<'_>,
     ) -> Result<(), EvalError> {
         if self.stage.is_new(block, &value, context)? && self.window.admit() {
+            // Rows that are skipped need not be representable.
             check_finite(&value)?;
             self.outputs.push(Output { value, input, row, position, passed: self.window.passed });
         }
@@ -330,6 +339,7 @@ impl Pipeline {
         }
         let program = Arc::clone(&self.program);
         let block = &program.block;
+        // No document was fed: the whole query is evaluated here.
         if !program.reads_documents {
             for_each_match(block, Env::default(), context, &mut |env| {
                 self.matched(&program, env, context, (0, 0, 0), 0)
@@ -369,12 +379,14 @@ impl Pipeline {
             if self.window.is_full() {
                 break;
             }
+            // There is at least one row more than the page holds.
             if self.outputs.len() >= page_rows {
                 self.finished_early();
                 return Ok(());
             }
             self.emit(block, value, (input, row), Some(position), context)?;
         }
+        // The sorter keeps only what one page can return, so the next page finds rows that are missing here.
         if dropped && !self.window.is_full() {
             self.finished_early();
         }
@@ -382,6 +394,7 @@ impl Pipeline {
     }
 
     fn finished_early(&mut self) {
+        // Also the mark that `has_more` looks for.
         self.options.page_rows = Some(0);
     }
 
@@ -402,6 +415,8 @@ impl Pipeline {
             return Ok(());
         };
         let rows = inner_finish(inner, inner_block, context)?;
+        // Rows of the subquery take the place of documents. They have no RID, so their index is their
+        // ordinal.
         for (index, row) in rows.iter().enumerate() {
             let operand: Operand<'_> = borrowed(row);
             let mut number = 0;
@@ -442,6 +457,8 @@ impl Pipeline {
     pub fn is_done(&self) -> bool {
         self.finished
             || (self.window.is_full()
+                // Collected rows fill the window only in `finish`, after all input; an empty window needs no
+                // input at all.
                 && (self.window.end == 0
                     || (matches!(self.stage.state, State::Stream) && self.inner.is_none())))
     }
@@ -542,6 +559,7 @@ fn inner_feed(
         if let (State::Group(Some(table)), Some(grouping)) = (&mut inner.state, &block.grouping) {
             table.add(grouping, env, 1, context, &mut inner.meter)?;
         } else if let Some(value) = project(&block.projection, env, context)? {
+            // The rows of a DISTINCT subquery are the values seen, so nothing else has to keep them.
             inner.is_new(block, &value, context)?;
         }
         Ok(true)

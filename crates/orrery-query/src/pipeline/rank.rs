@@ -68,6 +68,7 @@ impl RankedRows {
                     crate::operand::into_value(eval::evaluate(score, env, context)?)
                 }
                 RankComponent::FullText { text, terms, path } => {
+                    // What is not a string cannot be scored: it ranks last.
                     let text = eval::evaluate(text, env, context)?.filter(|text| text.as_str().is_some());
                     if let Some(text) = &text {
                         statistics.add(text, terms, &in_language(context, path.as_deref()))?;
@@ -98,6 +99,7 @@ impl RankedRows {
             }
         }
         let mut rows: Vec<(f64, Candidate)> = fused.into_iter().zip(self.candidates).collect();
+        // Equal scores in the order of ordinals, so that every page ranks alike.
         rows.sort_by(|(a, left), (b, right)| b.total_cmp(a).then(left.ordinal.cmp(&right.ordinal)));
         Ok(rows.into_iter().map(|(_, candidate)| candidate.value).collect())
     }
@@ -127,6 +129,8 @@ impl RankedRows {
                             owned(statistics.words),
                             borrowed(&hits),
                         ];
+                        // The function that a client's component queries call, so both ways of ranking score
+                        // alike.
                         let score = call("_FULLTEXTSCORE", &operands, &context)?;
                         Ok(score.as_deref().and_then(number))
                     })
@@ -182,6 +186,7 @@ fn ranks(scores: &[Option<f64>], direction: Direction) -> Vec<f64> {
     let mut rank = 1.0;
     for (index, &candidate) in order.iter().enumerate() {
         if index > 0 && compare(order[index - 1], candidate) != Ordering::Equal {
+            // Dense ranks: rows with equal scores share one, and the next score has the next.
             rank += 1.0;
         }
         ranks[candidate] = rank;

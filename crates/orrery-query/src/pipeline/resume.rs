@@ -53,6 +53,7 @@ impl ResumeValue {
                     "object" => false,
                     _ => return None,
                 };
+                // The halves travel as signed integers.
                 let half =
                     |name: &str| object.get(name)?.as_i64().map(|half| u128::from(half.cast_unsigned()));
                 Some(Self::Hash { array, hash: half("high")? << 64 | half("low")? })
@@ -86,6 +87,7 @@ impl ResumeValue {
             (Self::Undefined, Some(_)) => Ordering::Less,
             (Self::Scalar(value), operand) => order::compare(Some(value), operand),
             (Self::Hash { array, hash }, operand) => {
+                // The ranks of arrays and objects in `order::type_rank`.
                 let rank = if *array { 6 } else { 7 };
                 let same_type = order::type_rank(operand) == rank;
                 match operand {
@@ -104,6 +106,8 @@ impl ResumePoint {
         let listed = filter.get("value")?.as_array()?;
         let values = listed.iter().map(ResumeValue::parse).collect::<Option<Vec<_>>>()?;
         let ordinal = match filter.get("rid") {
+            // An unreadable resource id invalidates the whole filter: resuming without it would repeat or
+            // lose rows.
             Some(Value::String(rid)) => Some(ordinal(rid)?),
             None | Some(Value::Null) => None,
             Some(_) => return None,

@@ -52,6 +52,7 @@ impl Rule {
         if self.undefined_last && left.is_none() != right_undefined {
             return left.is_none().cmp(&right_undefined);
         }
+        // Reversed, because here the place is the right side.
         self.directed(right.compare(left).reverse())
     }
 }
@@ -119,6 +120,7 @@ pub(super) struct Sorter {
 impl Sorter {
     /// Whether rows that sort after all those seen so far cannot change the page.
     pub(super) fn is_settled(&self) -> bool {
+        // A page must also have seen a row beyond its end, or it could not tell that there is a next one.
         self.heap.len() >= self.capacity && (self.dropped || !self.capacity_is_page)
     }
 
@@ -158,6 +160,7 @@ impl Sorter {
         if self.capacity == 0 {
             return Ok(());
         }
+        // Borrowed until it is certain that the row is kept: of a large input most are not.
         let mut keys: Vec<Operand<'_>> = Vec::with_capacity(block.order.len());
         for key in &block.order {
             keys.push(eval::evaluate(&key.node, env, context)?);
@@ -184,6 +187,7 @@ impl Sorter {
         } else {
             return Ok(());
         };
+        // Only now, since the projection has shown that the new row exists.
         if full {
             self.drop_worst();
         }
@@ -253,6 +257,7 @@ impl Sorter {
     /// The rows in order, and whether some were left for a later page.
     pub(super) fn finish(self) -> (impl Iterator<Item = SortedRow>, bool) {
         let rows = self.heap.into_sorted_vec().into_iter().map(|entry| SortedRow {
+            // Every row carries its place, because the page may end after any of them.
             position: ResumePoint {
                 values: entry.keys.iter().map(|key| ResumeValue::of(key.as_ref())).collect(),
                 ordinal: Some(entry.ordinal),

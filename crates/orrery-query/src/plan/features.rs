@@ -83,6 +83,7 @@ fn needed(info: &PlanInfo) -> Features {
     let grouped = !info.group_by_expressions.is_empty();
     Features::NONE
         .with(Features::AGGREGATE, !all.is_empty())
+        // `SELECT COUNT(1) AS n`: an aggregate in an object, not grouped.
         .with(Features::NON_VALUE_AGGREGATE, !by_alias.is_empty() && !grouped)
         .with(Features::MULTIPLE_AGGREGATES, all.len() > 1)
         .with(Features::COUNT_IF, has(&[Aggregate::CountIf]))
@@ -90,6 +91,7 @@ fn needed(info: &PlanInfo) -> Features {
         .with(Features::GROUP_BY, grouped)
         .with(Features::DISTINCT, info.distinct_type != DistinctType::None)
         .with(Features::DCOUNT, info.dcount_alias.is_some())
+        // Clients announce a single sort key and several of them separately.
         .with(Features::ORDER_BY, info.order_by.len() == 1)
         .with(Features::MULTIPLE_ORDER_BY, info.order_by.len() > 1)
         .with(Features::NON_STREAMING_ORDER_BY, info.has_non_streaming_order_by)

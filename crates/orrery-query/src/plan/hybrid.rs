@@ -102,6 +102,7 @@ pub(super) fn info(query: &Query, program: &Program, parameters: &Parameters) ->
     let components: Vec<Component> = scores
         .iter()
         .zip(ranking.map_or(&[][..], |ranking| &ranking.components))
+        // The full-text components are numbered among themselves: their placeholders name the number.
         .scan(0, |texts, (score, compiled)| Some(component(score, compiled, texts, parameters)))
         .collect();
     let top = query.select.top.as_ref().and_then(|top| resolve_count(top, parameters));
@@ -118,6 +119,7 @@ pub(super) fn info(query: &Query, program: &Program, parameters: &Parameters) ->
             (Some(ExprKind::Array(_) | ExprKind::Parameter(_)), Some(ranking)) => ranking.weights.clone(),
             _ => Vec::new(),
         },
+        // All or none: if one component is not plain, the client gets no terms.
         full_text_terms: components
             .iter()
             .filter_map(|component| component.full_text.as_ref())
@@ -154,6 +156,7 @@ fn component(
                     format!("{{documentdb-formattablehybridsearchquery-{name}}}").into(),
                 ))
             };
+            // Clients replace the placeholders by results of the statistics query.
             let score = call(
                 "_FullTextScore",
                 vec![
@@ -167,6 +170,7 @@ fn component(
             Component {
                 score,
                 direction: Direction::Descending,
+                // Less than any score, for rows whose text cannot be scored.
                 fallback: Number::Int(-1),
                 written_direction: Some(Direction::Descending),
                 full_text: Some((text.clone(), terms)),
@@ -286,6 +290,7 @@ fn statistics(query: &Query, components: &[Component]) -> String {
             expr(ExprKind::Object(vec![("totalWordCount".into(), words), ("hitCounts".into(), hits)]))
         });
     let one = expr(ExprKind::Literal(Literal::Number(Number::Int(1))));
+    // Statistics are about all documents, whatever the query filters, sorts or limits.
     let mut counting = query.clone();
     counting.select.distinct = false;
     counting.select.top = None;
@@ -308,10 +313,12 @@ fn component_query(
 ) -> QueryInfo {
     let component = &components[index];
     let rows = take.map(|take| {
+        // More than the rows wanted: one that is among the best overall need not be so in every component.
         let wanted = skip.unwrap_or(0).saturating_add(take).saturating_mul(2);
         wanted.clamp(COMPONENT_ROWS_MIN, limits::COUNT_MAX)
     });
     let root = root_alias(query);
+    // Each row carries its scores in all components, so a client can rank it in each of them.
     let scores = components.iter().map(|component| {
         expr(ExprKind::Binary {
             operator: BinaryOperator::Coalesce,

@@ -175,12 +175,15 @@ pub fn plan_query_where(
         let paths = request.definition.map_or_else(Vec::new, |definition| {
             definition.paths().iter().map(|path| path.segments().to_vec()).collect()
         });
+        // The whole filter is analysed: what nothing can satisfy visits no range, and if every alternative
+        // fixes the first parts of the key, only those keys are visited.
         match verdict(&program, &paths) {
             Verdict::Never => restriction = KeyRestriction::None,
             Verdict::Keys(keys) => restriction = keys_restriction(keys),
             Verdict::Unknown => {}
         }
     }
+    // A single logical partition applies OFFSET and LIMIT itself.
     let single_key = match (&restriction, request.definition) {
         (KeyRestriction::None, _) => true,
         (KeyRestriction::Keys(keys), Some(definition)) => keys.len() == 1 && definition.is_full(&keys[0]),
@@ -193,6 +196,7 @@ pub fn plan_query_where(
         let target = rewrite::Target { program: &program, single_key, never, parameters: request.parameters };
         PlanInfo::Query(rewrite::info(query, &target)?)
     };
+    // Last, because only the finished plan shows what it needs.
     request.features.check(&info)?;
     let ranges = ranges(&restriction, request.definition);
     Ok(Plan { info, restriction, ranges })
@@ -216,6 +220,8 @@ fn ranges(restriction: &KeyRestriction, definition: Option<&PartitionKeyDefiniti
             let range = |key: &PartitionKey| {
                 let effective = definition.effective_key(key);
                 if definition.is_full(key) {
+                    // The point of a complete key; below, a prefix of a hierarchical key has a range of its
+                    // own.
                     return point(effective);
                 }
                 let max = effective.prefix_end();
@@ -227,6 +233,7 @@ fn ranges(restriction: &KeyRestriction, definition: Option<&PartitionKeyDefiniti
             ranges.dedup();
             ranges
         }
+        // Clients need one range to send the query to, although no document matches.
         (KeyRestriction::None, _) => vec![point(EffectiveKey::MIN)],
         _ => vec![full()],
     }

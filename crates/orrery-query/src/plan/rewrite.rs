@@ -46,10 +46,12 @@ pub(super) fn info(query: &Query, target: &Target<'_>) -> Result<QueryInfo, Vec<
         info.distinct_type = DistinctType::Unordered;
     }
     let sorts_one_row = order_kind == OrderKind::OneRow;
+    // Nothing can match: the plan is empty, but the service keeps DISTINCT and the order of a single row.
     if target.never && !sorts_one_row && !query.select.distinct {
         info.has_non_streaming_order_by = false;
         return Ok(info);
     }
+    // Ranges return their distinct rows, and the client counts those that are left after the merge.
     if let Some(inner) = distinct_count(query) {
         info.distinct_type = DistinctType::Unordered;
         info.dcount_alias = Some(match &query.select.selection {
@@ -64,6 +66,7 @@ pub(super) fn info(query: &Query, target: &Target<'_>) -> Result<QueryInfo, Vec<
     // Counted after the merge only.
     let merges_rows = query.select.distinct || !query.group_by.is_empty() || (aggregated && has_select_value);
     let mut rewritten = query.clone();
+    // A single logical partition skips and limits by itself.
     if let Some(clause) = &query.offset_limit
         && (merges_rows || !single_key)
     {
@@ -74,6 +77,8 @@ pub(super) fn info(query: &Query, target: &Target<'_>) -> Result<QueryInfo, Vec<
         rewritten.select.top = None;
         rewritten.offset_limit = None;
     } else if let (Some(offset), Some(limit)) = (info.offset, info.limit) {
+        // One range may hold all wanted rows, including those to be skipped. The sum overflows as in the
+        // service's planner.
         rewritten.offset_limit = Some(first_rows(offset.wrapping_add(limit) & limits::COUNT_MAX));
     }
     if aggregated {
@@ -150,6 +155,7 @@ fn order(query: &Query, target: &Target<'_>, info: &mut QueryInfo, rewritten: &m
             // Distances have a direction of their own only where an index gives them.
             _ if sorts_one_row => item.direction.unwrap_or_default(),
             Some(key) => key.direction,
+            // The program of a grouped query has no order of rows, only one of groups.
             None if is_call_to(&item.expr, "VECTORDISTANCE") => Direction::Descending,
             None => item.direction.unwrap_or_default(),
         })
@@ -171,8 +177,11 @@ fn order(query: &Query, target: &Target<'_>, info: &mut QueryInfo, rewritten: &m
             ("payload".into(), content),
         ]));
     } else if let Selection::Value(value) = &query.select.selection {
+        // A row whose VALUE is undefined does not exist; in the rewritten form it would, without a payload.
         conditions.push(call("IS_DEFINED", vec![value.clone()]));
     }
+    // The client deduplicates after the merge: a range knows its own rows only, and here they differ by
+    // `_rid`.
     rewritten.select.distinct = false;
     rewritten.select.selection = ordered_selection(&root, &keys, content);
     rewritten.filter = Some(conjunction(conditions));
@@ -251,6 +260,7 @@ fn aggregates(query: &Query, info: &mut QueryInfo, rewritten: &mut Query) -> Res
         Selection::Value(value) => match partial(value)? {
             Some((aggregate, members)) => {
                 info.aggregates.push(aggregate);
+                // Clients expect the part of a VALUE aggregate as the only item of an array.
                 expr(ExprKind::Array(vec![expr(ExprKind::Object(members))]))
             }
             None => value.clone(),
@@ -262,6 +272,7 @@ fn aggregates(query: &Query, info: &mut QueryInfo, rewritten: &mut Query) -> Res
                 info.group_by_aliases.push(name.clone());
                 let aggregate = partial.as_ref().map(|(aggregate, _)| *aggregate);
                 info.group_by_alias_to_aggregate.push((name.clone(), aggregate));
+                // A column without an aggregate is the same in all rows of a group, so it is sent as it is.
                 let value =
                     partial.map_or_else(|| item.expr.clone(), |(_, members)| expr(ExprKind::Object(members)));
                 members.push((name.as_str().into(), value));
@@ -292,10 +303,12 @@ fn partial(value: &Expr) -> Result<Option<(Aggregate, Members)>, QueryError> {
     };
     let of = |name: &str| call(name, source.arguments.clone());
     let members = match aggregate {
+        // Averages cannot be merged, sums and counts can.
         Aggregate::Average => {
             let parts = vec![("sum".into(), of("SUM")), ("count".into(), of("COUNT"))];
             vec![("item".into(), expr(ExprKind::Object(parts)))]
         }
+        // The count tells clients that a range had no values, so that its undefined extreme is ignored.
         Aggregate::Min | Aggregate::Max => {
             let name = if aggregate == Aggregate::Min { "min" } else { "max" };
             let parts = vec![(name.into(), of(aggregate.name())), ("count".into(), of("COUNT"))];
