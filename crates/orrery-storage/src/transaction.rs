@@ -84,6 +84,7 @@ impl Running {
     ) -> Result<Step, CommitError> {
         match guarded(|| op.decide(&self.view, lsn))? {
             ErasedDecision::Write(writes) => {
+                // Checked before the engine sees the writes, so that every engine refuses the same ones.
                 check_writes(&writes, limits)?;
                 Ok(Step::Final(Some(writes)))
             }

@@ -78,6 +78,7 @@ impl Condition {
         if reasons.full.is_none() {
             tracing::error!(reason, "the disk is full: only writes that remove data are accepted");
         }
+        // The newest reason is kept: the free space in it is current.
         reasons.full = Some(reason.to_owned());
         self.full.store(true, Ordering::Release);
     }

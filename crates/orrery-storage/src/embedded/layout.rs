@@ -132,6 +132,7 @@ pub(super) fn number_in_key(key: &[u8]) -> Option<u32> {
 
 /// All `P` or `D` keys.
 pub(super) fn store_range(kind: u8) -> (Bytes, Bytes) {
+    // The next letter is the first key that is not of this kind.
     (Slot::STORE.key(&[kind]), Slot::STORE.key(&[kind + 1]))
 }
 

@@ -35,6 +35,8 @@ impl SlowScanBackoff {
     fn allows_inline(&self) -> bool {
         let less = |left: usize| left.checked_sub(1);
         self.0.load(Ordering::Relaxed) == 0
+            // | self.0.fetch_update|Another scan may have counted down to zero in between; then this one is
+            // allowed too.
             || self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
     }
 
@@ -64,6 +66,7 @@ impl From<TreeError> for ReadError {
 
 pub(super) fn is_slow(shared: &Shared, request: &ReadRequest) -> bool {
     match request {
+        // Point reads skip no tombstones, so only their number matters.
         ReadRequest::Get(keys) => keys.len() > INLINE_ENTRIES_MAX,
         ReadRequest::Scan(scan) => {
             scan.entries_max > INLINE_ENTRIES_MAX || !shared.slow_scans.allows_inline()
@@ -150,6 +153,7 @@ async fn run_blocking<T: Send + 'static>(
     let shared = Arc::clone(shared);
     let done = task::run_blocking("read", move || {
         let result = read(&shared);
+        // Held by the thread, not by the caller: a cancelled caller must not let another slow read start early.
         drop(permit);
         result
     });
@@ -188,6 +192,7 @@ impl Snapshot for EmbeddedSnapshot {
             let (partition, lease, lsn) = (Arc::clone(&self.partition), self.lease, self.lsn);
             let slow = is_slow(&self.shared, &request);
             run(&self.shared, &self.slow_reads, slow, move |shared| {
+                // Pinned first: the lease may expire at any moment, a pin does not.
                 let pin = shared.tree.pin_lease(lease)?;
                 partition.check_present()?;
                 let page = read_pinned(shared, &pin, partition.slot, &request)?;

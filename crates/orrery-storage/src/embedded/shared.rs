@@ -171,6 +171,7 @@ impl Shared {
         if partitions.get(&id).is_some_and(|partition| partition.slot == slot)
             && let Some(partition) = partitions.remove(&id)
         {
+            // Readers that hold the `Arc` already must see it too, not only those that look it up from now on.
             partition.gone.store(true, Ordering::Release);
             partition.progress.send_replace(None);
         }
@@ -197,6 +198,7 @@ impl Shared {
     /// thread that serves requests.
     pub(super) fn explain(&self, fault: TreeError) -> StoreError {
         let detail = match fault {
+            // Not damage: the next attempt may succeed.
             TreeError::Io(detail) => return StoreError::Unavailable(detail),
             TreeError::Full(detail) => return StoreError::Full(detail),
             TreeError::Damaged(detail) => detail,
@@ -256,8 +258,10 @@ impl Partition {
         let before = self.record();
         assert!(record.epoch >= before.epoch, "epochs only grow: {} after {}", record.epoch, before.epoch);
         assert!(record.lsn >= before.lsn, "LSNs only grow: {} after {}", record.lsn, before.lsn);
+        // The epoch first: a reader that sees the new LSN also sees that the partition has been retired.
         self.epoch.store(record.epoch, Ordering::Release);
         self.lsn.store(record.lsn, Ordering::Release);
+        // Waking the waiters costs, and a retirement alone does not concern them.
         if record.lsn != before.lsn {
             self.progress.send_replace(Some(record.lsn));
         }
@@ -310,6 +314,7 @@ impl Queue {
             waiting.tasks.push_back(task);
             waiting.since.get_or_insert_with(monotonic::now);
         }
+        // After the lock is released, so that the committer does not wake only to wait for it.
         self.arrived.notify_one();
         Ok(())
     }
@@ -323,6 +328,7 @@ impl Queue {
                 None => self.arrived.wait(&mut waiting),
             }
         }
+        // Reset under the lock: a wake-up that arrives from now on ends the next wait.
         waiting.woken = false;
         let count = waiting.tasks.len().min(tasks_max);
         // The remaining tasks restart their wait: the watchdog measures how long the committer takes no task.
@@ -338,6 +344,7 @@ impl Queue {
     /// Takes the remaining tasks and refuses new ones.
     pub(super) fn close(&self) -> Vec<Task> {
         let mut waiting = self.waiting.lock();
+        // Under the same lock as `push`, so no task can slip in behind the last `drain`.
         waiting.closed = true;
         waiting.tasks.drain(..).collect()
     }

@@ -26,6 +26,7 @@ const CHUNK_KEYS: usize = 1000;
 impl Embedded {
     /// Queues a task for the committer and waits for the reply.
     async fn ask<T>(&self, task: impl FnOnce(Reply<T>) -> Task) -> Result<T, StoreError> {
+        // Fails early; what is queued when the store fails is refused by the committer.
         self.shared.health.check_writable().map_err(StoreError::Unavailable)?;
         let (reply, answer) = oneshot::channel();
         self.shared.queue.push(task(reply), usize::MAX).map_err(|_| self.unavailable())?;
@@ -41,6 +42,7 @@ impl Embedded {
         self.shared.health.check_writable().map_err(CommitError::Unavailable)?;
         let found = self.shared.find(partition.id).ok_or(CommitError::Fenced)?;
         let options = &self.shared.options;
+        // Two bounds: one partition may not fill the queue that all share.
         if !found.enter_queue(options.partition_waiting_max) {
             return Err(CommitError::Busy);
         }
@@ -63,6 +65,8 @@ impl Embedded {
         transaction::check_entries(&entries, &self.shared.options.limits)?;
         let mut chunk = Vec::new();
         let mut bytes = 0;
+        // Each chunk is a task of its own, so a crash may leave a part of the load. Callers repeat loads as a
+        // whole.
         for entry in entries {
             bytes += entry.key.len() + entry.value.len();
             chunk.push(entry);
@@ -95,6 +99,8 @@ impl Embedded {
                 bytes_max: usize::MAX,
                 want: Want::Keys,
             };
+            // Keys are read without waiting for the committer; it checks each of them again, since they may have
+            // been deleted.
             let page = self.read_page(partition, ReadRequest::Scan(scan)).await?;
             let Some(last) = page.entries.last() else { break };
             // The smallest key after the last one.

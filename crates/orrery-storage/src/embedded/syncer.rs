@@ -13,10 +13,12 @@ pub(super) struct Syncer {
 
 impl Syncer {
     pub(super) fn start() -> io::Result<Self> {
+        // One slot each: the committer hands over one file at a time and waits for its outcome.
         let (files, requests) = sync_channel::<Arc<File>>(1);
         let (results, outcomes) = sync_channel(1);
         orrery_env::task::thread("orrery-sync", move || {
             while let Ok(file) = requests.recv() {
+                // The handle is gone, and nobody is left who would answer callers.
                 if results.send(file.sync_data()).is_err() {
                     return;
                 }

@@ -109,10 +109,12 @@ pub(super) fn read_table_list(tree: &Path, list: &Path) -> Option<Vec<ListedTabl
     archive.toc().section(b"tables")?.reader(list).ok()?.read_to_end(&mut section).ok()?;
     let mut fields = Fields(&section);
     let mut tables = Vec::new();
+    // Levels, then runs, then tables, as `lsm-tree` writes them.
     for _ in 0..fields.u8()? {
         for _ in 0..fields.u8()? {
             for _ in 0..fields.u32()? {
                 let number = fields.u64()?;
+                // Only checksums of kind 0, XXH3-128, are known.
                 let (0, checksum, _sequence) = (fields.u8()?, fields.u128()?, fields.u64()?) else {
                     return None;
                 };

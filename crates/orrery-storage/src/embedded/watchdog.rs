@@ -65,11 +65,13 @@ impl Activities {
 
 impl Shared {
     pub(super) fn oldest_write_wait(&self) -> Duration {
+        // Either the group being written or the oldest task nobody has taken, whichever is older.
         let group = self.threads.group_since.lock().map_or(Duration::ZERO, monotonic::elapsed);
         group.max(self.queue.waiting_time())
     }
 
     pub(super) fn health_state(&self) -> Health {
+        // The gravest condition first: a failed store is also likely to be full or stalled.
         if let Some(reason) = self.health.failure() {
             return Health::Failed(reason);
         }
@@ -115,6 +117,7 @@ pub(super) fn run_watchdog(shared: &Arc<Shared>) {
     while shared.background.pause(ROUND) {
         let waited = shared.oldest_write_wait();
         let stalls = waited >= shared.options.stall_after;
+        // Logged when it begins and when it ends, not every round.
         if stalls && !stalled {
             tracing::error!(
                 seconds = waited.as_secs(),
@@ -144,6 +147,7 @@ pub(super) fn watch_disk(shared: &Shared) {
         ));
     } else if shared.health.is_full() && free >= reserve + reserve / 4 && is_writable(&shared.directory) {
         shared.health.clear_full();
+        // The flusher and the merger gave up when the disk was full and wait for this.
         shared.background.retry();
     }
 }

@@ -90,10 +90,13 @@ impl Cluster {
                 route.until = monotonic::now() + DETOUR_AGE_MAX;
             }
         }
+        // The lock is not held during the look-up, which takes a round trip.
         let (node, age_max) = match routing.look_up(&self.main, partition).await {
             Ok(Some(node)) => (node, ROUTE_AGE_MAX),
+            // The owner is not reachable from here. Any other node forwards the statements; soon look again.
             Ok(None) => (self.any_but(None), DETOUR_AGE_MAX),
             Err(fault) => {
+                // Nobody could be asked. The known route is most likely still right.
                 tracing::debug!(reason = fault.text(), "cannot look up the owner of a partition");
                 let known = routing.routes.lock().get(&partition).map(|route| Arc::clone(&route.node));
                 let node = known.filter(|node| !node.is_down()).unwrap_or_else(|| self.any_but(None));
@@ -131,6 +134,7 @@ impl Cluster {
         // The owner has just become unreachable: go through another node instead of failing the request.
         self.forget(partition);
         let other = self.any_but(Some(&node));
+        // No other node is up: report the first error rather than waiting for the same node again.
         if Arc::ptr_eq(&other, &node) { Err(failed) } else { take(&other).await }
     }
 
@@ -150,6 +154,7 @@ impl Cluster {
         if let Some(routing) = &self.routing
             && let Some(route) = routing.routes.lock().get_mut(&partition)
         {
+            // Kept, but expired: if the look-up fails, the old route still serves.
             route.until = monotonic::now();
         }
     }
@@ -188,6 +193,7 @@ impl Routing {
         if node.is_down() {
             return Ok(None);
         }
+        // Citus names its nodes by addresses of its own network, which this machine may not reach.
         match node.session().await {
             Ok(session) => session.release(),
             Err(fault) => {
@@ -248,6 +254,7 @@ impl Routing {
         }
         let config = self.options.at_node(&place.0, port);
         let node = Node::new(&config, &self.options, self.tls.as_ref()).map_err(ServerError::Permanent)?;
+        // Another request may have added it in the meantime; then its connections are used.
         Ok(Arc::clone(self.nodes.lock().entry(place).or_insert(Arc::new(node))))
     }
 }

@@ -91,20 +91,25 @@ impl Lane {
             task::spawn("commit", async move { lane.run_group(&shared, vec![waiting], None).await });
         } else {
             let mut queue = self.queue.lock();
+            // Bounded: a client that writes faster than the server commits gets a retryable error instead of
+            // memory.
             if queue.waiting.len() >= WAITING_MAX {
                 return Err(CommitError::Busy);
             }
             queue.waiting.push_back(waiting);
+            // The clients that the worker waits for are here: end its wait early.
             if queue.wanted.is_some_and(|wanted| queue.waiting.len() >= wanted) {
                 queue.wanted = None;
                 self.gathered.notify_one();
             }
+            // A worker exists only while there is work, so idle partitions cost no task.
             if !queue.running {
                 queue.running = true;
                 let (lane, shared) = (Arc::clone(self), Arc::clone(shared));
                 task::spawn("lane", async move { lane.work(&shared).await });
             }
         }
+        // The sender is dropped only if the worker died, and nobody knows how far it came.
         answer.await.unwrap_or_else(|_| Err(CommitError::Unknown("the commit was abandoned".to_owned())))
     }
 
@@ -126,6 +131,7 @@ impl Lane {
             let began = monotonic::now();
             let tried = match role {
                 turns::Role::Lead(turn) => self.lead(shared, turn).await,
+                // A leader that died has dropped the group and its reply channels, so those callers got `Unknown`.
                 turns::Role::Follow(outcome) => outcome.await.ok().flatten(),
             };
             let Some((group, attempt)) = tried else { continue };
@@ -137,6 +143,7 @@ impl Lane {
 
     /// Runs a transaction for this lane and those it can enlist, and reports the outcome to them.
     async fn lead(self: &Arc<Self>, shared: &Shared, turn: LaneTurn<'_>) -> Tried {
+        // Held during the transaction, so that `close` waits for it.
         let _busy = shared.busy.read().await;
         let own = self.take(shared.options.group_operations_max);
         let mut operations = own.group.len();
@@ -157,6 +164,7 @@ impl Lane {
             // Each lane checks for itself and refuses its own callers.
             Err(_) => members.iter().map(|_| Attempt::Separate).collect(),
         };
+        // In the order of `members`: the own group first, then the followers'.
         let groups = members.into_iter().map(|member| member.group);
         let mut tried =
             groups.zip(attempts).map(|(group, attempt)| (!group.is_empty()).then_some((group, attempt)));
@@ -171,6 +179,7 @@ impl Lane {
     fn take(self: &Arc<Self>, operations_max: usize) -> Member {
         let mut queue = self.queue.lock();
         let take = queue.waiting.len().min(operations_max);
+        // The operations stay owned by the member until they are answered, so a failure cannot lose them.
         Member::new(Arc::clone(self), queue.waiting.drain(..take).collect())
     }
 
@@ -180,6 +189,7 @@ impl Lane {
         let before = {
             let mut queue = self.queue.lock();
             let waiting = queue.waiting.len();
+            // As many as were just answered, on top of those that are waiting already.
             let expected = (answered + waiting).min(shared.options.group_operations_max);
             if expected < 2 || waiting >= expected {
                 return;
@@ -213,6 +223,7 @@ impl Lane {
                 if let Err(error) = shared.check_open() {
                     return refuse(group, &CommitError::Unavailable(error.to_string()));
                 }
+                // A retry runs in a transaction of its own: another partition's fault must not delay it again.
                 let mut alone = [Member::new(Arc::clone(self), group)];
                 let attempt = group::attempt(shared, &mut alone, None).await.pop();
                 let [member] = alone;
@@ -222,8 +233,11 @@ impl Lane {
             let (results, doubt) = match attempt {
                 Attempt::Done(results) => (results, None),
                 Attempt::Fenced => return refuse(group, &CommitError::Fenced),
+                // Nothing was sent for this partition, so there is no reason to pause.
                 Attempt::Separate => continue,
                 Attempt::Retry(fault) => {
+                    // Nothing was committed, so giving up is safe: `Unavailable` promises that nothing was
+                    // written.
                     if !fault.is_retryable() || monotonic::elapsed(began) > shared.options.commit_timeout {
                         return refuse(group, &CommitError::Unavailable(fault.text().to_owned()));
                     }
@@ -244,11 +258,14 @@ impl Lane {
                     reason,
                     "the reply to COMMIT was lost; checking its outcome"
                 );
+                // Until this is known nothing may be retried, or the group could be applied twice.
                 match self.resolve(shared, name, &reason).await {
                     Outcome::Committed => {}
                     Outcome::NotCommitted if monotonic::elapsed(began) > shared.options.commit_timeout => {
                         return refuse(group, &CommitError::Unavailable(reason));
                     }
+                    // The lock was free and the name is another one: the transaction has rolled back and can be
+                    // repeated.
                     Outcome::NotCommitted => continue,
                     Outcome::Unknown(reason) => {
                         return refuse(group, &CommitError::Unknown(reason));
@@ -262,6 +279,7 @@ impl Lane {
                 queue.waiting.push_front(waiting);
             }
             drop(queue);
+            // Before the callers are answered, so that a caller who then waits for its own LSN finds it.
             if let Some(lsn) = results.iter().filter_map(|result| result.as_ref().ok()).max() {
                 shared.advance(self.partition.id, *lsn);
             }
@@ -284,6 +302,7 @@ impl Lane {
                 Ok(outcome) => return outcome,
                 Err(fault) => fault,
             };
+            // Longer than a failover takes. Then the honest answer is `Unknown`.
             if monotonic::elapsed(began) > shared.options.resolve_timeout || shared.check_open().is_err() {
                 return Outcome::Unknown(format!("{reason}; then {}", fault.text()));
             }
@@ -296,6 +315,7 @@ impl Lane {
         let id = self.partition.id;
         let session = shared.writing_session(id).await?;
         session.run("BEGIN").await?;
+        // Waits for the row's lock: the transaction in doubt holds it until it has committed or rolled back.
         let state = session.query(sql::SETTLE, &[&key::column(id)]).await?;
         let key = key::writer(id, shared.writer);
         let noted = session.query(sql::FETCH, &[&key::column(id), &vec![key]]).await?;
@@ -311,6 +331,7 @@ impl Lane {
             return Ok(Outcome::Unknown("the partition has been destroyed".to_owned()));
         }
         let name = group.to_be_bytes();
+        // A lane has one transaction at a time, so the name found is either this one or an older one.
         let committed = noted.iter().any(|row| row.get::<_, &[u8]>(1) == name);
         Ok(if committed { Outcome::Committed } else { Outcome::NotCommitted })
     }
@@ -332,6 +353,7 @@ impl GatherDelay {
 
     /// Waits less for clients that do not come back.
     fn learn(&mut self, operations_arrived: bool) {
+        // Doubling and halving finds the right order of magnitude within a few groups.
         let share = if operations_arrived { self.0 * 2.0 } else { self.0 / 2.0 };
         self.0 = share.clamp(Self::FRACTION_MIN, Self::FRACTION_MAX);
     }

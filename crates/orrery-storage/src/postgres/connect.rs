@@ -38,11 +38,13 @@ impl Hosts {
     {
         let began = monotonic::now();
         let first = self.good.load(Ordering::Relaxed);
+        // Round the ring from the host that worked last: normally the first attempt succeeds.
         let mut left = (0..self.each.len()).map(|at| (first + at) % self.each.len());
         let mut trying = FuturesUnordered::new();
         let mut failed: Option<Error> = None;
         let mut next = left.next();
         loop {
+            // Earlier attempts continue; the first that accepts writes wins and the others are dropped.
             if let Some(at) = next.take() {
                 let (config, tls) = (&self.each[at], tls.clone());
                 trying.push(async move { (at, config.connect(tls).await) });
@@ -57,6 +59,7 @@ impl Hosts {
                         // A server's own error says more than another host being unreachable.
                         let known = failed.take().filter(|known| known.as_db_error().is_some());
                         let error = known.unwrap_or(error);
+                        // A refusal is final for this host, so the next one starts at once.
                         next = left.next();
                         if next.is_none() && trying.is_empty() {
                             return Err(error);
@@ -64,6 +67,7 @@ impl Hosts {
                         failed = Some(error);
                     }
                 },
+                // Silence: start the next host without giving this one up.
                 () = orrery_env::task::sleep(MOMENT) => {
                     next = left.next();
                     if next.is_none() && monotonic::elapsed(began) >= SILENCE_MAX && let Some(error) = failed.take() {

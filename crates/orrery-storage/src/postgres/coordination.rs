@@ -21,6 +21,7 @@ impl Duty for Lock {
             let lost = |fault: super::server_error::ServerError| {
                 StoreError::Unavailable(format!("a duty was lost: {}", fault.text()))
             };
+            // The lock lives exactly as long as its session, so a reply proves that it is still held.
             self.session.run("SELECT 1").await.map_err(lost)
         })
     }
@@ -51,6 +52,7 @@ impl Coordination for Postgres {
                         let session = self.shared.cluster.main().snapshot_session().await?;
                         let rows = session.query(sql::TRY_DUTY, &[&name]).await?;
                         if rows.first().is_some_and(|row| row.get(0)) {
+                            // The session is not released: while it is open, the lock is held.
                             let name = name.clone();
                             return Ok(Some(Box::new(Lock { session, name }) as Box<dyn Duty>));
                         }

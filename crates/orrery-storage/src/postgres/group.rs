@@ -127,6 +127,8 @@ pub(super) async fn attempt(
 ) -> Vec<Attempt> {
     let outcome = match members {
         [] => return Vec::new(),
+        // On Citus the session must be at the partition's owner. Several members occur only without Citus, where
+        // every partition is on the main node.
         [one] => shared.writing_session(one.id()).await,
         _ => shared.cluster.main().writing_session().await,
     };
@@ -172,6 +174,8 @@ impl Member {
         failure: Option<&(ServerError, Option<u64>)>,
     ) -> Attempt {
         let results = std::mem::take(&mut self.results);
+        // No row was locked: alone, the epoch did not match; among several, another transaction may have held the
+        // row.
         let attempt = match failure {
             None if self.first.is_some() => return Attempt::Done(results),
             None if is_alone => Attempt::Fenced,
@@ -201,6 +205,7 @@ impl Transaction<'_> {
     ) -> Result<(), (ServerError, Option<u64>)> {
         let not_committed = |fault: ServerError| (fault, None);
         let mut runs: Vec<Vec<Result<Running, CommitError>>> = Vec::with_capacity(members.len());
+        // Step 1: ask every operation which keys it needs, so that one read serves the whole group.
         for member in members.iter() {
             runs.push(member.group.iter().map(|waiting| Running::begin(waiting.op.as_ref())).collect());
         }
@@ -212,12 +217,15 @@ impl Transaction<'_> {
             wanted.push(runs.iter_mut().map(take).collect());
         }
         self.begin(members, &wanted).await.map_err(not_committed)?;
+        // Step 2: decide in order of arrival. Each decision sees the writes of the operations before it.
         let mut bytes = 0;
         for ((member, runs), wanted) in members.iter_mut().zip(runs).zip(wanted) {
+            // The row was not locked, so nothing may be decided: `conclude` reports it as fenced or separate.
             if member.first.is_none() {
                 continue;
             }
             for ((at, run), wanted) in runs.into_iter().enumerate().zip(wanted) {
+                // Undecided operations get no result; their lane puts them back at the front of its queue.
                 if bytes >= TRANSACTION_BYTES_MAX {
                     break;
                 }
@@ -227,12 +235,14 @@ impl Transaction<'_> {
                     Ok(run) => self.decide(member, at, run, wanted).await.map_err(not_committed)?,
                 };
                 bytes += member.overlay.bytes - before;
+                // A rejected operation gets the LSN of the last write, because it consumes none itself.
                 member.results.push(decided.map(|writes| {
                     member.lsn += u64::from(writes);
                     member.lsn
                 }));
             }
         }
+        // Step 3: write, unless every operation was rejected.
         if members.iter().any(Member::has_written) {
             return self.finish(members, turn).await;
         }
@@ -250,18 +260,23 @@ impl Transaction<'_> {
     async fn begin(&self, members: &mut [Member], wanted: &[Vec<Vec<Key>>]) -> Result<(), ServerError> {
         let mut keys = Vec::new();
         for (member, wanted) in members.iter_mut().zip(wanted) {
+            // Taken out of the counter for the time of the transaction; `conclude` gives it back if the
+            // transaction does not commit.
             member.counting = member.lane.uncounted.swap(0, Ordering::AcqRel);
             let id = member.id();
             for wanted in wanted.iter().flatten() {
+                // A longer key cannot be in the table, so it reads as absent without asking the server.
                 if wanted.len() <= self.shared.options.limits.key_bytes_max
                     && !member.overlay.stored.contains_key(wanted)
                 {
+                    // Remembered as absent; `keep` overwrites it if the server returns a value.
                     member.overlay.stored.insert(wanted.clone(), None);
                     keys.push(StoredKey::new(id, wanted));
                 }
             }
         }
         let parts: Vec<i32> = members.iter().map(|member| key::column(member.id())).collect();
+        // One LSN is reserved for each operation, since the number of writes is not known before the decisions.
         let counts: Vec<i64> = members.iter().map(|member| member.group.len().cast_signed() as i64).collect();
         let epochs: Vec<i64> =
             members.iter().map(|member| member.lane.partition.epoch.cast_signed()).collect();
@@ -283,6 +298,7 @@ impl Transaction<'_> {
         let (begun, locked, fetched) = timed(all).await?;
         begun?;
         let (locked, fetched) = (locked?, fetched.transpose()?.unwrap_or_default());
+        // The reserved LSNs end at the row's new value; the first one follows the value before.
         for row in &locked {
             let taken = PartitionRef {
                 id: key::from_column(row.get(0)),
@@ -317,12 +333,14 @@ impl Transaction<'_> {
         mut wanted: Vec<Key>,
     ) -> Result<Result<bool, CommitError>, ServerError> {
         loop {
+            // Usually reads nothing: `begin` has fetched what the operation named up front.
             self.fetch(member, &wanted).await?;
             for key in wanted {
                 let value = member.overlay.get(&key);
                 run.supply(key, value);
             }
             let Some(waiting) = member.group.get_mut(at) else { return Ok(Ok(false)) };
+            // The LSN that the write would get if it is accepted.
             match run.step(waiting.op.as_mut(), member.lsn + 1, &self.shared.options.limits) {
                 Err(error) => return Ok(Err(error)),
                 Ok(Step::Wants) => wanted = run.take_wanted(),
@@ -352,6 +370,7 @@ impl Transaction<'_> {
         let part = key::column(id);
         let (sql, parameters) = self.about(&part, sql::FETCH, sql::FETCH_SEVERAL, &keys);
         let rows = timed(self.session.query(sql, &parameters)).await??;
+        // Absent keys return no row, so they are recorded first and the rows found overwrite them.
         for key in unread {
             member.overlay.stored.insert(key.clone(), None);
         }
@@ -378,6 +397,7 @@ impl Transaction<'_> {
             let Some(first) = member.first else { continue };
             let (id, part) = (member.id(), key::column(member.id()));
             grown.push((&member.lane, member.write(plain_inserts, &mut new, &mut stored, &mut deletes)));
+            // Written in the same transaction, so it is there exactly if the group was committed.
             if member.has_written() {
                 stored.push(part, key::writer(id, self.shared.writer), &note);
             }
@@ -387,13 +407,17 @@ impl Transaction<'_> {
                 numbers.push(member.lsn.cast_signed());
             }
         }
+        // NOTIFY is transactional: listeners hear of it only if the transaction commits.
         let announced = |member: &&Member| member.id() == Shared::ANNOUNCED && member.has_written();
         let announce = members.iter().find(announced).map(|member| {
             format!("NOTIFY {}, '{}:{}'", self.shared.channel, Shared::ANNOUNCED.0, member.lsn)
         });
+        // Used only where statements name their partition, and there is one member then.
         let part = members.first().map_or(0, |member| key::column(member.id()));
         let not_committed = |error: tokio_postgres::Error| (ServerError::from(error), None);
         let session = &self.session;
+        // The statements are chosen and prepared before the first of them is sent: preparing takes a round trip of
+        // its own the first time.
         let (remove, remove_parameters) = self.about(&part, sql::REMOVE, sql::REMOVE_SEVERAL, &deletes);
         let insert_parameters: [&(dyn ToSql + Sync); 3] = [&new.parts, &new.keys, &new.values];
         let number = numbers.first().copied();
@@ -410,6 +434,7 @@ impl Transaction<'_> {
         let insert = session.prepare_cached(sql::INSERT_SEVERAL).await.map_err(not_committed)?;
         let set = session.prepare_cached(set).await.map_err(not_committed)?;
         let client: &tokio_postgres::Client = session;
+        // Read before COMMIT is sent; a different count afterwards means that a warning came in between.
         let warnings = session.warnings();
         let writing = Box::pin(async {
             let written = join5(
@@ -419,6 +444,7 @@ impl Transaction<'_> {
                 OptionFuture::from(
                     (!deletes.is_empty()).then(|| client.execute(&remove, &remove_parameters)),
                 ),
+                // Never empty: every member that writes stores the transaction's name.
                 client.execute(&store, &store_parameters),
                 OptionFuture::from((!numbers.is_empty()).then(|| client.execute(&set, &set_parameters))),
                 OptionFuture::from(announce.as_ref().map(|text| client.batch_execute(text))),
@@ -428,9 +454,11 @@ impl Transaction<'_> {
             drop(turn);
             written
         });
+        // Polled in this order, so COMMIT follows the writes in the same round trip.
         let all = join(writing, client.batch_execute("COMMIT"));
         let ((inserted, removed, stored, set, announced), committed) = match timed(all).await {
             Ok(all) => all,
+            // No reply in time: COMMIT may or may not have arrived.
             Err(fault) => return Err((fault, Some(name))),
         };
         // After a failed statement COMMIT "succeeds" as a rollback, so every result must be checked. An error that the
@@ -442,6 +470,7 @@ impl Transaction<'_> {
             if let [member] = members {
                 *member.lane.upsert_until.lock() = Some(monotonic::now() + UPSERT_FOR);
             }
+            // The server reported it, so the transaction was rolled back.
             return Err((ServerError::Conflict("an entry existed already".to_owned()), None));
         }
         let earlier = [
@@ -463,6 +492,8 @@ impl Transaction<'_> {
         if session.warnings() != warnings {
             return Err((ServerError::Lost("the server committed with a warning".to_owned()), Some(name)));
         }
+        // Added only now: a transaction that was rolled back has not grown anything. The next commit writes it to
+        // the row.
         for (lane, grown) in grown {
             lane.uncounted.fetch_add(grown, Ordering::AcqRel);
         }
@@ -514,6 +545,7 @@ impl<'a> Rows<'a> {
 impl Overlay {
     fn get(&self, key: &[u8]) -> Option<Bytes> {
         match self.written.get(key) {
+            // The group's own write hides the stored value, also if it is a deletion.
             Some((_, value)) => value.clone(),
             None => self.stored.get(key).cloned().flatten(),
         }
@@ -542,6 +574,7 @@ impl Overlay {
             operation: *operation,
             value: value.as_ref(),
         }));
+        // Keys that no operation reads come as packed sets; only here is each of them looked at.
         for (operation, keys, value) in &self.unread {
             let change = |key| Change { key, operation: *operation, value: value.as_ref() };
             changes.extend(keys.iter().map(change));

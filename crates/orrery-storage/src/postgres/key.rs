@@ -18,6 +18,7 @@ pub(super) const PREFIX_BYTES: usize = 4;
 
 /// The id as stored in the `part` column.
 pub(super) fn column(id: PartitionId) -> i32 {
+    // PostgreSQL has no unsigned integers. The bits are kept; the order is not, and no condition uses it.
     id.0.cast_signed()
 }
 
@@ -46,6 +47,7 @@ pub(super) fn partition(stored: &[u8]) -> Option<PartitionId> {
 pub(super) fn bounds(id: PartitionId, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
     let end = match &range.end {
         Some(end) => stored(id, end),
+        // Does not overflow: the highest id is reserved.
         None => (id.0 + 1).to_be_bytes().to_vec(),
     };
     (stored(id, &range.start), end)
@@ -88,5 +90,6 @@ impl ToSql for StoredKey<'_> {
 /// The records of all processes for a partition.
 pub(super) fn writers(id: PartitionId) -> (Vec<u8>, Vec<u8>) {
     let prefix = |number: u32| [RESERVED.0.to_be_bytes(), number.to_be_bytes()].concat();
+    // Does not overflow either: `RESERVED` is never an argument.
     (prefix(id.0), prefix(id.0 + 1))
 }

@@ -20,6 +20,7 @@ const MOVE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) fn start(shared: &Arc<Shared>, tls: Option<Tls>) {
     let mut closing = shared.closing.subscribe();
+    // Weak references only: a listener must not keep a dropped store open.
     let shared = Arc::downgrade(shared);
     orrery_env::task::spawn("listen", async move {
         let listening = async {
@@ -77,6 +78,7 @@ async fn receive<T: AsyncRead + AsyncWrite + Unpin>(
 ) {
     let Some(channel) = shared.upgrade().map(|shared| shared.channel.clone()) else { return };
     let listen = format!("LISTEN {channel}");
+    // Polled together with the connection: the reply arrives through the connection, which somebody has to poll.
     let mut listen_command = std::pin::pin!(client.batch_execute(&listen));
     let mut is_listening = false;
     loop {
@@ -92,6 +94,8 @@ async fn receive<T: AsyncRead + AsyncWrite + Unpin>(
         };
         match message {
             Some(Ok(AsyncMessage::Notification(notification))) => {
+                // The payload is `partition:lsn`, as `group.rs` announces it. Anything else on the channel is
+                // ignored.
                 let Some((id, lsn)) = notification.payload().split_once(':') else { continue };
                 if let (Ok(id), Ok(lsn), Some(shared)) = (id.parse(), lsn.parse(), shared.upgrade()) {
                     shared.advance(PartitionId(id), lsn);

@@ -73,6 +73,7 @@ pub(super) async fn load(
         })
     });
     if loaded.await? {
+        // Counted here and added to the partition's row by the next commit, which saves an update per load.
         let bytes: usize = entries.iter().map(|(key, value)| entry_bytes(key.len(), value.len())).sum();
         let lane = shared.lane(partition);
         lane.uncounted.fetch_add(bytes.cast_signed() as i64, std::sync::atomic::Ordering::AcqRel);
@@ -119,10 +120,13 @@ pub(super) async fn delete_range(
     range: &KeyRange,
     entries_max: usize,
 ) -> Result<usize, StoreError> {
+    // Removes at most `entries_max` entries, in steps of one transaction each.
     let (start, end_key) = key::bounds(partition.id, range);
     let mut deleted = 0;
     loop {
         let at_once = entries_max.saturating_sub(deleted).min(DELETE_AT_ONCE);
+        // Even if there is nothing to delete, the row is locked once, so that a stale reference is reported as
+        // fenced.
         let limit = if range.is_empty() { 0 } else { i64::try_from(at_once).unwrap_or(0) };
         let step = shared
             .repeat(partition.id, || {
@@ -169,6 +173,8 @@ async fn execute(
 /// Deletes the entries of a condemned partition, and finally its row.
 pub(super) async fn clear(shared: &Shared, id: PartitionId) -> Result<(), StoreError> {
     let part = key::column(id);
+    // The entries first, then the names of transactions under the reserved id. The row is the last thing to go:
+    // while it is there, a crash is found and finished by the next sweep.
     for (start, end) in [key::bounds(id, &KeyRange::all()), key::writers(id)] {
         let limit = i64::try_from(DELETE_AT_ONCE).unwrap_or(i64::MAX);
         loop {
@@ -216,8 +222,10 @@ pub(super) fn sweep_in_background(shared: &Arc<Shared>) {
 
 async fn sweep(shared: &Shared) -> Result<(), String> {
     let text = |fault: ServerError| fault.text().to_owned();
+    // Everything is listed first and the session released: clearing takes connections of its own.
     let session = shared.cluster.main().session().await.map_err(text)?;
     let condemned = session.query(sql::CONDEMNED, &[]).await.map_err(text)?;
+    // Processes that died leave their note. An hour is far longer than a running process goes without renewing it.
     execute(&session, sql::DROP_OLD_NOTES, &[]).await.map_err(text)?;
     let members = session.query(sql::MEMBERS, &[]).await.map_err(text)?;
     let members: std::collections::HashSet<String> = members.iter().map(|row| row.get(0)).collect();
@@ -227,9 +235,11 @@ async fn sweep(shared: &Shared) -> Result<(), String> {
         clear(shared, key::from_column(row.get(0))).await.map_err(|error| error.to_string())?;
     }
     for row in &writers {
+        // The key ends with the process's random id, see `key::writer`.
         let (part, stored): (i32, &[u8]) = (row.get(0), row.get(1));
         let Some(writer) = stored.last_chunk::<16>() else { continue };
         let writer = u128::from_be_bytes(*writer);
+        // Of a process that has a note, the name may still be needed for a commit in doubt.
         if writer == shared.writer || members.contains(&super::coordination::member_id(writer)) {
             continue;
         }
@@ -256,11 +266,15 @@ pub(super) async fn size_bytes(shared: &Shared, id: PartitionId) -> Result<u64, 
                     return Ok(None);
                 };
                 let (written, measured, at): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+                // Growth that this process has not written to the row yet counts too; that of other processes
+                // arrives with their next commit.
                 let grown = written - at + shared.uncounted(id);
+                // The last measurement is near enough: the size has not doubled since.
                 if grown.abs() <= MEASURE_BYTES_MIN.max(measured) {
                     session.release();
                     return Ok(Some(measured + grown));
                 }
+                // Measuring a large partition may take longer than a request is allowed to.
                 session.run("BEGIN; SET LOCAL statement_timeout = 0").await?;
                 let rows = session.query_untimed(sql::MEASURE, &[&part, &start, &end_key]).await?;
                 let measured: i64 = rows.first().map_or(0, |row| row.get(0));

@@ -35,6 +35,7 @@ fn transaction(version: i32, statements: Vec<String>) -> impl Iterator<Item = St
         "INSERT INTO meta (name, value) VALUES ('schema_version', '{version}') \
            ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value"
     );
+    // The version is recorded last and in the same transaction, so it tells the truth after a crash.
     std::iter::once("BEGIN".to_owned()).chain(statements).chain([note, "COMMIT".to_owned()])
 }
 
@@ -49,6 +50,8 @@ fn first(target: &Target<'_>) -> Vec<String> {
              SELECT create_reference_table('member');"
         )
     });
+    // Part rows are updated by every commit: a low fillfactor keeps the updates in their page, without index
+    // writes. Values are stored uncompressed (EXTERNAL), since scans need their length without fetching them.
     vec![format!(
         "CREATE SCHEMA IF NOT EXISTS {schema};
          CREATE TABLE part (

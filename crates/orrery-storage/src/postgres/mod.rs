@@ -70,14 +70,18 @@ impl Postgres {
 
     /// Opens the store, creating or migrating its tables if necessary. Must be called inside a Tokio runtime.
     pub async fn open(options: PostgresOptions) -> Result<Self, PostgresError> {
+        // Checks in this order, so that the first message an operator gets names the cause: reach the server, then
+        // its version, then the user's privileges.
         let (mut node, tls, server) = Self::reach(&options).await?;
         if schema::version(&node, &options).await? < SCHEMA_VERSION {
             schema::migrate(&node, &options, &server).await?;
         }
         schema::check_rights(&node, &options).await?;
+        // A random name per process tells its transactions from those of other processes, also after a restart.
         let mut writer = [0; 16];
         options.env.fill_random(&mut writer);
         let mut options = options;
+        // Known only after connecting, so the pool is built again with the settings for Citus.
         if server.citus.is_some() {
             options.on_citus();
             node = Node::new(&options.config, &options, tls.as_ref()).map_err(PostgresError::Options)?;
@@ -105,6 +109,7 @@ impl Postgres {
 
     fn open_partition(&self, id: PartitionId) -> Result<(), StoreError> {
         self.shared.check_open()?;
+        // Its key range contains the names of committed transactions.
         if id == key::RESERVED {
             return Err(StoreError::Unavailable(format!("partition id {} is reserved", id.0)));
         }
@@ -194,6 +199,7 @@ impl PartitionStore for Postgres {
                     })
                     .await?;
                 if let Some(row) = rows.first() {
+                    // Somebody may already be waiting for an LSN of this partition.
                     self.shared.advance(id, row.get::<_, i64>(0).cast_unsigned());
                     return Ok(());
                 }
@@ -209,6 +215,7 @@ impl PartitionStore for Postgres {
             let epoch = partition.epoch.cast_signed();
             let part = key::column(partition.id);
             let rows = self.shared.query(partition.id, true, sql::RETIRE, &[&part, &epoch]).await?;
+            // No row matched the epoch: another process has retired the partition already.
             rows.first().map(|row| row.get::<_, i64>(0).cast_unsigned()).ok_or(StoreError::Fenced)
         })
     }
@@ -216,6 +223,8 @@ impl PartitionStore for Postgres {
     fn destroy(&self, id: PartitionId) -> Pending<'_, ()> {
         Box::pin(async move {
             self.open_partition(id)?;
+            // Two steps: a negative epoch hides the partition at once, then its entries are deleted in batches. A
+            // crash in between leaves a condemned row, which the sweep of any process finishes.
             let condemned = self.shared.query(id, true, sql::CONDEMN, &[&key::column(id)]).await?;
             self.shared.forget(id);
             if condemned.is_empty() { Ok(()) } else { load::clear(&self.shared, id).await }
@@ -245,6 +254,8 @@ impl PartitionStore for Postgres {
                 })
                 .await?;
             match found {
+                // The statement returns epoch and entries as of one moment, so a page read after the retirement is
+                // never served.
                 Some((epoch, page)) if epoch == partition.epoch => Ok(page),
                 _ => Err(StoreError::Fenced),
             }
@@ -269,6 +280,7 @@ impl PartitionStore for Postgres {
     fn bulk_load(&self, partition: PartitionRef, entries: Vec<Entry>) -> Pending<'_, ()> {
         Box::pin(async move {
             self.open_partition(partition.id)?;
+            // Before the first statement, so that a load is refused as a whole.
             transaction::check_entries(&entries, &self.shared.options.limits)?;
             load::load(&self.shared, partition, entries).await
         })
@@ -285,10 +297,12 @@ impl PartitionStore for Postgres {
         Box::pin(async move {
             self.open_partition(id)?;
             let deadline = monotonic::timer_now() + timeout;
+            // Subscribed before the first poll: an LSN that arrives between poll and wait is not missed.
             let mut closing = self.shared.closing.subscribe();
             let mut progress = self.shared.local(id).progress.subscribe();
             loop {
                 let rows = self.shared.query(id, false, sql::STATE, &[&key::column(id)]).await?;
+                // A negative epoch means that the partition is being destroyed.
                 let there = rows.first().filter(|row| row.get::<_, i64>(0) >= 0);
                 let reached = there.ok_or(StoreError::Fenced)?.get::<_, i64>(1).cast_unsigned();
                 self.shared.advance(id, reached);

@@ -90,6 +90,7 @@ impl PostgresOptions {
             return Err(invalid("it does not start with postgres:// or postgresql://".to_owned()));
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        // Parameters that are ours are taken out; the client library would reject them.
         let mut theirs = Vec::new();
         let (mut mode, mut root_certificates) = (None, None);
         let (mut schema, mut connections_max) = ("orrery".to_owned(), 16);
@@ -119,6 +120,7 @@ impl PostgresOptions {
                 _ => theirs.push(pair),
             }
         }
+        // The schema becomes part of statements without quoting, so nothing that needs quoting is accepted.
         let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if schema.is_empty() || schema.len() > 63 || !schema.chars().all(legal) {
             let text = "schema takes 1 to 63 lower-case letters, digits and underscores";
@@ -137,6 +139,7 @@ impl PostgresOptions {
                 return Err(invalid(text.to_owned()));
             }
         };
+        // The library parses the rest, so its syntax for hosts, ports and timeouts applies unchanged.
         let rest = if theirs.is_empty() { base.to_owned() } else { format!("{base}?{}", theirs.join("&")) };
         let mut config: Config = rest.parse().map_err(|error| invalid(explain(&error)))?;
         if config.get_hosts().is_empty() {
@@ -166,6 +169,7 @@ impl PostgresOptions {
         if self.group_operations_max == 1 {
             return self.connections_max;
         }
+        // A quarter for reads, at least one; a pool of one connection shares it.
         (self.connections_max - (self.connections_max / 4).max(1)).max(1)
     }
 
@@ -177,6 +181,7 @@ impl PostgresOptions {
             .iter()
             .enumerate()
             .map(|(at, host)| {
+                // One port for all hosts, or one each, as in libpq.
                 let port = self.config.get_ports().get(at).or(self.config.get_ports().first());
                 match host {
                     Host::Tcp(name) => format!("{name}:{}", port.unwrap_or(&5432)),
@@ -209,6 +214,7 @@ pub(super) fn each_host(config: &Config) -> Vec<Config> {
     let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let one = |at: usize| {
         let mut one = without_host(config);
+        // Host and address lists may have different lengths: an address without a name is allowed.
         match hosts.get(at) {
             Some(Host::Tcp(name)) => _ = one.host(name),
             #[cfg(unix)]
@@ -227,6 +233,7 @@ pub(super) fn each_host(config: &Config) -> Vec<Config> {
 }
 
 fn without_host(old: &Config) -> Config {
+    // The library's `Config` has no way to remove a host, so everything else is copied.
     let mut config = Config::new();
     config.ssl_mode(old.get_ssl_mode()).ssl_negotiation(old.get_ssl_negotiation());
     config.target_session_attrs(old.get_target_session_attrs());
@@ -297,6 +304,7 @@ fn prepare(config: &mut Config, schema: &str) {
     }
     // A machine that loses power says nothing. While waiting for a reply only keepalives detect it: within ten seconds,
     // like the timeout above for unacknowledged data.
+    // Equal to the default means that the URL does not set it: the getter does not tell.
     if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
         config.keepalives_idle(Duration::from_secs(5));
     }
@@ -329,6 +337,7 @@ pub(super) fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let further = error.to_string();
+        // Some errors repeat their cause in their own text.
         if !text.contains(&further) {
             text = format!("{text}: {further}");
         }

@@ -126,6 +126,8 @@ impl Node {
         let warnings = Arc::new(AtomicU64::new(0));
         let hosts = Arc::new(Hosts::new(config));
         let pool = |size: usize| {
+            // Fast: no test query when a connection is reused. A dead one costs the request a retry, a test would
+            // cost every request a round trip.
             let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
             let config = config.clone();
             let (hosts, warnings) = (Arc::clone(&hosts), Arc::clone(&warnings));
@@ -162,6 +164,7 @@ impl Node {
     pub(super) async fn writing_session(&self) -> Result<Session, ServerError> {
         let turn = Arc::clone(&self.pools.writing).acquire_owned();
         let permit = match tokio::time::timeout(CONNECTION_TIMEOUT, turn).await {
+            // The semaphore is never closed, so `ok()` always has a permit.
             Ok(permit) => permit.ok(),
             Err(_) => return Err(PoolError::Timeout(TimeoutType::Wait).into()),
         };
@@ -175,10 +178,13 @@ impl Node {
     async fn take(&self, pool: &Pool, permit: Option<OwnedSemaphorePermit>) -> Result<Session, ServerError> {
         match pool.get().await {
             Ok(object) => {
+                // A connection counts as proof that the node is reachable; requests need not wait for the probe to
+                // find out.
                 self.pools.health.lock().down = false;
                 Ok(self.session_of(object, permit))
             }
             Err(error) => {
+                // Waiting too long for a free connection says that the pool is busy, not that the node is down.
                 if matches!(error, PoolError::Backend(_) | PoolError::Timeout(TimeoutType::Create)) {
                     self.pools.mark_down();
                 }
@@ -224,6 +230,7 @@ impl Pools {
     /// Marks the node as unreachable and probes it in the background, so that no request waits for a silent node while
     /// another one can serve it.
     fn mark_down(self: &Arc<Self>) {
+        // One probe per node, however many requests find it down at the same time.
         let mut health = self.health.lock();
         health.down = true;
         if !health.watched {
@@ -237,6 +244,7 @@ impl Pools {
 async fn watch(pools: Weak<Pools>) {
     loop {
         task::sleep(PROBE_INTERVAL).await;
+        // The store has been dropped.
         let Some(pool) = pools.upgrade().map(|pools| pools.requests.clone()) else { return };
         if pool.is_closed() {
             return;
@@ -245,6 +253,7 @@ async fn watch(pools: Weak<Pools>) {
         let is_back = pool.get().await.is_ok();
         let Some(pools) = pools.upgrade() else { return };
         let mut health = pools.health.lock();
+        // A request may have succeeded during the attempt; never turn its verdict back.
         health.down &= !is_back;
         if !health.down {
             health.watched = false;
@@ -256,6 +265,7 @@ async fn watch(pools: Weak<Pools>) {
 impl Session {
     /// Returns the connection to its pool. Only valid between transactions.
     pub(super) fn release(mut self) {
+        // Dropping the pooled object puts the connection back; `Drop` below then finds nothing to close.
         drop(self.object.take());
     }
 
@@ -315,6 +325,7 @@ impl Drop for Session {
                 self.pools.requests.retain(|_, _| false);
                 self.pools.snapshots.retain(|_, _| false);
             }
+            // Taken out of the pool, so that dropping it closes the connection and the server rolls back.
             drop(Object::take(object));
         }
     }

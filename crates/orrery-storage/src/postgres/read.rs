@@ -79,12 +79,14 @@ async fn get(
     let stored: Vec<Vec<u8>> =
         keys.iter().filter(|key| key.len() <= key_bytes_max).map(|key| key::stored(id, key)).collect();
     let rows = match stored.as_slice() {
+        // Every key was too long to exist. The partition's state is still needed, for the fence.
         [] => {
             let rows = session.query(sql::STATE, &[&part]).await?;
             return Ok(head(&rows).map(|(epoch, lsn)| {
                 (epoch, ReadPage { lsn, values: vec![None; keys.len()], ..ReadPage::default() })
             }));
         }
+        // A statement of its own: with `= ANY` the planner does not see that at most one row matches.
         [only] => session.query(sql::GET_ONE, &[&part, &only.as_slice()]).await?,
         many => {
             let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
@@ -92,6 +94,7 @@ async fn get(
         }
     };
     let Some((epoch, lsn)) = head(&rows) else { return Ok(None) };
+    // The server returns rows in any order and omits absent keys, while the answer is in the order of the request.
     let found: std::collections::HashMap<&[u8], Bytes> = rows
         .iter()
         .filter_map(|row| Some((row.get::<_, Option<&[u8]>>(2)?, Bytes::copy_from_slice(row.get(3)))))
@@ -107,12 +110,14 @@ async fn scan(session: &Session, id: PartitionId, scan: &Scan) -> Result<Found, 
     let entries_max = scan.entries_max.min(PAGE_MAX);
     // Fetch one more than requested, to know whether there are more.
     let limit = i64::try_from(entries_max + 1).expect("a page is small");
+    // At least one: a page always has an entry, or a caller could never get past a large one.
     let bytes_max = i64::try_from(scan.bytes_max.max(1)).unwrap_or(i64::MAX);
     let (start, end) = (start.as_slice(), end.as_slice());
     let (rows, has_values) = if scan.range.is_empty() {
         (session.query(sql::STATE, &[&part]).await?, false)
     } else if scan.want == Want::Keys {
         (session.query(sql::SCAN_KEYS[way], &[&part, &start, &end, &limit]).await?, false)
+    // Adding up sizes takes a window function; a few entries are below any bound that matters.
     } else if entries_max <= FEW {
         (session.query(sql::SCAN_FEW[way], &[&part, &start, &end, &limit]).await?, true)
     } else {
@@ -120,12 +125,15 @@ async fn scan(session: &Session, id: PartitionId, scan: &Scan) -> Result<Found, 
         (session.query(sql::SCAN_MANY[way], parameters).await?, true)
     };
     let Some((epoch, lsn)) = head(&rows) else { return Ok(None) };
+    // The partition was checked all the same.
     if scan.range.is_empty() {
         return Ok(Some((epoch, ReadPage { lsn, ..ReadPage::default() })));
     }
+    // Only `SCAN_MANY` returns a count: it leaves out entries beyond the size, so their absence proves nothing.
     let counted = rows.first().filter(|row| row.len() > 4).and_then(|row| row.get::<_, Option<i64>>(4));
     let mut entries: Vec<Entry> = Vec::with_capacity(rows.len());
     for row in &rows {
+        // A LEFT JOIN yields one row without a key where the range is empty; it carries epoch and LSN.
         let Some(key) = row.get::<_, Option<&[u8]>>(2) else { continue };
         let value = if has_values { Bytes::copy_from_slice(row.get(3)) } else { Bytes::new() };
         entries.push(Entry { key: key::own(key), value });
@@ -177,6 +185,7 @@ impl PostgresSnapshot {
         let local = shared.local(partition.id);
         let age_max = shared.options.limits.snapshot_age_max;
         let session = shared.node_of(partition.id).await.snapshot_session().await?;
+        // A second more than the snapshot lives, so that the expiry task ends it and not the server.
         let idle_ms = age_max.as_millis() + 1000;
         session
             .run(&format!(
@@ -184,6 +193,7 @@ impl PostgresSnapshot {
                  SET LOCAL idle_in_transaction_session_timeout = {idle_ms}"
             ))
             .await?;
+        // The first query of the transaction fixes what it sees; the epoch is checked on exactly that state.
         let state = session.query(sql::STATE, &[&key::column(partition.id)]).await?;
         let taken = monotonic::now();
         let Some((_, lsn)) = head(&state).filter(|(epoch, _)| *epoch == partition.epoch) else {
@@ -213,10 +223,12 @@ impl Snapshot for PostgresSnapshot {
     fn read(&self, request: ReadRequest) -> Pending<'_, ReadPage> {
         Box::pin(async move {
             self.shared.check_open()?;
+            // Destroyed by this process. The entries would still be visible in the transaction.
             if self.local.progress.borrow().is_none() {
                 return Err(StoreError::Fenced);
             }
             let mut held = self.session.lock().await;
+            // The expiry task may not have run yet; the bound holds all the same.
             if monotonic::elapsed(self.taken) >= self.shared.options.limits.snapshot_age_max {
                 return Err(StoreError::SnapshotExpired);
             }
@@ -229,6 +241,7 @@ impl Snapshot for PostgresSnapshot {
                     let (_, page) = found.ok_or(StoreError::Fenced)?;
                     Ok(ReadPage { lsn: self.lsn, ..page })
                 }
+                // The session is not put back: its transaction is aborted, and a new one would see other data.
                 Err(fault) => Err(StoreError::Unavailable(fault.text().to_owned())),
             }
         })
@@ -238,6 +251,7 @@ impl Snapshot for PostgresSnapshot {
 impl Drop for PostgresSnapshot {
     fn drop(&mut self) {
         self.expiry.abort();
+        // Locked only by a read that is still running, whose future then drops the session itself.
         if let Ok(mut held) = self.session.try_lock()
             && let Some(session) = held.take()
             && tokio::runtime::Handle::try_current().is_ok()

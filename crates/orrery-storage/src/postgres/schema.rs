@@ -109,9 +109,13 @@ async fn connect(node: &Node, options: &PostgresOptions) -> Result<Session, Post
     let detail = explain(&error);
     let code = error.code().map_or("", SqlState::code);
     Err(match code {
+        // `read_only_sql_transaction`, which a standby reports.
         "25006" => PostgresError::ReadOnly { place },
+        // The library has no code for it: rustls's own text is all there is.
         _ if detail.contains("does not allow writes") => PostgresError::ReadOnly { place },
+        // A wrong password, or a user that pg_hba.conf rejects.
         "28P01" | "28000" => PostgresError::Refused { place, detail },
+        // `too_many_connections`.
         "53300" => PostgresError::NoConnectionLeft { place, detail },
         _ if detail.contains("invalid peer certificate") => PostgresError::Untrusted { place, detail },
         _ => PostgresError::Unreachable { place, detail },
@@ -160,6 +164,7 @@ pub(super) async fn version(node: &Node, options: &PostgresOptions) -> Result<i3
     let place = options.place();
     let failed = |fault: ServerError| refusal(&place, &fault);
     let session = node.session().await.map_err(failed)?;
+    // `to_regclass` is null where the table does not exist; a query on it would fail.
     let there = session
         .query("SELECT to_regclass($1::text) IS NOT NULL", &[&format!("{}.meta", options.schema)])
         .await
@@ -170,6 +175,7 @@ pub(super) async fn version(node: &Node, options: &PostgresOptions) -> Result<i3
         found = rows.map_err(failed)?.first().map_or(0, |row| row.get(0));
     }
     session.release();
+    // Older tables are migrated; newer ones may mean anything.
     if found > SCHEMA_VERSION {
         return Err(PostgresError::SchemaTooNew { place, found, known: SCHEMA_VERSION });
     }

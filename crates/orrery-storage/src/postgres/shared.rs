@@ -103,6 +103,8 @@ impl Shared {
     }
 
     pub(super) fn lane(&self, partition: PartitionRef) -> Arc<Lane> {
+        // Lanes are kept by partition and epoch, so operations on a retired partition never join a group of its
+        // successor.
         let mut lanes = self.lanes.lock();
         Arc::clone(lanes.entry(partition).or_insert_with(|| Arc::new(Lane::new(partition))))
     }
@@ -117,12 +119,14 @@ impl Shared {
     pub(super) fn local(&self, id: PartitionId) -> Arc<Local> {
         let mut locals = self.locals.lock();
         Arc::clone(
+            // Zero is below every LSN, so the first one that is heard of wakes waiters.
             locals.entry(id).or_insert_with(|| Arc::new(Local { progress: watch::Sender::new(Some(0)) })),
         )
     }
 
     /// Wakes waiters: the partition has reached this LSN.
     pub(super) fn advance(&self, id: PartitionId, lsn: Lsn) {
+        // No entry means that nobody in this process waits for the partition.
         let local = self.locals.lock().get(&id).cloned();
         if let Some(local) = local {
             // Notifications and own commits arrive in any order; waiters must only see LSNs grow.
@@ -139,6 +143,7 @@ impl Shared {
     /// Drops the state of a partition that this process destroys.
     pub(super) fn forget(&self, id: PartitionId) {
         if let Some(local) = self.locals.lock().remove(&id) {
+            // Wakes those who wait for an LSN; they find the partition gone.
             local.progress.send_replace(None);
         }
         self.lanes.lock().retain(|partition, _| partition.id != id);
@@ -184,10 +189,12 @@ impl Shared {
                 Ok(out) => return Ok(out),
                 Err(fault) => fault,
             };
+            // Closing is the reason to report, not the error that it caused.
             if self.check_open().is_err() || !fault.is_retryable() || monotonic::elapsed(began) > RETRY_FOR {
                 self.check_open()?;
                 return Err(StoreError::Unavailable(fault.text().to_owned()));
             }
+            // The next attempt looks the owner up again: the partition may have moved.
             if matches!(fault, ServerError::Lost(_)) {
                 self.forget_route(partition);
             }

@@ -36,10 +36,12 @@ pub(super) async fn choose(
     beside: &[PartitionId],
 ) -> Result<Vec<PartitionId>, ServerError> {
     let wanted = u32::try_from(count).unwrap_or(u32::MAX);
+    // More candidates spread better but make the query larger; beyond the window, later ids are as good.
     let window = wanted.saturating_mul(WINDOW_PER_PARTITION).clamp(WINDOW_MIN, WINDOW_MAX).max(wanted);
     let candidates: Vec<u32> = (from..from.saturating_add(window)).collect();
     let rows = session.query(sql::PARTITIONS, &[]).await?;
     let existing: Vec<u32> = rows.iter().map(|row| key::from_column(row.get(0)).0).collect();
+    // One query for the places of both, the candidates and the existing partitions.
     let mut asked: Vec<i32> =
         candidates.iter().chain(&existing).map(|id| key::column(PartitionId(*id))).collect();
     asked.sort_unstable();
@@ -49,6 +51,7 @@ pub(super) async fn choose(
         .iter()
         .map(|row| (key::from_column(row.get(0)).0, Placement { shard: row.get(1), node: row.get(2) }))
         .collect();
+    // A shard without an active placement has no node; its ids are not considered.
     let found = |ids: &mut dyn Iterator<Item = u32>| -> Vec<(u32, Placement)> {
         ids.filter_map(|id| Some((id, *places.get(&id)?))).collect()
     };
@@ -87,6 +90,7 @@ fn spread(
     let (mut all, mut near) = (Load::default(), Load::default());
     for (id, place) in existing {
         all.add(*place);
+        // Partitions of the same container count first, because they are busy together.
         if beside.contains(id) {
             near.add(*place);
         }

@@ -62,6 +62,7 @@ impl Postgres {
             detail: fault.text().to_owned(),
         };
         let session = node.session().await.map_err(failed)?;
+        // A status is also asked for before `orrery store init` has created the tables.
         let has_tables = schema_version > 0;
         let mut gateways = 0;
         if has_tables {
@@ -123,6 +124,7 @@ async fn cluster_nodes(
     has_tables: bool,
 ) -> Result<Vec<NodeStatus>, ServerError> {
     let mut nodes: Vec<NodeStatus> = Vec::new();
+    // Citus numbers nodes by group; a placement names the group, not the host.
     let mut of_group: HashMap<i32, usize> = HashMap::new();
     let mut places: Vec<(String, i32)> = Vec::new();
     for row in session.query(NODES, &[]).await? {
@@ -131,6 +133,7 @@ async fn cluster_nodes(
         nodes.push(NodeStatus { name: format!("{host}:{port}"), ..NodeStatus::default() });
         places.push((host, port));
     }
+    // Which node has which shard, and the names of the shards' tables there.
     let mut of_shard: HashMap<i64, usize> = HashMap::new();
     let mut tables: Vec<Vec<String>> = vec![Vec::new(); nodes.len()];
     if has_tables {
@@ -140,9 +143,11 @@ async fn cluster_nodes(
             let table = if is_part { "part" } else { "kv" };
             tables[*at].push(format!("{}.{table}_{shard}", options.schema));
             of_shard.insert(shard, *at);
+            // `part` and `kv` are co-located, so counting one of them counts the shards.
             nodes[*at].shards += usize::from(is_part);
         }
     }
+    // Sizes and standbys are asked of each node itself; a failure is reported with the node.
     for ((node, tables), (host, port)) in nodes.iter_mut().zip(&tables).zip(&places) {
         if let Err(fault) = ask(node, options, tls, (host, *port), tables).await {
             node.failure = Some(fault.text().to_owned());
@@ -180,6 +185,7 @@ async fn ask(
     tables: &[String],
 ) -> Result<(), ServerError> {
     let port = u16::try_from(port).map_err(|_| ServerError::Permanent("it has no port".to_owned()))?;
+    // Connections of its own, closed with the report: a status must not take those of requests.
     let node = Node::new(&options.at_node(host, port), options, tls).map_err(ServerError::Permanent)?;
     let session = node.session().await?;
     status.standbys = standbys(&session).await?;

@@ -41,12 +41,14 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("TLS cannot be used: {error}"))?;
         let verifier: Arc<dyn ServerCertVerifier> = match choice.mode {
+            // `Disabled` has returned above; the arm only keeps the match exhaustive.
             Verify::Disabled | Verify::Nothing => Arc::new(Lenient { inner: None, provider }),
             Verify::Authority | Verify::Full => {
                 let roots = Arc::new(roots(choice)?);
                 let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                     .build()
                     .map_err(|error| format!("the root certificates cannot be used: {error}"))?;
+                // `verify-ca` accepts any host name, as in libpq, so only `verify-full` uses the plain verifier.
                 if choice.mode == Verify::Full {
                     inner
                 } else {
@@ -54,6 +56,7 @@ impl Tls {
                 }
             }
         };
+        // `dangerous` is rustls's name for any custom verifier. Client certificates are not supported.
         let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         Ok(Some(Self(Arc::new(config))))
     }
@@ -61,6 +64,7 @@ impl Tls {
 
 fn roots(choice: &TlsChoice) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
+    // As in libpq, `sslrootcert=system` means the operating system's authorities.
     match choice.root_certificates.as_ref().filter(|path| path.as_os_str() != "system") {
         Some(path) => {
             let wrong = |error: &dyn std::fmt::Display| {
@@ -72,9 +76,11 @@ fn roots(choice: &TlsChoice) -> Result<RootCertStore, String> {
             }
         }
         None => {
+            // Systems ship certificates that rustls cannot parse; one of them must not make all others unusable.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
+    // Without this check every handshake would fail with a message that does not name the cause.
     if roots.is_empty() {
         return Err("no root certificates were found: set sslrootcert to a file".to_owned());
     }
@@ -113,7 +119,9 @@ impl ServerCertVerifier for Lenient {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        // `sslmode=require` and `prefer`: encrypted, not authenticated.
         let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
+        // The chain has been verified when the name is compared, so only that verdict is overruled.
         match inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

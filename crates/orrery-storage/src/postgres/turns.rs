@@ -79,6 +79,7 @@ impl<L, O> Turns<L, O> {
     pub(super) async fn turn(&self, lane: L) -> Role<'_, L, O> {
         let mut called = {
             let mut state = self.state.lock();
+            // Waiting pays only if a later leader can take others along; `+ 1` counts this lane.
             let has_followers = state.waiting.len() + 1 >= state.busy / self.busy_per_follower;
             if state.writing < self.writers_max(&state) && (state.writing == 0 || has_followers) {
                 state.writing += 1;
@@ -98,6 +99,7 @@ impl<L, O> Turns<L, O> {
         match call {
             Some(Wakeup::Lead) => {}
             Some(Wakeup::Follow(outcome)) => return Role::Follow(outcome),
+            // Nobody called in time: write anyway, above the limit if necessary. The limit is for throughput only.
             None => self.state.lock().writing += 1,
         }
         Role::Lead(Turn(self))
@@ -112,6 +114,7 @@ impl<L, O> Turn<'_, L, O> {
     /// Enlists a waiting lane as a follower; it then waits for its outcome.
     pub(super) fn enlist(&self) -> Option<(L, oneshot::Sender<O>)> {
         let mut state = self.0.state.lock();
+        // A lane that has given up waiting has closed its channel; it writes for itself.
         while let Some((lane, call)) = state.waiting.pop_front() {
             let (tell, outcome) = oneshot::channel();
             if call.send(Wakeup::Follow(outcome)).is_ok() {
@@ -133,6 +136,7 @@ impl<L, O> Drop for Turn<'_, L, O> {
         let mut state = self.0.state.lock();
         debug_assert!(state.writing > 0, "a turn ends once");
         state.writing -= 1;
+        // The number of busy lanes may have grown, so one turn that ends can start several.
         while state.writing < self.0.writers_max(&state) {
             let Some((_, next)) = state.waiting.pop_front() else { return };
             if next.send(Wakeup::Lead).is_ok() {

@@ -68,6 +68,7 @@ impl Manifest {
         let written = File::create(&unfinished).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
+            // After the content is durable: a crash leaves either no manifest or a whole one.
             fs::rename(&unfinished, &path)?;
             journal::sync_directory(directory)
         });
@@ -86,18 +87,21 @@ impl Manifest {
     }
 
     fn parse(text: &str, name: String) -> Option<Self> {
+        // The checksum covers the newline before `end`, which `rsplit_once` has cut off.
         let (body, end) = text.trim_end_matches('\n').rsplit_once("\nend ")?;
         let body_with_newline = &text[..=body.len()];
         if u64::from_str_radix(end, 16).ok()? != xxh3_64(body_with_newline.as_bytes()) {
             return None;
         }
         let mut lines = body.lines();
+        // A newer format has another header, so it is rejected rather than misread.
         if lines.next()? != HEADER {
             return None;
         }
         let history = lines.next()?.strip_prefix("history ")?.to_owned();
         let taken_ms = lines.next()?.strip_prefix("taken ")?.parse().ok()?;
         let files = lines.map(|line| {
+            // The path comes last because it may contain spaces.
             let mut fields = line.strip_prefix("file ")?.splitn(3, ' ');
             let bytes = fields.next()?.parse().ok()?;
             let checksum = u128::from_str_radix(fields.next()?, 16).ok()?;

@@ -109,6 +109,7 @@ impl BackupRepository {
     pub fn create(directory: impl Into<PathBuf>) -> Result<Self, BackupError> {
         let directory = directory.into();
         fs::create_dir_all(&directory).map_err(BackupError::io(&directory))?;
+        // Refuses a directory with foreign files: `prune` deletes whatever no manifest needs.
         let ours = ["LOCK", "files", "backups"];
         for entry in fs::read_dir(&directory).map_err(BackupError::io(&directory))? {
             let name = entry.map_err(BackupError::io(&directory))?.file_name();
@@ -140,6 +141,8 @@ impl BackupRepository {
 
     /// Starts a backup of a checkpoint with this history and time.
     pub fn begin(&self, history: &str, taken_ms: i64) -> Result<NewBackup<'_>, BackupError> {
+        // Held until the backup is finished or dropped, so that `prune` cannot delete files that it is about to
+        // name.
         let lock = self.lock()?;
         let manifests = self.manifests()?;
         let same = manifests.iter().filter(|manifest| manifest.history == history);
@@ -147,6 +150,7 @@ impl BackupRepository {
             // A kept journal has another path than before, but the same name, length and content.
             ((file_name(&file.path), file.bytes), file.checksum)
         });
+        // The time is the name; a second backup in the same millisecond takes the next free number.
         let name = (taken_ms..).map(|name| name.to_string());
         let name = name.into_iter().find(|name| manifests.iter().all(|manifest| manifest.name != *name));
         let manifest = Manifest {
@@ -171,11 +175,15 @@ impl BackupRepository {
     pub fn prune(&self, keep: usize) -> Result<usize, BackupError> {
         let lock = self.lock()?;
         let manifests = self.manifests()?;
+        // Manifests go first, files after: a crash in between leaves files without a manifest, which the next
+        // prune deletes, never the other way round.
         let (old, kept) = manifests.split_at(manifests.len().saturating_sub(keep));
         for manifest in old {
             let path = self.backups_path().join(&manifest.name);
             fs::remove_file(&path).map_err(BackupError::io(&path))?;
         }
+        // Durable before the first file goes: otherwise a manifest could return after a power failure without its
+        // files.
         let backups = self.backups_path();
         journal::sync_directory(&backups).map_err(BackupError::io(&backups))?;
         let needed: BTreeSet<String> = kept
@@ -184,6 +192,7 @@ impl BackupRepository {
             .map(|file| content_name(file.checksum))
             .collect();
         let files = self.files_path();
+        // Also deletes what interrupted backups have left behind.
         for entry in fs::read_dir(&files).map_err(BackupError::io(&files))?.flatten() {
             if !needed.contains(&*entry.file_name().to_string_lossy()) {
                 fs::remove_file(entry.path()).map_err(BackupError::io(&entry.path()))?;
@@ -225,6 +234,7 @@ impl BackupRepository {
         let mut manifests = Vec::new();
         for entry in entries {
             let path = entry.map_err(BackupError::io(&directory))?.path();
+            // Names have none; `.tmp` is a manifest that was never finished.
             if path.extension().is_none() {
                 manifests.push(Manifest::read(&path)?);
             }
@@ -259,6 +269,8 @@ impl BackupRepository {
             bytes += read as u64;
             into.write_all(&buffer[..read]).map_err(BackupError::io(&path))?;
         }
+        // Checked at the end, since the content is streamed: the caller discards what it has written if this
+        // fails.
         if bytes != file.bytes || hasher.digest128() != file.checksum {
             return Err(BackupError::damaged(&path, format!("the content of {} has changed", file.path)));
         }
@@ -273,6 +285,8 @@ impl<'b> NewBackup<'b> {
         // A table's number and length do not identify it, its checksum does. Journals of a history are identified by both.
         let checksum = file.checksum.or_else(|| file.path.ends_with(".journal").then(by_name).flatten());
         let Some(checksum) = checksum else { return false };
+        // The length is compared because a crash may have left a short file. Its content is verified by `verify`
+        // and by every restore.
         let has = fs::metadata(self.repository.content_path(checksum));
         if has.is_ok_and(|found| found.len() == file.bytes) {
             self.add(file, checksum);
@@ -284,6 +298,7 @@ impl<'b> NewBackup<'b> {
     /// Starts to receive a file's content.
     pub fn receive<'a>(&'a mut self, file: &CheckpointFile) -> Result<FileReceiver<'a, 'b>, BackupError> {
         let unfinished =
+            // Not named by its checksum until it is complete, so an interrupted transfer is never reused.
             self.repository.files_path().join(format!("unfinished-{}", self.manifest.files.len()));
         let writer = File::create(&unfinished).map_err(BackupError::io(&unfinished))?;
         Ok(FileReceiver {
@@ -304,6 +319,7 @@ impl<'b> NewBackup<'b> {
     /// Completes the backup: from now on it can be restored, also after a power failure.
     pub fn finish(self) -> Result<BackupSummary, BackupError> {
         let files = self.repository.files_path();
+        // The files' names must be durable before the manifest that relies on them.
         journal::sync_directory(&files).map_err(BackupError::io(&files))?;
         self.manifest.write(&self.repository.backups_path())?;
         Ok(self.manifest.summary())
@@ -326,12 +342,14 @@ impl FileReceiver<'_, '_> {
     /// Checks length and checksum and makes the file durable.
     pub fn finish(self) -> Result<(), BackupError> {
         let checksum = self.hasher.digest128();
+        // A journal has no checksum of its own in the checkpoint; its records have.
         if self.bytes != self.expected.bytes || self.expected.checksum.is_some_and(|known| known != checksum)
         {
             let detail =
                 format!("the content received for {} is not what the server has", self.expected.path);
             return Err(BackupError::damaged(&self.unfinished, detail));
         }
+        // Before the rename: a name must never lead to content that is not on disk.
         self.file.sync_all().map_err(BackupError::io(&self.unfinished))?;
         let path = self.backup.repository.content_path(checksum);
         fs::rename(&self.unfinished, &path).map_err(BackupError::io(&path))?;

@@ -43,6 +43,7 @@ impl BackupRepository {
         let manifests = self.manifests()?;
         let base = choose(&manifests, name, until_ms)?;
         let journals = journals_after(&manifests, base, until_ms);
+        // Backup and journals are chosen before the target is touched, so that a wrong argument changes nothing.
         prepare(target)?;
         let mut bytes = 0;
         for file in &base.files {
@@ -51,14 +52,18 @@ impl BackupRepository {
                 bytes += file.bytes;
             }
         }
+        // Opens the tables only; there is no journal and no committer while this runs.
         let tree = open::open_tree(target, options)?;
         let mut replay = Replay { until_ms, ended: false, records: 0, reached_ms: None };
+        // The tables carry the time and the journal number of their newest write, which is where the replay
+        // continues.
         replay.reached_ms = last_time(target, &tree)?;
         let mut next = last_number(target, &tree)? + 1;
         for (number, file) in journals {
             if replay.ended {
                 break;
             }
+            // A gap: replaying later journals would skip writes in the middle.
             if number > next {
                 let path = layout::journal_path(target, next);
                 return Err(BackupError::NotCovered(format!(
@@ -72,14 +77,19 @@ impl BackupRepository {
             journal::replay(&path, number, false, &mut |sequence, changes| {
                 replay.apply(&tree, sequence, changes);
             })?;
+            // One table per journal, which bounds the memory however long the log is.
             if tree.seal_memtable() {
                 flush(target, &tree)?;
             }
+            // Its writes are in a table; the restored store must not replay them a second time.
             fs::remove_file(&path).map_err(BackupError::io(&path))?;
+            // A journal without records leaves no number in the tree, so the count advances by what is there.
             next = next.max(last_number(target, &tree)? + 1);
         }
+        // The restored store starts with a journal of its own, after all numbers that were used.
         Journal::create(target, next).map_err(BackupError::io(target))?;
         drop(tree);
+        // A new history: from here on the same journal numbers mean other writes.
         history::write(target, options.env.as_ref()).map_err(BackupError::io(target))?;
         write_format(target)?;
         // Read everything once more and verify the table checksums before the store is used.
