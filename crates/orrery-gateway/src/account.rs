@@ -54,6 +54,7 @@ pub(crate) fn document(endpoint: &str, consistency: AccountConsistency, gateway_
         let members = pairs.iter().map(|(name, number)| ((*name).into(), Value::from(*number)));
         Value::from(Object::from_members(members.collect()))
     };
+    // One member in each replica set: clients in direct mode then ask one replica and compare nothing.
     let mut replication = Object::new();
     replication.set("asyncReplication", Value::from(false));
     replication.set("minReplicaSetSize", Value::from(1));
@@ -62,6 +63,7 @@ pub(crate) fn document(endpoint: &str, consistency: AccountConsistency, gateway_
     account.set("userConsistencyPolicy", consistency.to_value());
     account.set("systemReplicationPolicy", numbers(&[("minReplicaSetSize", 1), ("maxReplicasetSize", 1)]));
     account.set("readPolicy", numbers(&[("primaryReadCoefficient", 1), ("secondaryReadCoefficient", 1)]));
+    // JSON within a string, as in the service; clients parse it once more.
     account.set("queryEngineConfiguration", Value::from(query_engine()));
     account.into()
 }

@@ -85,6 +85,7 @@ impl AccountConsistency {
 
     /// The effective level of a request.
     pub(crate) fn level_of(self, sent: &HeaderMap) -> Result<ConsistencyLevel> {
+        // The newer header wins over the older one; its default leaves the choice to the older one.
         let strategy = headers::non_empty(sent, headers::READ_CONSISTENCY_STRATEGY);
         let strategy = strategy.filter(|text| !text.eq_ignore_ascii_case("default"));
         let (header, text) = match (strategy, headers::non_empty(sent, headers::CONSISTENCY_LEVEL)) {
@@ -112,6 +113,7 @@ impl AccountConsistency {
     /// The session token to check, if the level is Session.
     pub(crate) fn session_of(self, sent: &HeaderMap) -> Result<Option<SessionToken>> {
         let level = self.level_of(sent)?;
+        // Parsed at every level, so that a malformed token is an error even where it would not be used.
         let token = headers::non_empty(sent, headers::SESSION_TOKEN).map(SessionToken::parse).transpose()?;
         Ok(token.filter(|_| level == ConsistencyLevel::Session))
     }

@@ -41,6 +41,7 @@ pub(crate) struct ContainerMetrics {
 impl ContainerMetrics {
     /// Counts one completed request.
     pub(crate) fn request(&self, container: &Container, status: u16, charge: Charge) {
+        // By RID: a container that is recreated under its name starts at zero.
         let known = self.known.read().get(&container.rid).map(Arc::clone);
         let known = known.or_else(|| self.add(container));
         let counters = known.as_deref().unwrap_or(&self.others);
@@ -50,6 +51,7 @@ impl ContainerMetrics {
 
     fn add(&self, container: &Container) -> Option<Arc<Counters>> {
         let mut known = self.known.write();
+        // Checked again under the write lock: another request may have added it meanwhile.
         if known.len() >= CONTAINERS_MAX && !known.contains_key(&container.rid) {
             return None;
         }
@@ -60,6 +62,7 @@ impl ContainerMetrics {
 
     /// The series, without those of containers that are gone.
     pub(crate) fn series(&self, exists: impl Fn(ContainerRid) -> bool) -> String {
+        // Here rather than when a container is dropped, because another server may have dropped it.
         self.known.write().retain(|rid, _| exists(*rid));
         let known = self.known.read();
         let mut all: Vec<&Counters> = known.values().map(AsRef::as_ref).collect();

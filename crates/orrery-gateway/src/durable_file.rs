@@ -34,6 +34,7 @@ pub fn write(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     let _: Access = access;
     let mut file = options.open(&draft)?;
     file.write_all(content)?;
+    // Before the rename: after a power failure the name could otherwise lead to an empty file.
     file.sync_all()?;
     fs::rename(&draft, path)?;
     sync_parent(path)
@@ -41,6 +42,7 @@ pub fn write(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
 
 /// Creates a directory and missing parents, accessible only by the owner. Existing ones keep their permissions.
 pub fn create_directory(path: &Path) -> io::Result<()> {
+    // Found out first: each directory that is created needs its parent fsynced.
     let missing: Vec<&Path> =
         path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
     let mut builder = fs::DirBuilder::new();

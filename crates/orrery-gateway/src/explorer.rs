@@ -59,6 +59,7 @@ pub(crate) fn answer(path: &str, sent: &HeaderMap) -> Response<Full<Bytes>> {
     let name = if name.is_empty() { "index.html" } else { name };
     let mut response = match find(FILES, name) {
         Some((bytes, true)) => file(name, bytes),
+        // Only the page is stored as it is: the build compresses everything else.
         Some((bytes, false)) => page(bytes, sent),
         None if FILES.is_empty() => plain(NOT_BUILT),
         None => plain("The explorer has no such file.\n"),
@@ -106,6 +107,7 @@ fn file(name: &str, bytes: &'static [u8]) -> Response<Full<Bytes>> {
 /// The page itself.
 fn page(bytes: &'static [u8], sent: &HeaderMap) -> Response<Full<Bytes>> {
     let digest = Sha256::digest(bytes);
+    // 96 bits distinguish the few versions that a browser will ever see.
     let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
     let is_known = headers::text(sent, IF_NONE_MATCH.as_str()).is_some_and(|known| known.contains(&etag));
     let body = if is_known { Bytes::new() } else { Bytes::from_static(bytes) };

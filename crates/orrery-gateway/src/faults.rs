@@ -129,6 +129,7 @@ impl Struck {
     /// The response that replaces the real one, if the rule has one.
     pub(crate) fn reply(&self, activity_id: &str, uri: &str) -> Option<Reply> {
         if self.drops_connection {
+            // Never sent: it takes the place of the real response until the transport closes the connection.
             return Some(Reply::new(StatusCode::SERVICE_UNAVAILABLE));
         }
         let (status, substatus) = self.status?;
@@ -156,10 +157,13 @@ impl Faults {
         }
         let env = database.env();
         let now_ms = env.now_ms();
+        // Matching and counting under one lock, so that a rule with a count applies exactly that often.
         let mut rules = self.rules.lock();
         for active in rules.iter_mut() {
             let alive = active.ends_at_ms.is_none_or(|end| now_ms < end)
                 && active.rule.count.is_none_or(|count| active.hits < count);
+            // The draw comes last: each matching request takes exactly one number of the sequence, so a seed
+            // replays.
             if alive && active.rule.matches(database, verb, path, headers) && active.falls(env) {
                 active.hits += 1;
                 return Some(active.rule.struck());
@@ -211,6 +215,7 @@ impl Faults {
     pub(crate) fn remove(&self, id: Option<&str>) -> Result<Reply> {
         let mut rules = self.rules.lock();
         let before = rules.len();
+        // Without an id nothing is retained.
         rules.retain(|active| id.is_some_and(|id| active.rule.id != id));
         let removed = before - rules.len();
         self.count.store(rules.len(), Ordering::Release);
@@ -232,6 +237,8 @@ impl Rule {
         if self.status.is_some() && self.drop_connection {
             return refuse("A rule cannot have both a status and dropConnection.".to_owned());
         }
+        // Only statuses that the service sends for reasons outside the request: others would test what cannot
+        // happen.
         if let Some(status) = self.status
             && usual(status).is_none()
         {
@@ -308,6 +315,7 @@ impl Rule {
     fn struck(&self) -> Struck {
         let substatus =
             |status| self.substatus.or_else(|| Some(usual(status)?.substatus)).unwrap_or_default();
+        // Clients expect a 429 to say when to retry.
         let default_delay = (self.status == Some(429)).then_some(100);
         Struck {
             id: self.id.clone(),
@@ -335,6 +343,7 @@ fn visits(database: &Database, at: &ContainerPath, headers: &HeaderMap, partitio
     let catalog = database.catalog();
     let Ok(container) = catalog.container(&at.database, &at.container) else { return false };
     let definition = &container.definition.partition_key;
+    // A prefix of a hierarchical key may lie in several partitions, and targets each of them.
     let range = definition.prefix_range(&key);
     container
         .partitions
@@ -357,6 +366,7 @@ impl Active {
             }
             None => env.random_u64(),
         };
+        // The upper 53 bits as a fraction of one.
         #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
         let share = (number >> 11) as f64 / (1_u64 << 53) as f64;
         share * 100.0 < percentage

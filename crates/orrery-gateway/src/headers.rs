@@ -59,6 +59,7 @@ pub const SUBSTATUS: &str = "x-ms-substatus";
 
 /// The value as text, if present and valid.
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    // Not `to_str`, which accepts only ASCII: clients send names and keys as UTF-8.
     std::str::from_utf8(headers.get(name)?.as_bytes()).ok()
 }
 
@@ -84,6 +85,7 @@ pub fn owned(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 pub fn invalid(name: &str, value: &str) -> Error {
+    // The text comes back in the response, so a long value is cut.
     let shown: String = value.chars().take(128).collect();
     Error::bad_request(format!("One of the input values is invalid. The header {name} cannot be '{shown}'."))
 }
@@ -112,6 +114,7 @@ pub fn window(headers: &HeaderMap) -> Result<Option<EpkRange>> {
     if start.is_some_and(|start| end.is_some_and(|end| start.trim().eq_ignore_ascii_case(end.trim()))) {
         return Err(Error::bad_request("One of the input values is invalid."));
     }
+    // An empty end is the end of the key space.
     let end = end.map(str::trim).filter(|end| !end.is_empty());
     EpkRange::parse(start.unwrap_or("").trim(), end.unwrap_or("FF")).map(Some)
 }
@@ -141,6 +144,7 @@ const PARTITIONED_SINCE: &str = "2018-12-31";
 /// Rejects an API version that never existed.
 pub fn check_version(headers: &HeaderMap) -> Result<()> {
     let Some(version) = non_empty(headers, VERSION) else { return Ok(()) };
+    // Dates of this form sort as text.
     let is_date = version.len() == 10
         && version.bytes().enumerate().all(|(at, byte)| match at {
             4 | 7 => byte == b'-',

@@ -69,6 +69,7 @@ impl MemoryBudget {
     }
 
     fn with_patience(bytes: u64, patience: Duration) -> Self {
+        // Half goes to the work, because a write takes many times its body.
         let eighths = |count: u64| Pool::new(bytes / 8 * count, patience);
         Self { bodies: eighths(2), work: eighths(4), answers: eighths(2) }
     }
@@ -84,6 +85,7 @@ impl MemoryBudget {
         let bytes = if verb.makes_pages() {
             PAGE_BYTES + body
         } else if verb.writes() {
+            // The body itself is counted in the pool of bodies.
             body.saturating_mul(WORK_PER_BODY_BYTE - 1)
         } else {
             body
@@ -117,9 +119,11 @@ struct QueryState {
 impl QueryMemory for QueryState {
     fn take(&self, bytes: usize) -> bool {
         let units = state_units(bytes);
+        // Never waits: two queries that both hold state and wait for more would wait for each other.
         let Ok(part) = self.units.try_acquire_many(u32::try_from(units).unwrap_or(u32::MAX)) else {
             return false;
         };
+        // A number instead of a permit per call: a query takes and gives back thousands of times.
         part.forget();
         *self.held.lock() += units;
         true
@@ -136,6 +140,7 @@ impl QueryMemory for QueryState {
 
 impl Drop for QueryState {
     fn drop(&mut self) {
+        // However the query ended, cancelled or panicked, what it still holds is returned here.
         self.units.add_permits(*self.held.lock());
     }
 }
@@ -161,6 +166,7 @@ impl Pool {
     }
 
     async fn hold(&self, bytes: u64) -> Result<MemoryPart, Error> {
+        // The usual case needs neither a queue nor a timer.
         if let Some(part) = self.try_hold(bytes) {
             return Ok(part);
         }
@@ -183,6 +189,8 @@ pub(crate) fn no_memory() -> Error {
 
 /// A quarter of the memory available to the process, as reported by the system, and at least 128 MB.
 pub fn default_budget_bytes() -> u64 {
+    // Control groups, versions 2 and 1. Version 2 writes `max` for no limit, which is not a number and drops out;
+    // version 1 writes a number larger than any machine's memory.
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let group =
         limits.iter().filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()).min();

@@ -96,6 +96,7 @@ pub(crate) fn control_plane(peer: SocketAddr, activity_id: &str, operation: &str
 
 /// Whether an operation changes resources other than items.
 pub(crate) fn is_control_plane(verb: Verb, path: &Path) -> bool {
+    // Procedures and deletions by partition key are `Execute`, and change only items.
     let is_data = matches!(path, Path::Items(_) | Path::Item(..)) || verb == Verb::Execute;
     verb.writes() && !is_data
 }
@@ -114,6 +115,7 @@ fn without_values(access: &str) -> String {
     // Digits inside a name are no value.
     let mut in_word = false;
     while let Some(char) = rest.next() {
+        // A string literal, escaped quotes included.
         if char == '"' {
             while let Some(inner) = rest.next() {
                 match inner {
@@ -182,6 +184,7 @@ impl Limiter {
             window.second = second;
             window.admitted = 0;
         }
+        // What is left out is counted in the next entry, so that the log says that it is incomplete.
         if window.admitted == PER_SECOND_MAX {
             window.omitted += 1;
             return None;

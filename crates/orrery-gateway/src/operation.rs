@@ -49,6 +49,7 @@ impl Verb {
             return Err(Error::new(kind, "Server could not parse the Url."));
         }
         let flag = |name| headers::flag(headers, name);
+        // Query plan before query: a request for a plan carries the headers of a query as well.
         let verb = match (method, path.is_feed()) {
             (&Method::GET | &Method::HEAD, true) => Self::List,
             (&Method::POST, true) if flag(headers::IS_QUERY_PLAN) => Self::PlanQuery,
@@ -60,6 +61,8 @@ impl Verb {
             (&Method::PUT, false) => Self::Replace,
             (&Method::PATCH, false) => Self::Patch,
             (&Method::DELETE, false) => Self::Delete,
+            // POST to a single resource runs a stored procedure, or an operation such as the deletion of a
+            // partition key.
             (&Method::POST, false) => Self::Execute,
             _ => return Err(method_not_allowed()),
         };

@@ -54,6 +54,7 @@ impl PortEndpoint {
             Some(advertised) => advertised,
             None => host,
         };
+        // The host is the one that the client reached, its port that of the gateway.
         let host = match port_of(host) {
             Some(port) => &host[..host.len() - port.len() - 1],
             None => host,
@@ -99,6 +100,7 @@ impl CrossPartitionQueries {
         match self {
             Self::Plan => ClientMerge::Always,
             Self::Merge => ClientMerge::Never,
+            // What a client says about itself wins over what is known of its name.
             Self::Auto => features
                 .or_else(known)
                 .map_or(ClientMerge::Never, |features| ClientMerge::With(Features::parse(features))),

@@ -93,16 +93,19 @@ impl Gateway {
     where
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
     {
+        // Before authentication: a web page on a developer's machine could sign with the key that everyone knows.
         if let Some(refused) = self.refuse_foreign(&parts, connection.peer) {
             return refused;
         }
         let hosts = &self.options.hosts;
+        // Browsers send a preflight without credentials, so it is answered before authentication.
         if hosts.is_preflight(&parts) {
             let activity_id = self.database.env().guid();
             let mut response = self.answer_page(&parts, &activity_id, Reply::new(StatusCode::NO_CONTENT));
             hosts.answer_preflight(&parts.headers, response.headers_mut());
             return response;
         }
+        // Only browsers send an origin; requests of SDKs skip the copy of their headers.
         if !parts.headers.contains_key(http::header::ORIGIN) {
             return self.answer_accepted(parts, connection, body).await;
         }
@@ -142,6 +145,7 @@ impl Gateway {
     where
         F: AsyncFnOnce() -> Result<Bytes, BodyError>,
     {
+        // The root serves two kinds of visitors: clients read the account document there, people want the page.
         if explorer::is_visit(&parts) {
             return explorer::redirect();
         }
@@ -161,6 +165,8 @@ impl Gateway {
     /// Handles a request in direct mode, which no web page can send.
     pub(crate) async fn answer_direct(&self, call: DirectCall) -> Response<Full<Bytes>> {
         let DirectCall { parts, connection, replica, payload, mut held } = call;
+        // Small payloads arrive without a reservation; it is made here, where the request is known to be
+        // authorised.
         let body = async || {
             let payload = payload?;
             if held.is_none() {
@@ -199,6 +205,7 @@ impl Gateway {
     /// Whether a request is authorised, and its payload therefore worth reserving memory for.
     pub(crate) async fn may_send(&self, parts: &Parts) -> bool {
         let path = Path::of(&parts.uri);
+        // Only decides about memory: the pipeline authorises the request again when it runs.
         let Ok(verb) = Verb::decide(&parts.method, &path, &parts.headers) else { return false };
         rights::authorize(&self.database, &self.options, parts, verb, &path).await.is_ok()
     }
@@ -218,6 +225,7 @@ impl Gateway {
     }
 
     fn begin(&self, parts: Parts, connection: ConnectionInfo, replica: Replica) -> Exchange {
+        // A client may choose the id, so that its log and ours name the request alike.
         let activity_id = headers::non_empty(&parts.headers, headers::ACTIVITY_ID).map(str::to_owned);
         Exchange {
             started: monotonic::now(),
@@ -241,24 +249,32 @@ impl Gateway {
     {
         let verb = Verb::decide(&exchange.parts.method, &exchange.path, &exchange.parts.headers)?;
         exchange.verb = Some(verb);
+        // Before every other check, so that a caller without rights learns nothing from the errors below.
         rights::authorize(&self.database, &self.options, &exchange.parts, verb, &exchange.path).await?;
         headers::check_version(&exchange.parts.headers)?;
+        // Priority and throughput bucket must be known before the first admission.
         exchange.receipt = Receipt::open(request_context(&exchange.parts.headers)?);
+        // A request that will be sent again elsewhere is charged nothing here.
         if let Some(moved) = self.check_replica(exchange) {
             return Ok(moved);
         }
         if exchange.path.is_metadata() {
             self.database.admit_metadata(&mut exchange.receipt)?;
         }
+        // Only now: clients without rights cannot make the server read, or hold, anything.
         let body = body().await.map_err(body_failure)?;
+        // The body is held already; working memory has a pool of its own, so waiting here cannot deadlock.
         let working = self.options.memory.hold_work(verb, body.len()).await?;
         let instead = self.strike(exchange, verb).await;
+        // A rule replaces either the work, or only the response to it: the latter tests what a client does about a
+        // write that was committed without its knowledge.
         let after_work = exchange.struck.as_ref().is_some_and(|struck| struck.after_work);
         if !after_work && let Some(reply) = instead {
             return Ok(reply);
         }
         exchange.query = (verb == Verb::Query).then(|| body.clone());
         let reply = self.dispatch(exchange, verb, body).await?;
+        // Only the response takes memory from here on, and it is counted in its own pool.
         drop(working);
         let held = self.options.memory.hold_answer(reply.body.len());
         // The write is committed, so send its response even without reserved memory.
@@ -275,7 +291,9 @@ impl Gateway {
         };
         let at = exchange.path.container()?;
         let catalog = self.database.catalog();
+        // A container that is gone altogether is reported by the operation itself.
         let container = catalog.container(&at.database, &at.container).ok()?;
+        // RIDs are never reused: another one under the same name means that the container was recreated.
         let (substatus, message) = if container.rid != addressed {
             (1000, "The requested resource is no longer available at the server: the container was replaced.")
         } else if container.former.iter().any(|former| former.range_id == range_id) {
@@ -299,6 +317,7 @@ impl Gateway {
         let struck =
             self.admin.faults.strike(&self.database, verb, &exchange.path, &exchange.parts.headers)?;
         if let Some(latency) = struck.latency {
+            // The delay applies also to requests that then succeed.
             orrery_env::task::sleep(latency).await;
         }
         let instead = struck.reply(&exchange.activity_id, exchange.parts.uri.path());
@@ -325,10 +344,13 @@ impl Gateway {
             direct: self.options.direct.as_ref(),
             gateway_v2: self.options.gateway_v2.as_ref(),
         };
+        // Before the work, which consumes the call.
         let noted = recorder::shape(&call);
         let reply = call.dispatch(receipt).await;
         let reads_items =
             !verb.writes() && verb != Verb::PlanQuery && matches!(path, Path::Items(_) | Path::Item(..));
+        // Batches are not doubled here, because only the reads among their operations cost double; they do it
+        // themselves.
         let level = consistency.level_of(&parts.headers);
         if reads_items && level.is_ok_and(ConsistencyLevel::reads_cost_double) {
             receipt.add(receipt.charge);
@@ -379,6 +401,7 @@ impl Gateway {
         if parts.method == Method::HEAD {
             reply.body = Bytes::new();
         }
+        // Errors are charged too: what they cost is in the receipt, whatever the outcome.
         self.database.settle(&receipt);
         if receipt.served.len() > 1 && asks_one_range(&parts.headers, &receipt) {
             // The partition that served the request: the one the client addressed, or the last one that replaced it.
@@ -391,6 +414,7 @@ impl Gateway {
         if let Some(container) = &receipt.container {
             self.options.metrics.containers.request(container, status, receipt.charge);
         }
+        // After settling, so that the entry shows the final charge.
         if self.options.observation.slow_request.is_some_and(|least| elapsed >= least) {
             let (query, access) = (query.as_ref(), reply.access.as_deref());
             let activity_id = &activity_id;
@@ -452,6 +476,7 @@ impl Handler for Gateway {
 /// Whether a request targets a single range, by id or by a complete key. The .NET client cannot parse a session token
 /// of several ranges, and only targets one at a time.
 fn asks_one_range(headers: &HeaderMap, receipt: &Receipt) -> bool {
+    // A prefix of a hierarchical key may cover several ranges.
     let components = |container: &orrery_db::Container| container.definition.partition_key.paths().len();
     let whole_key = || {
         let key = headers::partition_key(headers).ok().flatten()?;
@@ -471,6 +496,7 @@ fn announced_bytes(body: &impl http_body::Body) -> u64 {
     if body.is_end_stream() {
         0
     } else {
+        // A chunked body announces nothing: assume the largest that is allowed.
         body.size_hint().upper().unwrap_or(u64::MAX).min(BODY_BYTES_MAX as u64)
     }
 }

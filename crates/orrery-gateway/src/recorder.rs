@@ -26,11 +26,13 @@ pub(crate) struct Noted {
 /// Prepares the record of a request, if its container is being recorded. Of an item body, only the id is recorded.
 pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
     let at = call.path.container()?;
+    // The common case: no recording, and nothing is parsed.
     if !call.database.recordings().wants(&at.database, &at.container) {
         return None;
     }
     let mut shape = Object::new();
     shape.set("atMs", Value::from(call.database.env().now_ms()));
+    // What the advisor does not model (feeds, scripts, plans) is not recorded.
     let name = match (call.path, call.verb) {
         (Path::Item(..), Verb::Read) => "read",
         (Path::Item(..), Verb::Replace) => "replace",
@@ -74,6 +76,7 @@ pub(crate) fn shape(call: &Call<'_>) -> Option<Noted> {
                 parameter.set("name", Value::from(name.as_str()));
                 let is_short = value.as_str().is_none_or(|text| text.len() <= PARAMETER_BYTES_MAX);
                 let is_scalar = !matches!(value, Value::Array(_) | Value::Object(_));
+                // Long values and structures bloat a recording, and no partition key has them.
                 parameter.set("value", if is_short && is_scalar { value.clone() } else { Value::Null });
                 Value::from(parameter)
             });
@@ -107,6 +110,7 @@ fn bulk_shape(operation: &BatchOperation, request: &Object) -> Object {
         shape.set("bytes", length_of(body));
     }
     let body = operation.body.as_ref().and_then(|body| value::parse(body).ok());
+    // Creates and upserts name the item only in its body.
     let own = body.as_ref().and_then(|body| body.get("id")).and_then(Value::as_str);
     if let Some(id) = operation.id.as_deref().or(own) {
         shape.set("id", Value::from(id));
@@ -161,6 +165,7 @@ pub(crate) fn note(noted: Noted, database: &Database, receipt: &Receipt, outcome
     for mut operation in bulk {
         operation.set("status", Value::from(i64::from(status)));
         #[expect(clippy::cast_precision_loss, reason = "at most a thousand operations")]
+        // The receipt has one sum for all; the advisor only adds the shares up again.
         operation.set("charge", Value::from(receipt.charge.as_f64() / count as f64));
         database.recordings().note(&name, &container, Value::from(operation).to_json());
     }

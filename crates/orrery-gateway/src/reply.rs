@@ -58,6 +58,7 @@ impl Reply {
     pub(crate) fn with(mut self, name: &'static str, value: impl Display) -> Self {
         // Written once, into the shared buffer.
         let written = write!(self.room, "{value}").is_ok();
+        // Splitting leaves the rest of the buffer to the next header; the value shares the memory.
         match HeaderValue::from_maybe_shared(self.room.split().freeze()) {
             Ok(value) if written => {
                 self.headers.insert(HeaderName::from_static(name), value);
@@ -102,6 +103,7 @@ impl Reply {
         count: usize,
         continuation: Option<&str>,
     ) -> Self {
+        // One allocation: the envelope around the rows is shorter than that.
         let mut body = Vec::with_capacity(rows.len() + 96);
         let mut head = String::from("{\"_rid\":");
         write_json_string(owner_rid, &mut head);
@@ -129,6 +131,8 @@ impl Reply {
     /// An error in the service's format.
     pub(crate) fn error(error: &Error, activity_id: &str, uri: &str) -> Self {
         let wire = wire_status(error.kind);
+        // Two layouts, as in the service: errors of its backend look like this, those of its gateway are plain
+        // text (`auth_failure`).
         let mut message = String::from("Message: ");
         if error.kind == ErrorKind::InvalidQuery {
             // The text is already the JSON list of errors.
@@ -264,6 +268,7 @@ fn with_owner(reply: Reply, common: &Common<'_>) -> Reply {
 /// The LSNs of the partitions involved, from which clients build session tokens.
 fn with_data_plane_headers(reply: Reply, receipt: &Receipt) -> Reply {
     let (Some(token), Some(first)) = (receipt.session_token(), receipt.served.first()) else { return reply };
+    // One header for several partitions: the session token has each of them.
     let lsn = receipt.served.iter().map(|served| served.lsn).max().unwrap_or(first.lsn);
     let item_lsn = receipt.item_lsn.unwrap_or(lsn);
     let mut reply = reply.with(headers::SESSION_TOKEN, token);
@@ -281,6 +286,8 @@ fn with_data_plane_headers(reply: Reply, receipt: &Receipt) -> Reply {
         reply.headers.insert(HeaderName::from_static(name), item_lsn.clone());
     }
     reply
+        // One replica in one region has everything that it acknowledged: with other numbers, clients in direct
+        // mode would send barriers.
         .with_constant("x-ms-number-of-read-regions", "0")
         .with_constant("x-ms-xp-role", "1")
         .with_constant("x-ms-current-write-quorum", "1")

@@ -18,20 +18,26 @@ pub(crate) async fn authorize(
     verb: Verb,
     path: &Path,
 ) -> Result<(), Refusal> {
+    // The real time, even if a test has moved the server's clock: clients sign with theirs.
     let now = options.signing_seconds(database);
     let signed = SignedRequest::of(parts);
+    // The keys of this moment: a rotation counts from the next request on.
     let principal = authenticate(&signed, &options.keys.current(), options.auth, now)?;
     match principal {
         Principal::ReadOnly if verb.writes() || has_tokens(path) => Err(AuthFailure::ReadOnlyKey.into()),
         Principal::Aad if verb.writes() && !is_data(verb, path) => Err(AuthFailure::AadOperation.into()),
         Principal::Master | Principal::ReadOnly | Principal::Aad => Ok(()),
         Principal::ResourceToken(signature) => {
+            // The signature proves that the token was issued; whether it still holds is looked up in the catalog
+            // each time.
             let grant = database.open_resource_token(&signature).await?;
+            // Every client reads the account document first, whatever it may do.
             if *path == Path::Account {
                 return Ok(());
             }
             let wish = wish(verb, path, &parts.headers).ok_or(AuthFailure::ResourceTokenRights)?;
             let at = path.container().ok_or(AuthFailure::ResourceTokenRights)?;
+            // A token may be limited to one key, which the request then has to name.
             let key = headers::partition_key(&parts.headers)?;
             let access = Access {
                 database: &at.database,
@@ -52,6 +58,7 @@ fn has_tokens(path: &Path) -> bool {
 /// The right that an operation needs from a resource token; none if no token can grant it.
 fn wish<'a>(verb: Verb, path: &'a Path, sent: &http::HeaderMap) -> Option<Wish<'a>> {
     let writes = verb.writes();
+    // No wildcard: a new kind of path does not compile until its right has been decided.
     Some(match path {
         Path::Container(_) => {
             // These reveal how much data each key has.

@@ -69,6 +69,7 @@ impl Checkpoints {
         let id = database.env().guid();
         let answer = describe(&id, checkpoint.as_ref());
         self.0.lock().insert(id.clone(), Held { checkpoint, used: monotonic::now() });
+        // Weak, so that the timer does not keep checkpoints alive beyond the server.
         task::spawn("expire a checkpoint", expire(Arc::downgrade(&self.0), id));
         Ok(Reply::json(StatusCode::CREATED, answer.to_json()))
     }
@@ -81,7 +82,9 @@ impl Checkpoints {
         let checkpoint = {
             let mut held = self.0.lock();
             let held = held.get_mut(id).ok_or_else(unknown)?;
+            // A backup at its own pace keeps its checkpoint; the timer looks at this when it fires.
             held.used = monotonic::now();
+            // Read outside the lock. A checkpoint that is deleted meanwhile lives until the read ends.
             Arc::clone(&held.checkpoint)
         };
         let part =

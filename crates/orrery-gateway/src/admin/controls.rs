@@ -21,6 +21,7 @@ pub(crate) async fn split(database: &Arc<Database>, body: &[u8]) -> Result<Reply
     let range_id = partition_id(body.get("partition"), "partition")?;
     let catalog = database.catalog();
     let container = catalog.container(text(&body, "database")?, text(&body, "container")?)?;
+    // By RID: a container of the same name that is created meanwhile is not split by mistake.
     let report = database.split_partition(container.rid, range_id).await?;
     let mut object = Object::new();
     object.set("parent", Value::from(report.parent.to_string()));
@@ -59,6 +60,7 @@ pub(crate) async fn explain_charge(database: &Arc<Database>, body: &[u8]) -> Res
     let (charge, parts) = match text(&body, "operation")? {
         "query" => explain_query(database, place, &body, key).await?,
         operation => {
+            // The kind, and the member of the request that holds what would be the body.
             let (kind, content) = match operation {
                 "create" => (BatchKind::Create, Some("item")),
                 "upsert" => (BatchKind::Upsert, Some("item")),
@@ -116,6 +118,7 @@ async fn explain_query(
     let request = QueryRequest::parse(Value::from(spec).to_json().as_bytes())?;
     let mut options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
     options.scope.partition_key = key;
+    // Never settled, so explaining spends nothing of the partitions' budgets.
     let mut receipt = Receipt::default();
     let page = database.query_items(&mut receipt, place, &options, &request).await?;
     let parts = cost::query_parts(&cost::QueryWork {
@@ -145,6 +148,7 @@ pub(crate) fn clock(
         let body = parse(body)?;
         let known = ["offsetMs", "advanceMs", "freeze"];
         let members = body.as_object().ok_or_else(|| Error::bad_request("The body is not a JSON object."))?;
+        // A misspelt member would silently leave the clock where it is.
         if let Some((unknown, _)) = members.iter().find(|(name, _)| !known.contains(name)) {
             return Err(Error::bad_request(format!(
                 "Unknown property '{unknown}'. Expected {}.",
@@ -159,6 +163,7 @@ pub(crate) fn clock(
                 .map(Some)
                 .ok_or_else(|| Error::bad_request(format!("'{name}' must be a number of milliseconds."))),
         };
+        // Everything is checked before anything is changed.
         let (offset_ms, advance_ms) = (number("offsetMs")?, number("advanceMs")?);
         let freeze = match body.get("freeze") {
             None => None,
@@ -175,6 +180,7 @@ pub(crate) fn clock(
         if let Some(advance_ms) = advance_ms {
             clock.advance(advance_ms);
         }
+        // Wakes the background work that may be due by the new time, such as expiry.
         database.clock_was_moved();
     }
     let reading = clock.read();

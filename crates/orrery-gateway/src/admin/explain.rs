@@ -50,6 +50,7 @@ pub(crate) async fn explain(
         ..QueryOptions::default()
     };
     let place = (text("database")?, text("container")?);
+    // Checked here for the message; the whole body is then read like that of a query.
     text("query")?;
     let request = QueryRequest::parse(body.to_json().as_bytes())?;
     let explained = database.explain_query(&mut Receipt::default(), place, &options, &request).await?;

@@ -23,6 +23,8 @@ impl Format {
             ranges.filter(|range| range.name == wanted).map(|range| range.thousandths).max().unwrap_or(0)
         };
         let open_metrics = quality("application/openmetrics-text");
+        // Prometheus lists both, with its preference; wildcards, as browsers and curl send them, count as no
+        // preference.
         if open_metrics > 0 && open_metrics >= quality("text/plain") {
             Self::OpenMetrics
         } else {
@@ -68,6 +70,8 @@ impl<'a> Range<'a> {
 
 /// The same in the older format: families are named like their series, and there are no units.
 fn plain(open_metrics: &str) -> String {
+    // Searched from the start for each family: there are a few dozen of them, and they are scraped every few
+    // seconds.
     let kind_of = |name: &str| {
         open_metrics.lines().find_map(|line| {
             let (found, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;

@@ -48,6 +48,7 @@ async fn rotate(database: &Arc<Database>, ring: &Arc<KeyRing>, body: &[u8]) -> R
         kind.ok_or_else(|| Error::bad_request(format!("The property 'kind' must be one of {}.", names())))?;
     let key = MasterKey::generate(database.env());
     let (changed, new) = (Arc::clone(ring), key.clone());
+    // The new key is fsynced before it counts.
     let rotated = orrery_env::task::run_blocking("key rotation", move || changed.rotate(kind, &new)).await;
     rotated
         .map_err(|_| Error::internal("The rotation of the key failed."))?

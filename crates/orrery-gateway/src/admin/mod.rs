@@ -44,6 +44,7 @@ use crate::transport::{BodyError, ConnectionInfo};
 pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/_orrery")
         || path.starts_with("/_explorer")
+        // The last three are the probes of the vNext emulator.
         || matches!(path, "/alive" | "/ready" | "/status")
 }
 
@@ -80,10 +81,12 @@ where
         "/alive" if reads => text(StatusCode::OK, "application/json", "{\"status\":\"alive\"}\n"),
         "/_orrery/health" | "/ready" if reads => health::health(database),
         "/status" if reads => health::status(database),
+        // A scraper on the same machine needs no key; from elsewhere the arm at the end asks for one.
         "/_orrery/metrics" if reads && connection.peer.ip().is_loopback() => {
             let format = Format::negotiate(&parts.headers);
             text(StatusCode::OK, format.content_type(), metrics_text(database, options, format).await)
         }
+        // Where the vendor's emulator serves its certificate, so that scripts that fetch it work unchanged.
         "/_explorer/emulator.pem" if reads => match &options.certificate {
             Some(current) => text(StatusCode::OK, "application/x-pem-file", current.trust_pem()),
             None => text(StatusCode::NOT_FOUND, "text/plain", "This server has no certificate.\n"),
@@ -120,11 +123,13 @@ where
     let activity_id = database.env().guid();
     let outcome = async {
         let now = options.signing_seconds(database);
+        // Before the body is read, as for every other request.
         let principal = authenticate(&SignedRequest::of(parts), &options.keys.current(), options.auth, now)?;
         match principal {
             Principal::Master => {}
             Principal::ReadOnly if is_read(&parts.method, path) => {}
             Principal::ReadOnly => return Err(AuthFailure::ReadOnlyKey.into()),
+            // Their rights are those of the wire protocol, and cover nothing here.
             Principal::Aad | Principal::ResourceToken(_) => {
                 return Err(AuthFailure::ResourceTokenRights.into());
             }
@@ -132,6 +137,7 @@ where
         let body = body().await.map_err(|error| Error::bad_request(error.to_string()))?;
         let query = parts.uri.query().unwrap_or_default();
         if path == "/_orrery/faults" || path.starts_with("/_orrery/faults/") {
+            // The movable clock exists only with test controls.
             let is_allowed = options.clock.is_some();
             return controls::faults(database, &state.faults, is_allowed, &parts.method, path, &body)
                 .map_err(Refusal::from);
@@ -160,6 +166,7 @@ where
         }
         Err(Refusal::Error(error)) => Reply::error(&error, &activity_id, path),
     };
+    // Reading the list of keys is not for read-only keys, but changes nothing either.
     if !is_read(&parts.method, path) && parts.method != Method::GET {
         let (method, status) = (parts.method.as_str(), reply.status.as_u16());
         observation::control_plane(connection.peer, &activity_id, method, path, status);
@@ -243,6 +250,7 @@ fn place_in(query: &str) -> Result<(String, String)> {
 /// The server's metrics, with those of the process, the store, containers and partitions.
 async fn metrics_text(database: &Arc<Database>, options: &GatewayOptions, format: Format) -> String {
     let own = options.metrics.encode();
+    // The marker may only come at the very end.
     let head = own.strip_suffix("# EOF\n").unwrap_or(&own);
     let loads = database.partition_loads().await;
     let catalog = database.catalog();

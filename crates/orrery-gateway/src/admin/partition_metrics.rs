@@ -50,6 +50,7 @@ pub(crate) fn series(loads: &[PartitionLoad]) -> String {
     let mut busiest: Vec<&PartitionLoad> = loads.iter().collect();
     busiest.sort_by(|a, b| {
         let by_use = b.used_per_second_last_minute.total_cmp(&a.used_per_second_last_minute);
+        // The path last: idle partitions of one size keep their place from scrape to scrape.
         by_use.then_with(|| b.stored_bytes.cmp(&a.stored_bytes)).then_with(|| a.path.cmp(&b.path))
     });
     busiest.truncate(PARTITIONS_MAX);

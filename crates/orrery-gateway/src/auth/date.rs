@@ -35,14 +35,17 @@ impl DateWindow {
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+// 1970-01-01, day 0, was a Thursday.
 const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
 /// Seconds since the Unix epoch.
 pub fn parse_date(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 64)?.trim();
+    // A year and a hyphen: no other form begins so.
     if text.starts_with(|c: char| c.is_ascii_digit()) && text.as_bytes().get(4) == Some(&b'-') {
         return parse_iso(text);
     }
+    // The weekday follows from the date and is not compared with it.
     let text = text.split_once(',').map_or(text, |(_weekday, rest)| rest);
     let mut words = text.split_ascii_whitespace();
     let day = number(words.next()?, 1, 2)?;

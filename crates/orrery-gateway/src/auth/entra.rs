@@ -21,6 +21,7 @@ struct Claims {
 }
 
 pub(super) fn verify(token: &str, keys: &AccountKeys, now_seconds: i64) -> Result<(), AuthFailure> {
+    // Four at most, so that a fourth segment makes the pattern below fail.
     let segments: Vec<&str> = token.splitn(4, '.').collect();
     let [header, claims, signature] = segments[..] else {
         return Err(AuthFailure::AadMalformed("it does not have three segments"));
@@ -35,6 +36,7 @@ pub(super) fn verify(token: &str, keys: &AccountKeys, now_seconds: i64) -> Resul
     let claims: Claims = serde_json::from_slice(&decode(claims)?)
         .map_err(|_| AuthFailure::AadMalformed("its claims cannot be read"))?;
 
+    // Only full keys: a read-only one must not become a token that writes.
     if !keys.full().any(|key| key.matches_token_segment(signature)) {
         return Err(AuthFailure::AadSignature);
     }

@@ -59,6 +59,7 @@ impl Token {
             Cow::Borrowed(raw)
         };
 
+        // Every client writes the three parts in this order.
         let (family, rest) = text.split_once('&').ok_or(AuthFailure::Malformed("a part is missing"))?;
         let (version, signature) = rest.split_once('&').ok_or(AuthFailure::Malformed("a part is missing"))?;
         // A proxy that joins repeated headers writes a comma between them; the first one counts.
@@ -71,6 +72,7 @@ impl Token {
             version: value_of("ver", version)?.to_owned(),
             signature: value_of("sig", signature)?.to_owned(),
         };
+        // Entra tokens are long; the limit for signatures can only be applied once the type is known.
         if header.len() > family.header_bytes_max() {
             return Err(AuthFailure::Malformed("it is too long for its type"));
         }

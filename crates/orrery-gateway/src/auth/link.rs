@@ -58,6 +58,8 @@ impl ResourceLink {
             }
             all => all,
         };
+        // Keywords and names alternate: an even number ends with a name, an odd one with the keyword of a feed,
+        // whose owner is signed.
         let names_resource = segments.len().is_multiple_of(2);
         let (resource_type, owner) = match segments {
             [] => return Self::default(),
@@ -68,6 +70,7 @@ impl ResourceLink {
         let last_id = || owner.last().map(|id| id.to_lowercase()).unwrap_or_default();
         let joined = joined(owner);
 
+        // Offers have no owner in their path; their RID alone is signed, in lower case.
         if segments[0].eq_ignore_ascii_case("offers") {
             return Self { resource_type, link: last_id(), alternatives: Vec::new() };
         }
@@ -83,6 +86,7 @@ impl ResourceLink {
         }
         let by_rid = segments[0].eq_ignore_ascii_case("dbs")
             && segments.get(1).is_some_and(|database| is_database_rid(database));
+        // A path of RIDs is signed as the last RID alone, in lower case.
         let link = if by_rid {
             alternatives.push(joined);
             last_id()

@@ -92,6 +92,7 @@ pub fn authenticate(
     let token = Token::parse(header)?;
     match token.family {
         Family::Master => verify_master(request, &token.signature, keys, options, now_seconds),
+        // Verified by the database, which has the secret and the permission.
         Family::Resource => Ok(Principal::ResourceToken(token.signature)),
         Family::Aad if options.accept_emulator_tokens => {
             entra::verify(&token.signature, keys, now_seconds).map(|()| Principal::Aad)
@@ -115,6 +116,8 @@ fn verify_master(
     }
     let signed_at = parse_date(date_text).ok_or(AuthFailure::InvalidDate)?;
 
+    // What a client signs does not always follow from the URL alone; the alternatives are tried only if the usual
+    // text fails.
     let target = ResourceLink::of(request.path, request.query);
     let text = |link: &str| string_to_sign(request.method, &target.resource_type, link, x_ms_date, date);
     let payload = text(&target.link);
@@ -141,6 +144,8 @@ pub fn string_to_sign(
     let mut text = String::with_capacity(
         method.len() + resource_type.len() + link.len() + x_ms_date.len() + date.len() + 5,
     );
+    // Lower case everywhere but in the link, whose names are case-sensitive. The last of the two date lines is
+    // usually empty, but its line break counts.
     push_lower(&mut text, method);
     push_lower(&mut text, resource_type);
     text.push_str(link);
@@ -152,6 +157,7 @@ pub fn string_to_sign(
 
 /// Appends a line in lower case.
 fn push_lower(text: &mut String, line: &str) {
+    // Nearly always, and then nothing is allocated.
     if line.is_ascii() {
         let start = text.len();
         text.push_str(line);
@@ -167,6 +173,7 @@ pub fn sign_request(key: &MasterKey, method: &str, path: &str, query: Option<&st
     let target = ResourceLink::of(path, query);
     let text = string_to_sign(method, &target.resource_type, &target.link, date.as_bytes(), b"");
     let signature = key.sign(text.as_bytes());
+    // Base64 has `+`, `/` and `=`, which mean something else in a query-like header.
     let escaped = percent_encoding::utf8_percent_encode(&signature, percent_encoding::NON_ALPHANUMERIC);
     format!("type%3Dmaster%26ver%3D1.0%26sig%3D{escaped}")
 }

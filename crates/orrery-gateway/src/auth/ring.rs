@@ -175,17 +175,22 @@ impl KeyRing {
     /// Replaces a key, or makes the first of its kind. When this returns, the new key counts and the former one does not.
     /// Blocks on the disk.
     pub fn rotate(&self, kind: KeyKind, key: &MasterKey) -> Result<(), RotationError> {
+        // Held while the file is written: of two rotations of one kind, the file and the memory keep the same key.
         let mut slots = self.slots.lock();
+        // A key that comes from outside would be back after a restart, so replacing it here would only look like
+        // success.
         match (slots.slots[kind as usize].1, &self.home) {
             (KeySource::WellKnown, _) => return Err(RotationError::WellKnown(kind)),
             (KeySource::Options, _) => return Err(RotationError::Options(kind)),
             (_, KeyHome::Shared) => return Err(RotationError::Shared(kind)),
             (KeySource::Missing | KeySource::Own, KeyHome::Process) => {}
             (KeySource::Missing | KeySource::Own, KeyHome::Directory(directory)) => {
+                // On disk before it counts: a restart must not bring back a key that clients have stopped using.
                 store_key(&kind.file_in(directory), key).map_err(|error| RotationError::File(kind, error))?;
             }
         }
         slots.slots[kind as usize] = (Some(key.clone()), KeySource::Own);
+        // Requests read the whole set at once, and never see a mixture of two.
         self.current.store(Arc::new(slots.keys()));
         Ok(())
     }

@@ -115,6 +115,7 @@ impl Call<'_> {
         let named = |name| headers::owned(&self.parts.headers, name);
         let (pre, post) = (named(headers::PRE_TRIGGER), named(headers::POST_TRIGGER));
         let any = pre.is_some() || post.is_some();
+        // Copies of the headers are made only for scripts that can read them.
         any.then(|| Triggers { pre, post, headers: self.script_headers() })
     }
 
@@ -184,6 +185,7 @@ impl Call<'_> {
     }
 
     async fn list_items(&self, receipt: &mut Receipt, at: &ContainerPath) -> Result<Reply> {
+        // The change feed shares method and path with the list of items.
         if let Some(feed) = self.header("a-im") {
             return self.change_feed(receipt, at, feed).await;
         }
@@ -207,6 +209,7 @@ impl Call<'_> {
             None => ChangeStart::Beginning,
             Some("*") => ChangeStart::Now,
             Some(etag) => {
+                // Each page's etag is the position after it. Some clients send it without its quotes.
                 let position = etag.trim_matches('"').parse();
                 ChangeStart::After(position.map_err(|_| headers::invalid("if-none-match", etag))?)
             }
@@ -254,13 +257,17 @@ impl Call<'_> {
         // Browsers do not let a page choose its user agent.
         let client = self.client();
         let mut scope = self.scope()?;
+        // Unwrapped first: whether the query continues decides how ranges that are gone are treated.
         page.continuation = page.continuation.and_then(|sent| continuation::read(sent, &scope));
         scope.gone_ranges =
             match (self.cross_partition_queries.serves_gone_ranges(client), &page.continuation) {
                 (false, _) => GoneRanges::Refused,
+                // The client asks its ranges one after another. An error at the last one makes it refresh them; an
+                // error at an earlier one would make it ask the later ones twice.
                 (true, None) => GoneRanges::RefusedIfLast,
                 (true, Some(_)) => GoneRanges::Served,
             };
+        // The form of the next token depends on the scope, which the options take.
         let named = scope.clone();
         let options = QueryOptions {
             client_merge: self
@@ -279,6 +286,7 @@ impl Call<'_> {
             ..QueryOptions::default()
         };
         let mut page = match watched_query(self.database, receipt, at, options, self.query()?).await {
+            // As in the service, the refusal carries the plan: a client that merges reads it from the error.
             Err(error) if error.kind == ErrorKind::CrossPartitionQuery => {
                 let plan = self.database.plan_query(receipt, at.pair(), &self.query()?, None)?;
                 return Ok(Reply::not_served(&error, &plan, self.activity_id));
@@ -297,6 +305,7 @@ impl Call<'_> {
         if headers::flag(headers, headers::OPTIMISTIC_DIRECT) {
             reply = reply.with("x-ms-cosmos-query-requiresdistribution", "false");
         }
+        // Clients that merge sorted pages read from this header in which order rows of equal rank come.
         if !page.is_sorted {
             return Ok(reply);
         }
@@ -348,6 +357,7 @@ impl Call<'_> {
 
     /// The operations of a bulk request, which are independent; none if the request is a transaction.
     pub(crate) fn bulk_operations(&self) -> Option<Vec<BatchOperation>> {
+        // Errors are ignored: only the recorder asks, and the request itself reports them.
         let has_key = headers::partition_key(&self.parts.headers).ok()?.is_some();
         if self.is_atomic(has_key) {
             return None;
@@ -376,6 +386,7 @@ impl Call<'_> {
         let options = self.item_options()?;
         let is_row = hybrid_row::is_hybrid_row(&self.body);
         let parsed = self.batch_operations()?;
+        // Only this layer needs to know who wants its item back; the database returns all.
         let minimal: Vec<bool> = parsed.iter().map(|operation| operation.minimal).collect();
         let operations: Vec<BatchOperation> = parsed.into_iter().map(|parsed| parsed.operation).collect();
         let results = if self.is_atomic(options.partition_key.is_some()) {
@@ -383,9 +394,11 @@ impl Call<'_> {
         } else {
             let goes_on = self
                 .header(headers::BATCH_CONTINUE)
+                // Without the header, an operation that fails does not stop the others.
                 .is_none_or(|_| headers::flag(&self.parts.headers, headers::BATCH_CONTINUE));
             self.database.execute_bulk(receipt, at.pair(), &options, &operations, goes_on).await?
         };
+        // Only the reads among the operations cost double at the two strongest levels.
         let mut results = results;
         if self.consistency.level_of(&self.parts.headers)?.reads_cost_double() {
             for result in &mut results {
@@ -404,6 +417,7 @@ impl Call<'_> {
         // Not modified is neither failure nor success (`BatchSinglePartitionKeyTests` of the .NET client expects 207).
         let differs = rows.iter().any(|row| row.status >= 300);
         let status = if differs { StatusCode::MULTI_STATUS } else { StatusCode::OK };
+        // The response has the format of the request.
         if is_row {
             let mut reply = Reply::new(status);
             reply.body = hybrid_row::encode_results(rows.iter().map(WireResult::row)).into();
@@ -461,16 +475,20 @@ async fn watched_query(
         }
     }
 
+    // Dropped with this future, which the connection drops when the client disconnects. The task itself goes on,
+    // and notices.
     let leaving = Leaving(Cancellation::default());
     let cancellation = leaving.0.clone();
     options.cancellation = Some(cancellation.clone());
     let (database, at, mut own) = (Arc::clone(database), at.clone(), std::mem::take(receipt));
     let task = orrery_env::task::spawn("query", async move {
         let outcome = tokio::select! {
+            // In this order: a query that finished and was cancelled at the same time counts as finished.
             biased;
             outcome = database.query_items(&mut own, at.pair(), &options, &request) => Some(outcome),
             () = cancellation.cancelled() => None,
         };
+        // Nobody is left to settle the receipt.
         if cancellation.is_cancelled() {
             database.settle(&own);
         }
@@ -478,6 +496,7 @@ async fn watched_query(
     });
     let (own, outcome) = match task.await {
         Ok(done) => done,
+        // A panic inside the query fails the request like any other, with its 500 and its log entry.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(error) => return Err(Error::internal(format!("The query was cancelled: {error}."))),
     };
@@ -493,6 +512,7 @@ fn in_format(reply: Reply, format: JsonFormat) -> Reply {
 }
 
 fn json_text(body: &Bytes) -> Result<Bytes> {
+    // Shares the bytes; nothing is copied for text.
     if !binary_json::is_binary(body) {
         return Ok(body.clone());
     }
@@ -513,11 +533,13 @@ fn parse_rows(body: &Bytes) -> Result<Vec<ParsedOperation>> {
     })?;
     rows.into_iter()
         .map(|row| {
+            // Checked like the fields of a JSON batch, with the same errors.
             row.indexing_directive.map(batch_json::check_directive).transpose()?;
             if row.time_to_live_seconds.is_some() {
                 return Err(batch_json::lifetime_beside_item());
             }
             let partition_key = row.partition_key.map(|text| PartitionKey::parse_json(text.as_bytes()));
+            // A slice of the request's own memory, unless it has to be decoded.
             let resource_body = row.resource_body.map(|bytes| json_text(&body.slice_ref(bytes)));
             Ok(ParsedOperation {
                 operation: BatchOperation {
@@ -555,6 +577,7 @@ struct WireResult {
 impl WireResult {
     fn new(result: &BatchResult, wants_content: bool) -> Self {
         let mut row = Self {
+            // Failed dependency: another operation of the transaction failed, so this one was not carried out.
             status: 424,
             substatus: 0,
             etag: None,
@@ -624,6 +647,7 @@ impl WireResult {
         }
         if let Some(body) = &self.body {
             out.push_str(",\"resourceBody\":");
+            // A stored item is UTF-8; anything else would make the whole response unreadable.
             out.push_str(std::str::from_utf8(body).unwrap_or("null"));
         }
         out.push('}');

@@ -91,6 +91,8 @@ impl Call<'_> {
         match self.verb {
             Verb::List => Ok(Reply::feed(property, &list(&self.page()?)?)),
             Verb::Query => {
+                // A query selects from the whole feed; its page size and its token apply to the rows that it
+                // selects.
                 let everything = PageRequest { items_max: Some(-1), continuation: None };
                 let all = list(&everything)?;
                 let page = self.database.query_metadata(all, &self.query()?, &self.page()?)?;
@@ -104,6 +106,8 @@ impl Call<'_> {
         if self.verb != Verb::Read {
             return Err(method_not_allowed());
         }
+        // Clients send everything else to the address in this document, so it must be one that they can reach: the
+        // one they used, unless the operator knows better.
         let endpoint = if let Some(endpoint) = self.advertised {
             endpoint.to_owned()
         } else {
@@ -121,6 +125,7 @@ impl Call<'_> {
     async fn databases(&self, receipt: &mut Receipt) -> Result<Reply> {
         match self.verb {
             Verb::Create => {
+                // The account's limit on such changes applies before the work.
                 self.database.admit_change(AccountChange::CreateDatabase)?;
                 let created = self.database.create_database(receipt, &self.body, self.throughput()?).await?;
                 Ok(Reply::metadata(&created))
@@ -151,6 +156,7 @@ impl Call<'_> {
                     self.database.create_container(receipt, database, &definition, throughput).await?;
                 let reply = Reply::metadata(&created);
                 let container = receipt.container.as_ref();
+                // A container without throughput of its own shares its database's, which clients show.
                 let shares = container.is_some_and(|own| self.database.container_throughput(own).is_none());
                 Ok(if shares { reply.with(headers::SHARE_THROUGHPUT, "True") } else { reply })
             }
@@ -178,6 +184,7 @@ impl Call<'_> {
         let mut container = self.database.read_container(receipt, &at.database, &at.container)?;
         let wants_quota = headers::flag(&self.parts.headers, headers::POPULATE_QUOTA);
         let wants_statistics = headers::flag(&self.parts.headers, headers::POPULATE_STATISTICS);
+        // Before sizes are collected, which asks every partition.
         if self.header("if-none-match").is_some_and(|known| known == "*" || known == container.etag) {
             return Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&container.etag));
         }
@@ -234,12 +241,14 @@ impl Call<'_> {
         })?;
         let host = super::host(self.parts);
         let host = host.ok_or_else(|| Error::bad_request("The request has no Host header."))?;
+        // Without a container the account's own resources are meant, which have an address too.
         let Some(at) = at else {
             return Ok(Reply::json(StatusCode::OK, addresses::feed(None, endpoint, host)));
         };
         let catalog = self.database.catalog();
         let container = catalog.container(&at.database, &at.container)?;
         let wanted = self.parts.uri.query().and_then(|query| query_value(query, "$partitionKeyRangeIds"));
+        // An id that is gone is left out; the client reads the ranges again and asks for their successors.
         let is_wanted = |range_id: &u32| match &wanted {
             None => true,
             Some(ids) => ids.split(',').any(|id| id.trim().parse() == Ok(*range_id)),
@@ -371,6 +380,7 @@ impl Call<'_> {
                 self.database.admit_change(AccountChange::ReplaceOffer)?;
                 let mut offer =
                     self.database.replace_offer(receipt, rid, &self.body, migration, if_match).await?;
+                // A larger throughput may need splits first.
                 if offer.pending {
                     offer = self.database.wait_for_offer(rid, OFFER_WAIT_MAX).await?;
                 }
@@ -418,6 +428,7 @@ impl Call<'_> {
 /// The definition of a container created with an API version without partition keys. It gets the service's system key,
 /// a property that no item has, so all items have the undefined key.
 fn with_system_key(definition: &Bytes) -> Bytes {
+    // The database reports what is wrong with it.
     let Ok(Value::Object(mut container)) = orrery_model::value::parse(definition) else {
         return definition.clone();
     };

@@ -72,6 +72,7 @@ impl Call<'_> {
             logs: headers::flag(&self.parts.headers, headers::SCRIPT_LOGGING),
             headers: self.script_headers(),
         };
+        // Triggers belong to operations on items; a procedure that writes items runs none.
         let options = ItemOptions { triggers: None, ..self.item_options()? };
         let body = self.database.execute_procedure(receipt, place, &options, &call).await?;
         Ok(match body {

@@ -67,6 +67,7 @@ impl Activity {
         let now = monotonic::timer_now();
         // A timer that is not running now cannot expire before its full duration.
         let deadline = |since: Option<Instant>, limit| since.unwrap_or(now) + limit;
+        // While a request is in flight, bytes belong to its body, whose time the handler limits.
         let head_end = deadline(state.head_since.filter(|_| state.in_flight == 0), options.head_timeout);
         let write_end = deadline(state.write_blocked_since, options.write_timeout);
         let response_since = (state.responses_waiting > 0).then_some(state.responses_waiting_since);
@@ -111,6 +112,7 @@ impl InFlight {
     pub(super) fn begin(activity: &Arc<Activity>) -> Self {
         let mut state = activity.0.lock();
         state.in_flight += 1;
+        // hyper calls the service once the head is complete.
         state.head_since = None;
         drop(state);
         Self { activity: Arc::clone(activity), responding: false }
@@ -119,6 +121,7 @@ impl InFlight {
     /// Ties the request to its response: it ends when the connection is done with the body.
     pub(super) fn respond(mut self, body: Full<Bytes>, held: Option<HeldUntilSent>) -> WatchedBody {
         let mut state = self.activity.0.lock();
+        // The first one starts the clock.
         if state.responses_waiting == 0 {
             state.responses_waiting_since = monotonic::timer_now();
         }
@@ -134,9 +137,11 @@ impl Drop for InFlight {
         let now = monotonic::timer_now();
         let mut state = self.activity.0.lock();
         state.in_flight -= 1;
+        // A connection becomes idle with the end of its last request.
         state.quiet_since = now;
         if self.responding {
             state.responses_waiting -= 1;
+            // Progress of one response counts for all: the client reads, if slowly.
             state.responses_waiting_since = now;
         }
     }
@@ -205,6 +210,8 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // The bytes read for detection come first. They are not counted as arriving, because the head's clock runs
+        // from the start of the connection.
         if self.first_bytes.has_remaining() {
             let length = self.first_bytes.len().min(buffer.remaining());
             buffer.put_slice(&self.first_bytes.split_to(length));
@@ -212,6 +219,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
         }
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.io).poll_read(context, buffer);
+        // No bytes mean the end of the stream.
         if result.is_ready() && buffer.filled().len() > before {
             self.activity.bytes_arrived();
         }

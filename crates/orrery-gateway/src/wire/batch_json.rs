@@ -86,6 +86,7 @@ fn convert(body: &Bytes, operation: Operation<'_>) -> Result<ParsedOperation> {
     }
     let key = operation.partition_key.as_ref();
     let partition_key = key.map(|KeyText(text)| PartitionKey::parse_json(text.as_bytes())).transpose()?;
+    // Shares the request's memory: a batch of 2 MB is not copied per operation.
     let operation_body = operation.resource_body.map(|raw| body.slice_ref(raw.get().as_bytes()));
     Ok(ParsedOperation {
         operation: BatchOperation {

@@ -19,6 +19,7 @@ pub(crate) fn read(sent: String, scope: &FeedScope) -> Option<String> {
     }
     let parsed = value::parse(sent.as_bytes()).ok();
     let token = parsed.as_ref().and_then(|parsed| parsed.get("token")).and_then(Value::as_str);
+    // What is not of our form goes on as it is, for the database to refuse with its own message.
     Some(token.map_or(sent.clone(), str::to_owned))
 }
 

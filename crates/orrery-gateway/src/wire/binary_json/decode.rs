@@ -12,6 +12,7 @@ pub fn decode(buffer: &[u8], text_bytes_max: usize) -> Result<String, BinaryJson
     if !super::is_binary(buffer) {
         return Err(BinaryJsonError::Preamble);
     }
+    // After the preamble.
     let mut reader = Reader { buffer, at: 1, end: buffer.len() };
     let mut text =
         Text { out: String::with_capacity(buffer.len() + buffer.len() / 4), bytes_max: text_bytes_max };
@@ -91,9 +92,11 @@ impl Text {
 }
 
 fn write_value(reader: &mut Reader<'_>, text: &mut Text, depth: usize) -> Result<(), BinaryJsonError> {
+    // References count from the start of the buffer and must point to before this marker.
     let marker_at = reader.at;
     let marker = reader.byte()?;
     match marker {
+        // Small integers are their own marker.
         0x00..=0x1F => text.push_integer(marker),
         0xD0 => text.push("null"),
         0xD1 => text.push("false"),
@@ -110,6 +113,8 @@ fn write_value(reader: &mut Reader<'_>, text: &mut Text, depth: usize) -> Result
 
 fn write_number(marker: u8, reader: &mut Reader<'_>, text: &mut Text) -> Result<(), BinaryJsonError> {
     match marker {
+        // `C7` to `CC` are numbers of JSON; from `CD` on they have a type of their own, which JSON text does not
+        // keep.
         0xC7 => text.push_integer(u64::from_le_bytes(reader.array()?)),
         0xC8 | 0xD7 => text.push_integer(reader.byte()?),
         0xC9 | 0xD9 => text.push_integer(i16::from_le_bytes(reader.array()?)),
@@ -151,6 +156,8 @@ fn enter(form: u8, reader: &mut Reader<'_>, depth: usize) -> Result<Extent, Bina
             (Some(reader.unsigned(width)?), Some(reader.unsigned(width)?))
         }
     };
+    // A length that reaches beyond the enclosing container is rejected here, so that nothing inside needs to
+    // check.
     if let Some(length) = length {
         let end = reader.at.checked_add(length).filter(|end| *end <= outer_end);
         reader.end = end.ok_or(BinaryJsonError::Truncated)?;
@@ -165,6 +172,7 @@ impl Extent {
             Some(count) if read < count => Ok(true),
             Some(_) if self.sized && reader.at < reader.end => Err(BinaryJsonError::Length),
             Some(_) => Ok(false),
+            // Without a count the items go on to the end of the container.
             None => Ok(reader.at < reader.end),
         }
     }
@@ -236,6 +244,7 @@ fn write_packed(
     reader: &mut Reader<'_>,
     text: &mut Text,
 ) -> Result<(), BinaryJsonError> {
+    // Only numbers of a fixed width can do without markers.
     match item_marker {
         0xCD | 0xCE | 0xD7..=0xDC => {}
         0xCF => return Err(BinaryJsonError::Unsupported(item_marker)),
@@ -271,6 +280,7 @@ fn write_nested_uniform(
     text: &mut Text,
     depth: usize,
 ) -> Result<(), BinaryJsonError> {
+    // Two levels at once.
     if depth + 1 >= NESTING_MAX {
         return Err(BinaryJsonError::TooDeep);
     }

@@ -40,6 +40,7 @@ fn write_value(value: &Value, out: &mut Vec<u8>) {
 
 fn write_integer(value: i64, out: &mut Vec<u8>) {
     if let Ok(small) = u8::try_from(value) {
+        // Below that the marker itself is the number.
         if small >= 0x20 {
             out.push(0xC8);
         }
@@ -79,6 +80,7 @@ fn write_container(kind: u8, count: usize, out: &mut Vec<u8>, content: impl FnOn
     content(out);
     let mut header = Vec::with_capacity(9);
     write_sized(kind + 5, &[out.len() - start, count], &mut header);
+    // The width of the header depends on the length of the content, so no place could be kept for it.
     out.splice(start..start, header);
 }
 

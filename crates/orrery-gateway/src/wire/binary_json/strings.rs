@@ -30,6 +30,7 @@ impl<'a> Reader<'a> {
         if offset == 0 || offset >= marker_at {
             return Err(BinaryJsonError::Reference);
         }
+        // Only to strings with a text of their own: a reference to a reference could form a chain without end.
         let mut target = Reader { buffer: self.buffer, at: offset, end: marker_at };
         let marker = target.byte()?;
         target.own_string(marker).map_err(|_| BinaryJsonError::Reference)
@@ -91,6 +92,7 @@ impl<'a> Reader<'a> {
         let (missing, padded) = if padding <= 2 { (padding, true) } else { (!padding, false) };
         let length = (groups * 3).checked_sub(usize::from(missing)).filter(|_| missing <= 2);
         let bytes = self.take(length.ok_or(BinaryJsonError::Text)?)?;
+        // The first two markers are ordinary base64, the other two its URL-safe form.
         let text = match (marker < 0x73, padded) {
             (true, true) => STANDARD.encode(bytes),
             (true, false) => STANDARD_NO_PAD.encode(bytes),

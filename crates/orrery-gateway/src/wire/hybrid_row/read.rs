@@ -8,6 +8,7 @@ use super::{
 /// The operations of a batch body, at most `rows_max`. Texts and bodies point into the input.
 pub fn decode_batch(stream: &[u8], rows_max: usize) -> Result<Vec<OperationRow<'_>>, HybridRowError> {
     let mut reader = Reader { rest: stream };
+    // Every stream begins with a segment header, and may have further ones.
     if reader.row_header().map_err(|_| HybridRowError::Segment)? != SEGMENT_SCHEMA {
         return Err(HybridRowError::Segment);
     }
@@ -19,6 +20,7 @@ pub fn decode_batch(stream: &[u8], rows_max: usize) -> Result<Vec<OperationRow<'
                 let length = usize::try_from(reader.u32()?).map_err(|_| HybridRowError::Truncated)?;
                 let checksum = reader.u32()?;
                 let payload = reader.take(length)?;
+                // Before parsing: damaged bytes are reported as such, not as some invalid field.
                 if crc32fast::hash(payload) != checksum {
                     return Err(HybridRowError::Checksum);
                 }
@@ -57,11 +59,13 @@ fn read_operation(payload: &[u8]) -> Result<OperationRow<'_>, HybridRowError> {
     }
     let presence = reader.byte()?;
     let is_present = |bit: u8| presence & 1 << bit != 0;
+    // Fixed fields take their space even if they are absent.
     let operation = reader.i32()?;
     let resource_type = reader.i32()?;
     if !is_present(0) {
         return Err(HybridRowError::MissingOperation);
     }
+    // The numbers of the .NET client's `OperationType`, not those of frames in direct mode.
     let operation = match operation {
         0 => RowOperation::Create,
         1 => RowOperation::Patch,
@@ -75,6 +79,7 @@ fn read_operation(payload: &[u8]) -> Result<OperationRow<'_>, HybridRowError> {
         return Err(HybridRowError::Resource(resource_type));
     }
 
+    // Present ones follow in the order of their bits, so all must be read to find the next.
     let mut variable = |bit: u8| is_present(bit).then(|| reader.sized()).transpose();
     let partition_key = variable(2)?;
     // The effective key and the binary id are hints for replicas; key and id say the same.
@@ -111,6 +116,7 @@ fn read_sparse<'a>(reader: &mut Reader<'a>, row: &mut OperationRow<'a>) -> Resul
         // An undeclared field is one of a newer client: it is skipped, like an unknown JSON property.
         return reader.skip_scalar(code);
     }
+    // 8 to 12 are the sparse fields of the schema; smaller tokens name the fields above, which cannot be sparse.
     let slot = match token {
         8 => &mut row.indexing_directive,
         9 => &mut row.if_match,
@@ -181,6 +187,7 @@ impl<'a> Reader<'a> {
     /// Seven bits a byte, the lowest first, the top bit set on all but the last.
     fn varuint(&mut self) -> Result<u64, HybridRowError> {
         let mut value = 0;
+        // Nine bytes at most; no length needs more.
         for shift in (0..63).step_by(7) {
             let byte = self.byte()?;
             value |= u64::from(byte & 0x7F) << shift;

@@ -10,6 +10,7 @@ pub fn encode_results<'a>(rows: impl IntoIterator<Item = ResultRow<'a>>) -> Vec<
     // Only the length of this header itself is present.
     out.push(1);
     out.extend_from_slice(&10_u32.to_le_bytes());
+    // A record's length and checksum precede it, so each is built aside, in one buffer for all.
     let mut payload = Vec::new();
     for row in rows {
         payload.clear();
@@ -35,6 +36,7 @@ fn write_result(row: &ResultRow<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(variable);
     }
     if let Some(retry_after_ms) = row.retry_after_ms {
+        // Type code, then the path token that the result's schema declares for the field.
         out.extend_from_slice(&[UINT32, 5]);
         out.extend_from_slice(&retry_after_ms.to_le_bytes());
     }
