@@ -67,6 +67,7 @@ macro_rules! keywords {
 
             fn find(word: &str) -> Option<Self> {
                 let mut buffer = [0u8; KEYWORD_BYTES_MAX];
+                // A longer word does not fit and cannot be a keyword.
                 let capitals = buffer.get_mut(..word.len())?;
                 capitals.copy_from_slice(word.as_bytes());
                 capitals.make_ascii_uppercase();
@@ -170,6 +171,7 @@ impl Lexer<'_> {
         loop {
             let rest = self.rest();
             self.at += rest.len() - rest.trim_start().len();
+            // A comment extends to the end of its line.
             if !self.rest().starts_with("--") {
                 return;
             }
@@ -188,6 +190,7 @@ impl Lexer<'_> {
             }
             return Keyword::find(word).map_or(TokenKind::Identifier, TokenKind::Keyword);
         }
+        // A point begins a number only before a digit; otherwise it is property access.
         let second = self.text.as_bytes().get(self.at + 1).copied().unwrap_or(0);
         if first.is_ascii_digit() || (first == '.' && second.is_ascii_digit()) {
             return self.take_number();
@@ -259,6 +262,7 @@ impl Lexer<'_> {
 
     fn finish_number(&mut self, complete: bool) -> TokenKind {
         let start = self.at;
+        // A name that touches the number belongs to the error.
         if self.peek().is_some_and(continues_name) {
             self.take_name();
         }
@@ -320,6 +324,7 @@ pub fn decode_string(literal: &str) -> String {
     if !inner.contains('\\') {
         return inner.to_owned();
     }
+    // Code units are collected and decoded together, because a surrogate pair takes two escapes.
     let mut units: Vec<u16> = Vec::new();
     let mut text = String::with_capacity(inner.len());
     let mut chars = inner.chars();
@@ -327,6 +332,7 @@ pub fn decode_string(literal: &str) -> String {
         let plain = if c == '\\' {
             match chars.next() {
                 Some('u') => {
+                    // Four hexadecimal digits follow: the lexer has checked it.
                     let digits: String = chars.by_ref().take(4).collect();
                     units.push(u16::from_str_radix(&digits, 16).unwrap_or(0xFFFD));
                     continue;

@@ -30,6 +30,7 @@ impl Pattern {
                         at += 1;
                         Part::Char(literal)
                     }
+                    // An escape character at the end stands for itself.
                     None => Part::Char(c),
                 }
             } else {
@@ -41,11 +42,13 @@ impl Pattern {
                             at += length;
                             set
                         }
+                        // A set that is never closed is a plain bracket.
                         None => Part::Char('['),
                     },
                     other => Part::Char(other),
                 }
             };
+            // Neighbouring runs match no more than one of them.
             if part != Part::Run || parts.last() != Some(&Part::Run) {
                 parts.push(part);
             }
@@ -78,9 +81,12 @@ impl Pattern {
             }
             if self.parts.get(part) == Some(&Part::Run) {
                 part += 1;
+                // A run at the end takes whatever is left.
                 if part == self.parts.len() {
                     return Ok(Some(true));
                 }
+                // An earlier run is never tried again: it took as little as possible, and this one can take
+                // the rest.
                 retry = Some((part, rest.clone()));
                 continue;
             }
@@ -99,6 +105,7 @@ impl Pattern {
             let Some((after, from)) = &mut retry else {
                 return Ok(Some(false));
             };
+            // The run has taken the whole rest of the text, in vain.
             if from.next().is_none() {
                 return Ok(Some(false));
             }
@@ -147,6 +154,7 @@ fn parse_set(chars: &[char]) -> Option<(Part, usize)> {
     let mut ranges = Vec::new();
     let mut at = 0;
     while let Some(&low) = body.get(at) {
+        // A minus at the end of a set stands for itself.
         if body.get(at + 1) == Some(&'-') && at + 2 < body.len() {
             ranges.push((low, body[at + 2]));
             at += 3;

@@ -30,6 +30,7 @@ pub(crate) fn binary(operator: BinaryOperator, left: &Value, right: &Value) -> O
             (Value::String(left), Value::String(right)) => Some([&**left, &**right].concat().into()),
             _ => None,
         },
+        // The evaluator handles undefined operands, so here the left one has a value.
         B::Coalesce => Some(left.clone()),
         _ => match (left, right) {
             (Value::Number(left), Value::Number(right)) => Some(arithmetic(operator, *left, *right)),
@@ -63,6 +64,7 @@ fn arithmetic(operator: BinaryOperator, left: Number, right: Number) -> Value {
         B::Divide => (a / b).into(),
         // Integers keep precision beyond that of doubles.
         B::Modulo => match (left, right) {
+            // Wrapping, because the lowest integer modulo -1 overflows.
             (Number::Int(a), Number::Int(b)) if b != 0 => a.wrapping_rem(b).into(),
             _ => (a % b).into(),
         },

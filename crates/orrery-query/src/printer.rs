@@ -117,6 +117,7 @@ impl Printer {
                 printer.expr(&item.expr);
                 if let Some(alias) = &item.alias {
                     printer.push(" AS ");
+                    // A quoted alias that is a valid name loses its quotes, as in the service's texts.
                     if item.quoted && !lexer::is_name(&alias.text) {
                         write_json_string(&alias.text, &mut printer.out);
                     } else {
@@ -258,6 +259,7 @@ impl Printer {
             }
             ExprKind::Subquery { kind, query } => self.subquery(*kind, query),
             ExprKind::Let { name, value, body } => {
+                // The service indents subqueries inside LET once more, although LET begins no line.
                 self.indent += 1;
                 self.push("(LET ");
                 self.push(&name.text);
@@ -280,6 +282,7 @@ impl Printer {
             SubqueryKind::Last => self.push("LAST"),
             SubqueryKind::Array => {
                 self.push("ARRAY");
+                // The service indents these by four blanks more than other subqueries.
                 self.indent += 1;
                 self.nested(query);
                 self.indent -= 1;
@@ -287,6 +290,7 @@ impl Printer {
             }
             SubqueryKind::All if !self.expands_all => self.push("ALL"),
             SubqueryKind::All => {
+                // ALL fails only where its filter is false, and holds without one.
                 let mut inverse = query.clone();
                 let always = Expr::new(ExprKind::Literal(Literal::Bool(true)), query.span);
                 let operand = Box::new(inverse.filter.take().unwrap_or(always));
@@ -366,6 +370,7 @@ impl Printer {
             }
             ExprKind::In { not, operand, members } => {
                 self.expr(operand);
+                // Two blanks, as the service prints.
                 self.push(if *not { " NOT  IN (" } else { " IN (" });
                 self.separated(members, Self::expr);
                 self.push(")");
@@ -422,6 +427,7 @@ fn significant_digits(value: f64, digits: usize) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let decimals = usize::try_from(i32::try_from(precision).unwrap_or(0) - exponent);
     match decimals {
+        // The bounds at which `%g` changes its notation: below 1e-4, and above the number of digits.
         Ok(decimals) if exponent >= -4 => {
             let plain = format!("{value:.decimals$}");
             if plain.contains('.') { trimmed(&plain).to_owned() } else { plain }

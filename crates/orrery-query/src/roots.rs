@@ -14,6 +14,7 @@ impl Program {
     pub fn roots(&self, documents_by_reference: bool) -> Option<BTreeSet<&str>> {
         let mut roots = BTreeSet::new();
         let is_whole = documents_by_reference && self.returns_documents();
+        // One mention of the whole document ends the walk: then the names do not matter.
         let known = of_block(&self.block, &mut roots, !is_whole) && {
             let components = self.rank.iter().flat_map(|ranking| &ranking.components);
             components.into_iter().all(|component| match component {
@@ -47,6 +48,7 @@ fn of_block<'p>(block: &'p Block, roots: &mut BTreeSet<&'p str>, projects: bool)
 fn of_node<'p>(node: &'p Node, roots: &mut BTreeSet<&'p str>) -> bool {
     match node {
         Node::Constant(_) => true,
+        // Other slots hold what a source has read, and the source names the property.
         Node::Slot(slot) => *slot != DOCUMENT,
         Node::Path { slot, steps } => {
             if *slot == DOCUMENT {

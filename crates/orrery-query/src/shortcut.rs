@@ -73,6 +73,7 @@ pub fn extreme_of(query: &Query) -> Option<Extreme> {
     let counts_the_same = call_of(counted, "count")
         .and_then(|argument| indexes::document_path(argument, from))
         .is_some_and(|path| path == extreme.path);
+    // All parts must be about the same property: anything else is a query of its own.
     let fits = &*item.text == "item"
         && &*item2.text == "item2"
         && &*name.text == wanted
@@ -109,6 +110,7 @@ fn only_member(expr: &Expr) -> Option<&[(Name, Expr)]> {
 }
 
 fn is_count(expr: &Expr) -> bool {
+    // Any literal but undefined is counted once for each document.
     call_of(expr, "count").is_some_and(
         |argument| matches!(&argument.kind, ExprKind::Literal(literal) if *literal != Literal::Undefined),
     )

@@ -19,6 +19,7 @@ impl<'q> Binder<'q> {
             }
             ExprKind::Index { base, index } => {
                 if !self.is_index(index) {
+                    // Errors inside the index come first, then this one, then those of the base.
                     self.expr(index);
                     let message =
                         "The specified query includes 'member indexer' which is currently not supported.";
@@ -32,6 +33,7 @@ impl<'q> Binder<'q> {
             ExprKind::Object(members) => {
                 let mut known = HashSet::with_capacity(members.len());
                 for (name, value) in members {
+                    // The value before its name, the order of the service.
                     self.expr(value);
                     self.unique(&mut known, Cow::Borrowed(&name.text), name.span);
                 }
@@ -61,6 +63,7 @@ impl<'q> Binder<'q> {
     /// Whether this is allowed in brackets: a number, or a parameter that is a number or a string.
     fn is_index(&self, index: &Expr) -> bool {
         match (&index.kind, self.parameters) {
+            // A parameter that is not known may have the right type.
             (ExprKind::Literal(Literal::Number(_)), _) | (ExprKind::Parameter(_), None) => true,
             (ExprKind::Parameter(name), Some(parameters)) => {
                 let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
@@ -71,6 +74,7 @@ impl<'q> Binder<'q> {
     }
 
     fn binding(&mut self, expr: &'q Expr, name: &'q Name, value: &'q Expr, body: &'q Expr) {
+        // In these clauses LET is one error; nothing inside it is bound.
         match self.level().clause {
             Clause::GroupBy => {
                 self.report(2090, expr.span, "LET expressions are not allowed in the GROUP BY clause.");
@@ -82,6 +86,7 @@ impl<'q> Binder<'q> {
             }
             _ => {}
         }
+        // Before its name is in scope, so it cannot refer to itself.
         self.expr(value);
         if self.knows(&name.text) {
             let message = format!("The variable name '{}' in the LET expression must be unique.", name.text);
@@ -117,6 +122,7 @@ impl<'q> Binder<'q> {
             self.aggregate(expr, call);
             return;
         }
+        // Arguments before the function itself, the order of the service.
         for argument in &call.arguments {
             self.expr(argument);
         }
@@ -174,6 +180,7 @@ impl<'q> Binder<'q> {
                 let found = parameters.iter().find(|(known, _)| known.as_str() == &**name);
                 matches!(found, Some((_, Value::String(_))))
             }
+            // Other expressions are evaluated for each row, so nothing can be said here.
             _ => true,
         };
         if !call.arguments.iter().skip(1).all(is_text) {
@@ -225,6 +232,8 @@ impl<'q> Binder<'q> {
         for argument in &call.arguments {
             self.expr(argument);
         }
+        // Over one row an aggregate is a function like others: it may stand anywhere, also inside another
+        // one.
         let many = self.level().many;
         match self.level().clause {
             Clause::Where | Clause::From if many => {
@@ -259,6 +268,7 @@ impl<'q> Binder<'q> {
             let (name, span) = match (&item.alias, inferred_name(&item.expr)) {
                 (Some(alias), _) => ((&*alias.text).into(), alias.span),
                 (None, Some(name)) => (name.into(), name_span(&item.expr)),
+                // Results name such columns in the same way.
                 (None, None) => {
                     unnamed += 1;
                     (format!("${unnamed}").into(), item.expr.span)
@@ -343,6 +353,7 @@ fn vector_option(name: &str, value: &Expr) -> Option<(u16, String)> {
         "quantizedVectorListMultiplier" => within(2214, 50.0),
         "filterPriority" => match number {
             None => must_be("number"),
+            // NaN is accepted, as by the service.
             Some(number) if !number.is_nan() && !(0.0..=1.0).contains(&number) => Some((
                 2215,
                 format!(

@@ -42,6 +42,7 @@ impl<'q> Binder<'q> {
         let mut check = Ungrouped { keys: &query.group_by, names, in_subquery: false, found: Vec::new() };
         if !self.level().sorts_input {
             for item in query.order_by.iter().flat_map(|order_by| &order_by.items) {
+                // A property that no row has is the same in every group.
                 if !order::is_missing(query, &item.expr) {
                     check.sorted(&item.expr);
                 }
@@ -51,6 +52,8 @@ impl<'q> Binder<'q> {
             Selection::Star(_) => {}
             Selection::Value(expr) => check.expr(expr, 2102),
             Selection::List(items) => {
+                // The first column of the rewritten form is the `_rid` of a document; the compiler takes the
+                // smallest of the group.
                 let rid = usize::from(super::is_ordered_group(query));
                 items.iter().skip(rid).for_each(|item| check.expr(&item.expr, 2102));
             }
@@ -108,6 +111,7 @@ impl Ungrouped<'_> {
                 }
             }
             ExprKind::Index { base, .. } => self.expr(base, code),
+            // An aggregate of the query itself may be over anything.
             ExprKind::Call(call) if aggregate_of(call).is_some() && !self.in_subquery => {}
             ExprKind::Subquery { query, .. } => {
                 let outer = std::mem::replace(&mut self.in_subquery, true);
@@ -204,6 +208,7 @@ fn same(left: &Expr, right: &Expr) -> bool {
             ExprKind::Like { not: y, operands: b, escape: f },
         ) => x == y && all(&a[..], &b[..]) && e.as_ref().map(|e| &e.text) == f.as_ref().map(|f| &f.text),
         (ExprKind::Call(a), ExprKind::Call(b)) => {
+            // Only names of user-defined functions are case-sensitive.
             let named = if a.udf {
                 a.name.text == b.name.text
             } else {

@@ -21,6 +21,7 @@ pub fn check_composite_order(query: &Query, composites: &[Vec<CompositePath>]) -
             && index
                 .iter()
                 .zip(&keys)
+                // A policy may write a path with `/?` at its end.
                 .all(|((indexed, _), (wanted, _))| indexed.trim_end_matches("/?") == wanted);
         let same = index.iter().zip(&keys).filter(|((_, indexed), (_, wanted))| indexed == wanted).count();
         same_paths && (same == 0 || same == keys.len())
@@ -65,6 +66,7 @@ pub fn document_path(expr: &Expr, from: &From) -> Option<String> {
 
 /// The path of an alias; later sources may start at earlier ones.
 fn alias_path(name: &str, sources: &[Source]) -> Option<String> {
+    // The last one: a later source may have taken over the name.
     let at = sources.iter().rposition(|source| source_alias(source) == Some(name))?;
     let Collection::Path { root, steps } = &sources[at].collection else { return None };
     // The first source starts at the document, whatever its name.

@@ -71,6 +71,7 @@ fn run(text: &str, query: &Query, parameters: Option<&Parameters>) -> Result<(),
     };
     binder.query(query, Place::Top);
     binder.limits(query.span);
+    // Whether the order can be served is asked only of a query without other errors.
     if binder.errors.is_empty() {
         order::check(query, parameters, &mut binder.errors);
     }
@@ -223,6 +224,7 @@ impl<'q> Binder<'q> {
             // Where no source tells otherwise, all documents are read.
             many: place != Place::Nested,
             iterated_within: 0,
+            // It may also be a name of an enclosing query.
             inputs: Inputs { last: self.names.len().checked_sub(1), ..Inputs::default() },
             iterated: 0,
         });
@@ -295,6 +297,7 @@ impl<'q> Binder<'q> {
             Collection::Subquery(query) => {
                 let rows = self.query(query, if may_be_root { Place::FirstSource } else { Place::Nested });
                 let level = self.level();
+                // The first source replaces the assumption that all documents are read.
                 level.many = rows.many || (level.many && !may_be_root);
                 level.iterated += rows.iterated;
                 level.inputs.count += rows.inputs;
@@ -352,6 +355,7 @@ impl<'q> Binder<'q> {
             Selection::Star(span) => {
                 let sources = query.from.as_ref().map_or(&[][..], |from| &from.sources);
                 let single = match sources {
+                    // The service rejects it even as the only source.
                     [source] if source.iterate && matches!(source.collection, Collection::Subquery(_)) => {
                         false
                     }
@@ -390,6 +394,7 @@ impl<'q> Binder<'q> {
 
     fn count(&mut self, count: &Count, code: u16, message: &str) {
         let valid = match (&count.value, self.parameters) {
+            // An unknown parameter is assumed to be an integer.
             (CountValue::Parameter(_), None) => true,
             (_, parameters) => crate::parameters::resolve_count(count, parameters.unwrap_or(&[])).is_some(),
         };
@@ -475,6 +480,7 @@ pub(crate) fn rewritten_root(query: &Query) -> Option<&str> {
     };
     let named = |item: &SelectItem, name: &str| item.alias.as_ref().is_some_and(|alias| &*alias.text == name);
     let is_rewritten = matches!(&items[..], [_, order, ..] if named(order, "orderByItems"));
+    // If FROM binds this name, the text can be bound as it is.
     (is_rid && is_rewritten && source_alias(source) != Some(&root.text)).then_some(&root.text)
 }
 

@@ -54,6 +54,7 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
     if order_by.items.iter().all(|item| is_path(&item.expr)) {
         return OrderKind::Paths;
     }
+    // A distance or a score is served only as the only key.
     if let [item] = &order_by.items[..]
         && let ExprKind::Call(call) = &item.expr.kind
         && !call.udf
@@ -64,6 +65,7 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
             return OrderKind::Distance;
         }
         let served = match &call.arguments[..] {
+            // The vector may come first or second.
             [a, b, ..] if vector => {
                 (is_path(a) && is_vector(b, parameters)) || (is_vector(a, parameters) && is_path(b))
             }
@@ -79,9 +81,11 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
             return if vector { OrderKind::Vector } else { OrderKind::Score };
         }
     }
+    // Without rows there is nothing to sort.
     if scope.is_empty {
         return OrderKind::OneRow;
     }
+    // Any order is served of a row that certainly exists: one count or list, which nothing filters.
     if reads_one_row(query) && (is_filtered(query) || !counts_rows(from)) {
         return OrderKind::Unsupported;
     }
@@ -161,6 +165,7 @@ fn is_count(expr: &Expr, parameters: Option<&Parameters>) -> bool {
     match given(expr, parameters) {
         Some(Value::Number(Number::Int(count))) => u32::try_from(count).is_ok(),
         Some(_) => false,
+        // A constant that is not evaluated here is assumed to fit.
         None => is_constant(expr),
     }
 }
@@ -294,6 +299,7 @@ impl<'q> Scope<'q> {
     fn bind(&mut self, source: &'q Source) {
         let mut form = match &source.collection {
             Collection::Path { root, steps } => {
+                // A name that nothing has bound is that of the container.
                 let mut form = self.named(&root.text).unwrap_or(Form::Path);
                 for step in steps {
                     form = match step {
@@ -306,6 +312,7 @@ impl<'q> Scope<'q> {
             Collection::Subquery(query) => self.projection(query),
         };
         self.is_empty |= matches!(form, Form::Nothing);
+        // Which element of a known array it is cannot be said.
         if source.iterate && !matches!(form, Form::Path) {
             form = Form::Other;
         }
@@ -362,10 +369,12 @@ impl<'q> Scope<'q> {
         match &expr.kind {
             ExprKind::Literal(literal) => Some(*literal == Literal::Bool(true)),
             ExprKind::Unary { operator, operand } => match operator {
+                // What is not true may be undefined, and so is its negation: only a literal is certain.
                 UnaryOperator::Not => match (&operand.kind, self.truth(operand)) {
                     (ExprKind::Literal(Literal::Bool(flag)), _) => Some(!flag),
                     _ => None,
                 },
+                // Signs and `~` give numbers.
                 _ => Some(false),
             },
             ExprKind::Binary { operator, left, right } if operator.is_comparison() => {
@@ -374,6 +383,8 @@ impl<'q> Scope<'q> {
                     return Some(holds == Some(Value::Bool(true)));
                 }
                 let equality = matches!(operator, B::Equal | B::NotEqual);
+                // Undefined for every document: a comparison with undefined, or an ordering of arrays or
+                // objects.
                 let incomparable = [left, right].into_iter().any(|side| match self.constant(side) {
                     Some(None) => true,
                     Some(Some(Value::Array(_) | Value::Object(_))) => !equality,
@@ -382,6 +393,7 @@ impl<'q> Scope<'q> {
                 incomparable.then_some(false)
             }
             ExprKind::Binary { operator: B::Coalesce, .. } => None,
+            // None of these gives a Boolean.
             ExprKind::Array(_) | ExprKind::Object(_) | ExprKind::Binary { .. } => Some(false),
             ExprKind::Call(call) if is_call_to(expr, "IS_DEFINED") => {
                 let [argument] = &call.arguments[..] else { return None };
@@ -414,6 +426,7 @@ impl<'q> Scope<'q> {
             ExprKind::Member { base, name, .. } => self.form(base).member(&name.text),
             ExprKind::Index { base, index } => match (&index.kind, self.form(base)) {
                 (ExprKind::Literal(Literal::Number(number)), base) => base.element(*number),
+                // The binder has checked that it is a number or a string.
                 (ExprKind::Parameter(_), Form::Path) => Form::Path,
                 _ => Form::Other,
             },

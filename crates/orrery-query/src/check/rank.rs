@@ -98,6 +98,7 @@ impl<'q> Binder<'q> {
             self.report(2233, order_by.span, message);
         }
         let before = self.errors.len();
+        // All but the last argument, which was bound first.
         let left = if call.arguments.len() > 1 { call.arguments.len() - 1 } else { 1 };
         for score in scores.iter().take(left) {
             self.expr(score);
@@ -170,6 +171,7 @@ impl<'q> Binder<'q> {
         if !listed {
             let message = "One or more arguments provided by the rewritten full text query are invalid.";
             self.report(2242, expr.span, message);
+            // To the service the function is then unknown as well, and it reports both.
             self.unknown_function(call);
         }
     }

@@ -195,6 +195,7 @@ fn join_ranges(parts: Vec<IndexCondition>) -> Option<Vec<IndexCondition>> {
             joined.push(part);
             continue;
         };
+        // The bounds of one range have the same type, so either of them tells it.
         let of_type = |bound: &Option<Bound>| bound.as_ref().map(|bound| bound.value.clone());
         if let (Some(own), Some(other)) =
             (of_type(own_low).or(of_type(own_high)), of_type(low).or(of_type(high)))
@@ -256,6 +257,7 @@ impl Analysis<'_> {
                 SourceRows::Subquery(inner) => {
                     let collected = outermost && block.collects_first;
                     let inner_slots = Slots { known: slots.known.clone() };
+                    // A document without a row here has none at all; for the others nothing is decided yet.
                     parts.push(self.block(inner, inner_slots, collected).inexact());
                 }
                 // A source yields rows only where its path is defined, and elements only for arrays.
@@ -296,6 +298,8 @@ impl Analysis<'_> {
             Node::Binary { operator, left, right } if operator.is_comparison() => {
                 self.comparison(*operator, left, right, wanted, slots)
             }
+            // The complement of a range, list or pattern is not sought, so only the positive sense counts
+            // here and below.
             Node::Between { not, operands } if *not != wanted => self.between(operands, slots),
             Node::In { not, operand, members: Members::Constant { values, .. } } if *not != wanted => {
                 let condition = term(operand, Test::In(values.clone()), slots);
@@ -328,6 +332,8 @@ impl Analysis<'_> {
     fn constant(&self, node: &Node) -> Option<Option<Value>> {
         match node {
             Node::Constant(value) => Some(value.clone()),
+            // Their value is the same for the whole query, which distinguishes them from
+            // `GETCURRENTTIMESTAMP()` and the like.
             Node::Call(call) if call.function.name.ends_with("STATIC") && call.arguments.is_empty() => {
                 eval::evaluate(node, Env::default(), self.context).ok().map(operand::into_value)
             }
@@ -355,11 +361,13 @@ impl Analysis<'_> {
             (None, None) => return IndexCondition::All,
         };
         let Some(value) = value else {
+            // A comparison with undefined is never true nor false.
             return IndexCondition::None;
         };
         let operator = if wanted { operator } else { negated(operator) };
         let test = match operator {
             B::Equal => Test::Equal(value),
+            // Arrays and objects are equal or not, but not ordered.
             B::NotEqual => Test::NotEqual(value),
             _ if matches!(value, Value::Array(_) | Value::Object(_)) => return IndexCondition::None,
             B::Less => Test::Range { low: None, high: Some(Bound { value, inclusive: false }) },
@@ -367,6 +375,7 @@ impl Analysis<'_> {
             B::Greater => Test::Range { low: Some(Bound { value, inclusive: false }), high: None },
             _ => Test::Range { low: Some(Bound { value, inclusive: true }), high: None },
         };
+        // Their index entries are hashes, so equal entries need not be equal values.
         let complex = matches!(&test, Test::Equal(Value::Array(_) | Value::Object(_)));
         let condition = term(path, test, slots);
         if complex { condition.inexact() } else { condition }
@@ -406,12 +415,14 @@ impl Analysis<'_> {
         if !wanted {
             return IndexCondition::All;
         }
+        // A third argument that is not known to be false may ask to ignore case, which no prefix finds.
         let flag = arguments.get(2).map(|flag| self.constant(flag));
         let plain = matches!(flag, None | Some(Some(Some(Value::Bool(false)))));
         match (name, arguments) {
             ("STARTSWITH", [path, prefix, ..]) => match self.constant(prefix) {
                 Some(Some(Value::String(prefix))) if plain => term(path, Test::Prefix(prefix), slots),
                 Some(Some(Value::String(_))) => term(path, Test::StringScan, slots).inexact(),
+                // The function is undefined for other types.
                 Some(_) => IndexCondition::None,
                 None => IndexCondition::All,
             },
@@ -426,6 +437,7 @@ impl Analysis<'_> {
             ("CONTAINS" | "ENDSWITH" | "REGEXMATCH", [path, ..]) => {
                 term(path, Test::StringScan, slots).inexact()
             }
+            // With the list first this is the same as IN.
             ("ARRAY_CONTAINS", [Node::Constant(Some(Value::Array(values))), path]) => {
                 term(path, Test::In(values.clone()), slots)
             }

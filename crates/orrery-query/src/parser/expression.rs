@@ -59,6 +59,7 @@ impl Parser<'_> {
         }
         let first = self.unary()?;
         let mut node = self.rest_of_expression(first)?;
+        // From the innermost parenthesis outwards: what was in it is an operand of what follows.
         while let Some(start) = opened.pop() {
             self.expect_symbol(Symbol::ParenClose)?;
             node.span = start.to(self.last_span());
@@ -74,6 +75,7 @@ impl Parser<'_> {
         match self.kind_after(1) {
             TokenKind::Keyword(Keyword::Select) => true,
             TokenKind::Identifier => {
+                // LET is not a reserved word: a second name after it is what makes it one.
                 self.kind_after(2) == TokenKind::Identifier
                     && self.text_of(self.token_after(1).span).eq_ignore_ascii_case("LET")
             }
@@ -103,6 +105,7 @@ impl Parser<'_> {
         if !self.take_symbol(Symbol::Coalesce) {
             return Ok(left);
         }
+        // A recursion for each operator, since they associate to the right: it has to be counted.
         self.enter()?;
         let next = self.unary()?;
         let right = self.coalesced(next)?;
@@ -114,6 +117,7 @@ impl Parser<'_> {
     fn condition_after(&mut self, first: Node<Expr>) -> Parsed<Node<Expr>> {
         let left = self.operators_after(first, WEAKEST)?;
         let is_between = TokenKind::Keyword(Keyword::Between);
+        // NOT may belong to IN or LIKE as well, so it is not taken before the next word is known.
         let negated = self.at_keyword(Keyword::Not) && self.kind_after(1) == is_between;
         if negated || self.kind() == is_between {
             return self.between(left, negated);
@@ -150,6 +154,7 @@ impl Parser<'_> {
         self.logical_terms += 1;
         Self::bound(self.logical_terms, limits::LOGICAL_TERMS_MAX, "AND and OR terms")?;
         let span = left.span.to(right.span);
+        // A chain becomes one node, so the height of the tree does not grow with its length.
         let (operands, depth) = match left.part.kind {
             ExprKind::Logical { operator: same, mut operands } if same == operator => {
                 operands.push(right.part);
@@ -178,6 +183,7 @@ impl Parser<'_> {
         let node = match self.kind() {
             TokenKind::Keyword(Keyword::In) => self.membership(left, not)?,
             TokenKind::Keyword(Keyword::Like) => self.like(left, not)?,
+            // NOT BETWEEN was handled before, so only IN or LIKE can follow.
             _ if not => return Err(self.unexpected()),
             _ => left,
         };
@@ -199,6 +205,7 @@ impl Parser<'_> {
             self.advance();
             self.enter()?;
             let first = self.unary()?;
+            // Operators of the same strength associate to the left: the right side takes only stronger ones.
             let right = self.operators_after(first, strength + 1)?;
             self.leave();
             left = Self::joined(left, operator, right)?;
@@ -278,6 +285,7 @@ impl Parser<'_> {
                 break self.negative_number(start)?;
             }
             operators.push((operator, start));
+            // Checked here too, because the list is built before the nodes whose height is checked.
             if operators.len() > limits::EXPRESSION_DEPTH_MAX {
                 return Err(Self::too_deep());
             }
@@ -309,6 +317,7 @@ impl Parser<'_> {
             // The lowest integer is one further from zero than the highest.
             _ if text == "9223372036854775808" => Number::Int(i64::MIN),
             _ => match lexer::decode_number(text) {
+                // A hexadecimal literal can be the lowest integer, which has no positive counterpart.
                 Number::Int(value) => Number::Int(value.wrapping_neg()),
                 Number::Double(value) => Number::Double(-value),
             },
@@ -344,6 +353,7 @@ impl Parser<'_> {
         let depth = base.depth.max(index.depth) + 1;
         let at = index.part.span;
         let kind = match index.part.kind {
+            // `c["name"]` is `c.name`; only the printer needs the difference.
             ExprKind::Literal(Literal::String(text)) => {
                 let name = Name { text, span: at };
                 ExprKind::Member { base: Box::new(base.part), name, quoted: true }

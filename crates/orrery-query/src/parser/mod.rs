@@ -79,6 +79,7 @@ impl<'t> Parser<'t> {
 
     fn parse_whole(&mut self, part: fn(&mut Self) -> Parsed<Node<Query>>) -> Parsed<Query> {
         let node = part(self).map_err(|mut error| {
+            // Raised where the token is not known. The current one is where the text became too deep.
             if error.code == Code::Sc(1030) {
                 error.location = Some(location(self.text, self.token().span));
             }
@@ -246,6 +247,7 @@ impl<'t> Parser<'t> {
             return Err(self.unexpected());
         }
         let top_span = Span::default();
+        // A condition has no SELECT clause, so `SELECT *` stands in for it.
         let selection = Selection::Star(start);
         let select = Select { distinct: false, top: None, top_span, selection, span: start };
         let mut depth = 0;
@@ -387,6 +389,7 @@ impl<'t> Parser<'t> {
 
     fn source(&mut self, depth: &mut usize) -> Parsed<Source> {
         let start = self.token().span;
+        // `t IN c.tags`: elsewhere in FROM no name is followed by IN.
         let iterate = self.at_name() && self.kind_after(1) == TokenKind::Keyword(Keyword::In);
         let mut alias = None;
         if iterate {
