@@ -249,6 +249,7 @@ impl Catalog {
     }
 
     pub(crate) fn scripts_mut(&mut self, container: ContainerRid) -> &mut ContainerScripts {
+        // Copies only if a snapshot still refers to it.
         Arc::make_mut(self.scripts.entry(container).or_default())
     }
 
@@ -262,6 +263,7 @@ impl Catalog {
     }
 
     pub(crate) fn insert_offer(&mut self, offer: Offer) {
+        // Both maps change together: every request looks its offer up by owner.
         self.offers_of.insert(offer.owner, offer.document.rid);
         self.offers.insert(offer.document.rid, Arc::new(offer));
     }
@@ -379,6 +381,7 @@ impl Partition {
     /// container of the same name, or from before the restart of an in-memory server, is never ahead. The sum stays
     /// below 2^53: one client parses it as a double.
     pub fn session_version(&self) -> u64 {
+        // 32 bits of seconds above 20 bits of the store's number: partitions made in the same second still differ.
         let made = u64::try_from(self.timestamp).unwrap_or(0).min(u64::from(u32::MAX));
         (made << 20) + u64::from(self.store.id.0 & 0xF_FFFF)
     }
@@ -388,6 +391,7 @@ impl Container {
     /// A routing table with a gap would lose items, one with an overlap would store them twice: neither must ever be
     /// recorded.
     pub(crate) fn assert_routing(&self) {
+        // |
         let ranges = || self.partitions.iter().map(|partition| &partition.range);
         assert!(
             ranges().next().is_some_and(|first| first.min == EffectiveKey::MIN),
@@ -399,6 +403,7 @@ impl Container {
             "{}: no end",
             self.rid
         );
+        // Pairs of neighbours, which also proves that they are sorted.
         assert!(
             ranges().zip(ranges().skip(1)).all(|(one, next)| one.max == next.min && one.min < one.max),
             "{}: the partitions do not cover the key space",
@@ -425,6 +430,8 @@ impl Container {
 
     /// The partition that owns this effective key.
     pub fn partition_of(&self, effective: &EffectiveKey) -> &Partition {
+        // The partitions are sorted by their minimum, so the owner is the last one that starts at or before the
+        // key.
         let after = self.partitions.partition_point(|partition| partition.range.min <= *effective);
         // The first range starts at the minimum, so there is always a preceding one.
         &self.partitions[after.saturating_sub(1)]
@@ -432,6 +439,7 @@ impl Container {
 
     /// The partition with this range id, if it still exists.
     pub fn partition(&self, range_id: u32) -> Result<&Partition> {
+        // A scan: containers have few partitions, and range ids are not in their order.
         self.partitions.iter().find(|partition| partition.range_id == range_id).ok_or_else(|| {
             Error::new(
                 ErrorKind::PartitionGone,

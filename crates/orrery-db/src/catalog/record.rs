@@ -53,6 +53,8 @@ struct DatabaseRecord {
 
 #[derive(Serialize, Deserialize)]
 struct ContainerRecord {
+    // The names of the fields are the format on disk: records of all earlier versions must still load. A field
+    // that was added later has a default.
     rid: String,
     definition: Box<RawValue>,
     version: u64,
@@ -62,6 +64,7 @@ struct ContainerRecord {
     index: IndexRecord,
     #[serde(default)]
     reshaping: Option<ReshapingRecord>,
+    // Not written while it is empty, so that records of containers without it stay as they were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     former: Vec<FormerRecord>,
     /// Whether queries may be routed by the synthetic key in the definition.
@@ -102,6 +105,7 @@ struct RepartitionRecord {
 
 #[derive(Serialize, Deserialize)]
 struct FormerRecord {
+    // Effective keys as text, in hexadecimal.
     range_id: u32,
     min: String,
     max: String,
@@ -111,6 +115,7 @@ struct FormerRecord {
 #[derive(Serialize, Deserialize)]
 struct ReshapingRecord {
     parents: Vec<u32>,
+    // The name of an earlier version; in memory it is `PendingPartition`.
     children: Vec<NewbornRecord>,
 }
 
@@ -120,6 +125,7 @@ struct NewbornRecord {
     min: String,
     max: String,
     store: u32,
+    // Partitions from before merges existed have numbered their feed once.
     #[serde(default = "one")]
     numberings: u16,
 }
@@ -227,6 +233,7 @@ pub(super) fn container_key(rid: ContainerRid) -> Vec<u8> {
 }
 
 pub(super) fn container(container: &Container) -> Vec<u8> {
+    // The definition as the client sees it, so that one parser reads requests and records.
     let definition =
         RawValue::from_string(container.definition.to_value().to_json()).expect("a value prints as JSON");
     let partitions = container.partitions.iter().map(|partition| PartitionRecord {
@@ -315,6 +322,8 @@ fn load_generation(
     record: &GenerationRecord,
     definition: &ContainerDefinition,
 ) -> Result<Arc<Generation>, Detail> {
+    // Stored with the generation and not taken from the definition: while a new index is built, both policies are
+    // in use.
     let policy = value::parse(record.policy.get().as_bytes())?;
     let policy = policy.as_object().ok_or("an indexing policy is not an object")?;
     let policy = IndexingPolicy::parse(policy, &definition.vector_embeddings)?;
@@ -334,6 +343,7 @@ pub(super) fn offer(offer: &Offer) -> Vec<u8> {
         OfferOwner::Database(rid) => (Some(rid.to_string()), None),
         OfferOwner::Container(rid) => (None, Some(rid.to_string())),
     };
+    // Written at its idle throughput; what autoscale has reached is not part of the definition.
     let document = offer.document.to_value(offer.document.throughput.idle());
     encode(&OfferRecord {
         database,
@@ -386,7 +396,10 @@ pub(super) fn encryption_key(key: &EncryptionKey) -> Vec<u8> {
 pub(super) fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordError> {
     let mut catalog = Catalog::default();
     // Owners before what they own.
+    // A record whose owner is missing is an error below, so the order is part of the format's rules.
     for kind in [&b"d/"[..], b"c/", b"u/", b"k/", b"o/", b"s/", VERSION_KEY, ACCOUNT_KEY] {
+        // Few entries per kind, and only at start or after a change elsewhere: scanning the list for each kind is
+        // cheap enough.
         for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(kind)) {
             add(&mut catalog, kind, value).map_err(|detail| RecordError {
                 key: String::from_utf8_lossy(key).into_owned(),
@@ -413,12 +426,14 @@ fn add(catalog: &mut Catalog, kind: &[u8], bytes: &[u8]) -> Result<(), Detail> {
         b"o/" => add_offer(catalog, &serde_json::from_slice(bytes)?)?,
         b"s/" => {
             let (container, script) = super::script::load(serde_json::from_slice(bytes)?)?;
+            // Scripts are kept beside their container, so nothing else would notice an orphan.
             catalog.container_by_rid(container).ok_or("its container is missing")?;
             catalog.scripts_mut(container).insert(script);
         }
         b"v" => {
             catalog.version = u64::from_be_bytes(bytes.try_into().map_err(|_| "it is not a number")?);
         }
+        // The account's record.
         _ => {
             let record: AccountRecord = serde_json::from_slice(bytes)?;
             catalog.next_partition = record.next_partition;
@@ -570,6 +585,7 @@ fn add_encryption_key(catalog: &mut Catalog, record: &EncryptionKeyRecord) -> Re
 }
 
 fn add_offer(catalog: &mut Catalog, record: &OfferRecord) -> Result<(), Detail> {
+    // Exactly one of the two is set.
     let database = record.database.as_deref().and_then(DatabaseRid::parse).map(OfferOwner::Database);
     let container = record.container.as_deref().and_then(ContainerRid::parse).map(OfferOwner::Container);
     let offer = Offer {

@@ -78,6 +78,7 @@ impl TriggerTerms {
         let own = &*self.operation_text;
         own.eq_ignore_ascii_case("all")
             || own.eq_ignore_ascii_case(operation)
+            // | own|
             || own.eq_ignore_ascii_case("update") && matches!(operation, "Replace" | "Patch")
             || own.eq_ignore_ascii_case("replace") && operation == "Patch"
     }
@@ -98,6 +99,7 @@ pub(crate) struct Script {
 impl Script {
     /// A procedure that exists in every container.
     pub(crate) fn built_in(container: ContainerRid, id: &str) -> Option<Self> {
+        // The service has this one in every container.
         let body = match id {
             "__.sys.echo" => "function (value) { getContext().getResponse().setBody(value); }",
             _ => return None,
@@ -138,6 +140,7 @@ impl ContainerScripts {
             let rid = ChildRid::parse(name_or_rid)?;
             self.of_kind(kind).find(|script| script.rid == rid)
         };
+        // By name first: a name may look like a RID.
         self.scripts.get(&(kind, name_or_rid.into())).or_else(by_rid).ok_or_else(not_found)
     }
 
@@ -191,6 +194,7 @@ pub(super) fn record(script: &Script) -> ScriptRecord {
 /// The script of a record and the container it belongs to.
 pub(super) fn load(record: ScriptRecord) -> Result<(ContainerRid, Script), &'static str> {
     let rid = ChildRid::parse(&record.rid).ok_or("its RID is malformed")?;
+    // The RID says which kind it is, so the record does not repeat it.
     let kind = match rid.kind {
         ChildKind::StoredProcedure => ScriptKind::StoredProcedure,
         ChildKind::Trigger => ScriptKind::Trigger,

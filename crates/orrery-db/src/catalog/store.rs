@@ -51,6 +51,7 @@ pub(crate) struct NewNumbers(std::collections::VecDeque<PartitionId>);
 impl CatalogStore {
     /// Reads the catalog, or creates an empty one in an empty store.
     pub(crate) async fn open(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>) -> Result<Self> {
+        // Idempotent: an existing partition stays as it is.
         store.create(CATALOG_PARTITION.id, 0).await.map_err(store_failure)?;
         let this = Self {
             store,
@@ -60,6 +61,8 @@ impl CatalogStore {
             changes: Mutex::new(()),
         };
         this.reload().await?;
+        // An empty store. The secret is random and stored, so that tokens survive restarts and are valid on every
+        // server.
         if this.snapshot().version == 0 {
             let mut secret = [0; 32];
             this.env.fill_random(&mut secret);
@@ -87,10 +90,12 @@ impl CatalogStore {
         let _one_at_a_time = self.changes.lock().await;
         // Serialise among processes too: without this, a conflict would still be detected, but surface to the client.
         let duty = take_duty(&*self.store, "catalog").await?;
+        // Another process may have changed the catalog before this one got the duty.
         if duty.is_some() {
             self.reload_if_changed().await?;
         }
         let changed = self.change_alone(edit).await;
+        // Released on failure too; holding it would block changes everywhere until the connection ends.
         if let Some(duty) = duty {
             duty.release().await;
         }
@@ -98,11 +103,13 @@ impl CatalogStore {
     }
 
     async fn change_alone<T>(&self, edit: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
+        // Cheap: the catalog holds its entries in `Arc`s.
         let mut catalog = Catalog::clone(&self.snapshot());
         let before = catalog.version;
         catalog.version += 1;
         let stamp = Stamp { version: catalog.version, timestamp: self.env.now_seconds() };
         let mut change = Change { catalog, stamp, writes: Vec::new() };
+        // A rejected edit drops the copy; nothing has been written.
         let out = edit(&mut change)?;
         let op = CatalogWrite {
             operation_id: u128::from(self.env.random_u64()),
@@ -111,12 +118,14 @@ impl CatalogStore {
         };
         let committed =
             orrery_storage::commit(&*self.store, CATALOG_PARTITION, op).await.map_err(commit_failure)?;
+        // Only possible if a process lost its duty without noticing, such as after a long pause.
         if !committed.out {
             return Err(Error::new(
                 ErrorKind::RetryWith,
                 "The catalog was changed concurrently. Please retry.",
             ));
         }
+        // Published after it is durable: nobody acts on a change that a crash could undo.
         self.current.store(Arc::new(change.catalog));
         self.known_lsn.store(committed.lsn, Ordering::Release);
         Ok(out)
@@ -124,6 +133,8 @@ impl CatalogStore {
 
     /// Chooses numbers for partitions that will be used together with others.
     pub(crate) async fn choose_numbers(&self, count: usize, beside: Vec<PartitionId>) -> Result<NewNumbers> {
+        // Asked outside of the change, because it may take a round trip; `new_partition` checks what has happened
+        // since.
         let from = self.snapshot().next_partition;
         let numbers = self.store.choose_ids(from, count, beside).await.map_err(store_failure)?;
         Ok(NewNumbers(numbers.into()))
@@ -131,6 +142,7 @@ impl CatalogStore {
 
     /// Picks up changes of other processes. Cheap if there are none.
     pub(crate) async fn refresh(&self) -> Result<()> {
+        // Read before waiting for the lock, so that a refresh that ends meanwhile is recognised.
         let before = self.known_lsn.load(Ordering::Acquire);
         let _one_at_a_time = self.changes.lock().await;
         // If we waited for the lock, another task may have refreshed already.
@@ -148,6 +160,7 @@ impl CatalogStore {
     }
 
     async fn reload_if_changed(&self) -> Result<()> {
+        // A read without keys only returns the LSN.
         let read = self.store.read(CATALOG_PARTITION, ReadRequest::Get(Vec::new())).await;
         if read.map_err(store_failure)?.lsn > self.known_lsn.load(Ordering::Acquire) {
             self.reload().await?;
@@ -157,6 +170,7 @@ impl CatalogStore {
 
     async fn reload(&self) -> Result<()> {
         let (entries, lsn) = read_all(&*self.store).await?;
+        // Serving it would lose whatever the move had not copied yet.
         if entries.iter().any(|(key, _)| key == UNFINISHED_MOVE_KEY) {
             return Err(Error::internal(
                 "the store is the target of a move that did not finish: empty it and move again",
@@ -164,6 +178,8 @@ impl CatalogStore {
         }
         let catalog = record::load(&entries).map_err(|error| Error::internal(error.to_string()))?;
         self.current.store(Arc::new(catalog));
+        // After the catalog: in between, a reader sees a newer catalog with an older LSN and at most reloads once
+        // more.
         self.known_lsn.store(lsn, Ordering::Release);
         Ok(())
     }
@@ -178,6 +194,8 @@ impl Change {
     /// The number of a new physical partition: the chosen one, unless it has been overtaken meanwhile.
     pub(crate) fn new_partition(&mut self, numbers: &mut NewNumbers) -> PartitionRef {
         let next = self.catalog.next_partition;
+        // A number below `next` was taken by another change in the meantime; then its place on the cluster is left
+        // to chance.
         let id = numbers.0.pop_front().filter(|id| id.0 >= next).unwrap_or(PartitionId(next));
         self.catalog.next_partition = id.0 + 1;
         PartitionRef { id, epoch: 0 }
@@ -205,6 +223,7 @@ impl Change {
     }
 
     pub(crate) fn put_container(&mut self, container: Container) {
+        // The last point at which a broken routing table can be stopped.
         container.assert_routing();
         self.writes.push((record::container_key(container.rid), Some(record::container(&container))));
         let database_id = container.database_id.clone();
@@ -228,6 +247,7 @@ impl Change {
     }
 
     fn remove_scripts(&mut self, container: orrery_model::rid::ContainerRid) {
+        // Their records have keys of their own, so removing the container's would leave them behind.
         for script in self.catalog.scripts(container).all() {
             self.writes.push((script::key(script.rid), None));
         }
@@ -282,9 +302,12 @@ impl Op for CatalogWrite {
     fn decide(&self, view: &dyn View, _lsn: Lsn) -> Decision<bool> {
         let version = view.get(record::VERSION_KEY);
         let version = version.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes);
+        // Rejected, not overwritten: the records were made from an older catalog.
         if version != self.expected_version {
             return Decision::Reject(false);
         }
+        // A change may write a record more than once, and the store accepts a key once per commit: the last value
+        // counts.
         let mut last: std::collections::BTreeMap<&Key, Option<&Vec<u8>>> = std::collections::BTreeMap::new();
         for (key, value) in &self.writes {
             last.insert(key, value.as_ref());
@@ -296,6 +319,7 @@ impl Op for CatalogWrite {
                 None => writes.delete(key.clone()),
             }
         }
+        // In the same write set: the version advances exactly with the records it stands for.
         writes.put(record::VERSION_KEY.to_vec(), Bytes::copy_from_slice(&(version + 1).to_be_bytes()));
         Decision::Write(writes, true)
     }
@@ -309,6 +333,7 @@ async fn read_all(store: &dyn PartitionStore) -> Result<(Vec<(Vec<u8>, Vec<u8>)>
     loop {
         let scan = Scan::forward(range.clone(), PAGE_ENTRIES);
         let page = store.read(CATALOG_PARTITION, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+        // Pages are separate reads; only equal LSNs prove that they show one state.
         if *lsn.get_or_insert(page.lsn) != page.lsn {
             // Changed between two pages: start over.
             (lsn, range) = (None, KeyRange::all());
@@ -316,6 +341,7 @@ async fn read_all(store: &dyn PartitionStore) -> Result<(Vec<(Vec<u8>, Vec<u8>)>
             continue;
         }
         if let Some(last) = page.entries.last() {
+            // The smallest key after the last one.
             range.start = [last.key.as_slice(), &[0]].concat();
         }
         entries.extend(page.entries.into_iter().map(|entry| (entry.key, entry.value.to_vec())));

@@ -43,6 +43,7 @@ impl Lifecycle {
                 tasks.push(BackgroundTask { kind, container: container.alt_path(), detail, percent });
             };
             if let Some(reshaping) = &container.reshaping {
+                // A split has one parent, a merge has two.
                 let kind = if reshaping.parents.len() == 1 { "split" } else { "merge" };
                 let children: Vec<u32> = reshaping.children.iter().map(|child| child.range_id).collect();
                 let detail = format!("{} into {}", partitions(&reshaping.parents), partitions(&children));
@@ -74,6 +75,7 @@ impl Lifecycle {
         let id = container.definition.id.as_str();
         let status = self.repartition_status(&container.database_id, id).ok()?;
         let done = if status.phase == "verifying" { status.compared } else { status.copied };
+        // Items written meanwhile are copied too, so the count may exceed the estimate.
         let percent = done.saturating_mul(100).checked_div(status.items).map(|percent| percent.min(100));
         Some((status.phase, percent.and_then(|percent| u8::try_from(percent).ok())))
     }

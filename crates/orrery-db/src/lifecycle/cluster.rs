@@ -66,6 +66,7 @@ impl Lifecycle {
         }
         let follower = Arc::downgrade(self);
         let follow = task::spawn("follow the catalog", async move {
+            // Upgraded for each round, so that the tasks end with the database.
             while let Some(database) = follower.upgrade() {
                 let followed = match database.catalog.wait_for_change().await {
                     Ok(true) => database.catalog.refresh().await,
@@ -74,8 +75,10 @@ impl Lifecycle {
                 };
                 if let Err(error) = followed {
                     tracing::warn!(%error, "cannot follow the catalog; will retry");
+                    // Otherwise an unreachable store would be asked in a busy loop.
                     task::sleep(NOTE_INTERVAL).await;
                 } else {
+                    // A change may have started one, or its process may have died.
                     database.resume_repartitions();
                 }
             }
@@ -115,6 +118,7 @@ impl Lifecycle {
     pub(crate) async fn tidy_shared(&self) -> Result<()> {
         let due = |last: &Option<Instant>| last.is_none_or(|last| monotonic::elapsed(last) > PURGE_INTERVAL);
         let load = {
+            // Noted before the work: if loading fails, the next round is a minute away, not at once.
             let mut last = self.following.purges_loaded.lock();
             let load = due(&last);
             if load {
@@ -138,12 +142,14 @@ impl Lifecycle {
         let mut old = Vec::new();
         {
             let mut orphans = self.following.orphans.lock();
+            // Forgets partitions that were removed or have found their container.
             orphans.retain(|id, _| {
                 present.iter().any(|partition| partition.id == *id) && !known.contains_key(id)
             });
             for partition in &present {
                 if partition.id != CATALOG_PARTITION.id && !known.contains_key(&partition.id) {
                     let since = *orphans.entry(partition.id).or_insert_with(monotonic::now);
+                    // Measured by this process, since nothing records when a partition was created.
                     if monotonic::elapsed(since) > ORPHAN_AGE {
                         old.push(partition.id);
                     }
@@ -165,10 +171,12 @@ impl Lifecycle {
 
     /// A process that died or lost its duty may have retired a partition without replacing it.
     async fn adopt_epochs(&self) -> Result<()> {
+        // A change of partitions is running; its epochs are meant to differ.
         let Some(lock) = self.try_lock_reshaping().await? else { return Ok(()) };
         let present = self.store.partitions().await.map_err(store_failure)?;
         let adopted = self.catalog.change(|change| {
             let containers: Vec<Arc<Container>> = change.catalog.containers().cloned().collect();
+            // Those with a change in progress are rolled back instead, which also adopts the epochs.
             for container in containers.iter().filter(|container| container.reshaping.is_none()) {
                 let mut new = Container::clone(container);
                 for partition in &mut new.partitions {

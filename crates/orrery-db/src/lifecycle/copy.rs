@@ -59,6 +59,7 @@ impl Copy<'_> {
                 range.start = [last.key.as_slice(), &[0]].concat();
             }
             let mut of_child = vec![Vec::new(); self.children.len()];
+            // Looked up for every page: a policy change may add or retire a generation during the copy.
             let container = self.container()?;
             for entry in page.entries {
                 for child in self.owners(&container, &entry.key, &entry.value)? {
@@ -70,6 +71,7 @@ impl Copy<'_> {
             }
             let loads = self.children.iter().zip(of_child).filter(|(_, entries)| !entries.is_empty());
             let loads = loads.map(|(child, entries)| self.database.store.bulk_load(child.store, entries));
+            // The children are independent of each other, so their loads run at the same time.
             try_join_all(loads).await.map_err(store_failure)?;
             if !page.more {
                 return Ok(());
@@ -88,6 +90,7 @@ impl Copy<'_> {
         let Some(last) = page.entries.last() else { return Ok(0) };
         let touched: BTreeSet<Key> =
             page.entries.iter().flat_map(|entry| split_log::decode_keys(&entry.value)).collect();
+        // Items and versions are large and are read a few at a time; all other entries are small.
         let (items, others): (Vec<Key>, Vec<Key>) = touched
             .into_iter()
             .filter(|key| !split_log::is_own(key))
@@ -109,11 +112,13 @@ impl Copy<'_> {
                     }
                 }
             }
+            // Bounded, and far below the largest commit of a store.
             if changes.keys >= APPLY_KEYS || changes.bytes >= APPLY_BYTES {
                 self.apply(std::mem::replace(&mut changes, Changes::new(self.children.len()))).await?;
             }
         }
         self.apply(changes).await?;
+        // Only after the changes are applied: a repeated page is harmless, a skipped one is not.
         followed.clone_from(&last.key);
         // A page that was truncated by size is not the end.
         Ok(if page.more { page.entries.len().max(COPY_ENTRIES) } else { page.entries.len() })
@@ -156,6 +161,7 @@ impl Copy<'_> {
 }
 
 fn owner(container: &Container, key: &[u8], value: &[u8]) -> Result<Owner> {
+    // The split log belongs to the parent.
     if split_log::is_own(key) {
         return Ok(Owner::None);
     }
@@ -163,6 +169,7 @@ fn owner(container: &Container, key: &[u8], value: &[u8]) -> Result<Owner> {
         return Ok(Owner::All);
     }
     let unknown = || Error::internal("an entry of an unknown kind cannot be moved");
+    // An index entry contains its item's key; of every other kind, the key or the value names the item.
     let item = if let Some(number) = index_entry::generation_of(key) {
         // Entries of a retired generation are not needed in the children.
         let Some(generation) = container.index.generations().find(|known| known.number == number) else {
@@ -185,6 +192,7 @@ impl Source {
         if self.numbering == 0 {
             return key.to_vec();
         }
+        // Feed and history are ordered by LSN; the second sequence gets positions beyond those of the first.
         if let Some((lsn, position)) = keys::parse_feed(key) {
             keys::feed(lsn, self.position(position))
         } else if let Some((lsn, position, step)) = keys::parse_history(key) {
@@ -208,6 +216,7 @@ impl Source {
     }
 
     fn position(&self, position: u16) -> u16 {
+        // At most `u16::MAX`: a merge checks the number of sequences.
         position + self.numbering * POSITIONS
     }
 }

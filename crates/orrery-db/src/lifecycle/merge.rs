@@ -52,6 +52,7 @@ impl Lifecycle {
     ) -> Result<MergeReport> {
         let catalog = self.catalog.snapshot();
         let container = Arc::clone(existing(&catalog, rid)?);
+        // The caller may name them in either order.
         let mut parents = vec![container.partition(ids[0])?.clone(), container.partition(ids[1])?.clone()];
         parents.sort_by(|a, b| a.range.min.cmp(&b.range.min));
         if parents[0].range.max != parents[1].range.min {
@@ -61,6 +62,7 @@ impl Lifecycle {
             )));
         }
         self.check_merged(&catalog, &container, &parents).await?;
+        // Each numbering of either parent keeps a band of positions of its own in the merged feed.
         let numberings = parents[0].numberings + parents[1].numberings;
         if numberings > NUMBERINGS_MAX {
             return Err(Error::bad_request(format!(
@@ -69,6 +71,7 @@ impl Lifecycle {
             )));
         }
         let range = EpkRange::new(parents[0].range.min.clone(), parents[1].range.max.clone());
+        // In range order, which is the order in which their feeds are numbered.
         let order: Vec<u32> = parents.iter().map(|parent| parent.range_id).collect();
         let report = [order[0], order[1]];
         let others = container.partitions.iter().filter(|other| !report.contains(&other.range_id));

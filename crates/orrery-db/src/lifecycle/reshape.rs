@@ -59,6 +59,7 @@ impl Lifecycle {
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, rid)?);
                 for parent in &parents {
+                    // The catalog may have changed since the caller chose the parents.
                     if current.partition(parent.range_id)?.store != parent.store
                         || current.reshaping.is_some()
                     {
@@ -72,6 +73,7 @@ impl Lifecycle {
                     return Err(crate::catalog::is_locked());
                 }
                 let reshaping = plan(change, &current)?;
+                // Planning has taken numbers for the children; the counter is part of the account's record.
                 change.put_account();
                 let container =
                     Container { reshaping: Some(reshaping.clone()), ..Container::clone(&current) };
@@ -101,12 +103,15 @@ impl Lifecycle {
         lock: &ReshapingLock<'_>,
     ) -> Result<()> {
         for child in &reshaping.children {
+            // Without an LSN for now: the parents go on numbering until they are retired.
             self.store.create(child.store.id, 0).await.map_err(store_failure)?;
         }
         let copy = Copy { database: self, container: rid, children: &reshaping.children };
         let mut sources: Vec<(Source, Key)> = Vec::with_capacity(parents.len());
         let mut numbering = 0;
         for parent in parents {
+            // Marked before anything is copied: whatever is written from now on is either in the copy or in the
+            // log.
             let marked = self.mark_split(parent.store, true).await?;
             sources.push((Source { store: parent.store, numbering }, split_log::position_after(marked)));
             numbering += parent.numberings;
@@ -114,6 +119,7 @@ impl Lifecycle {
         for (source, _) in &sources {
             copy.everything(source).await?;
         }
+        // Each round is shorter than the one before, unless writers are as fast as the copy.
         for _ in 0..ROUNDS_MAX {
             let mut left = 0;
             for (source, followed) in &mut sources {
@@ -123,15 +129,20 @@ impl Lifecycle {
                 break;
             }
         }
+        // The last moment at which nothing has changed for clients.
         lock.check().await?;
         let mut last = 0;
+        // From here on the parents accept nothing; clients wait for the catalog change below.
         for (source, _) in &mut sources {
             last = last.max(self.store.retire(source.store).await.map_err(store_failure)?);
+            // Reading the rest of the log needs the epoch that the retirement has made.
             source.store.epoch += 1;
         }
         for (source, followed) in &mut sources {
             while copy.follow(source, followed).await? > 0 {}
         }
+        // Raises the children to the highest LSN of the parents, so that positions and session tokens never go
+        // back.
         for child in &reshaping.children {
             self.store.create(child.store.id, last).await.map_err(store_failure)?;
         }
@@ -158,6 +169,7 @@ impl Lifecycle {
                     timestamp = timestamp.max(parent.timestamp);
                 }
                 let mut seen = std::collections::HashSet::new();
+                // Both parents of a merge may have the same ancestors.
                 parents.retain(|parent| seen.insert(*parent));
                 let children = reshaping.children.iter().map(|child| Partition {
                     range_id: child.range_id,
@@ -171,12 +183,14 @@ impl Lifecycle {
                 let mut partitions = current.partitions.clone();
                 partitions.retain(|partition| !reshaping.parents.contains(&partition.range_id));
                 partitions.extend(children);
+                // `partition_of` searches by the lower bound.
                 partitions.sort_by(|a, b| a.range.min.cmp(&b.range.min));
                 let mut former = current.former.clone();
                 for range_id in &reshaping.parents {
                     let range = current.partition(*range_id)?.range.clone();
                     former.push(RetiredRange { range_id: *range_id, range, until: routing_version });
                 }
+                // Bounded: the oldest ones go first, since clients refresh their ranges sooner or later.
                 former.drain(..former.len().saturating_sub(RETIRED_RANGES_MAX));
                 change.put_container(Container {
                     former,
@@ -195,6 +209,7 @@ impl Lifecycle {
         let known = self.store.partitions().await.map_err(store_failure)?;
         let catalog = self.catalog.snapshot();
         let parents = catalog.container_by_rid(rid).into_iter().flat_map(|container| &container.partitions);
+        // Parents first: they serve again while the children are removed.
         for parent in parents.filter(|parent| reshaping.parents.contains(&parent.range_id)) {
             // It may have been retired: its epoch has advanced.
             let Some(store) = present(&known, parent.store) else { continue };
@@ -202,9 +217,11 @@ impl Lifecycle {
             let delete = || self.store.delete_range(store, split_log::all_entries(), DELETE_AT_ONCE);
             while delete().await.map_err(store_failure)? == DELETE_AT_ONCE {}
         }
+        // They have never served a request, so nothing of them is needed.
         for child in &reshaping.children {
             self.store.destroy(child.store.id).await.map_err(store_failure)?;
         }
+        // Last, so that an interrupted rollback is found and repeated.
         self.catalog
             .change(|change| {
                 // The container may have been deleted meanwhile.
@@ -225,6 +242,7 @@ impl Lifecycle {
             let containers = catalog.containers();
             containers.filter_map(|container| Some((container.rid, container.reshaping.clone()?))).collect()
         };
+        // Checked without the lock first, which on a shared store costs a round trip.
         if interrupted(&self.catalog.snapshot()).is_empty() {
             return Ok(());
         }
@@ -237,6 +255,7 @@ impl Lifecycle {
         } else {
             self.lock_reshaping().await?
         };
+        // One that fails must not keep the others from being rolled back.
         let mut done = Ok(());
         for (rid, reshaping) in interrupted(&self.catalog.snapshot()) {
             tracing::info!(container = %rid, parents = ?reshaping.parents, "rolling back a change of partitions");

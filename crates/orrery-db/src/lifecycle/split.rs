@@ -81,6 +81,7 @@ impl Lifecycle {
             .range
             .split_at(&at)
             .ok_or_else(|| Error::internal("the split point lies outside of the partition"))?;
+        // Partitions of one container are busy together, so the store is told which ones to keep apart from.
         let others = container.partitions.iter().filter(|other| other.range_id != range_id);
         let beside = others.map(|other| other.store.id).collect();
         let mut numbers = self.catalog.choose_numbers(2, beside).await?;
@@ -94,6 +95,7 @@ impl Lifecycle {
                         range_id,
                         range,
                         store: change.new_partition(&mut numbers),
+                        // Both children continue the feed of the parent, however often it was merged.
                         numberings: parent.numberings,
                     };
                     let children = vec![newborn(next, left), newborn(next + 1, right)];
@@ -125,6 +127,7 @@ impl Lifecycle {
             // A range inside one value of a hierarchical key's first property has no middle among its hashes.
             (None, _) => self.halfway(parent).await?,
         };
+        // A cut at either end would make an empty range.
         at.filter(|at| *at > parent.range.min && *at < parent.range.max).ok_or_else(|| {
             let range_id = parent.range_id;
             Error::bad_request(format!("The partition {range_id} holds a single key and cannot be split."))
@@ -153,8 +156,10 @@ impl Lifecycle {
             true
         })
         .await?;
+        // A second pass, because the middle is known only when the total is. Nothing is kept in memory meanwhile.
         let (mut before, mut found) = (0, None);
         self.weigh(parent, |effective, weight| {
+            // Never at the first key, which would leave nothing on the left.
             if before > 0 && before * 2 >= total {
                 found = Some(effective);
             }
@@ -172,8 +177,10 @@ impl Lifecycle {
             let scan = Scan::forward(range.clone(), SCAN_ENTRIES);
             let page = self.store.read(parent.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             for entry in &page.entries {
+                // An unreadable counter weighs nothing. It only makes the halves less equal.
                 let statistics = Statistics::decode(&entry.value).unwrap_or_default();
                 if let Some(effective) = keys::parse_statistics(&entry.key)
+                    // Items count a little too, for those without a size.
                     && !show(effective, statistics.bytes + statistics.items)
                 {
                     return Ok(());

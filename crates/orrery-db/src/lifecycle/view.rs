@@ -115,6 +115,7 @@ impl Lifecycle {
     ) -> Result<PartitionKeys> {
         let mut attempt = 0;
         loop {
+            // Looked up for each attempt, since a split may replace the partition while it is measured.
             let catalog = self.catalog.snapshot();
             let container = catalog.container(database, container)?;
             let partition = container.partitions.iter().find(|partition| partition.range_id == range_id);
@@ -122,6 +123,7 @@ impl Lifecycle {
                 let message = format!("The container has no partition {range_id}.");
                 return Err(Error::new(ErrorKind::NotFound, message));
             };
+            // Starts over with each attempt: half a measurement would count keys twice.
             let mut largest = Largest::of(keys_max.clamp(1, PARTITION_KEYS_MAX));
             match self.measure(partition, |key, usage| largest.add(key, usage)).await {
                 Ok(_) => return Ok(PartitionKeys { count: largest.count, largest: largest.keys }),
@@ -224,10 +226,12 @@ impl Largest {
     }
 
     fn add(&mut self, key: &str, usage: Usage) {
+        // Counters remain when the last item of a key is deleted.
         if usage.items == 0 {
             return;
         }
         self.count += 1;
+        // Sorted insertion into a short list; the many other keys cost one comparison.
         let at = self.keys.partition_point(|other| other.bytes >= usage.bytes);
         if at < self.keys_max {
             self.keys.insert(at, LargeKey { key: key.to_owned(), items: usage.items, bytes: usage.bytes });
@@ -291,5 +295,6 @@ fn keys_value(keys: &[LargeKey]) -> Value {
 }
 
 pub(super) fn number(number: u64) -> Value {
+    // No counter comes near 2^63; a wrong figure would still be better than no status page.
     Value::from(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -35,8 +35,7 @@ impl SlowScanBackoff {
     fn allows_inline(&self) -> bool {
         let less = |left: usize| left.checked_sub(1);
         self.0.load(Ordering::Relaxed) == 0
-            // | self.0.fetch_update|Another scan may have counted down to zero in between; then this one is
-            // allowed too.
+            // Another scan may have counted down to zero in between; then this one is allowed too.
             || self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
     }
 

@@ -86,6 +86,8 @@ pub(super) struct Copied {
 
 impl Copied {
     pub(super) fn new(target: &Container, item_key: &[u8], body: &Bytes) -> Result<Self> {
+        // A random suffix must be the same each time the item is copied, or a second copy would not replace the
+        // first.
         let random = OfItem::new(item_key);
         let prepared = PreparedItem::for_container(target, body, None, Missing::Made, &random);
         let item = prepared.map_err(|error| {
@@ -109,6 +111,7 @@ impl<'a> Follower<'a> {
     pub(super) fn new(database: &'a Lifecycle, run: RepartitionRun, path: &'a str) -> Result<Self> {
         let source = Arc::clone(existing(&database.catalog.snapshot(), run.source)?);
         let repartition = run.own(&source)?;
+        // partition|
         let known = |partition: &Partition| {
             let found = repartition.positions.iter().find(|(range_id, _)| *range_id == partition.range_id);
             found.map_or(0, |(_, lsn)| *lsn)
@@ -170,10 +173,12 @@ impl<'a> Follower<'a> {
         let page = self.database.store.read(partition.store, scan).await.map_err(store_failure)?;
         let number = |key: &[u8]| keys::parse_feed(key).map_or(0, |(lsn, _)| lsn);
         // A transaction has at most a hundred changes, so a full page contains at least one complete transaction.
+        // The last transaction of a full page may continue on the next one, so the step ends before it.
         let to = match page.entries.last() {
             Some(last) if page.more => number(&last.key) - 1,
             _ => page.lsn,
         };
+        // Old versions are removed before new ones are copied: an item may have moved to the key of another one.
         let mut count = self.bury(&partition, from, to).await?;
         let changed = page.entries.iter().filter(|entry| number(&entry.key) <= to);
         let item_keys: Vec<Key> = changed.map(|entry| entry.value.to_vec()).collect();
@@ -186,6 +191,7 @@ impl<'a> Follower<'a> {
         let this = &*self;
         let copies = stream::iter(item_keys).map(|item_key| this.copy(&target, item_key));
         copies.buffer_unordered(WRITES_AT_ONCE).try_collect::<()>().await?;
+        // Only now: after an error the whole step is repeated, which does no harm.
         self.positions[at] = to;
         Ok((count, page.more))
     }
@@ -194,6 +200,7 @@ impl<'a> Follower<'a> {
     async fn copy(&self, target: &Arc<Container>, item_key: Key) -> Result<()> {
         // Deleted meanwhile: its tombstone removes the copy.
         let Some(item) = self.database.item_at(&self.source, &item_key).await? else { return Ok(()) };
+        // The copy keeps the item's time, and with it the end of its lifetime.
         let timestamp_ms = item.timestamp.saturating_mul(1000);
         let copied = Copied::new(target, &item_key, &item.body)?;
         let kind = ActionKind::Upsert(copied.item.clone());
@@ -246,6 +253,7 @@ impl<'a> Follower<'a> {
     fn touch(&mut self, note: impl FnOnce(&mut Touched) -> bool) -> Result<()> {
         let Some(touched) = &mut self.touched else { return Ok(()) };
         note(touched);
+        // Bounded, since the list is in memory.
         if touched.source.len() + touched.target.len() > TOUCHED_MAX {
             let message =
                 "Too many items changed after the comparison. Please resume when there are fewer writes.";
@@ -268,6 +276,7 @@ impl<'a> Follower<'a> {
         let outcome =
             self.database.run_transaction_as(&mut receipt, target, copied.key, vec![action], copy).await?;
         match outcome.results.into_iter().next().map(|result| result.outcome) {
+            // Never copied, or removed by an earlier attempt at this step.
             Some(Err(error)) if error.kind == ErrorKind::NotFound => Ok(false),
             Some(Err(error)) => Err(error),
             _ => Ok(true),
@@ -283,6 +292,7 @@ impl<'a> Follower<'a> {
         let run = self.run;
         self.database
             .edit_repartition(self.source.rid, |own| {
+                // A run that was taken over must not set back the positions of its successor.
                 run.check_own(own)?;
                 (own.positions, own.copied, own.removed) = (positions, counted.copied, counted.removed);
                 Ok(())

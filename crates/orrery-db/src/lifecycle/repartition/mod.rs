@@ -132,6 +132,7 @@ impl Lifecycle {
         request: &RepartitionRequest,
     ) -> Result<RepartitionStatus> {
         let source = Arc::clone(self.catalog.snapshot().container(database, container)?);
+        // The same command again resumes: it clears the failure that had stopped the work.
         if source.repartition.is_some() {
             let again = |own: &mut Repartition| {
                 own.failure = None;
@@ -145,12 +146,15 @@ impl Lifecycle {
             }
             return self.repartition_status(database, container);
         }
+        // The new container is created from the old definition with another key, so indexing, lifetimes and unique
+        // keys stay.
         let mut body = source.definition.to_value();
         let object = body.as_object_mut().ok_or_else(|| Error::internal("a definition is no object"))?;
         let name = source.definition.id.as_str().to_owned();
         object.set("id", format!("{name}.repartitioning").into());
         object.set("partitionKey", request.partition_key.clone());
         object.set(SYNTHETIC_KEY, request.synthetic_key.clone().unwrap_or(Value::Null));
+        // Parsed as a client's definition, which normalises it for the comparison below.
         let wanted = ContainerDefinition::create(&body)?.partition_key;
         let own = source.definition.to_value();
         if wanted == source.definition.partition_key
@@ -164,6 +168,7 @@ impl Lifecycle {
             return Ok(RepartitionStatus { phase: "done", message, ..RepartitionStatus::default() });
         }
         let catalog = self.catalog.snapshot();
+        // Checked now, because the name is needed only at the very end. The cut-over checks it again.
         if let Some(keep_as) = &request.keep_as
             && catalog.container(database, keep_as).is_ok()
         {
@@ -172,6 +177,8 @@ impl Lifecycle {
         self.remove_leftover(database, &format!("{name}.repartitioning")).await?;
         let offer = catalog.offer_of(OfferOwner::Container(source.rid));
         let throughput = offer.map(|offer| offer.document.throughput);
+        // Created before it is recorded: a crash in between leaves an empty container, which the next attempt
+        // removes.
         let made = self
             .create_container(&mut Receipt::default(), database, body.to_json().as_bytes(), throughput)
             .await?;
@@ -183,10 +190,12 @@ impl Lifecycle {
             .catalog
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, source.rid)?);
+                // Another request was faster; its target is the one that counts.
                 if current.repartition.is_some() {
                     return Err(is_locked());
                 }
                 let mut index = current.index.clone();
+                // Writes prepared with the old version are rejected and retried, and then leave tombstones.
                 index.version += 1;
                 let keep_as = request.keep_as.as_deref().map(Into::into);
                 let repartition = Repartition {
@@ -209,6 +218,7 @@ impl Lifecycle {
         match begun {
             Ok(container) => self.run_in_background(&container),
             Err(error) => {
+                // Not recorded, so nobody else knows the new container.
                 self.delete_by_rid(target).await?;
                 return Err(error);
             }
@@ -255,6 +265,7 @@ impl Lifecycle {
     /// Aborts it: the container is unchanged, and the copies are dropped.
     pub async fn abort_repartition(self: &Arc<Self>, database: &str, container: &str) -> Result<()> {
         let source = Arc::clone(self.catalog.snapshot().container(database, container)?);
+        // Stops the run of this process. One in another process notices that its record is gone.
         if let Some(Known { task: Some(task), .. }) = self.repartitions.0.lock().remove(&source.alt_path()) {
             task.abort();
         }
@@ -273,6 +284,7 @@ impl Lifecycle {
                 Ok((container, own.target))
             })
             .await?;
+        // After this no write can leave another tombstone, so that all of them can be removed.
         self.fence_writers(&source).await?;
         self.delete_by_rid(target).await?;
         self.remove_tombstones(&source).await
@@ -291,10 +303,12 @@ impl Lifecycle {
         let (rid, path) = (source.rid, source.alt_path());
         let mut known = self.repartitions.0.lock();
         let known = known.entry(path.clone()).or_default();
+        // One run per container in this process; the duty keeps other processes out.
         if known.task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         known.status = None;
+        // Weak, so that a long copy does not keep a closed database alive.
         let database = Arc::downgrade(self);
         let task = orrery_env::task::spawn("repartition", async move {
             if let Err(error) = take_turn(&database, rid, &path).await {
@@ -309,18 +323,21 @@ impl Lifecycle {
         self.repartitions.update(path, |status| {
             *status = RepartitionStatus { phase: "copying", ..RepartitionStatus::default() };
         });
+        // A new name for every run: the old name is how a run that was taken over recognises that it lost.
         let run = RepartitionRun { source: rid, name: self.env.random_u64() };
         let ran = match self.claim(run).await {
             Ok(()) => self.run_repartition(run, path).await,
             Err(error) => Err(error),
         };
         let Err(error) = ran else { return Ok(()) };
+        // Neither the record nor the freeze is touched: whoever gets the duty next continues.
         if may_pass(&error) && self.is_shared() {
             return Err(error);
         }
         // The container accepts writes again; the work can be resumed or aborted.
         let message: Box<str> = error.message.as_str().into();
         let recorded = self.edit_repartition(rid, |own| {
+            // Another process may have taken over, and its freeze must stay.
             if own.run == run.name {
                 own.frozen = false;
                 own.failure = Some(message);
@@ -342,9 +359,11 @@ impl Lifecycle {
                 let source = Arc::clone(existing(&change.catalog, run.source)?);
                 let own = source.repartition.clone().ok_or_else(given_up)?;
                 let target = Arc::clone(existing(&change.catalog, own.target)?);
+                // Unfrozen, in case the run before died between the freeze and the cut-over.
                 let repartition = Some(Repartition { run: run.name, frozen: false, ..own });
                 let source = Container { repartition, ..Container::clone(&source) };
                 change.put_container(source.clone());
+                // Fences the copies that a suspended run may still have under way.
                 let mut index = target.index.clone();
                 index.version += 1;
                 let target = Container { index, ..Container::clone(&target) };
@@ -410,6 +429,7 @@ impl Lifecycle {
         let is_old = self.env.now_seconds() - leftover.stamp.timestamp >= LEFTOVER_SECONDS;
         let usage = self.container_usage(database, name).await?;
         let is_empty = usage.iter().all(|(_, usage)| usage.items == 0);
+        // All three must hold: deleting a container that somebody needs is worse than a leftover.
         if is_old && is_empty && !catalog.containers().any(is_target) {
             self.delete_by_rid(leftover.rid).await?;
         }
@@ -443,6 +463,7 @@ async fn take_turn(database: &Weak<Lifecycle>, rid: ContainerRid, path: &str) ->
         let duty: Option<Box<dyn Duty>> = match database.store.coordination() {
             None => return database.run_recorded(rid, path).await,
             Some(coordination) => {
+                // An error counts as not having the duty: try again later.
                 coordination.try_duty(&format!("repartition:{rid}")).await.unwrap_or_else(|error| {
                     tracing::warn!(%error, container = %path, "repartitioning waits for the store");
                     None
@@ -450,6 +471,7 @@ async fn take_turn(database: &Weak<Lifecycle>, rid: ContainerRid, path: &str) ->
             }
         };
         if let Some(duty) = duty {
+            // The process that had the duty before may have finished the work.
             let refreshed = database.catalog.refresh().await;
             let ran = match refreshed {
                 Ok(()) if pending(&database.catalog.snapshot()).is_some() => {
@@ -465,6 +487,7 @@ async fn take_turn(database: &Weak<Lifecycle>, rid: ContainerRid, path: &str) ->
                 ran => return ran,
             }
         }
+        // Not held while sleeping, so that the database can close.
         drop(database);
         orrery_env::task::sleep(TURN_INTERVAL).await;
     }

@@ -21,6 +21,8 @@ impl Lifecycle {
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, run.source)?);
                 let repartition = Some(Repartition { frozen: true, ..run.own(&current)? });
+                // Writes that are under way with the old version are rejected; those that come later see the
+                // freeze and wait.
                 let mut index = current.index.clone();
                 index.version += 1;
                 let container = Container { index, repartition, ..Container::clone(&current) };
@@ -28,6 +30,7 @@ impl Lifecycle {
                 Ok(container)
             })
             .await?;
+        // Only when every partition has the new version is no unfrozen write left.
         self.fence_writers(&container).await
     }
 
@@ -38,11 +41,13 @@ impl Lifecycle {
             .catalog
             .change(|change| {
                 let source = Arc::clone(existing(&change.catalog, rid)?);
+                // Fails if another process has taken over meanwhile.
                 let own = run.own(&source)?;
                 let target = Arc::clone(existing(&change.catalog, own.target)?);
                 let name = source.definition.id.as_str().to_owned();
                 // Scripts belong to a container: the new one gets their current versions.
                 let scripts = change.catalog.scripts(source.rid);
+                // Both names are free before either container is put back; all of this is one commit.
                 change.remove_container(&source);
                 change.remove_container(&target);
                 let stamp = change.stamp;
@@ -78,6 +83,7 @@ impl Lifecycle {
                         change.put_script(Script::clone(script));
                     }
                 } else {
+                    // The new container has an offer of its own since its creation.
                     let offer = change.catalog.offer_of(OfferOwner::Container(rid));
                     if let Some(offer) = offer.map(|offer| offer.document.rid) {
                         change.remove_offer(offer);
@@ -86,6 +92,7 @@ impl Lifecycle {
                 Ok((source, own.keep_as))
             })
             .await?;
+        // After the catalog change: if it fails, the tombstones are still needed to resume.
         if keep_as.is_some() {
             self.remove_tombstones(&source).await?;
         } else {
@@ -97,6 +104,7 @@ impl Lifecycle {
     pub(super) async fn remove_tombstones(&self, source: &Container) -> Result<()> {
         for partition in &source.partitions {
             let delete = || self.store.delete_range(partition.store, tombstone::all(), DELETE_AT_ONCE);
+            // In steps, so that the writes of the new container do not wait behind one large deletion.
             while delete().await.map_err(store_failure)? == DELETE_AT_ONCE {
                 tokio::task::yield_now().await;
             }

@@ -33,9 +33,11 @@ pub(super) struct Verification {
 impl Verification {
     /// Scans both containers while writes continue.
     pub(super) async fn pass(database: &Lifecycle, follower: &mut Follower<'_>) -> Result<Self> {
+        // From here on the follower notes what changes; `finish` looks at those items once more.
         follower.touched = Some(Touched::default());
         let mut found = Self::default();
         let (source, target) = (Arc::clone(&follower.source), follower.target()?);
+        // In both directions: an item may be missing on either side.
         for (container, is_source) in [(&source, true), (&target, false)] {
             for partition in &container.partitions {
                 let mut range = keys::items_in(&partition.range);
@@ -45,6 +47,7 @@ impl Verification {
                     for entry in &page.entries {
                         let item = decode(&entry.value)?;
                         let Some((effective, _)) = keys::parse_item(&entry.key) else { continue };
+                        // Expired and purged items are not copied, so they must not be counted either.
                         if database.is_visible(container, partition, &effective, &item) {
                             found.compare(database, (&source, &target), &entry.key, &item, is_source).await?;
                         }
@@ -77,6 +80,7 @@ impl Verification {
             (&mut self.counts.1, &mut self.checksums.1)
         };
         *count += 1;
+        // A sum does not depend on the order, which differs between the containers.
         *total = total.wrapping_add(sum);
         let other = if is_source {
             let there = Copied::new(target, key, &item.body)?.store_key(target);
@@ -88,6 +92,7 @@ impl Verification {
             Some(other) => checksum(target, &other)? == sum,
             None => false,
         };
+        // Not an error yet: a write may have come between the two reads.
         if !same {
             let list = if is_source { &mut self.again.source } else { &mut self.again.target };
             list.insert(key.clone());
@@ -103,12 +108,14 @@ impl Verification {
         let quiet = touched.source.is_empty() && touched.target.is_empty();
         let sources: BTreeSet<&Key> = self.again.source.iter().chain(&touched.source).collect();
         for key in sources {
+            // Deleted since; whether its copy is gone too is checked in the other direction.
             let Some(item) = database.item_at(source, key).await? else { continue };
             let there = Copied::new(target, key, &item.body)?.store_key(target);
             let copy = database.item_at(target, &there).await?;
             let same =
                 copy.map(|copy| checksum(target, &copy)).transpose()? == Some(checksum(target, &item)?);
             if !same {
+                // Tells the operator which two items collide, where that is the reason.
                 let other = database.item_at(target, &there).await?;
                 let clash = other.map(|other| clash(source, (key, &item), &other)).transpose()?.flatten();
                 return Err(clash.unwrap_or_else(|| differs(key)));
@@ -124,6 +131,7 @@ impl Verification {
                 return Err(differs(key));
             }
         }
+        // Only comparable if nothing changed during the comparison.
         if quiet && (self.counts.0 != self.counts.1 || self.checksums.0 != self.checksums.1) {
             let message =
                 "The copy has other items than the container. Two items may have the same id and key there.";
@@ -180,11 +188,13 @@ fn differs(key: &Key) -> Error {
 fn checksum(target: &Container, item: &StoredItem) -> Result<u128> {
     let mut value = parse_object(&item.body)?;
     if let Some(policy) = &target.synthetic {
+        // The new container may have added these, so only the rest must be equal.
         let paths = policy.definition.key_paths().into_iter().chain(policy.definition.version_property());
         for path in paths {
             remove(&mut value, path.names());
         }
     }
+    // Canonical, because a copy may print its members in another order.
     let digest = Sha256::digest(canonical(&value).to_json().as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);

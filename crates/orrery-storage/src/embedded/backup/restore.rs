@@ -83,7 +83,7 @@ impl BackupRepository {
             }
             // Its writes are in a table; the restored store must not replay them a second time.
             fs::remove_file(&path).map_err(BackupError::io(&path))?;
-            // A journal without records leaves no number in the tree, so the count advances by what is there.
+            // From the tree, not from the file's name: a journal without records counts as not there.
             next = next.max(last_number(target, &tree)? + 1);
         }
         // The restored store starts with a journal of its own, after all numbers that were used.
