@@ -59,6 +59,7 @@ pub enum End {
 impl End {
     fn rank(&self) -> u8 {
         match self {
+            // Below all numbers. Among each other such values are compared as parts, not by rank.
             Self::Part(KeyPart::Undefined | KeyPart::Null | KeyPart::Bool(_)) => 0,
             Self::NumberMin => 1,
             Self::Part(KeyPart::Number(_)) => 2,
@@ -102,6 +103,7 @@ impl Constraint for Interval {
     }
 
     fn meet(&self, other: &Self) -> Option<Self> {
+        // The greater of the lower ends and the lesser of the upper ones.
         let (min, min_inclusive) = match self.min.cmp(&other.min) {
             Ordering::Less => (&other.min, other.min_inclusive),
             Ordering::Equal => (&self.min, self.min_inclusive && other.min_inclusive),
@@ -121,6 +123,7 @@ impl Constraint for Interval {
     }
 
     fn compared(operator: BinaryOperator, value: &Value) -> Option<Self> {
+        // Only values of the same type compare to this one, so the interval ends where its type does.
         let (part, (first, first_inclusive), last) = match value {
             Value::Number(number) => {
                 (KeyPart::Number(number.as_f64()), (End::NumberMin, false), End::NumberMax)
@@ -151,6 +154,8 @@ impl Constraint for Interval {
 
     fn prefix(text: &str) -> Option<Self> {
         let mut after = text.to_owned();
+        // The first string after all those with the prefix: its last character that has a successor is
+        // incremented, and what follows is cut off.
         let max = loop {
             match after.pop() {
                 None => break End::StringMax,

@@ -60,6 +60,7 @@ pub fn ordered_keys(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<
     let mut slots = Slots::of(&program.block);
     let alternatives = keys.block(&program.block, &mut slots, true);
     let range = |alternative: Vec<Option<Interval>>| {
+        // Keys are ordered by their first path, so the first one without an interval ends what is known.
         let known: Vec<Interval> = alternative.into_iter().map_while(|interval| interval).collect();
         let range = OrderedKeys {
             min_inclusive: known.iter().all(|interval| interval.min_inclusive),
@@ -67,6 +68,7 @@ pub fn ordered_keys(program: &Program, paths: Vec<Vec<Box<str>>>) -> Option<Vec<
             min: known.iter().map(|interval| interval.min.clone()).collect(),
             max: known.into_iter().map(|interval| interval.max).collect(),
         };
+        // One alternative without an interval means all keys.
         (!range.min.is_empty()).then_some(range)
     };
     let mut ranges = alternatives.into_iter().map(range).collect::<Option<Vec<_>>>()?;
@@ -108,10 +110,12 @@ pub fn named_items(
         return None;
     }
     let paths = definition.paths().iter().map(|path| path.segments().to_vec());
+    // The id counts as one more path behind those of the key.
     let paths: Vec<_> = paths.chain([vec!["id".into()]]).collect();
     let keys = Keys::<KeyPart>::new(paths, ITEMS_MAX);
     let mut slots = Slots::of(&program.block);
     let found = keys.block(&program.block, &mut slots, true);
+    // A key that is known from elsewhere is a condition like those of the filter.
     let known = within.map_or(&[][..], PartitionKey::parts).iter().cloned().map(Some);
     let mut known: Vec<_> = known.collect();
     known.resize(keys.paths.len(), None);
@@ -120,6 +124,7 @@ pub fn named_items(
         let mut parts = alternative.into_iter().collect::<Option<Vec<KeyPart>>>()?;
         let plain = parts.iter().all(|part| match part {
             KeyPart::Undefined => false,
+            // Larger integers share their doubles with others, so such a key names more than one value.
             KeyPart::Number(number) => number.abs() < EXACT_INTEGER_MAX,
             _ => true,
         });
@@ -163,6 +168,7 @@ impl<C: Constraint> Keys<C> {
         let mut all = Alternatives::<C>::new();
         for part in parts {
             all.extend(part);
+            // Repetitions do not count against the limit.
             if all.len() > self.alternatives_max {
                 all.sort_unstable();
                 all.dedup();
@@ -276,6 +282,7 @@ impl<C: Constraint> Keys<C> {
             _ => false,
         };
         let mut found = match (left, right) {
+            // A comparison with undefined is never true nor false.
             (Node::Constant(None), _) | (_, Node::Constant(None)) => return Alternatives::new(),
             (path, Node::Constant(Some(value))) | (Node::Constant(Some(value)), path) if equal => {
                 match path {

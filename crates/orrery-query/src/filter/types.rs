@@ -81,6 +81,7 @@ impl Shape {
             (Step::Index(index), Parts::Array(items)) => {
                 items.get(*index).cloned().unwrap_or_else(|| Shape::of(UNDEFINED))
             }
+            // Only objects have members, and only arrays have elements.
             (Step::Name(_), _) if self.types & OBJECT == 0 => Shape::of(UNDEFINED),
             (Step::Index(_), _) if self.types & ARRAY == 0 => Shape::of(UNDEFINED),
             _ => Shape::of(ANY),
@@ -114,6 +115,7 @@ impl Scope {
                 SourceRows::Value(node) => self.shape(node),
                 SourceRows::Subquery(inner) => self.rows(inner),
             };
+            // An element exists, but may be anything.
             let shape = if *iterate { Shape::of(DEFINED) } else { shape };
             self.slots.borrow_mut().insert(*slot, shape);
         }
@@ -121,17 +123,20 @@ impl Scope {
             let keys = grouping.keys.iter().map(|key| self.shape(key));
             let aggregates = grouping.aggregates.iter().map(|(aggregate, argument)| {
                 Shape::of(match aggregate {
+                    // One of the values, or undefined if there is none.
                     Aggregate::Min | Aggregate::Max => self.types(argument) | UNDEFINED,
                     aggregate => aggregated(*aggregate),
                 })
             });
             let shapes: Vec<Shape> = keys.chain(aggregates).collect();
+            // Values that are kept come last. Their shapes were learnt with their sources.
             self.slots.borrow_mut().extend(grouping.slots.iter().copied().zip(shapes));
         }
     }
 
     /// The shape of a block's rows.
     pub(super) fn rows(&self, block: &Block) -> Shape {
+        // Blocks are identified by address: the program outlives the analysis.
         let known = self.rows.borrow().get(&std::ptr::from_ref(block)).cloned();
         if let Some(known) = known {
             return known;
@@ -222,6 +227,7 @@ impl Scope {
             }
             Node::Conditional(parts) => {
                 let condition = self.types(&parts[0]);
+                // A branch counts only if the condition can select it.
                 let chosen = if condition & TRUE == 0 { 0 } else { self.types(&parts[1]) };
                 let other = if condition & !TRUE == 0 { 0 } else { self.types(&parts[2]) };
                 chosen | other
@@ -252,6 +258,7 @@ impl Scope {
                     if one_row || block.filter.is_none() && block.sources.is_empty() {
                         return shape;
                     }
+                    // It may also have no row.
                     return Shape { types: shape.types | UNDEFINED, parts: shape.parts };
                 }
             },
@@ -274,6 +281,7 @@ impl Scope {
             }
             Members::Computed(nodes) => nodes.iter().fold(0, |types, node| types | self.types(node)),
         };
+        // Values of different types are never equal.
         let found = if operand & listed & DEFINED == 0 { FALSE } else { BOOL };
         let types = if operand & UNDEFINED == 0 { found } else { found | UNDEFINED };
         if not { unary(UnaryOperator::Not, types) } else { types }
@@ -283,6 +291,7 @@ impl Scope {
         let (wanted, result) = signature(call.function.name);
         for (place, argument) in call.arguments.iter().enumerate() {
             let wanted = wanted.get(place).or(wanted.last()).copied().unwrap_or(ANY);
+            // No value of this argument is one that the function takes.
             if self.types(argument) & wanted == 0 {
                 return UNDEFINED;
             }
@@ -327,6 +336,8 @@ impl Scope {
                 Some(checked) => {
                     let types = self.types(value);
                     let holds = if types & checked == 0 { 0 } else { TRUE };
+                    // A number need not be an integer, nor a string a date: for these tests the right type
+                    // does not suffice.
                     let exact = !matches!(name, "IS_INTEGER" | "IS_FINITE_NUMBER" | "IS_DATETIME");
                     holds | if types & !checked == 0 && exact { 0 } else { FALSE }
                 }
@@ -402,6 +413,7 @@ fn aggregated(aggregate: Aggregate) -> Types {
 fn unary(operator: UnaryOperator, operand: Types) -> Types {
     match operator {
         UnaryOperator::Not => {
+            // TRUE is the bit above FALSE, so shifting by one exchanges them.
             let inverse = ((operand & TRUE) >> 1) | ((operand & FALSE) << 1);
             inverse | if operand & !BOOL == 0 { 0 } else { UNDEFINED }
         }
@@ -421,6 +433,7 @@ fn binary(operator: BinaryOperator, left: Types, right: Types) -> Types {
             }
             let (same, other) = if operator == B::Equal { (TRUE, FALSE) } else { (FALSE, TRUE) };
             let can_equal = left & right & DEFINED != 0;
+            // These types have only one value each.
             let single = |types: Types| matches!(types & DEFINED, NULL | TRUE | FALSE);
             let must_equal = single(left) && single(right) && left & DEFINED == right & DEFINED;
             let outcome = if can_equal { same } else { 0 } | if must_equal { 0 } else { other };

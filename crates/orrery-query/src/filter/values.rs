@@ -119,6 +119,7 @@ impl Values {
         let mut values = Self::of_types(STRING);
         let mut strings = Spans::from(Box::from(prefix), true);
         let mut end: Vec<char> = prefix.chars().collect();
+        // Without a next character the set has no upper end, which only makes it larger.
         if let Some(last) = end.pop()
             && let Some(next) = char::from_u32(u32::from(last) + 1)
         {
@@ -169,6 +170,7 @@ impl Values {
         let inclusive = matches!(operator, B::GreaterOrEqual | B::LessOrEqual);
         match value {
             Value::Null => Self::of_types(if inclusive { NULL } else { 0 }),
+            // False is less than true.
             Value::Bool(flag) => Self::of_types(match (flag, upward, inclusive) {
                 (false, true, true) | (true, false, true) => BOOL,
                 (false, true, false) | (true, true, true) => TRUE,
@@ -178,6 +180,7 @@ impl Values {
             Value::Number(number) => {
                 let mut values = Self::of_types(NUMBER);
                 let end = number.as_f64();
+                // Nothing compares to NaN, and nothing is beyond infinity.
                 if end.is_nan() || (end.is_infinite() && end.is_sign_positive() == upward && !inclusive) {
                     return Self::of_types(0);
                 }
@@ -253,6 +256,7 @@ impl Values {
             }
         }
         let weak = self.weak && other.weak;
+        // A weak statement that a value is defined yields to one that it is not.
         if types == 0 && (self.weak || other.weak) {
             types = (self.types | other.types) & types::UNDEFINED;
         }

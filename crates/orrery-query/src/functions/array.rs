@@ -133,6 +133,7 @@ fn slice(arguments: &[Operand<'_>]) -> Option<Vec<Value>> {
     let start = integer(arguments, 1)?;
     let count_max = optional(arguments, 2, integer)?.unwrap_or(i64::MAX);
     let length = i64::try_from(items.len()).ok()?;
+    // A negative start counts from the end.
     let start = if start < 0 { length.saturating_add(start).max(0) } else { start.min(length) };
     let end = start.saturating_add(count_max.max(0)).min(length);
     Some(items[usize::try_from(start).ok()?..usize::try_from(end).ok()?].to_vec())
@@ -144,6 +145,7 @@ fn doubles(arguments: &[Operand<'_>]) -> Option<Vec<f64>> {
 }
 
 fn sum(arguments: &[Operand<'_>]) -> Option<f64> {
+    // The sum of an empty array is undefined.
     doubles(arguments)?.into_iter().reduce(|total, item| total + item)
 }
 
@@ -169,6 +171,7 @@ fn extreme(arguments: &[Operand<'_>], side: Ordering) -> Option<Value> {
     compare_primitives(first, first)?;
     let mut best = first;
     for item in rest {
+        // One array or object makes the whole result undefined.
         if compare_primitives(item, best)? == side {
             best = item;
         }

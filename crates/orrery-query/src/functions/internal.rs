@@ -97,6 +97,8 @@ fn hash<'a>(context: &Context<'_>, arguments: &[Operand<'a>]) -> Evaluated<'a> {
         None => seed,
     };
     Ok(match modulo {
+        // There is no remainder for a modulo of 0, which the binder rejects, and for the lowest integer
+        // modulo -1.
         Some(modulo) => hash.checked_rem(modulo).and_then(owned),
         None => owned(hash),
     })

@@ -15,5 +15,6 @@ fn document_id(arguments: &[Operand<'_>]) -> Option<i64> {
     let text = object(arguments, 0)?.get("_rid")?.as_str()?.replace('-', "/");
     let bytes = BASE64_STANDARD.decode(text).ok()?;
     let number: [u8; 8] = bytes.get(8..16)?.try_into().ok()?;
+    // Only the ids of items are this long.
     (bytes.len() == 16).then(|| i64::from_le_bytes(number))
 }

@@ -44,6 +44,7 @@ fn unary(arguments: &[Operand<'_>], compute: fn(f64) -> f64) -> Option<f64> {
 fn absolute(arguments: &[Operand<'_>]) -> Option<Value> {
     Some(match number(arguments, 0)? {
         Number::Int(value) => {
+            // The lowest integer has no positive counterpart, so its magnitude is a double.
             value.checked_abs().map_or_else(|| 9_223_372_036_854_775_808.0.into(), Value::from)
         }
         Number::Double(value) => value.abs().into(),

@@ -63,6 +63,7 @@ fn equal(arguments: &[Operand<'_>]) -> Option<bool> {
 #[derive(Default)]
 struct ValueSet<'v> {
     buckets: HashMap<u64, Vec<&'v Value>>,
+    // Seeded at random, so that clients cannot provoke collisions.
     hashing: RandomState,
 }
 
@@ -116,6 +117,7 @@ fn hash(hashing: &RandomState, value: &Value) -> u64 {
         }
         Value::Object(members) => {
             hasher.write_u8(6);
+            // A sum does not depend on the order of the members.
             let sum = members.iter().fold(0u64, |sum, (name, value)| {
                 sum.wrapping_add(hashing.hash_one((name, hash(hashing, value))))
             });

@@ -40,6 +40,7 @@ pub(super) fn both(left: Vec<Case>, right: &[Case]) -> Vec<Case> {
             let mut case = a.clone();
             for (term, values) in b {
                 let met = case.get(term).map_or_else(|| values.clone(), |known| known.meet(values));
+                // One term without a possible value makes the combination impossible.
                 if met.is_empty() {
                     continue 'next;
                 }

@@ -61,6 +61,7 @@ pub(crate) fn verdict(program: &Program, paths: &[Vec<Box<str>>]) -> Verdict {
     if cases.is_empty() {
         return Verdict::Never;
     }
+    // What is possible is now known; the keys of those cases follow.
     let terms: Vec<String> = paths
         .iter()
         .map(|path| path_term(DOCUMENT, &path.iter().cloned().map(Step::Name).collect::<Vec<_>>()))
@@ -197,6 +198,7 @@ impl<'p> Solver<'p> {
             let next = match node {
                 Node::Slot(slot) => self.meaning(*slot, &mut steps),
                 Node::Path { slot, steps: own } if self.meanings.borrow().contains_key(slot) => {
+                    // The steps of the outer name come before those found further in.
                     steps.splice(0..0, own.iter().cloned());
                     self.meaning(*slot, &mut steps)
                 }
@@ -219,6 +221,8 @@ impl<'p> Solver<'p> {
                     _ => None,
                 },
                 Node::Array(items) => match (steps.first(), &items[..]) {
+                    // Undefined items are left out, so only with a single one is it certain which item this
+                    // is.
                     (Some(Step::Index(0)), [only]) => {
                         steps.remove(0);
                         Some(only)
@@ -273,6 +277,7 @@ impl<'p> Solver<'p> {
         for (aggregate, argument) in aggregates {
             let changing = match aggregate {
                 Aggregate::CountIf => {
+                    // A condition that never holds is never counted.
                     let holds = both(cases.clone(), &self.predicate(argument, Wanted::True));
                     if holds.is_empty() { holds } else { cases.clone() }
                 }

@@ -50,6 +50,7 @@ impl<'p> Solver<'p> {
             Node::Unary { operator: UnaryOperator::Not, operand } => match wanted {
                 Wanted::True => self.predicate(operand, Wanted::False),
                 Wanted::False => self.predicate(operand, Wanted::True),
+                // Undefined would do as well, and there are many ways to it.
                 Wanted::NotTrue => anything(),
             },
             Node::Logical { operator, operands } => self.logical(*operator, operands, wanted),
@@ -103,6 +104,7 @@ impl<'p> Solver<'p> {
             Node::Subquery { kind: SubqueryKind::Exists, block } if wanted == Wanted::True => {
                 self.exists(block)
             }
+            // That a subquery has no rows says nothing about single terms.
             Node::Subquery { kind: SubqueryKind::Exists, .. } => anything(),
             _ => {
                 let values = match wanted {
@@ -206,6 +208,7 @@ impl<'p> Solver<'p> {
             if outside_image(term, value) {
                 return nothing();
             }
+            // `-a = v` is `a = -v`.
             if let (Node::Unary { operator: UnaryOperator::Minus, operand }, Value::Number(number)) =
                 (term, value)
             {
@@ -247,6 +250,7 @@ impl<'p> Solver<'p> {
         use BinaryOperator as B;
         let (a, b) = (self.scope.types(left), self.scope.types(right));
         let ordered = !matches!(operator, B::Equal | B::NotEqual);
+        // A user-defined function may return anything, so only the other side is restricted.
         for (udf, other) in [(left, right), (right, left)] {
             if matches!(udf, Node::Udf { .. }) {
                 let unknown = matches!(other, Node::Udf { .. }) || self.scope.types(other) == UNDEFINED;
@@ -257,6 +261,7 @@ impl<'p> Solver<'p> {
         if ordered && !types::comparable(a, b) && !vague(left) && !vague(right) {
             return nothing();
         }
+        // A term is neither different from itself nor less or greater.
         if matches!(operator, B::NotEqual | B::Less | B::Greater)
             && let (Some(a), Some(b)) = (term(left), term(right))
             && a == b
@@ -265,6 +270,8 @@ impl<'p> Solver<'p> {
         }
         let defined = Values::defined();
         let mut cases = both(self.compares(left), &self.compares(right));
+        // What equals a constructed array or object has its type, and the parts of the constructed one are
+        // defined.
         if operator == B::Equal {
             for (side, other) in [(left, right), (right, left)] {
                 let (kind, parts): (_, Vec<&'p Node>) = match side {
@@ -316,6 +323,7 @@ impl<'p> Solver<'p> {
             Some(Node::Constant(Some(value))) => Some(value),
             _ => None,
         };
+        // Only a comparison that does not ignore case can exclude values by their case.
         let exact = matches!(call.arguments.get(2), None | Some(Node::Constant(Some(Value::Bool(false)))));
         if let ("CONTAINS" | "ENDSWITH" | "STARTSWITH" | "STRINGEQUALS", true, Some(value)) =
             (name, holds && exact, constant(1))

@@ -33,6 +33,7 @@ impl<'p> Solver<'p> {
             let steps: Vec<Step> = own.iter().cloned().chain(steps).collect();
             return path_cases(*slot, &steps, values, defined);
         }
+        // The steps lead into an expression of which nothing is known.
         if !steps.is_empty() {
             return anything();
         }
@@ -59,6 +60,7 @@ impl<'p> Solver<'p> {
             }
             _ if !defined => return cases,
             Node::Logical { .. } => {
+                // If it has a value, that is true or false.
                 let truth = self.predicate(node, Wanted::True);
                 return either(truth, self.predicate(node, Wanted::False));
             }
@@ -81,6 +83,7 @@ impl<'p> Solver<'p> {
                     Node::Constant(bound) => types::comparable_to(types::of_value(bound.as_ref())),
                     _ => 0,
                 };
+                // The bounds tell the type only if both are constants of the same type.
                 let types = comparable(low);
                 let types = if types == 0 || comparable(high) != types { DEFINED } else { types };
                 if !matches!(value, Node::Constant(_)) {

@@ -71,6 +71,7 @@ impl Backtracking {
             scans_far: tree.as_ref().is_none_or(|tree| scans_far(&tree.expr)),
             is_nested: tree.as_ref().is_none_or(|tree| is_nested(&tree.expr)),
         };
+        // Whether the pattern is valid shows here, before any text is matched.
         pattern.with_limit(BACKTRACKS_MAX)?;
         Some(pattern)
     }
@@ -88,6 +89,7 @@ impl Backtracking {
         let scanned = if self.scans_far { text.len().next_power_of_two() } else { 1 };
         let backtracks_max = (SCANNED_BYTES_MAX / scanned).clamp(BACKTRACKS_MIN, BACKTRACKS_MAX);
         let Some(regex) = self.with_limit(backtracks_max) else { return Ok(None) };
+        // One position after another, so that the work is counted and the query can be stopped in between.
         let places = text.char_indices().map(|(at, _)| at).chain([text.len()]);
         for at in places {
             if self.scans_far {
@@ -219,12 +221,14 @@ fn compiled(pattern: &str, modifiers: Modifiers) -> Rc<Compiled> {
     KEPT.with_borrow_mut(|kept| {
         let known = kept.iter().position(|kept| kept.modifiers == modifiers && *kept.pattern == *pattern);
         let entry = match known {
+            // Taken out and appended again below, which keeps the list in order of use.
             Some(at) => kept.remove(at),
             None => {
                 Kept { pattern: pattern.into(), modifiers, compiled: Rc::new(compile(pattern, modifiers)) }
             }
         };
         if kept.len() == KEPT_PATTERNS {
+            // The one that was not used for longest.
             kept.remove(0);
         }
         let compiled = Rc::clone(&entry.compiled);
@@ -247,7 +251,9 @@ fn compile(pattern: &str, modifiers: Modifiers) -> Compiled {
         .build();
     match linear {
         Ok(regex) => Compiled::Linear(regex),
+        // The other engine has the same limit of size.
         Err(regex::Error::CompiledTooBig(_)) => Compiled::Invalid,
+        // Look-around, a back reference, or no valid pattern at all.
         Err(_) => Backtracking::new(pattern, modifiers)
             .map_or(Compiled::Invalid, |pattern| Compiled::Backtracking(Box::new(pattern))),
     }

@@ -114,6 +114,7 @@ pub(super) fn last_index_of(arguments: &[Operand<'_>]) -> Option<i64> {
         // It is found at the last unit, not behind it.
         return i64::try_from(end.min(length.saturating_sub(1))).ok();
     }
+    // An end inside a character leaves that character out.
     let end = units::byte_of(text, end).or_else(|| units::byte_of(text, end - 1))?;
     Some(match text[..end].rfind(wanted) {
         Some(offset) => i64::try_from(units::length(&text[..offset])).ok()?,
