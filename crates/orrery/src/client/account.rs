@@ -41,12 +41,14 @@ impl Account {
             _ => return Err(wrong()),
         };
         let authority = uri.authority().ok_or_else(wrong)?;
+        // No path, query or user name: they would be ignored.
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() || authority.as_str().contains('@') {
             return Err(wrong());
         }
         let key = MasterKey::parse(key.unwrap_or(WELL_KNOWN_KEY))
             .map_err(|error| Failure::usage(format!("the key is not valid: {error}")))?;
         Ok(Self {
+            // Connecting takes an IPv6 address without its brackets.
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: authority.port_u16().unwrap_or(port),
             tls,

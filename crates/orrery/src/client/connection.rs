@@ -93,6 +93,7 @@ impl ConnectionPool {
                 continue;
             }
             match self.exchange(sender, request.clone()).await {
+                // The other idle connections are probably as dead as this one.
                 Err(error) if error.is_transient => break,
                 outcome => return outcome,
             }
@@ -118,6 +119,7 @@ impl ConnectionPool {
             let body = body.map_err(|error| self.error(&error))?.to_bytes();
             Ok(Response { status: head.status.as_u16(), headers: head.headers, body })
         };
+        // After a timeout the connection is dropped: its late response must not be taken for the next one.
         let response = timeout(RESPONSE_TIME_MAX, exchange).await.map_err(|_| self.error(&"timed out"))??;
         let closes = response.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
         if !closes && !sender.is_closed() {

@@ -147,6 +147,7 @@ impl Client {
         if ranges.is_empty() {
             return Err(Failure::refused(format!("the server returned no partition ranges of {container}")));
         }
+        // In the order that `range_of` relies on.
         ranges.sort_by(|first, second| first.keys.min.as_bytes().cmp(second.keys.min.as_bytes()));
         Ok(ranges)
     }
@@ -163,6 +164,7 @@ impl Client {
         let mut request = Request::get(container.items_path())
             .with("x-ms-documentdb-partitionkeyrangeid", &range.id)
             .with("x-ms-max-item-count", &items_max.to_string());
+        // The id names a whole range; for a part of one its keys are needed too.
         if lane.keys != range.keys {
             request = request
                 .with("x-ms-read-key-type", "EffectivePartitionKeyRange")

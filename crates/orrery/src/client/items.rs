@@ -48,6 +48,7 @@ impl Client {
             text: "SELECT * FROM c WHERE c.id = @id".to_owned(),
             parameters: vec![("@id".to_owned(), Value::from(id))],
         };
+        // More than one, because the message lists the keys to choose from.
         let rows = QueryPages::new(self, container, query, None).collect(3).await?;
         let mut found = Vec::new();
         for item in rows {

@@ -101,6 +101,7 @@ impl Client {
         let Some(rate) = self.request_units_max else { return };
         let hundredths = self.statistics.charge.load(Ordering::Relaxed);
         let begun = *self.begun.get_or_init(monotonic::now);
+        // At this rate a hundredth of a unit takes 10 ms divided by the rate.
         let until = begun + Duration::from_millis(hundredths.saturating_mul(10) / u64::from(rate));
         tokio::time::sleep_until(until.into()).await;
     }
@@ -148,11 +149,13 @@ impl Client {
             429 => {
                 self.statistics.throttled.fetch_add(1, Ordering::Relaxed);
                 let delay_ms: Option<f64> = response.number("x-ms-retry-after-ms");
+                // No busy waiting, and no more than a minute at once, whatever the server says.
                 let delay_ms =
                     delay_ms.filter(|delay| delay.is_finite()).unwrap_or(1000.0).clamp(1.0, 60_000.0);
                 Some(RetryDelay::Throttled(Duration::from_secs_f64(delay_ms / 1000.0)))
             }
             410 if response.is_range_gone() => None,
+            // Timeout, gone, retry with, unavailable: the protocol's transient errors.
             408 | 410 | 449 | 503 if retries < RETRIES_MAX => {
                 self.statistics.retried.fetch_add(1, Ordering::Relaxed);
                 Some(RetryDelay::Backoff(backoff(retries + 1)))

@@ -67,9 +67,11 @@ pub(super) fn pack(directory: &Path, file: &Path) -> Result<(), Failure> {
     let partial = PathBuf::from(partial);
     let packed = write_archive(directory, &partial).and_then(|()| fs::rename(&partial, file));
     packed.map_err(|error| {
+        // Best effort: the error that matters is the first one.
         fs::remove_file(&partial).ok();
         unusable(file, &error)
     })?;
+    // The new name is durable only once its directory is.
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| unusable(parent, &error))
 }
@@ -84,12 +86,14 @@ fn write_archive(directory: &Path, file: &Path) -> io::Result<()> {
             let mut content = File::open(entry.path())?;
             let bytes = content.metadata()?.len();
             out.write_all(&header(&name, bytes))?;
+            // The header before it already states the size.
             if io::copy(&mut content, &mut out)? != bytes {
                 return Err(io::Error::other(format!("{name} changed while it was packed")));
             }
             out.write_all(&vec![0; padding(bytes)])?;
         }
     }
+    // Two empty blocks end an archive.
     out.write_all(&[0; 2 * BLOCK])?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
@@ -130,18 +134,23 @@ fn header(name: &str, bytes: u64) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     let mut put = |at: usize, text: &[u8]| block[at..at + text.len()].copy_from_slice(text);
     put(0, name.as_bytes());
+    // Mode, user and group.
     put(100, b"0000600\0");
     put(108, b"0000000\0");
     put(116, b"0000000\0");
     if bytes <= OCTAL_MAX {
         put(124, format!("{bytes:011o}\0").as_bytes());
     } else {
+        // GNU's form: the first bit set, then the size as a binary number.
         put(124, &[0x80]);
         put(128, &bytes.to_be_bytes());
     }
+    // No modification time: equal backups make equal archives.
     put(136, b"00000000000\0");
+    // The checksum is computed with spaces in its own place.
     put(148, b"        ");
     put(156, b"0");
+    // Format and version.
     put(257, b"ustar\x0000");
     let sum = checksum(&block);
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());

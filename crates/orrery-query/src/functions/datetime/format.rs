@@ -20,6 +20,7 @@ pub(super) fn format(moment: Moment, picture: &str) -> String {
             'M' => Some(month),
             'd' => Some(day),
             'H' => Some(hour),
+            // Noon and midnight are 12.
             'h' => Some((hour + 11) % 12 + 1),
             'm' => Some(minute),
             's' => Some(second),
@@ -51,6 +52,7 @@ pub(super) fn format(moment: Moment, picture: &str) -> String {
                 run
             }
             ('f' | 'F', _) => {
+                // A fraction has seven digits; further letters begin a part of their own.
                 let width = run.min(7);
                 let digits = format!("{fraction:07}");
                 let digits = &digits[..width];

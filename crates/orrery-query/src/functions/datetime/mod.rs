@@ -93,6 +93,7 @@ fn formatted(arguments: &[Operand<'_>]) -> Option<String> {
 }
 
 fn from_parts(arguments: &[Operand<'_>]) -> Option<String> {
+    // What is left out: the first month and day, and midnight.
     let mut parts = [0, 1, 1, 0, 0, 0, 0];
     for (at, part) in parts.iter_mut().enumerate().take(arguments.len()) {
         *part = integer(arguments, at)?;
@@ -102,6 +103,7 @@ fn from_parts(arguments: &[Operand<'_>]) -> Option<String> {
 }
 
 fn part_of(arguments: &[Operand<'_>]) -> Option<i64> {
+    // Weekdays can be read, but not added or counted.
     if ["weekday", "dw"]
         .iter()
         .any(|name| string(arguments, 0).is_some_and(|part| name.eq_ignore_ascii_case(part)))

@@ -78,6 +78,7 @@ impl Moment {
                 time[3] = rest.fraction()?;
             }
         }
+        // Without an offset the time is in UTC.
         let offset = if rest.byte(b"Z").is_some() { 0 } else { rest.offset()? };
         if !rest.0.is_empty() {
             return None;
@@ -101,6 +102,7 @@ impl Moment {
     }
 
     pub(super) fn date(self) -> Date {
+        // Rounded down, also before 1970.
         Date::from_days_since_epoch(self.0.div_euclid(TICKS_PER_DAY))
     }
 
@@ -201,6 +203,7 @@ impl Cursor<'_> {
         if !(1..=7).contains(&count) {
             return None;
         }
+        // `.5` is five tenths: the digits that are missing are zeros.
         let missing = u32::try_from(7 - count).ok()?;
         Some(self.digits(count)? * 10i64.pow(missing))
     }

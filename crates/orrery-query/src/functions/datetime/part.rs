@@ -62,6 +62,7 @@ impl Part {
             Self::Month => moment.add_months(count),
             _ => {
                 let nanoseconds = self.nanoseconds().checked_mul(count)?;
+                // Half a tick is rounded away from zero.
                 let half = i128::from(NANOSECONDS_PER_TICK) / 2 * nanoseconds.signum();
                 let ticks = nanoseconds.checked_add(half)? / i128::from(NANOSECONDS_PER_TICK);
                 Moment::from_ticks(ticks.checked_add(moment.ticks().into())?)
@@ -72,6 +73,7 @@ impl Part {
     /// How many starts of this part lie between two moments, negative if the second is earlier.
     pub(super) fn boundaries_between(self, from: Moment, to: Moment) -> i128 {
         let ordinal = |moment: Moment| match self {
+            // Years and months differ in length, so their numbers are compared.
             Self::Year => i128::from(moment.date().year),
             Self::Month => i128::from(moment.date().year * 12 + moment.date().month),
             _ => nanoseconds_since_epoch(moment).div_euclid(self.nanoseconds()),
@@ -91,6 +93,7 @@ impl Part {
             return None;
         }
         let (moment, start) = (i128::from(moment.ticks()), i128::from(start.ticks()));
+        // Rounded down, so that moments before the start have bins too.
         Moment::from_ticks((moment - start).div_euclid(size) * size + start)
     }
 

@@ -6,6 +6,7 @@ use orrery_model::edit_distance::edit_distance;
 const WORD_CHARACTERS_MAX: usize = 128;
 
 pub(super) fn within(left: &str, right: &str, edits_max: usize) -> bool {
+    // One character more than is compared shows that a word is too long.
     let left: Vec<char> = left.chars().take(WORD_CHARACTERS_MAX + 1).collect();
     let right: Vec<char> = right.chars().take(WORD_CHARACTERS_MAX + 1).collect();
     let too_long = left.len().max(right.len()) > WORD_CHARACTERS_MAX;

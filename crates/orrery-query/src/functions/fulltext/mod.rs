@@ -41,6 +41,7 @@ fn contains<'a>(context: &Context<'_>, arguments: &[Operand<'_>], require_all: b
     let words = analyzer.words(text);
     for term in &terms {
         context.steps(term.steps_in(&words))?;
+        // The first term that decides ends the search.
         if (term.count_in(&words) > 0) != require_all {
             return Ok(owned(!require_all));
         }
@@ -72,6 +73,7 @@ fn scored(context: &Context<'_>, arguments: &[Operand<'_>]) -> Option<f64> {
         .iter()
         .map(|hits| Value::as_number(hits).map(orrery_model::Number::as_f64))
         .collect::<Option<_>>()?;
+    // The statistics are about other terms.
     if hits.len() != terms.len() {
         return None;
     }

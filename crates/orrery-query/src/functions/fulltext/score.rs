@@ -22,6 +22,7 @@ impl Bm25 {
             return 0.0;
         }
         let (occurrences, length) = (occurrences as f64, length as f64);
+        // The statistics come with the query: nonsense must not leave the logarithm without a value.
         let rarity = (1.0 + (self.documents - hits + 0.5).max(0.0) / (hits.max(0.0) + 0.5)).ln();
         let mean_length = if self.documents > 0.0 { self.words / self.documents } else { 0.0 };
         let relative_length = if mean_length > 0.0 { length / mean_length } else { 1.0 };

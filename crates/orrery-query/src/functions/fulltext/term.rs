@@ -30,6 +30,7 @@ impl Term {
 
     /// What looking for it takes.
     pub(super) fn steps_in(&self, text: &[Word]) -> u64 {
+        // Edits take far longer to compare than equal words.
         let each = if self.edits > 0 { 64 } else { 1 };
         text.len() as u64 * each
     }

@@ -19,6 +19,7 @@ pub(super) fn direction(longitude: f64, latitude: f64) -> Vector {
     let place = Vector {
         x: cos_latitude * cos_longitude,
         y: cos_latitude * sin_longitude,
+        // Maps give the angle of the vertical, which misses the centre of the flattened earth.
         z: sin_latitude * (1.0 - ECCENTRICITY_SQUARED),
     };
     place.unit().unwrap_or(place)
@@ -57,6 +58,7 @@ fn vincenty(from: Vector, to: Vector) -> Option<f64> {
     let (sin_u1, cos_u1) = reduced(from);
     let (sin_u2, cos_u2) = reduced(to);
 
+    // The longitude on an auxiliary sphere, improved until it changes no more.
     let mut lambda = longitude;
     for _ in 0..ITERATIONS_MAX {
         let (sin_lambda, cos_lambda) = lambda.sin_cos();
@@ -82,6 +84,7 @@ fn vincenty(from: Vector, to: Vector) -> Option<f64> {
                 * FLATTENING
                 * sin_alpha
                 * (sigma + c * sin_sigma * (m + c * cos_sigma * (2.0 * m * m - 1.0)));
+        // Nearly opposite places: the iteration does not converge.
         if lambda.abs() > PI {
             return None;
         }
@@ -110,6 +113,7 @@ fn vincenty(from: Vector, to: Vector) -> Option<f64> {
 fn distance_to_far_side(from: Vector, to: Vector) -> f64 {
     const SAMPLES: u32 = 72;
 
+    // Any direction that is not nearly parallel to the first one.
     let helper = if from.z.abs() < 0.9 {
         Vector { x: 0.0, y: 0.0, z: 1.0 }
     } else {
@@ -124,6 +128,7 @@ fn distance_to_far_side(from: Vector, to: Vector) -> f64 {
             |from: Vector, to: Vector| vincenty(from, to).unwrap_or_else(|| from.angle_to(to) * EQUATOR);
         half(from, middle) + half(middle, to)
     };
+    // A coarse search around the circle, then the valley next to the best sample.
     let step = 2.0 * PI / f64::from(SAMPLES);
     let azimuths = (0..SAMPLES).map(|sample| f64::from(sample) * step);
     let best = azimuths.min_by(|a, b| by_way_of(*a).total_cmp(&by_way_of(*b))).unwrap_or(0.0);
@@ -135,6 +140,7 @@ pub(super) fn minimum(function: impl Fn(f64) -> f64, mut low: f64, mut high: f64
     const SECTION: f64 = 0.618_033_988_749_894_9;
     const ITERATIONS: usize = 36;
 
+    // The least value may be at an end.
     let ends = function(low).min(function(high));
     let (mut left, mut right) = (high - SECTION * (high - low), low + SECTION * (high - low));
     let (mut at_left, mut at_right) = (function(left), function(right));

@@ -83,6 +83,7 @@ pub(super) fn read(value: &Value, space: Space) -> Result<Shape, Invalid> {
             if polygons.is_empty() {
                 return Err(Invalid::Coordinates("MultiPolygon"));
             }
+            // The client decides the length, so no more is reserved than is allowed.
             let mut region = Vec::with_capacity(polygons.len().min(SHAPE_POINTS_MAX));
             for polygon in polygons {
                 region.push(read_polygon(list(Some(polygon), "MultiPolygon")?, &mut shape)?);
@@ -160,6 +161,7 @@ fn read_polygon(rings: &[Value], shape: &mut Shape) -> Result<Vec<std::ops::Rang
         if has_crossing(&shape.edges[first_edge..], start - first_edge, shape.space) {
             return Err(Invalid::CrossingRing(at + 1));
         }
+        // Its edges cross no others, so one corner tells where the whole ring is.
         if let Some(shell) = ranges.first().cloned() {
             let corner = shape.edges[start].start;
             let shell: std::ops::Range<usize> = shell;

@@ -45,6 +45,7 @@ pub(super) fn distance(left: &Shape, right: &Shape) -> f64 {
     if space == Space::Plane {
         return shortest;
     }
+    // Some were noted before a shorter one was found.
     ways.retain(|(length, ..)| *length <= shortest * SPHERE_SLACK);
     ways.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let lengths = ways.iter().take(MEASURED_MAX).map(|(_, corner, edge)| to_edge(*corner, edge));

@@ -57,6 +57,7 @@ fn shape(
         }
         let shape = Rc::new(geojson::read(value, space).ok()?);
         if shape.edges.len() >= KEPT_EDGES_MIN {
+            // The one that was read first makes room.
             kept.truncate(KEPT_SHAPES - 1);
             kept.insert(0, (value.clone(), Rc::clone(&shape)));
         }

@@ -85,6 +85,7 @@ fn line_within_region(line: &Shape, region: &Shape) -> bool {
             line.representatives().into_iter().all(|point| region.locate(point) == Location::Inside)
         }
         Contact::Touching => {
+            // Between two corners of the other shape a piece is on one side of it, so its middle decides.
             let locations: Vec<Location> =
                 middles(line, region).map(|middle| region.locate(middle)).collect();
             !locations.contains(&Location::Outside) && locations.contains(&Location::Inside)
@@ -110,6 +111,7 @@ fn region_within_region(inner: &Shape, outer: &Shape) -> bool {
                     Location::Outside => false,
                 })
             });
+            // Nor may the outer boundary, that of a hole for example, run through the inner area.
             inner_edges_fit && middles(outer, inner).all(|middle| inner.locate(middle) != Location::Inside)
         }
     }

@@ -33,6 +33,7 @@ impl Shape {
     pub(super) fn vertices(&self) -> impl Iterator<Item = Vector> {
         let alone = match self.kind {
             Kind::Point(point) => Some(point),
+            // No edge starts at the end of a line.
             Kind::Line => self.edges.last().map(|edge| edge.end),
             Kind::Region(_) => None,
         };
@@ -114,6 +115,7 @@ fn is_left_from(space: Space, ring: &[Edge], point: Vector, from: usize, start: 
     let path = Edge::new(point, origin);
     let mut is_left = turn > 0;
     for (at, other) in ring.iter().enumerate() {
+        // The path begins on this edge.
         if at == from || !path.may_meet(other) {
             continue;
         }

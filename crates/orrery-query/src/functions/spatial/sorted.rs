@@ -31,6 +31,7 @@ impl<'e> SortedEdges<'e> {
     pub(super) fn near(&self, edge: &Edge) -> impl Iterator<Item = &'e Edge> {
         let axis = self.axis;
         let (low, high) = edge.extent(axis);
+        // No edge that begins before this reaches as far as the given one.
         let first = self.by_low.partition_point(|other| other.extent(axis).0 < low - self.widest);
         self.by_low[first..]
             .iter()

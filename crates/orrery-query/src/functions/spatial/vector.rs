@@ -33,6 +33,7 @@ impl Vector {
     }
 
     pub(super) fn angle_to(self, other: Self) -> f64 {
+        // By the tangent, because the cosine of a small angle has no digits left to tell it.
         self.cross(other).length().atan2(self.dot(other))
     }
 }

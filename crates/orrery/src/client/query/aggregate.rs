@@ -42,6 +42,7 @@ impl Merged {
                 *count += number(more.and_then(|more| more.get("count"))).unwrap_or(0.0);
             }
             Self::Extreme { is_max, value, is_undefined } => {
+                // The form that also counts the values, under `item2` or as `item` itself.
                 let composite =
                     partial.get("item2").or_else(|| item(partial).filter(|item| item.get("count").is_some()));
                 let seen = composite.and_then(|partial| number(partial.get("count")));

@@ -74,6 +74,7 @@ impl MergedRows {
                 break;
             }
             let Some(row) = self.next_row(client, container).await? else { break };
+            // In the order of the language: DISTINCT, then OFFSET, then TOP or LIMIT.
             if self.info.is_distinct() && self.info.d_count_info.is_none() && !self.seen.insert(hash(&row)) {
                 continue;
             }
@@ -92,6 +93,7 @@ impl MergedRows {
         client: &Client,
         container: &ContainerPath,
     ) -> Result<Option<Value>, Failure> {
+        // Groups and aggregates have parts in every partition, and rows by distance do not come in order.
         let needs_all = self.info.is_grouped()
             || !self.info.aggregates.is_empty()
             || self.info.d_count_info.is_some()
@@ -106,6 +108,7 @@ impl MergedRows {
         if self.info.order_by.is_empty() {
             return self.next_unsorted(client, container).await;
         }
+        // Only if the next row of every partition is known can the first one be chosen.
         for at in 0..self.partitions.len() {
             self.fill(at, client, container).await?;
         }
@@ -165,6 +168,7 @@ impl MergedRows {
             rows.push(row);
         }
         let info = &self.info;
+        // Each partition returned its own distinct rows, so the same row may come from several.
         if let Some(counted) = &info.d_count_info {
             let distinct: HashSet<u128> = rows.iter().map(hash).collect();
             #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]

@@ -135,6 +135,7 @@ impl<'a> QueryPages<'a> {
             request = request.with("x-ms-continuation", token);
         }
         let response = self.client.send(&SystemEnv, &request).await?;
+        // This is refused before the first row, so nothing was returned yet.
         if response.status == 400 && response.substatus() == 1004 && token.is_none() {
             let plan = plan::QueryPlan::request(self.client, self.container, &self.query).await?;
             self.state =

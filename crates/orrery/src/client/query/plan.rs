@@ -109,8 +109,10 @@ impl QueryPlan {
         let ranges = ranges.ok_or_else(|| {
             Failure::refused("the server returned a query plan with ranges that cannot be parsed")
         })?;
+        // An empty text means that the query is sent unchanged.
         let text = match info.rewritten_query.as_deref() {
             None | Some("") => query.text.clone(),
+            // Stands for the condition under which a range resumes; here every range is read from its start.
             Some(text) => text.replace("{documentdb-formattableorderbyquery-filter}", "true"),
         };
         Ok(Self { query: QueryText { text, parameters: query.parameters.clone() }, info, ranges })
