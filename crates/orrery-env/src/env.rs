@@ -23,6 +23,7 @@ pub trait Env: Send + Sync + 'static {
     fn guid(&self) -> String {
         let mut bytes = [0; 16];
         self.fill_random(&mut bytes);
+        // Version 4 and the variant of RFC 9562.
         bytes[6] = bytes[6] & 0x0F | 0x40;
         bytes[8] = bytes[8] & 0x3F | 0x80;
         let mut text = String::with_capacity(36);

@@ -13,6 +13,7 @@ static ORIGIN: OnceLock<Instant> = OnceLock::new();
 
 /// The current time.
 pub fn now() -> Instant {
+    // Relaxed: every measurement reads this, and a test stops the clock before it starts what it observes.
     if STOPPED.load(Ordering::Relaxed) {
         return *ORIGIN.get_or_init(Instant::now) + Duration::from_nanos(MOVED_NANOS.load(Ordering::Acquire));
     }
@@ -27,6 +28,7 @@ pub fn timer_now() -> tokio::time::Instant {
 
 /// The time elapsed since an instant.
 pub fn elapsed(since: Instant) -> Duration {
+    // An instant of the running clock may be ahead of one that was just stopped by another thread.
     now().saturating_duration_since(since)
 }
 
@@ -36,6 +38,8 @@ pub fn stop() {
     let moment = now();
     let origin = *ORIGIN.get_or_init(|| moment);
     let since = u64::try_from(moment.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX);
+    // Begins at the present, so that instants taken before remain in the past. Never goes back if it was stopped
+    // already.
     MOVED_NANOS.fetch_max(since, Ordering::AcqRel);
     STOPPED.store(true, Ordering::Release);
 }

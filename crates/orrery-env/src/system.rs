@@ -13,6 +13,7 @@ pub struct SystemEnv;
 impl Env for SystemEnv {
     fn now_ms(&self) -> i64 {
         let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        // A clock before 1970 is not set; the epoch is as good a time as any.
         since_epoch.map_or(0, |elapsed| i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -42,12 +43,14 @@ struct Stock {
 
 impl Stock {
     fn take(&mut self, wanted: &mut [u8]) {
+        // A rest that is too short is thrown away: mixing two batches would gain nothing.
         if self.bytes.len() - self.used < wanted.len() {
             fill_from_system(&mut self.bytes);
             self.used = 0;
         }
         let given = &mut self.bytes[self.used..self.used + wanted.len()];
         wanted.copy_from_slice(given);
+        // A later read of this memory must not reveal ids and keys that were given out.
         given.fill(0);
         self.used += wanted.len();
     }
@@ -91,6 +94,7 @@ impl MovableClock {
     pub fn set_offset(&self, offset_ms: i64) {
         let mut state = self.state.lock();
         state.offset_ms = offset_ms;
+        // A stopped clock moves as well: otherwise the change would show only once it runs again.
         if state.frozen_at_ms.is_some() {
             state.frozen_at_ms = Some(SystemEnv.now_ms().saturating_add(offset_ms));
         }
@@ -98,8 +102,10 @@ impl MovableClock {
 
     /// Stops the clock, or resumes it from its current time.
     pub fn freeze(&self, frozen: bool) {
+        // Before locking, because reading the time takes the lock too.
         let now_ms = self.now_ms();
         let mut state = self.state.lock();
+        // The clock goes on from where it stood, not from where it would be if it had never stopped.
         state.offset_ms = now_ms.saturating_sub(SystemEnv.now_ms());
         state.frozen_at_ms = frozen.then_some(now_ms);
     }

@@ -59,6 +59,7 @@ impl Budget {
         let mut state = self.state.lock();
         state.rate = units_per_second.saturating_mul(100);
         state.bank_seconds = BANK_SECONDS;
+        // A lower rate could not have saved up more.
         state.bank = state.bank.min(state.rate.saturating_mul(BANK_SECONDS));
     }
 
@@ -71,6 +72,7 @@ impl Budget {
     pub fn left_over(&self, now_ms: i64) -> Option<Charge> {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
+        // In a second that is spent, the bank is what requests go on with.
         let left = if state.used < state.rate { state.bank } else { 0 };
         (state.rate > 0).then(|| Charge::from_hundredths(left))
     }
@@ -79,6 +81,7 @@ impl Budget {
     pub fn spend_left_over(&self, now_ms: i64, charge: Charge) {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
+        // From the bank directly, so that the budget of this second stays with the requests.
         let from_bank = charge.hundredths().min(state.bank);
         state.bank -= from_bank;
         state.used += charge.hundredths() - from_bank;
@@ -94,6 +97,7 @@ impl Budget {
     pub fn set_hard_rate(&self, hundredths_per_second: u64) {
         let mut state = self.state.lock();
         state.rate = hundredths_per_second;
+        // A share that must not be exceeded must not be saved up either.
         (state.bank_seconds, state.bank) = (0, 0);
     }
 
@@ -101,19 +105,24 @@ impl Budget {
     pub fn admit(&self, now_ms: i64, priority: Priority) -> Result<(), Throttled> {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
+        // No limit.
         if state.rate == 0 {
             return Ok(());
         }
         let limit = state.limit();
         let used = match priority {
             Priority::High => state.used,
+            // Low priority also counts as used what high priority is still expected to use in this second.
             Priority::Low => state.used + state.reserved.saturating_sub(state.used_by_high),
         };
+        // Below the limit is enough, however large the request: its overshoot is a debt.
         if used < limit {
             return Ok(());
         }
+        // The next second is then reserved for high priority as a whole.
         state.high_refused |= priority == Priority::High;
         // The rest of this second, plus whole seconds for the debt.
+        // The debt is what neither the rate nor the bank covers; each second pays back one rate of it.
         let owed = state.used.saturating_sub(state.rate).saturating_sub(state.bank);
         let rest_ms = (now_ms.div_euclid(1000) + 1) * 1000 - now_ms;
         let more_ms = owed / state.rate * 1000;
@@ -132,6 +141,7 @@ impl Budget {
     pub fn settle(&self, now_ms: i64, charge: Charge, priority: Priority) {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
+        // Without a check: the work is done, and its whole charge counts.
         state.used += charge.hundredths();
         if priority == Priority::High {
             state.used_by_high += charge.hundredths();
@@ -164,25 +174,31 @@ impl Default for State {
 impl State {
     /// The limit of this second: the rate, or more while the bank is not empty.
     fn limit(&self) -> u64 {
+        // At least the rate, which may be above the burst rate.
         self.rate.max((self.rate + self.bank).min(self.burst))
     }
 
     /// Closes the seconds that have passed.
     fn roll(&mut self, second: i64) {
+        // A clock that was moved back leaves everything as it is until it catches up.
         let before = *self.second.get_or_insert(second);
         let passed = u64::try_from(second.saturating_sub(before)).unwrap_or(0);
         if passed == 0 {
             return;
         }
+        // The second that ends: what it used beyond its rate comes from the bank first, the rest is owed.
         let over = self.used.saturating_sub(self.rate);
         let from_bank = over.min(self.bank);
         let owed = over - from_bank;
+        // What it left over, and whole seconds without any request. Those pay the debt before they fill the bank.
         let unused = self.rate.saturating_sub(self.used);
         let idle = self.rate.saturating_mul(passed - 1);
         let bank = (self.bank - from_bank).saturating_add(unused).saturating_add(idle.saturating_sub(owed));
         self.bank = bank.min(self.rate.saturating_mul(self.bank_seconds));
         debug_assert!(from_bank <= self.used && owed <= over, "what is taken from the bank was used");
+        // The remaining debt is the first use of the new second.
         self.used = owed.saturating_sub(idle);
+        // A forecast from the last second; after a pause there is nothing to go by.
         self.reserved = match passed {
             1 if self.high_refused => self.limit(),
             1 => self.used_by_high.min(self.rate),

@@ -145,6 +145,7 @@ const EVALUATION_STEPS: u64 = 1_000;
 
 /// The charge for evaluation beyond what is usual for the items read.
 pub fn evaluation(steps: u64, item_bytes: u64) -> Charge {
+    // Ordinary evaluation is part of the charges for items and bytes, which were fitted with it.
     let free = EVALUATION_STEPS_FREE + item_bytes.saturating_mul(EVALUATION_STEPS_FREE_PER_BYTE);
     Charge::from_hundredths(steps.saturating_sub(free) / EVALUATION_STEPS)
 }
@@ -152,10 +153,12 @@ pub fn evaluation(steps: u64, item_bytes: u64) -> Charge {
 /// The components of a query page's charge. Each is rounded separately, so that they add up.
 pub fn query_parts(work: &QueryWork) -> [Part; 6] {
     let partitions = QUERY_PARTITION_FIRST + QUERY_PARTITION_MORE * work.partitions.saturating_sub(1);
+    // One lookup per page, however many entries it reads.
     let lookups = u64::from(work.index_entries > 0);
     let small = |what, quantity: u64, each: u64| Part {
         what,
         quantity,
+        // From ten-thousandths, rounded up: work is never free.
         charge: Charge::from_hundredths(quantity.saturating_mul(each).div_ceil(100)),
     };
     let kilobytes = |what, bytes: u64, each: u64| Part {
@@ -188,6 +191,7 @@ pub fn changes(count: usize, bytes: usize) -> Charge {
         item_bytes: bytes as u64,
         output_bytes: bytes as u64,
     };
+    // Without the first part, the base charge of a query.
     let reading = query_parts(&work).iter().skip(1).map(|part| part.charge).sum::<Charge>();
     missing_item() + reading
 }
@@ -206,6 +210,7 @@ pub fn write_parts(new_bytes: Option<usize>, removes: bool, terms: usize, patch_
     if removes {
         parts.push(Part { what: "versionRemoved", quantity: 1, charge: REMOVAL });
     }
+    // Listed even if it is zero, so that a reader sees that no term changed.
     parts.push(Part { what: "indexTermsChanged", quantity: terms as u64, charge: per_term(terms) });
     if patch_count > 0 {
         let charge = patch_operations(patch_count);
@@ -247,9 +252,11 @@ fn interpolate(table: &[(u64, u64)], bytes: usize) -> Charge {
     if bytes <= first.0 * 1024 {
         return Charge::from_hundredths(first.1);
     }
+    // Sizes beyond the table are charged like its last entry; items have at most that size.
     let upper = table.iter().position(|(kilobytes, _)| bytes <= kilobytes * 1024).unwrap_or(table.len() - 1);
     let ((lower_kb, lower), (upper_kb, higher)) = (table[upper - 1], table[upper]);
     let bytes = bytes.min(last.0 * 1024);
+    // Integers throughout, rounded down: the same size always has the same charge.
     let done = bytes - lower_kb * 1024;
     let whole = (upper_kb - lower_kb) * 1024;
     Charge::from_hundredths(lower + (higher - lower) * done / whole)

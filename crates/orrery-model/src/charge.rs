@@ -29,6 +29,7 @@ impl Add for Charge {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
+        // A sum that is off the scale is still the largest, while one that wrapped would be cheap.
         Self(self.0.saturating_add(other.0))
     }
 }

@@ -11,11 +11,13 @@ pub fn parse_json(text: &[u8]) -> Result<Value> {
 /// Parses JSON that may contain unescaped tabs and line breaks in strings. Also returns the text as valid JSON, if it
 /// was not.
 pub fn parse_escaped(text: &[u8]) -> Result<(Value, Option<Vec<u8>>)> {
+    // Valid JSON, nearly every text, is parsed once and not copied.
     let error = match value::parse(text) {
         Ok(value) => return Ok((value, None)),
         Err(error) => error,
     };
     let escaped = value::escape_breaks(text).ok_or_else(|| malformed(error.clone()))?;
+    // The message of the first attempt fits the text that was sent.
     let value = value::parse(&escaped).map_err(|_| malformed(error))?;
     Ok((value, Some(escaped)))
 }

@@ -34,6 +34,7 @@ impl ClientEncryptionKey {
             )));
         }
         let wrapped = required_str(body, "wrappedDataEncryptionKey")?;
+        // The server cannot unwrap the key, so this is all that it can tell.
         if STANDARD.decode(wrapped).map_or(0, |bytes| bytes.len()) == 0 {
             return Err(Error::bad_request(
                 "The property 'wrappedDataEncryptionKey' of the client encryption key must be non-empty base64.",
@@ -46,6 +47,7 @@ impl ClientEncryptionKey {
                 "One of the specified inputs is invalid: the property 'keyWrapMetadata' is not an object.",
             )
         })?;
+        // What a client needs to find the wrapping key again.
         for name in ["type", "name", "value", "algorithm"] {
             required_str(metadata, name)?;
         }
@@ -53,6 +55,7 @@ impl ClientEncryptionKey {
         for (name, value) in body.iter().filter(|(name, _)| !SYSTEM_PROPERTIES.contains(name)) {
             document.set(name, value.clone());
         }
+        // Unknown properties are kept, so the whole needs a bound.
         if Value::Object(document.clone()).to_json().len() > DEFINITION_BYTES_MAX {
             return Err(Error::new(crate::ErrorKind::TooLarge, "Request size is too large"));
         }

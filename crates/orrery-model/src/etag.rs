@@ -25,6 +25,7 @@ impl Etag {
         let mut text = *b"00000000-0000-0200-0000-000000000000";
         let mut put = |at: usize, digits: usize, number: u64| {
             for place in 0..digits {
+                // Each field takes the low digits of what it is given; higher ones are in the next field.
                 text[at + place] = DIGITS[(number >> (4 * (digits - 1 - place)) & 0xF) as usize];
             }
         };

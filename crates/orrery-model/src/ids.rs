@@ -25,6 +25,7 @@ pub struct ItemId(Box<str>);
 
 impl ResourceName {
     pub fn parse(text: &str) -> Result<Self> {
+        // Counted no further than needed: the text may be megabytes.
         let characters = text.chars().take(RESOURCE_NAME_CHARACTERS_MAX + 1).count();
         if !(1..=RESOURCE_NAME_CHARACTERS_MAX).contains(&characters) {
             return Err(wrong_length(text, 255));
@@ -47,6 +48,7 @@ impl ResourceName {
 impl ItemId {
     pub fn parse(text: &str) -> Result<Self> {
         if !(1..=ITEM_ID_BYTES_MAX).contains(&text.len()) {
+            // The service's sentence names the first length that is too long.
             return Err(wrong_length(text, 1024));
         }
         Ok(Self(text.into()))
@@ -77,6 +79,7 @@ fn id_of(body: &Object) -> Result<&str> {
 }
 
 fn wrong_length(text: &str, below: usize) -> Error {
+    // The text comes back in the response, so a long one is cut.
     let shown: String = text.chars().take(64).collect();
     let dots = if shown.len() < text.len() { "…" } else { "" };
     Error::bad_request(format!(

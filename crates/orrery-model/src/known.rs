@@ -36,6 +36,7 @@ fn check_members(object: &Object, members: &[(&str, Shape)], owner: &str) -> Res
         let known = members.iter().find(|(known, _)| *known == name);
         match known {
             Some((_, shape)) => check(value, *shape, name)?,
+            // Typed clients write properties that they do not use as null.
             None if matches!(value, Value::Null) => {}
             None => return Err(unknown(name, members, owner)),
         }
@@ -45,6 +46,7 @@ fn check_members(object: &Object, members: &[(&str, Shape)], owner: &str) -> Res
 
 fn unknown(name: &str, members: &[(&str, Shape)], owner: &str) -> Error {
     let candidates = members.iter().map(|(known, _)| (distance(name, known), *known));
+    // About a quarter of the letters may differ; beyond that it is another word, and a guess would mislead.
     let meant = candidates.min().filter(|(distance, known)| *distance <= 1 + known.len() / 4);
     // The name may be valid one level deeper.
     let below = members.iter().find(|(_, shape)| match shape {
@@ -52,6 +54,7 @@ fn unknown(name: &str, members: &[(&str, Shape)], owner: &str) -> Error {
         Shape::Any | Shape::Each(_) | Shape::Undone(_) => false,
     });
     let meant =
+        // An exact name in the wrong place says more than a similar name in the right one.
         below.map(|(known, _)| format!("{known}.{name}")).or(meant.map(|(_, known)| known.to_owned()));
     let hint = meant.map_or_else(String::new, |meant| format!(" Did you mean '{meant}'?"));
     Error::bad_request(format!(

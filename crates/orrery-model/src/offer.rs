@@ -137,6 +137,8 @@ impl Throughput {
             return 1;
         }
         let (initial, all) = (u64::from(PARTITION_THROUGHPUT_INITIAL), u64::from(PARTITION_THROUGHPUT_MAX));
+        // maximum / (carried × initial / all), in integers: 6,000 of 10,000 is the share that a new partition
+        // starts with.
         let count = (maximum * all).div_ceil(carried * initial);
         // The cap is for scaled-down partitions only.
         let count_max = maximum.div_ceil(initial).max(PARTITIONS_MAX.into());
@@ -148,12 +150,14 @@ impl Throughput {
     pub fn migrated(self, migration: Migration, usage: Usage) -> Self {
         match (migration, self) {
             (Migration::ToAutoscale, Self::Manual(throughput)) => {
+                // Rounded up: a switch of kind never takes throughput away.
                 let max = throughput.max(usage.autoscale_minimum()).next_multiple_of(AUTOSCALE_STEP);
                 Self::Autoscale { max, increment_percent: None }
             }
             (Migration::ToManual, Self::Autoscale { max, .. }) => {
                 Self::Manual(max.max(usage.manual_minimum()).next_multiple_of(MANUAL_STEP))
             }
+            // Already of that kind.
             (_, unchanged) => unchanged,
         }
     }
@@ -187,6 +191,7 @@ impl Usage {
 
     /// The minimum of an autoscale maximum.
     pub fn autoscale_minimum(self) -> u32 {
+        // Ten times the rules for manual throughput, because autoscale may idle at a tenth of its maximum.
         let own =
             AUTOSCALE_STEP.max(self.highest_ever.div_ceil(10)).max(self.storage_gb().saturating_mul(10));
         let shared = self.extra_containers().saturating_mul(1000).saturating_add(AUTOSCALE_STEP);
@@ -243,6 +248,8 @@ impl Offer {
         let number = |value: &Value| value.as_i64().and_then(|number| u32::try_from(number).ok());
         let throughput = match content.get("offerAutopilotSettings") {
             None => Throughput::Manual(content.get("offerThroughput").and_then(number)?),
+            // It was valid for its usage when it was written; a minimum that has risen since must not make it
+            // unreadable.
             Some(settings) => Throughput::from_settings(settings, Usage::default()).ok()?,
         };
         let minimum = content.get("offerMinimumThroughputParameters")?;
@@ -279,6 +286,7 @@ impl Offer {
         migration: Option<Migration>,
         shared_containers: Option<u32>,
     ) -> Result<Throughput> {
+        // Before a migration too, whose body otherwise says nothing.
         self.check_identity(body)?;
         let usage = self.usage(shared_containers);
         if let Some(migration) = migration {
@@ -287,6 +295,8 @@ impl Offer {
         let content = body.get("content").filter(|content| content.as_object().is_some());
         let content = content.ok_or_else(|| crate::ids::missing_properties(&["content"]))?;
         let settings =
+            // Clients that read an offer, change a number and send it back keep its other members, some of them
+            // null.
             content.get("offerAutopilotSettings").filter(|settings| !matches!(settings, Value::Null));
         match (self.throughput, settings) {
             (Throughput::Autoscale { .. }, Some(settings)) => Throughput::from_settings(settings, usage),
@@ -296,6 +306,7 @@ impl Offer {
                     requested.ok_or_else(|| crate::ids::missing_properties(&["offerThroughput"]))?;
                 Throughput::manual(requested, usage)
             }
+            // The kind changes only with its header: a body of the other kind is more likely a mistake.
             (Throughput::Manual(_), Some(_)) => Err(Error::bad_request(
                 "The offer has manual throughput. Set the header x-ms-cosmos-migrate-offer-to-autopilot to switch it to autoscale.",
             )),
@@ -335,6 +346,7 @@ impl Offer {
     /// Sets a new throughput.
     pub fn set_throughput(&mut self, throughput: Throughput, now_seconds: i64) {
         self.throughput = throughput;
+        // Never falls again: the minimum that the service grants depends on it.
         self.highest_ever = self.highest_ever.max(throughput.maximum());
         self.replaced_seconds = Some(now_seconds);
     }

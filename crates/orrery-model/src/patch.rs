@@ -39,6 +39,7 @@ impl Patch {
     /// Reads `{"operations": […], "condition": …}` or a bare array of operations.
     pub fn parse(body: &Value) -> Result<Self> {
         let (operations, condition) = match body {
+            // Some clients send the list alone when there is no condition.
             Value::Array(operations) => (operations.as_slice(), None),
             Value::Object(object) => {
                 let condition = match object.get("condition") {
@@ -134,6 +135,7 @@ impl Fault {
             }
             Self::TooDeep => format!("the nesting is deeper than {NESTING_MAX} levels"),
         };
+        // The service counts operations from one.
         Error::bad_request(format!("For Operation({}): {text}. {LEARN_MORE}", at + 1))
     }
 }
@@ -195,6 +197,7 @@ impl Operation {
                 if to.segments.len() > from.segments.len() && to.segments.starts_with(&from.segments) {
                     return Err(Fault::MoveIntoItself);
                 }
+                // The target is found after the removal, which may have shifted the elements of an array.
                 let value = remove(item, from, "moved")?;
                 add(item, to, value, "Given")
             }
@@ -207,6 +210,7 @@ fn add(item: &mut Value, path: &Pointer, value: Value, operation: &'static str) 
     match path.parent_in(item, operation)? {
         Parent::Object(object) => object.set(path.last(), value),
         Parent::Array(elements) => {
+            // As in RFC 6902, `-` and the index after the last one append; others insert before.
             let index = if path.last() == "-" { elements.len() } else { path.index(elements.len() + 1)? };
             elements.insert(index, value);
         }
@@ -221,6 +225,7 @@ fn set(item: &mut Value, path: &Pointer, value: Value) -> Result<(), Fault> {
         Parent::Array(elements) if path.last() == "-" => elements.push(value),
         Parent::Array(elements) => {
             let index = path.index(elements.len())?;
+            // Unlike `add`, which inserts.
             elements[index] = value;
         }
     }
@@ -284,6 +289,7 @@ fn check_depth(path: &Pointer, value: &Value) -> Result<(), Fault> {
             _ => true,
         }
     }
+    // Each segment of the path is a level above the value.
     let levels = NESTING_MAX.checked_sub(path.segments.len()).ok_or(Fault::TooDeep)?;
     if fits(value, levels) { Ok(()) } else { Err(Fault::TooDeep) }
 }
@@ -300,6 +306,7 @@ impl Pointer {
         let invalid =
             || Fault::Syntax(format!("the path '{text}' is not a JSON pointer to a property or an element"));
         let rest = text.strip_prefix('/').ok_or_else(invalid)?;
+        // Unescaped after splitting, so that `~1` can stand for a slash within a name.
         let segments = rest.split('/').map(|segment| unescape(segment).filter(|segment| !segment.is_empty()));
         let segments = segments.collect::<Option<_>>().ok_or_else(invalid)?;
         Ok(Self { text: text.into(), segments })
@@ -339,6 +346,7 @@ impl Pointer {
 }
 
 fn array_index(segment: &str, end: usize) -> Option<usize> {
+    // `parse` alone would accept a plus sign.
     let digits = segment.bytes().all(|byte| byte.is_ascii_digit());
     segment.parse().ok().filter(|index| digits && *index < end)
 }

@@ -57,6 +57,7 @@ pub fn split(path: &str) -> Result<Vec<Segment>, InvalidPath> {
             return Err(InvalidPath { position: at });
         }
         at += 1;
+        // The single trailing slash.
         if at == path.len() {
             break;
         }
@@ -77,6 +78,7 @@ fn next_segment(path: &str, start: usize) -> Result<(Segment, usize), InvalidPat
                 return Err(InvalidPath { position: path.len() });
             };
             end += found;
+            // A quote after a backslash belongs to the name.
             if end == content || path.as_bytes()[end - 1] != b'\\' {
                 break;
             }
@@ -103,6 +105,7 @@ impl KeyPath {
             return Err(InvalidPath { position: text.len() - 1 });
         }
         let wildcard = segments.iter().find(|segment| {
+            // Within quotes all of these are ordinary characters.
             let invalid = |c: char| c.is_whitespace() || "*?[]{}\"'".contains(c);
             !segment.quoted && segment.text.contains(invalid)
         });

@@ -111,13 +111,16 @@ impl Rid {
         match bytes.len() {
             3 => OfferRid::from_bytes(&bytes).map(Self::Offer),
             4 => DatabaseRid::from_bytes(&bytes).map(Self::Database),
+            // The top bit of the second word tells containers from users.
             8 => match ContainerRid::from_bytes(&bytes) {
                 Some(container) => Some(Self::Container(container)),
                 None => UserRid::from_bytes(&bytes).map(Self::User),
             },
+            // Neither a container, whose mark is missing, nor a user, whose number is at least 1.
             16 if bytes[4..8] == [0; 4] => {
                 ClientEncryptionKeyRid::from_bytes(&bytes).map(Self::ClientEncryptionKey)
             }
+            // Below a user there is nothing but permissions.
             16 if bytes[4] & 0x80 == 0 => PermissionRid::from_bytes(&bytes).map(Self::Permission),
             16 => ChildRid::from_bytes(&bytes).map(|child| match child.kind {
                 ChildKind::Item => Self::Item(ItemRid { container: child.container, ordinal: child.ordinal }),
@@ -250,8 +253,10 @@ impl ChildRid {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (owner, child) = bytes.split_at_checked(8)?;
+        // Little-endian, as clients read it; the kind is in the top nibble, hence in the last byte.
         let child = u64::from_le_bytes(child.try_into().ok()?);
         let kind = ChildKind::ALL.into_iter().find(|kind| kind.nibble() == child >> ORDINAL_BITS)?;
+        // `new` masks the kind off again.
         Some(Self::new(ContainerRid::from_bytes(owner)?, kind, child))
     }
 
@@ -335,6 +340,7 @@ impl ClientEncryptionKeyRid {
         let (owner, own) = bytes.split_at_checked(8)?;
         let (database, zero) = words(owner)?;
         let (key, kind) = words(own)?;
+        // Words are read big-endian, but this one is stored little-endian.
         (zero == 0 && kind.swap_bytes() == Self::KIND)
             .then_some(Self { database: DatabaseRid(database), key })
     }
@@ -355,6 +361,7 @@ impl OfferRid {
     }
 
     pub fn to_bytes(self) -> [u8; 3] {
+        // Offers have 24 bits: the first byte is always zero.
         let [_, rest @ ..] = self.0.to_be_bytes();
         rest
     }
@@ -416,6 +423,7 @@ fn encode(bytes: &[u8]) -> ([u8; TEXT_BYTES_MAX], usize) {
 
 /// The longest id is that of an attachment, which is not supported; longer text is not an id.
 fn decode(text: &str) -> Option<Vec<u8>> {
+    // Padded base64 comes in groups of four. Most names fail here, and are not decoded.
     if text.len() > TEXT_BYTES_MAX || !text.len().is_multiple_of(4) {
         return None;
     }

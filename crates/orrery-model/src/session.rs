@@ -40,6 +40,7 @@ impl SessionEntry {
     /// Whether the client has seen more than a partition at this version and position has.
     pub fn is_ahead_of(self, version: u64, lsn: u64) -> bool {
         match self.version {
+            // The version grows with merges; LSNs compare only within one version.
             Some(seen) => (seen, self.lsn) > (version, lsn),
             None => self.lsn > lsn,
         }
@@ -50,6 +51,7 @@ impl SessionToken {
     /// Reads the text form. An empty one has no entries.
     pub fn parse(text: &str) -> Result<Self> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        // One more than allowed suffices to tell that there are too many.
         let entries = entries.take(ENTRIES_MAX + 1).map(parse_entry);
         match entries.collect::<Option<Vec<_>>>() {
             Some(entries) if entries.len() <= ENTRIES_MAX => Ok(Self { entries }),
@@ -64,6 +66,7 @@ impl SessionToken {
     /// the partition's own id and its parents, nearest first. Of several entries for one id the
     /// furthest counts.
     pub fn entry_for(&self, ids: impl IntoIterator<Item = u32>) -> Option<SessionEntry> {
+        // What a client saw of a parent, it saw of the partition that replaced it.
         ids.into_iter().find_map(|id| {
             let own = self.entries.iter().filter(|entry| entry.range_id == id);
             own.max_by_key(|entry| (entry.version, entry.lsn)).copied()
@@ -74,6 +77,7 @@ impl SessionToken {
 fn parse_entry(entry: &str) -> Option<SessionEntry> {
     let (range_id, value) = entry.split_once(':')?;
     let range_id = number(range_id)?.try_into().ok()?;
+    // The oldest form: a bare number.
     let Some((version, rest)) = value.split_once('#') else {
         return Some(SessionEntry { range_id, version: None, lsn: number(value)? });
     };
@@ -81,8 +85,10 @@ fn parse_entry(entry: &str) -> Option<SessionEntry> {
     let lsn = number(fields.next()?)?;
     let regions_are_pairs = fields.all(|field| {
         let pair = field.split_once('=');
+        // The LSN of a region may be -1.
         pair.is_some_and(|(region, lsn)| number(region).is_some() && lsn.parse::<i64>().is_ok())
     });
+    // -1 marks the simple form.
     let version = if version == "-1" { None } else { Some(number(version)?) };
     regions_are_pairs.then_some(SessionEntry { range_id, version, lsn })
 }

@@ -79,6 +79,7 @@ where
     let value = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|error| {
         let text = error.to_string();
+        // serde carries errors only as text, so ours is recognised by it.
         if text.contains(TOO_DEEP) { ParseError::TooDeep } else { ParseError::Syntax(text) }
     })
 }
@@ -187,12 +188,14 @@ impl<'de, S: AsRef<str>> Visitor<'de> for MembersSeed<'_, S> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        // The object itself is the first level.
         let seed = ValueSeed { depth: 1 };
         let mut members: Vec<(Box<str>, Value)> = Vec::with_capacity(self.names.len());
         while let Some(name) = access.next_key_seed(NameSeed { names: self.names })? {
             match name {
                 Some(name) => members.push((name.into(), access.next_value_seed(seed)?)),
                 None => {
+                    // Read past without building anything.
                     access.next_value::<IgnoredAny>()?;
                 }
             }
@@ -222,6 +225,7 @@ impl<'n, S: AsRef<str>> Visitor<'_> for NameSeed<'n, S> {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        // Compared within the text: a name that is not wanted is never allocated.
         Ok(self.names.iter().map(AsRef::as_ref).find(|wanted| *wanted == name))
     }
 }
@@ -424,6 +428,7 @@ impl Number {
     pub fn as_i64(self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(value),
+            // A little below 2^63, above which the cast would saturate.
             Self::Double(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => Some(value as i64),
             Self::Double(_) => None,
         }
@@ -435,6 +440,7 @@ impl Number {
                 use fmt::Write;
                 write!(out, "{value}").expect("a String accepts every write");
             }
+            // The shortest digits that read back the same, laid out as JavaScript does.
             Self::Double(value) => out.push_str(ryu_js::Buffer::new().format(value)),
         }
     }
@@ -451,6 +457,7 @@ impl Number {
 impl PartialEq for Number {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
+            // Exactly: as doubles, neighbours beyond 2^53 would be equal.
             (Self::Int(a), Self::Int(b)) => a == b,
             _ => self.as_f64() == other.as_f64(),
         }
@@ -486,6 +493,7 @@ impl Object {
         if !repeated {
             return Self(members);
         }
+        // Repeated names are rare, so only now is anything built to resolve them.
         let mut places: std::collections::HashMap<Box<str>, usize> = std::collections::HashMap::new();
         let mut unique: Vec<(Box<str>, Value)> = Vec::with_capacity(members.len());
         for (name, value) in members {

@@ -48,6 +48,7 @@ impl Functions {
         let sandbox = Sandbox::new(limits, Cancellation::default())?;
         let started = monotonic::now();
         let random = Mutex::new(seed);
+        // Compiling counts too: a text may take long to compile.
         let made = sandbox.context.with(|ctx| {
             let driver = (|| {
                 #[expect(
@@ -57,6 +58,7 @@ impl Functions {
                 Sandbox::prepare(
                     &ctx,
                     std::sync::Arc::clone(&sandbox.watch),
+                    // The clock stands still: every row sees the same time.
                     move || now_ms as f64,
                     move || next_random(&random),
                 )?;
@@ -71,8 +73,10 @@ impl Functions {
                 let function = compile(&ctx, source, name)?;
                 define.call::<_, ()>((name, function)).map_err(engine)?;
             }
+            // Under a name that no script writes by accident, neither enumerable nor writable.
             ctx.globals().prop(DRIVER, rquickjs::object::Property::from(driver)).map_err(engine)
         });
+        // Before `made`, whose error may only be the consequence.
         if let Some(verdict) = sandbox.watch.verdict() {
             return Err(verdict);
         }
@@ -83,10 +87,13 @@ impl Functions {
 
     /// Calls a function; `Ok(None)` is `undefined`.
     pub fn call(&self, name: &str, arguments: &[Value]) -> Result<Option<Value>, FunctionError> {
+        // Held for the whole call: the engine runs one at a time.
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let started = monotonic::now();
+        // The limit is for all calls of the query together, not for each row.
         self.sandbox.watch.allow(*left);
         let text = self.sandbox.context.with(|ctx| {
+            // As JSON text: a function gets copies, and cannot change what the query goes on with.
             let text = arguments_text(arguments);
             let run = || -> rquickjs::Result<Option<String>> {
                 let driver: Object<'_> = ctx.globals().get(DRIVER)?;

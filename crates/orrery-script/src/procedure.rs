@@ -73,9 +73,11 @@ pub fn run(
         let session = Session { ctx: ctx.clone(), watch: Arc::clone(watch), limits };
         session.run(invocation, &host, &aborted)
     });
+    // Before the result: a script that caught the error of its own interruption has still run out of time.
     if let Some(verdict) = watch.verdict() {
         return Err(verdict);
     }
+    // Recorded outside of the engine, where the script cannot catch it.
     let reason = aborted.lock().unwrap_or_else(PoisonError::into_inner).take();
     match reason {
         Some(reason) => Err(thrown(&reason)),
@@ -96,18 +98,23 @@ impl<'js> Session<'_, 'js> {
         host: &Arc<Mutex<Box<dyn Host>>>,
         aborted: &Arc<Mutex<Option<String>>>,
     ) -> Result<Outcome, ScriptError> {
+        // 1. The API, before any of the script's own code.
         let driver = self.driver(invocation, host, aborted).map_err(|error| {
             // Only the prelude has run: an error here is a bug of ours, or the limits are too small for anything.
             ScriptError::Engine(format!("{error}: {}", crate::sandbox::describe(&self.ctx)))
         })?;
+        // 2. The script itself; what it requests from the collection only joins a queue.
         let script = compile(&self.ctx, &invocation.source, &invocation.name)?;
         let main: Function<'js> = member(&driver, "main")?;
         self.caught::<()>(&driver, main.call((script, invocation.arguments.clone())))?;
         self.run_jobs();
+        // 3. One queued operation and its callback at a time, as in the service: callbacks never run inside of a
+        // call.
         let step: Function<'js> = member(&driver, "step")?;
         while !self.watch.must_stop() && self.caught::<bool>(&driver, step.call(()))? {
             self.run_jobs();
         }
+        // 4. What the script has left in its request, its response and its log.
         let finish: Function<'js> = member(&driver, "finish")?;
         let (response_body, request_body, log): (Option<String>, Option<String>, Option<String>) = {
             let parts: Vec<Option<String>> = self.caught(&driver, finish.call(()))?;
@@ -132,6 +139,7 @@ impl<'js> Session<'_, 'js> {
         aborted: &Arc<Mutex<Option<String>>>,
     ) -> rquickjs::Result<Object<'js>> {
         let locked = |host: &Arc<Mutex<Box<dyn Host>>>| Arc::clone(host);
+        // The script's clock starts at the host's time, which a test may have moved, and runs on with real time.
         let started_at_ms = host.lock().unwrap_or_else(PoisonError::into_inner).started_at_ms();
         let (clock, rng) = (Arc::clone(&self.watch), locked(host));
         Sandbox::prepare(
@@ -144,12 +152,14 @@ impl<'js> Session<'_, 'js> {
         let native = Object::new(self.ctx.clone())?;
         let (watch, accepts, asked) = (Arc::clone(&self.watch), self.limits.accepts, locked(host));
         let accepting = move || {
+            // The last part of the time is kept for finishing, and a transaction has a limit on what it can take.
             watch.elapsed() < accepts && asked.lock().unwrap_or_else(PoisonError::into_inner).accepts()
         };
         native.set("accepts", Func::from(accepting))?;
         let (watch, called) = (Arc::clone(&self.watch), locked(host));
         let call = move |ctx: Ctx<'js>, operation: String, payload: String| {
             let answer = called.lock().unwrap_or_else(PoisonError::into_inner).call(&operation, &payload);
+            // The host has given up. The script may catch this exception, but stops at its next check.
             answer.ok_or_else(|| {
                 watch.abort();
                 rquickjs::Exception::throw_message(&ctx, "the script was cancelled")
@@ -163,11 +173,13 @@ impl<'js> Session<'_, 'js> {
         )?;
         let (watch, reason) = (Arc::clone(&self.watch), Arc::clone(aborted));
         let abort = move |text: String| {
+            // The first reason counts: what follows happens while the script is being stopped.
             reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
             watch.abort();
         };
         native.set("abort", Func::from(abort))?;
         let logged = Arc::clone(&invocation.logged);
+        // Into the invocation's own text, which outlives a script that fails.
         let log = move |text: String| logged.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
         native.set("log", Func::from(log))?;
         let context: Function<'js> = evaluate(&self.ctx, CONTEXT, "context.js")?;
@@ -187,6 +199,7 @@ impl<'js> Session<'_, 'js> {
         if !error.is_exception() {
             return Err(ScriptError::Thrown { text: error.to_string(), stack: String::new(), number: 0 });
         }
+        // Taken in any case: a pending exception would fail the next call into the engine.
         let value = self.ctx.catch();
         if self.watch.must_stop() {
             return Err(self.watch.verdict().unwrap_or(ScriptError::Cancelled));
@@ -216,6 +229,7 @@ fn thrown(description: &str) -> ScriptError {
     let text = |name: &str| parsed.get(name).and_then(value::Value::as_str).unwrap_or_default().to_owned();
     let number =
         parsed.get("number").and_then(value::Value::as_i64).and_then(|number| u16::try_from(number).ok());
+    // Frames of the prelude mean nothing to the script's author.
     let is_script = |line: &&str| {
         !["(ground.js:", "(context.js:", "at construct (native)", "at apply (native)"]
             .iter()
@@ -246,6 +260,7 @@ fn setup(invocation: &Invocation, limits: &Limits) -> String {
     );
     out.push_str(&limits);
     out.push_str(",\"request\":{\"Body\":");
+    // Bodies are JSON already, and become a part of this text as they are.
     out.push_str(invocation.request_body.as_deref().unwrap_or("\"\""));
     out.push_str(",\"OperationType\":");
     write_json_string(invocation.operation, &mut out);
@@ -256,6 +271,7 @@ fn setup(invocation: &Invocation, limits: &Limits) -> String {
         write_json_string(text, &mut out);
     }
     out.push_str("},\"response\":");
+    // A pre-trigger runs before there is a response.
     if invocation.role == Role::PreTrigger {
         out.push_str("null}");
         return out;
@@ -278,6 +294,7 @@ fn unit(bits: u64) -> f64 {
 
 fn guid(host: &mut dyn Host) -> String {
     let bits = u128::from(host.random()) << 64 | u128::from(host.random());
+    // Version 4 and the variant of RFC 9562, in their places.
     let bits = bits & !(0xF << 76) | 4 << 76;
     let bits = bits & !(3 << 62) | 2 << 62;
     let text = format!("{bits:032x}");

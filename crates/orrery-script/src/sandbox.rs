@@ -37,6 +37,8 @@ impl Sandbox {
     pub(crate) fn new(limits: &Limits, cancellation: Cancellation) -> Result<Self, ScriptError> {
         let engine = |error: rquickjs::Error| ScriptError::Engine(error.to_string());
         let watch = Arc::new(Watch::new(limits.time, cancellation));
+        // Three checks of the time: between instructions (the handler below), in allocations, and in the prelude's
+        // versions of builtins that work for long without either.
         let memory = ClockedAllocator::new(Arc::clone(&watch));
         let runtime = Runtime::new_with_alloc(memory).map_err(engine)?;
         runtime.set_memory_limit(limits.memory_bytes);
@@ -57,6 +59,7 @@ impl Sandbox {
         let native = Object::new(ctx.clone())?;
         native.set("now", Func::from(now))?;
         native.set("random", Func::from(random))?;
+        // The prelude calls this in front of builtins whose work grows with their arguments.
         let check = move |ctx: Ctx<'js>| {
             if watch.must_stop() {
                 Err(rquickjs::Exception::throw_internal(&ctx, "interrupted"))
@@ -65,6 +68,7 @@ impl Sandbox {
             }
         };
         native.set("check", Func::from(check))?;
+        // Also for code that a script makes itself, with `eval` or `new Function`.
         let refuse_large_numbers = |ctx: Ctx<'js>, text: String| {
             if has_large_number(&text) {
                 Err(rquickjs::Exception::throw_syntax(&ctx, NO_LARGE_NUMBERS))
@@ -73,6 +77,7 @@ impl Sandbox {
             }
         };
         native.set("refuseLargeNumbers", Func::from(refuse_large_numbers))?;
+        // Asked natively: looking into a proxy from JavaScript would run the script's own traps.
         native.set("isPlainArray", Func::from(|value: Value<'js>| value.is_array() && !value.is_proxy()))?;
         native.set("isProxy", Func::from(|value: Value<'js>| value.is_proxy()))?;
         let ground: Function<'js> = evaluate(ctx, GROUND, "ground.js")?;
@@ -87,6 +92,7 @@ pub(crate) fn evaluate<'js, T: rquickjs::FromJs<'js>>(
     file: &str,
 ) -> rquickjs::Result<T> {
     let mut options = EvalOptions::default();
+    // Scripts written for the service rely on sloppy mode.
     options.strict = false;
     options.filename = Some(file.to_owned());
     ctx.eval_with_options(source, options)
@@ -98,11 +104,15 @@ pub(crate) fn compile<'js>(ctx: &Ctx<'js>, source: &str, name: &str) -> Result<F
     if has_large_number(source) {
         return Err(ScriptError::Compile(format!("SyntaxError: {NO_LARGE_NUMBERS}")));
     }
+    // A semicolon cannot stand before the bracket that makes the text an expression.
     let text = source.trim_end_matches(|character: char| character == ';' || character.is_whitespace());
     let file = format!("{name}.js");
+    // The line break ends a comment in the last line.
     let as_expression = evaluate::<Value<'js>>(ctx, &format!("({text}\n)"), &file).map_err(|_| describe(ctx));
     let compiled = as_expression.or_else(|failure| {
+        // If there is no declaration either, the first error is the one that helps.
         let first = first_function(text).ok_or(failure)?;
+        // Inside a function, so that the helpers it declares stay its own.
         let declarations = format!("(function () {{ {text}\n; return {first}; }})()");
         evaluate::<Value<'js>>(ctx, &declarations, &file).map_err(|_| describe(ctx))
     });
@@ -119,6 +129,7 @@ const NO_LARGE_NUMBERS: &str = "numbers like 1n are not part of the language";
 fn has_large_number(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';
     text.as_bytes().split(|byte| !is_part(*byte)).any(|word| match word {
+        // A digit first, `n` last, and between them digits of any base, prefixes and separators.
         [first, middle @ .., b'n'] => {
             first.is_ascii_digit()
                 && middle.iter().all(|byte| byte.is_ascii_hexdigit() || b"xXoObB_".contains(byte))

@@ -33,6 +33,7 @@ impl Watch {
 
     /// Sets the deadline to `time` from now.
     pub(crate) fn allow(&self, time: Duration) {
+        // As nanoseconds since the start, which fit an atomic that the engine polls without a lock.
         let deadline = monotonic::elapsed(self.started).saturating_add(time);
         self.deadline.store(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
     }
@@ -54,6 +55,7 @@ impl Watch {
         let late =
             monotonic::elapsed(self.started).as_nanos() >= u128::from(self.deadline.load(Ordering::Acquire));
         if late {
+            // Remembered: a later deadline does not clear a script that was once too late.
             self.expired.store(true, Ordering::Release);
         }
         late || self.is_aborted() || self.cancellation.is_cancelled()
@@ -61,6 +63,7 @@ impl Watch {
 
     /// Why the script was stopped from outside, if it was.
     pub(crate) fn verdict(&self) -> Option<ScriptError> {
+        // First, because nobody waits for the result of a cancelled script, whatever else is wrong with it.
         if self.cancellation.is_cancelled() {
             Some(ScriptError::Cancelled)
         } else if self.expired.load(Ordering::Acquire) {

@@ -15,6 +15,7 @@ impl Definition {
     /// The key that this item gets if it is written now. An existing key in the item is ignored: see
     /// [`Definition::key_of`].
     pub fn apply(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Key, KeyError> {
+        // An item that names its version keeps it, so that a rewrite does not move it to another key.
         let strategy = self.recorded_version(item)?.unwrap_or_else(|| self.current());
         let components =
             strategy.levels.iter().map(|level| level.make(item, random)).collect::<Result<_, _>>()?;
@@ -34,6 +35,7 @@ impl Definition {
             return self.current().complete(item, random);
         }
         let mut first_error = None;
+        // An existing component decides: the newest version that could have built it is taken for its own.
         for strategy in self.live() {
             match strategy.complete(item, random) {
                 Ok(key) => return Ok(key),
@@ -62,6 +64,7 @@ impl Definition {
     /// which is [`KeyError::Undetermined`]; a missing hashed property yields all suffixes. Hierarchical keys may be
     /// truncated to the determined levels.
     pub fn keys_for(&self, filter: &impl Item) -> Result<Vec<Key>, KeyError> {
+        // A filter that names the version needs only the keys of that one.
         let told = self.recorded_version(filter)?;
         let mut keys: Vec<Key> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -94,6 +97,7 @@ impl Definition {
         match item.property(path) {
             Property::Missing => Ok(None),
             Property::Number(number) => {
+                // A retired version is unknown here: retiring it states that no item has it.
                 let strategy = self.live().find(|strategy| {
                     Property::Number(f64::from(strategy.version)) == Property::Number(number)
                 });
@@ -116,6 +120,7 @@ impl Strategy {
 
     /// Every key that items matching this filter may have, truncated before the first undetermined level.
     fn possible(&self, filter: &impl Item) -> Result<Vec<Vec<Component>>, KeyError> {
+        // Starts with one key without components, and multiplies it by the choices of each level.
         let mut keys = vec![Vec::new()];
         for (index, level) in self.levels.iter().enumerate() {
             let choices = match level.choices(filter) {
@@ -164,6 +169,7 @@ impl Level {
 
     /// The item's existing component, if this level can produce it, or a new one.
     fn take_or_make(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Component, KeyError> {
+        // A level that is a plain property has nothing to build, and nothing that could contradict it.
         if self.is_absent(item) || matches!(self.maker, Maker::Existing { .. }) {
             return self.make(item, random);
         }
@@ -171,18 +177,23 @@ impl Level {
         let expected = match &self.maker {
             Maker::Made { suffix: Some(suffix @ Suffix { kind: SuffixKind::Random, .. }), .. } => {
                 let base = self.maker.base(item)?;
+                // A random suffix cannot be computed again, so the existing text is checked for its form: the base
+                // that belongs to this item, and a number in range.
                 let prefix =
                     if base.is_empty() { String::new() } else { format!("{base}{}", suffix.separator) };
                 if let Property::Text(text) = found
                     && let Some(number) =
                         text.strip_prefix(&prefix).and_then(|number| number.parse::<u32>().ok())
                     && (suffix.first..suffix.first + suffix.count).contains(&number)
+                    // `parse` also accepts a plus sign and leading zeros, which the builder never writes and
+                    // readers would not look for.
                     && text.len() == prefix.len() + number.to_string().len()
                 {
                     return bounded(text.to_owned());
                 }
                 format!("\"{prefix}{}\" to \"{prefix}{}\"", suffix.first, suffix.first + suffix.count - 1)
             }
+            // Everything else is a function of the item: build it and compare.
             _ => match self.make(item, random)? {
                 Component::Text(text) if found == Property::Text(&text) => return Ok(Component::Text(text)),
                 other => other.to_json().to_string(),
@@ -203,12 +214,14 @@ impl Level {
             }
             Maker::Made { parts, suffix, .. } => (parts, suffix),
         };
+        // Absent from a filter means any value, unlike in an item, where it means none.
         if let Some(part) = parts.iter().find(|part| part.is_absent(filter)) {
             return Err(undetermined(part.path().expect("fixed texts are never absent")));
         }
         match suffix {
             Some(suffix) => {
                 let drawn = match &suffix.kind {
+                    // All that is hashed is known: one suffix. Otherwise, and for random ones, any of them.
                     SuffixKind::Precalculated { of } if !of.iter().any(|part| part.is_absent(filter)) => {
                         let number = hashed(of, filter)? % suffix.count;
                         number..number + 1
@@ -315,8 +328,11 @@ impl Part {
                         number::plain(number).map_err(format_error)?
                     }
                     (ValueFormat::Plain, Property::Text(text)) => text.to_owned(),
+                    // Only booleans are left.
                     (ValueFormat::Plain, _) => (property == Property::Bool(true)).to_string(),
                 };
+                // ASCII letters only: other letters fold differently between versions of Unicode, and so between
+                // clients.
                 match self.case {
                     Case::Kept => {}
                     Case::Lower => text.make_ascii_lowercase(),
@@ -349,6 +365,7 @@ fn join(
     let mut joined = String::new();
     let mut empty = true;
     for part in parts {
+        // A part that is skipped leaves no separator behind.
         let Some(text) = part.text(item)? else { continue };
         if !empty {
             joined.push_str(separator);
@@ -413,6 +430,7 @@ fn place(item: &mut Value, path: &Path, value: Value) -> Result<(), KeyError> {
     let (last, above) = path.names().split_last().expect("a path has a name");
     let mut object = item.as_object_mut().ok_or_else(refused)?;
     for name in above {
+        // Only what is missing is created; a parent that is something else is refused, not replaced.
         let inner = object.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
         object = inner.as_object_mut().ok_or_else(refused)?;
     }

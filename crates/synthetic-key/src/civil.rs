@@ -17,7 +17,9 @@ pub fn days_in_month(year: i64, month: i64) -> i64 {
 /// Days since 1970-01-01 of a year, month and day.
 pub fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
+    // From March on, five months always have 153 days together: the formula yields the days before each month.
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    // 719,468 days lie between 0000-03-01 and 1970-01-01.
     year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468
 }
 
@@ -26,11 +28,14 @@ pub fn date_of_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);
+    // The leap days of 4, 100 and 400 years taken out, every year has 365 days.
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // The inverse of the formula for months.
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    // January and February belong to the next year.
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 

@@ -52,7 +52,9 @@ fn minutes_of_number(number: f64, epoch: Epoch) -> Result<i64, String> {
         Epoch::Seconds => 60.0,
         Epoch::Milliseconds => 60_000.0,
     };
+    // Down, also before 1970, where truncating would go towards the epoch.
     let minutes = (number / per_minute).floor();
+    // Far outside of the years checked later, and safely within an `i64`.
     if minutes.abs() > 1e13 || minutes.is_nan() {
         return Err("the date is outside the years 1 to 9999".to_owned());
     }
@@ -90,6 +92,7 @@ fn minutes_of_text(text: &str) -> Option<i64> {
     }
     let mut at = 16;
     if is(at, b':') {
+        // Seconds and their fraction are validated, but no unit shows them.
         if number(17, 19)? > 59 {
             return None;
         }
@@ -102,6 +105,7 @@ fn minutes_of_text(text: &str) -> Option<i64> {
             at += 1 + fraction;
         }
     }
+    // Local time minus its offset is UTC. Whatever else follows makes the text no date.
     let offset = match bytes.get(at) {
         None => 0,
         Some(b'Z') if bytes.len() == at + 1 => 0,

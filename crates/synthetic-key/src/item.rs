@@ -33,6 +33,7 @@ impl Item for Value {
         match value {
             Self::Null => Property::Null,
             Self::Bool(flag) => Property::Bool(*flag),
+            // What is no double is rejected later, like everything that is not finite.
             Self::Number(number) => Property::Number(number.as_f64().unwrap_or(f64::NAN)),
             Self::String(text) => Property::Text(text),
             Self::Array(_) | Self::Object(_) => Property::NonScalar,

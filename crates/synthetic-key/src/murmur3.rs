@@ -6,6 +6,7 @@
 
 /// The 32-bit hash of the x86 variant.
 pub fn x86_32(input: &[u8], seed: u32) -> u32 {
+    // All constants are those of the reference implementation.
     let mix = |block: u32| block.wrapping_mul(0xCC9E_2D51).rotate_left(15).wrapping_mul(0x1B87_3593);
     let mut hash = seed;
     let (blocks, tail) = input.as_chunks::<4>();
@@ -58,6 +59,7 @@ pub fn x64_128_halves(input: &[u8], seed: (u64, u64)) -> (u64, u64) {
     high ^= mix_high(block_high);
     low ^= mix_low(block_low);
 
+    // The length tells inputs apart that differ only in trailing zeros.
     low ^= input.len() as u64;
     high ^= input.len() as u64;
     low = low.wrapping_add(high);

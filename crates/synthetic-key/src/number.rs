@@ -14,6 +14,7 @@ pub(crate) fn plain(number: f64) -> Result<String, String> {
     if number == 0.0 {
         return Ok("0".to_owned());
     }
+    // The shortest digits that read back the same; only their layout differs from ECMAScript's.
     let scientific = format!("{number:e}");
     let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");
     let exponent: i32 = exponent.parse().expect("the format has a whole exponent");
@@ -22,6 +23,7 @@ pub(crate) fn plain(number: f64) -> Result<String, String> {
     let count = i32::try_from(digits.len()).expect("a double has few digits");
     // Position of the decimal point, in digits.
     let point = exponent + 1;
+    // The four layouts of ECMAScript's `Number::toString`: whole, with a fraction, below one, scientific.
     let text = if (count..=21).contains(&point) {
         format!("{sign}{digits}{}", "0".repeat(usize::try_from(point - count).expect("not negative")))
     } else if (1..=21).contains(&point) {
@@ -42,10 +44,12 @@ pub(crate) fn formatted(number: f64, format: NumberFormat) -> Result<String, Str
     if !number.is_finite() || number.abs() > EXACT {
         return Err("the number is beyond the exact range of doubles".to_owned());
     }
+    // Buckets first, so that the digits are those of the bucket.
     let number = match format.bucket {
         Some(bucket) => (number / f64::from(bucket)).floor() * f64::from(bucket),
         None => number,
     };
+    // Of the magnitude: the sign comes last, before the padding.
     let text = match format.decimals {
         Some(decimals) => format!("{:.*}", usize::from(decimals), number.abs()),
         None if format.width > 0 && number.fract() != 0.0 => {
@@ -55,6 +59,7 @@ pub(crate) fn formatted(number: f64, format: NumberFormat) -> Result<String, Str
     };
     let whole = text.find('.').unwrap_or(text.len());
     let zeros = "0".repeat(usize::from(format.width).saturating_sub(whole));
+    // A number that was rounded to zero loses its sign.
     let negative = number < 0.0 && text.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
     Ok(format!("{}{zeros}{text}", if negative { "-" } else { "" }))
 }

@@ -23,6 +23,7 @@ impl Path {
         let mut names = Vec::new();
         loop {
             let (name, after) = if let Some(quoted) = rest.strip_prefix('"') {
+                // A name ends with the next quote: there are no escapes.
                 quoted.split_once('"').ok_or_else(|| format!("the path {text} has an unterminated quote"))?
             } else {
                 rest.split_at(rest.find('/').unwrap_or(rest.len()))
@@ -48,6 +49,7 @@ impl Path {
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for name in &self.0 {
+            // Quoted only where it would otherwise be read as two names.
             if name.contains('/') {
                 write!(f, "/\"{name}\"")?;
             } else {

@@ -64,6 +64,8 @@ pub struct SystemRandom(Seeded);
 impl SystemRandom {
     /// Seeds itself from the operating system.
     pub fn new() -> Self {
+        // The standard library seeds its hash maps from the operating system, which saves a dependency. Suffixes
+        // need an even spread, not secrecy.
         Self(Seeded(std::hash::RandomState::new().build_hasher().finish()))
     }
 }

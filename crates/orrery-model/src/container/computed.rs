@@ -37,6 +37,7 @@ pub(super) fn parse(container: &Object) -> Result<Vec<ComputedProperty>> {
                 "The system property name '{name}' cannot be used as a computed property name."
             )));
         }
+        // Policies and queries refer to it by a path of one segment.
         if name.contains('/') {
             return Err(invalid(&format!("the name '{name}' cannot be a computed property")));
         }

@@ -27,6 +27,7 @@ impl ConflictResolution {
             return Ok(None);
         };
         let mode = fields::optional_str(policy, "mode")?.unwrap_or("LastWriterWins");
+        // Clients send back the empty texts of the service's own form, which mean that there is none.
         let path = fields::optional_str(policy, "conflictResolutionPath")?.filter(|text| !text.is_empty());
         let procedure =
             fields::optional_str(policy, "conflictResolutionProcedure")?.filter(|text| !text.is_empty());

@@ -53,6 +53,8 @@ pub(super) fn parse(
                 "The client encryption path '{path}' is listed more than once."
             )));
         }
+        // The server looks these up by their encrypted text, so the same value must always encrypt to the same
+        // text.
         let names_item = path.segments() == [Box::from("id")]
             || partition_key.paths().iter().any(|key| key.segments()[0] == path.segments()[0]);
         if names_item && (format_version < 2 || !encrypted.deterministic) {
@@ -67,6 +69,7 @@ pub(super) fn parse(
 
 fn parse_path(entry: &Object) -> Result<EncryptedPath> {
     let text = fields::required_str(entry, "path")?;
+    // Clients encrypt whole top-level properties.
     let path = KeyPath::parse(text).ok().filter(|path| path.segments().len() == 1);
     let path = path.ok_or_else(|| {
         Error::bad_request(format!("Invalid path '{text}' in the client encryption policy."))

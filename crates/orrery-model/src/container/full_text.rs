@@ -77,6 +77,7 @@ fn language(name: &str) -> Result<Box<str>> {
     if LANGUAGES.contains(&name) {
         return Ok(name.into());
     }
+    // From here on each language has one name.
     if let Some((_, language)) = CODES.iter().find(|(code, _)| *code == name) {
         return Ok((*language).into());
     }

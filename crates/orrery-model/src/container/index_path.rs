@@ -82,10 +82,12 @@ impl PolicyPath {
         if text == "/" {
             return Ok(Self { text: text.into(), ..Self::root() });
         }
+        // `/a/[]/{x, y}/?`: several properties of the same element, indexed together.
         if let Some(tuple) = text.strip_suffix("}/?")
             && let Some((prefix, members)) = tuple.rsplit_once("/[]/{")
         {
             let mut steps = if prefix.is_empty() { Vec::new() } else { read_steps(prefix)? };
+            // There can be only one array: the members are properties of its elements.
             if steps.contains(&IndexStep::Element) {
                 return Err(InvalidPath { position: prefix.len() });
             }
@@ -98,6 +100,7 @@ impl PolicyPath {
         let (prefix, end) = match (text.strip_suffix("/?"), text.strip_suffix("/*")) {
             (Some(prefix), _) => (prefix, PathEnd::Scalar),
             (None, Some(prefix)) => (prefix, PathEnd::Subtree),
+            // Every path of these lists says whether it means a value or all below it.
             (None, None) => return Err(InvalidPath { position: text.len() }),
         };
         let steps = match (prefix, end) {
@@ -114,6 +117,7 @@ impl PolicyPath {
             PathEnd::Subtree => steps.starts_with(&self.steps),
             PathEnd::Scalar => self.tuple.is_empty() && steps == self.steps,
         };
+        // A tuple compares by depth first; of its second halves, a subtree is the lesser (`PathEnd`).
         applies.then_some((self.steps.len(), self.end))
     }
 }
@@ -157,6 +161,7 @@ fn read_steps(text: &str) -> Result<Vec<IndexStep>, InvalidPath> {
 
 /// `x`, `y/z`, `name/[1]/first`: no leading slash, no `[]`.
 fn tuple_member(text: &str) -> Option<Vec<TupleStep>> {
+    // Members are written without the leading slash.
     let segments = path::split(&format!("/{text}")).ok()?;
     if text.ends_with('/') {
         return None;

@@ -116,6 +116,7 @@ impl IndexingPolicy {
                     ));
                 }
                 if !included.iter().chain(&excluded).any(is_etag) {
+                    // The service adds this path to every policy, and its clients expect to read it back.
                     excluded.push(PolicyPath::parse("/\"_etag\"/?")?);
                 }
             }
@@ -162,14 +163,17 @@ impl IndexingPolicy {
         if self.mode == IndexingMode::None {
             return false;
         }
+        // An included path that goes on from here.
         let below = |path: &PolicyPath| {
             path.tuple.is_empty() && path.steps.len() > steps.len() && path.steps.starts_with(steps)
         };
+        // Subtrees that this position is in: as for a single value, the more precise one decides.
         let covering = |paths: &[PolicyPath]| {
             let subtrees = paths.iter().filter(|path| path.end == super::PathEnd::Subtree);
             subtrees.filter_map(|path| path.precision(steps)).max()
         };
         let included = covering(&self.included);
+        // The root is never skipped: `id` and `_ts` are below it, which are always indexed.
         steps.is_empty()
             || self.included.iter().any(below)
             || included.is_some() && included >= covering(&self.excluded)
@@ -295,6 +299,7 @@ fn parse_composites(policy: &Object) -> Result<Vec<Vec<CompositePath>>> {
                 list.len()
             )));
         }
+        // Counted as they are read, so that a huge list fails early.
         total += list.len();
         if total > COMPOSITE_PATHS_TOTAL_MAX {
             return Err(Error::bad_request(format!(
@@ -305,6 +310,7 @@ fn parse_composites(policy: &Object) -> Result<Vec<Vec<CompositePath>>> {
         let repeated = paths
             .iter()
             .enumerate()
+            // Whatever their orders: a path twice in one index says nothing more than once.
             .find(|(at, path)| paths[..*at].iter().any(|earlier| earlier.steps == path.steps));
         if let Some((_, path)) = repeated {
             return Err(Error::bad_request(format!(
@@ -372,6 +378,7 @@ fn parse_bounding_box(object: &Object) -> Result<[f64; 4]> {
         let number = object.get(name).and_then(Value::as_number);
         *corner = number.ok_or_else(|| fields::wrong_type(name, "a number"))?.as_f64();
     }
+    // In the order of `CORNERS`: xmin, ymin, xmax, ymax.
     if corners[0] >= corners[2] || corners[1] >= corners[3] {
         return Err(Error::bad_request(
             "The bounding box of a spatial index must have xmin < xmax and ymin < ymax.",

@@ -8,6 +8,7 @@ use crate::value::Value;
 
 /// Rejects unknown properties at any depth, and known but unsupported settings.
 pub fn check_known_properties(body: &Value) -> Result<()> {
+    // A value, not a name, decides, which shapes cannot express.
     if body.get("analyticalStorageTtl").and_then(Value::as_i64).is_some_and(|seconds| seconds != 0) {
         return Err(crate::Error::not_implemented(
             "There is no analytical store: 'analyticalStorageTtl' can only be 0 or null.",

@@ -133,6 +133,7 @@ impl ContainerDefinition {
         {
             vector::check_replaced_indexes(&self.indexing.vector, &indexes)?;
         }
+        // The partition key is the existing one, whether or not the body repeats it.
         let new = Self::build(&body, id, self.partition_key.clone())?;
         if !unique_key::same(&self.unique_keys, &new.unique_keys) {
             return Err(Error::bad_request("The unique key policy of a container cannot be changed."));
@@ -145,6 +146,7 @@ impl ContainerDefinition {
                 "'clientEncryptionPolicy' cannot be changed as part of collection replace operation.",
             ));
         }
+        // Checked above only where the policy could be read on its own.
         vector::check_replaced_indexes(&self.indexing.vector, &new.indexing.vector)?;
         vector::check_replaced_embeddings(&self.vector_embeddings, &new.vector_embeddings)?;
         Ok(new)
@@ -152,6 +154,7 @@ impl ContainerDefinition {
 
     /// Parses the output of [`to_value`](Self::to_value).
     pub fn from_stored(value: &Value) -> Result<Self> {
+        // The stored form is one that a client could send, so that there is one parser for both.
         Self::create(value).map_err(|error| {
             Error::new(ErrorKind::Internal, format!("a stored container definition is damaged: {error}"))
         })
@@ -164,12 +167,15 @@ impl ContainerDefinition {
 
     fn build(body: &Object, id: ResourceName, partition_key: PartitionKeyDefinition) -> Result<Self> {
         let vector_embeddings = vector::parse_embeddings(body)?;
+        // Without a policy the defaults of an empty one apply.
         let empty = Object::new();
         let policy = fields::optional_object(body, "indexingPolicy")?.unwrap_or(&empty);
+        // After the embeddings, which vector indexes refer to.
         let indexing = IndexingPolicy::parse(policy, &vector_embeddings)?;
         let full_text = full_text::parse(body)?;
         full_text::check_indexes(&indexing, full_text.as_ref())?;
         let default_ttl = ttl::of_container(body)?;
+        // As in the service, where time to live needs the index.
         if default_ttl.is_some() && indexing.mode == IndexingMode::None {
             return Err(Error::bad_request(
                 "The property 'defaultTtl' cannot be set when the indexing mode is 'none'.",
@@ -223,6 +229,8 @@ impl ContainerDefinition {
         geospatial.set("type", Value::from(kind));
         out.set("geospatialConfig", Value::Object(geospatial));
         for (name, value) in sent.iter() {
+            // Clients send back what they have read; its system properties must not be stored as properties of the
+            // definition.
             let ours = SYSTEM_PROPERTIES.contains(&name) || out.contains(name);
             if !ours && !matches!(value, Value::Null) {
                 out.set(name, value.clone());

@@ -20,6 +20,7 @@ pub(super) fn of_container(container: &Object) -> Result<Option<i64>> {
 /// The second at which an item is gone, or `None` if it stays. `own` is the item's `ttl`.
 pub fn expiry(container_default: Option<i64>, own: Option<i64>, modified_seconds: i64) -> Option<i64> {
     let seconds = own.or(container_default)?;
+    // An item's own `ttl` has no effect while the container's is off.
     let expires = container_default.is_some() && seconds != FOREVER;
     expires.then(|| modified_seconds.saturating_add(seconds))
 }

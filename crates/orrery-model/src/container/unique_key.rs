@@ -53,6 +53,7 @@ fn parse_key(entry: &Value) -> Result<UniqueKey> {
 pub(super) fn same(first: &[UniqueKey], second: &[UniqueKey]) -> bool {
     let canonical = |keys: &[UniqueKey]| {
         let mut keys: Vec<Vec<_>> =
+            // Names without their quotes: `/"a"` and `/a` are one property.
             keys.iter().map(|key| key.iter().map(|path| path.segments().to_vec()).collect()).collect();
         for key in &mut keys {
             key.sort();

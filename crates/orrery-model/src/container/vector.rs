@@ -98,6 +98,7 @@ fn parse_embedding(entry: &Object) -> Result<VectorEmbedding> {
     let text = fields::required_str(entry, "path")?;
     let path = KeyPath::parse(text)
         .map_err(|_| Error::bad_request(format!("The Vector Embedding Policy has an invalid Path:{text}")))?;
+    // The defaults here are the service's; some clients omit what equals them.
     let name = fields::optional_str(entry, "dataType")?.unwrap_or("float32");
     let data_type = match name.to_ascii_lowercase().as_str() {
         "float32" => VectorDataType::Float32,
@@ -172,11 +173,13 @@ fn parse_index(entry: &Object, embeddings: &[VectorEmbedding]) -> Result<VectorI
     let quantization_bytes = bounded(entry, "quantizationByteSize", "QuantizationByteSize", 1, bytes_max)?;
     let search_list_size = bounded(entry, "indexingSearchListSize", "IndexingSearchListSize", 25, 500)?;
     let shard_key = parse_shard_key(entry)?;
+    // Only now, after the parameters: that is the order in which the service reports errors.
     let Some(embedding) = embedding else {
         return Err(Error::bad_request(format!(
             "The Vector Indexing Policy's path::{path} not matching in Embedding's path."
         )));
     };
+    // Quantised indexes store fewer bytes than the vectors have, and have no such bound.
     if kind == VectorIndexKind::Flat && embedding.dimensions > FLAT_DIMENSIONS_MAX {
         return Err(too_many_dimensions(embedding.dimensions.into(), FLAT_DIMENSIONS_MAX.into()));
     }

@@ -167,6 +167,7 @@ impl PartitionKeyDefinition {
     /// A key that names one logical partition or, in a hierarchical container, all that begin
     /// with it. `[]` stands for undefined where there is one path, for everything elsewhere.
     pub fn check_prefix(&self, key: &PartitionKey) -> Result<PartitionKey> {
+        // Only hierarchical keys have prefixes.
         if self.kind == KeyKind::Hash || key.0.len() > self.paths.len() {
             return self.check_full(key);
         }
@@ -217,6 +218,7 @@ impl PartitionKeyDefinition {
     /// A key in the middle of a range, assuming an even spread of keys.
     pub fn middle(&self, range: &EpkRange) -> Option<EffectiveKey> {
         let number = |key: &EffectiveKey| {
+            // The first 16 bytes decide; a shorter key is followed by zeros, as far as the order is concerned.
             let mut bytes = [0; 16];
             let taken = key.as_bytes().len().min(16);
             bytes[..taken].copy_from_slice(&key.as_bytes()[..taken]);
@@ -225,13 +227,16 @@ impl PartitionKeyDefinition {
         let (low, high) = match self.version {
             KeyVersion::V1 => {
                 let end = |hash: u32| number(&EffectiveKey::from_bytes(encode::boundary_v1(hash)));
+                // Version 1 keys begin with an encoded number, so hashes fill only a part of the space of bytes.
                 (number(&range.min).max(end(0)), number(&range.max).min(end(u32::MAX)))
             }
             // Hashes end at 3F…; the range of the last partition goes on to FF.
             KeyVersion::V2 => (number(&range.min), number(&range.max).min(LAST_HASH_V2)),
         };
+        // None if no hash at all lies in the range.
         let middle = low + high.checked_sub(low)? / 2;
         let middle = EffectiveKey::from_bytes(middle.to_be_bytes().to_vec());
+        // A range of one key cannot be cut.
         (middle > range.min && middle < range.max).then_some(middle)
     }
 
@@ -240,6 +245,7 @@ impl PartitionKeyDefinition {
     pub fn even_ranges(&self, count: u32) -> Vec<EpkRange> {
         let count = count.max(1);
         let mut ranges = Vec::with_capacity(count as usize);
+        // Each range begins where the last one ended, so they cover the space without a gap.
         let mut min = EffectiveKey::MIN;
         for index in 1..count {
             let boundary = match self.version {
@@ -249,6 +255,7 @@ impl PartitionKeyDefinition {
             ranges.push(EpkRange::new(min, boundary.clone()));
             min = boundary;
         }
+        // Up to `FF`, not to the last hash: clients expect the ranges to cover everything.
         ranges.push(EpkRange::new(min, EffectiveKey::max()));
         ranges
     }
@@ -300,6 +307,8 @@ fn parse_paths(definition: &Object) -> Result<Vec<KeyPath>> {
                 error.position
             ))
         })?;
+        // The server assigns these, some anew with every write, but the key must be known before an item is
+        // written.
         if SYSTEM_PATHS.contains(&path.segments()[0].as_ref()) {
             return Err(Error::bad_request(format!(
                 "The partition key path '{text}' is invalid: system properties cannot be partition keys."

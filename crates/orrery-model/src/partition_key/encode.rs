@@ -34,6 +34,7 @@ pub fn component_v2(part: &KeyPart) -> [u8; 16] {
 
 /// The key of a whole `Hash` value in version 2. Clients hash all components together.
 pub fn effective_key_v2(parts: &[KeyPart]) -> Vec<u8> {
+    // The empty prefix: the start of the key space, which no hash is.
     if parts.is_empty() {
         return Vec::new();
     }
@@ -61,13 +62,17 @@ pub fn effective_key_v1(parts: &[KeyPart]) -> Vec<u8> {
         match part {
             KeyPart::String(text) => {
                 input.push(marker::STRING);
+                // Only the beginning is hashed, so long strings may collide; the components behind the hash tell
+                // them apart as far as they go.
                 input.extend_from_slice(v1_prefix(text).as_bytes());
                 input.push(0x00);
             }
+            // Not a string, so the terminator is not used.
             other => write_for_hash(other, 0x00, &mut input),
         }
     }
     let mut key = Vec::with_capacity(32);
+    // The hash comes first, in the encoding of a number, as in the clients.
     write_v1_number(f64::from(murmur3::x86_32(&input, 0)), &mut key);
     for part in parts {
         write_v1(part, &mut key);
@@ -121,6 +126,7 @@ fn write_v1(part: &KeyPart, out: &mut Vec<u8>) {
         KeyPart::String(text) => {
             let bytes = v1_prefix(text).as_bytes();
             out.push(marker::STRING);
+            // Each byte is raised by one to keep zero for the terminator; UTF-8 has no `FF`, so none overflows.
             out.extend(bytes.iter().take(V1_STRING_BYTES_MAX).map(|byte| byte.saturating_add(1)));
             // 100 UTF-16 units can be 300 bytes; what was cut gets no terminator.
             if bytes.len() < V1_STRING_BYTES_MAX {
@@ -134,10 +140,12 @@ fn write_v1(part: &KeyPart, out: &mut Vec<u8>) {
 fn write_v1_number(number: f64, out: &mut Vec<u8>) {
     out.push(marker::NUMBER);
     let bits = number.to_bits();
+    // Positive numbers after negative ones, and of the negative ones the larger magnitudes first.
     let mut rest = if bits >> 63 == 0 { bits ^ 1 << 63 } else { bits.wrapping_neg() };
     out.push(rest.to_be_bytes()[0]);
     rest <<= 8;
     loop {
+        // Seven bits at the top; the lowest bit says whether another group follows. Trailing zeros are left out.
         let group = rest.to_be_bytes()[0] & 0xFE;
         rest <<= 7;
         if rest == 0 {

@@ -38,6 +38,7 @@ impl PartitionKey {
             || Error::bad_request(format!("Partition key {} is invalid.", String::from_utf8_lossy(text)));
         let Ok(Value::Array(parts)) = value::parse(text) else { return Err(invalid()) };
         let parts = parts.iter().map(|part| match part {
+            // Only the empty object stands for undefined; other structures are no key.
             Value::Object(object) if !object.is_empty() => None,
             Value::Array(_) => None,
             scalar => Some(KeyPart::of(Some(scalar))),

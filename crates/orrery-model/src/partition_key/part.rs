@@ -27,6 +27,7 @@ impl KeyPart {
             None | Some(Value::Array(_) | Value::Object(_)) => Self::Undefined,
             Some(Value::Null) => Self::Null,
             Some(Value::Bool(flag)) => Self::Bool(*flag),
+            // Integers beyond 2^53 lose precision here, as in the clients that hash them.
             Some(Value::Number(number)) => Self::Number(number.as_f64()),
             Some(Value::String(text)) => Self::String(text.clone()),
         }
@@ -47,6 +48,7 @@ impl KeyPart {
 impl Ord for KeyPart {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
+            // By bits, because that is how they are hashed: `0` and `-0` are two keys.
             (Self::Number(a), Self::Number(b)) => a.total_cmp(b),
             (Self::String(a), Self::String(b)) => a.cmp(b),
             _ => self.rank().cmp(&other.rank()),

@@ -14,6 +14,8 @@ pub fn escape_breaks(text: &[u8]) -> Option<Vec<u8>> {
             _ => None,
         };
         match escape {
+            // Outside strings they are white space. After a backslash the text is invalid either way, and stays
+            // so.
             Some(letter) if in_string && !is_escaped => out.extend_from_slice(&[b'\\', letter]),
             _ => out.push(byte),
         }

@@ -15,6 +15,7 @@ pub(super) fn members<S: AsRef<str>>(text: &[u8], names: &[S]) -> Option<Vec<(Bo
         return None;
     }
     let mut at = 1;
+    // Names are unique in such a text: once all have been found, the rest need not be read.
     while members.len() < names.len() {
         if *text.get(at)? == b'}' {
             break;
@@ -44,6 +45,7 @@ pub(super) fn members<S: AsRef<str>>(text: &[u8], names: &[S]) -> Option<Vec<(Bo
 /// The value that is all of this text.
 fn value(text: &[u8]) -> Option<Value> {
     match text {
+        // Strings without escapes are copied; everything else goes through the parser.
         [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
             std::str::from_utf8(inner).ok().map(|text| Value::String(text.into()))
         }
@@ -56,6 +58,7 @@ fn value_end(text: &[u8], start: usize) -> Option<usize> {
     match *text.get(start)? {
         b'"' => string_end(text, start),
         b'{' | b'[' => nested_end(text, start),
+        // A number or a word ends where its member does.
         _ => text[start..].iter().position(|byte| matches!(byte, b',' | b'}')).map(|length| start + length),
     }
 }
@@ -68,6 +71,7 @@ fn nested_end(text: &[u8], start: usize) -> Option<usize> {
                 at = string_end(text, at)?;
                 continue;
             }
+            // Which bracket closes which is not checked: the text was valid when it was written.
             b'{' | b'[' => depth += 1,
             b'}' | b']' if depth == 1 => return Some(at + 1),
             b'}' | b']' => depth -= 1,
@@ -87,6 +91,7 @@ fn string_end(text: &[u8], start: usize) -> Option<usize> {
         at += memchr2(b'"', b'\\', text.get(at..)?)?;
         match text[at] {
             b'"' => return Some(at + 1),
+            // The byte after a backslash belongs to it, whatever it means.
             _ => at += 2,
         }
     }

@@ -97,6 +97,7 @@ impl Definition {
 
     /// Every property that a key depends on, in any version in use, under each of its names.
     pub fn source_paths(&self) -> Vec<&Path> {
+        // A change of the recorded version changes the key as well.
         let mut paths: Vec<&Path> = self.version_property.iter().collect();
         for level in
             self.strategies.iter().filter(|strategy| !strategy.retired).flat_map(|strategy| &strategy.levels)

@@ -21,6 +21,7 @@ fn fault<T>(at: impl Into<String>, message: impl Into<String>) -> Result<T> {
 
 pub(crate) fn definition(source: &Value) -> Result<Definition> {
     let fields = object(source, "definition")?;
+    // First: another format may give every other field another meaning.
     if fields.get("format").and_then(Value::as_u64) != Some(1) {
         return fault("format", "must be 1");
     }
@@ -39,9 +40,11 @@ pub(crate) fn definition(source: &Value) -> Result<Definition> {
             let number = whole(fields.get("version"), &format!("{at}.version"), 1, u32::MAX)?;
             let Some(number) = number else { return fault(format!("{at}.version"), "is required") };
             let retired = flag(fields.get("retired"), &format!("{at}.retired"))?;
+            // What is left are the strategy's own fields, so that `known` finds misspelt ones among them.
             fields.retain(|name, _| name != "version" && name != "retired");
             strategies.push(Strategy { version: number, retired, levels: levels(&fields, &property, &at)? });
         }
+        // The numbers decide which version is newest, not the order in the text.
         strategies.sort_by_key(|strategy| strategy.version);
         if strategies.windows(2).any(|pair| pair[0].version == pair[1].version) {
             return fault("versions", "two versions have the same number");
@@ -60,6 +63,7 @@ pub(crate) fn definition(source: &Value) -> Result<Definition> {
     }
     let paths =
         |strategy: &Strategy| strategy.levels.iter().map(|level| level.property.clone()).collect::<Vec<_>>();
+    // The paths of a container's partition key never change.
     if strategies.windows(2).any(|pair| paths(&pair[0]) != paths(&pair[1])) {
         return fault("versions", "all versions must store their keys under the same properties");
     }
@@ -68,6 +72,7 @@ pub(crate) fn definition(source: &Value) -> Result<Definition> {
             return fault("versionProperty", "must not be the key's own property");
         }
     }
+    // Before the check for circles, which a name of another version may close.
     share_names(&mut strategies);
     let definition = Definition { source: source.clone(), version_property, strategies };
     no_circles(&definition)?;
@@ -79,6 +84,8 @@ fn share_names(strategies: &mut [Strategy]) {
     let mut classes: Vec<BTreeSet<Path>> = Vec::new();
     for part in parts(strategies) {
         if let Source::Property(names) = &part.source {
+            // Each class holds the names of one property. A part that shares a name with several classes joins
+            // them.
             let mut class: BTreeSet<Path> = names.iter().cloned().collect();
             classes.retain(|other| {
                 let apart = other.is_disjoint(&class);
@@ -94,6 +101,7 @@ fn share_names(strategies: &mut [Strategy]) {
         if let Source::Property(names) = &mut part.source {
             let class = classes.iter().find(|class| class.contains(&names[0]));
             for name in class.into_iter().flatten() {
+                // The part's own path stays first: messages name the property by it.
                 if !names.contains(name) {
                     names.push(name.clone());
                 }
@@ -150,6 +158,7 @@ fn levels(fields: &Map<String, Value>, property: &Path, at: &str) -> Result<Vec<
         Some(levels) => array(levels, &format!("{at}.levels"))?,
         None => return fault(format!("{at}.levels"), "is required"),
     };
+    // Container partition keys have at most three paths.
     if !(2..=3).contains(&inner.len()) {
         return fault(format!("{at}.levels"), "must have two or three elements");
     }
@@ -189,6 +198,7 @@ fn maker(fields: &Map<String, Value>, at: &str) -> Result<Maker> {
     let kind = text(fields.get("kind"), &format!("{at}.kind"))?;
     let separator = text(fields.get("separator"), &format!("{at}.separator"))?.unwrap_or("-").to_owned();
     let escape = flag(fields.get("escape"), &format!("{at}.escape"))?;
+    // The strategy's treatments are the defaults of its parts.
     let defaults = Treatments::read(fields, at, &Treatments::default())?;
     let parts = part_list(fields.get("parts"), &format!("{at}.parts"), &defaults)?;
     let suffix = match kind {
@@ -203,6 +213,7 @@ fn maker(fields: &Map<String, Value>, at: &str) -> Result<Maker> {
             return fault(format!("{at}.kind"), format!("must be {kinds}"));
         }
     };
+    // Without parts there can still be a suffix alone; without either there is no key.
     if parts.is_empty() && suffix.is_none() {
         return fault(format!("{at}.parts"), "at least one part is required");
     }
@@ -215,6 +226,7 @@ fn maker(fields: &Map<String, Value>, at: &str) -> Result<Maker> {
 fn escaped_characters(separator: &str, suffix: Option<&Suffix>, parts: &[Part], at: &str) -> Result<String> {
     let suffix_separator = suffix.map_or(separator, |suffix| &suffix.separator);
     let ambiguous = |text: &str| {
+        // Letters and digits occur in escape sequences, `%` and `~` in their marks.
         text.is_empty() || text.contains(|c: char| c.is_ascii_alphanumeric() || "%~".contains(c))
     };
     if ambiguous(separator) || ambiguous(suffix_separator) {
@@ -303,6 +315,7 @@ fn part_list(list: Option<&Value>, at: &str, defaults: &Treatments) -> Result<Ve
 fn part(value: &Value, at: &str, defaults: &Treatments) -> Result<Part> {
     let shorthand;
     let fields = if let Value::String(text) = value {
+        // A bare string is a path, and is read like the longer form.
         shorthand = Map::from_iter([("path".to_owned(), Value::String(text.clone()))]);
         &shorthand
     } else {
@@ -319,6 +332,7 @@ fn part(value: &Value, at: &str, defaults: &Treatments) -> Result<Part> {
         let Some(own) = path(fields.get("path"), &format!("{at}.path"))? else {
             return fault(format!("{at}.path"), "is required");
         };
+        // The current name first, then the earlier ones.
         let mut names = vec![own];
         if let Some(was) = fields.get("was") {
             let at = format!("{at}.was");
@@ -418,6 +432,7 @@ fn whole(value: Option<&Value>, at: &str, min: u32, max: u32) -> Result<Option<u
     let Some(value) = value else { return Ok(None) };
     match value.as_f64() {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and in range")]
+        // `4.0` is whole too: some clients write all numbers so.
         Some(number) if number.fract() == 0.0 && (f64::from(min)..=f64::from(max)).contains(&number) => {
             Ok(Some(number as u32))
         }
